@@ -1,0 +1,60 @@
+# Two commands on a bare Debian 12 with python3.11 and make: `make demo` and `make test`.
+# All paths are relative, so a folder with a space in its name works too.
+
+# Debian packages the tests need beyond Python, as PACKAGE or PACKAGE=COMMAND. With a command,
+# having that command is enough; without one, dpkg is asked. Example: bubblewrap=bwrap
+SYSTEM_PACKAGES =
+
+BIN = .venv/bin
+PYTEST = $(BIN)/pytest -n 2
+
+.DEFAULT_GOAL = help
+# One .venv: two set-ups at once (make -j demo test) would trip over each other.
+.NOTPARALLEL:
+.PHONY: help demo test lint types imports unit verify bench format constraints clean for-use for-work
+
+help: ## list these targets
+	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
+
+demo: for-use ## see what the meter saves, on a small example
+	$(BIN)/meter plan --steps 10 --signals 5 --tolerance 0.01 --delta 0.01
+	$(BIN)/meter compare --steps 10 --tolerance 0.01 --delta 0.01
+
+test: lint types imports unit ## everything CI checks: lint, types, imports, unit
+
+lint: for-work ## style and format (ruff)
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+
+types: for-work ## static types (mypy)
+	$(BIN)/mypy
+
+imports: for-work ## the import rules between the package's parts
+	$(BIN)/lint-imports --no-logo
+
+unit: for-work ## the tests, without the slow proofs
+	$(PYTEST) -m "not verify"
+
+verify: for-work ## the slow proofs of the statistics
+	$(PYTEST) -m verify tests
+
+bench: for-work ## time the slow paths
+	$(BIN)/python -m bench
+
+format: for-work ## rewrite the code in the project's style
+	$(BIN)/ruff check --fix
+	$(BIN)/ruff format
+
+constraints: ## refresh constraints.txt with today's versions
+	@sh scripts/setup.sh constraints
+
+clean: ## remove .venv and everything else that was made
+	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	find . -name .git -prune -o -name __pycache__ -exec rm -rf {} +
+
+# What a user installs, and what a developer does. Both return at once when nothing changed.
+for-use:
+	@sh scripts/setup.sh charts
+
+for-work:
+	@sh scripts/setup.sh test $(SYSTEM_PACKAGES)

@@ -1,0 +1,52 @@
+"""A meter for overfitting: plan, seal and use up a hidden test set without fooling yourself.
+
+>>> from easeml_meter import MeterSpec, required_labels
+>>> required_labels(MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01)).labels
+86542
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from easeml_meter.errors import InvalidInput, MeterError
+    from easeml_meter.spec import Band, MeterSpec
+    from easeml_meter.stats.planning import (
+        Plan,
+        reachable_tolerance,
+        required_labels,
+        supported_steps,
+    )
+
+__version__ = "0.1.0"
+
+# Where each public name lives. Resolved on first use, so that `meter --help` imports no numpy.
+_HOME = {
+    "Band": "easeml_meter.spec",
+    "InvalidInput": "easeml_meter.errors",
+    "MeterError": "easeml_meter.errors",
+    "MeterSpec": "easeml_meter.spec",
+    "Plan": "easeml_meter.stats.planning",
+    "reachable_tolerance": "easeml_meter.stats.planning",
+    "required_labels": "easeml_meter.stats.planning",
+    "supported_steps": "easeml_meter.stats.planning",
+}
+
+__all__ = [
+    "Band",
+    "InvalidInput",
+    "MeterError",
+    "MeterSpec",
+    "Plan",
+    "reachable_tolerance",
+    "required_labels",
+    "supported_steps",
+]
+
+
+def __getattr__(name: str) -> object:
+    if name not in _HOME:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(_HOME[name]), name)

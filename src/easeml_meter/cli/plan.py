@@ -1,0 +1,282 @@
+"""`meter plan` and `meter compare`."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from easeml_meter.errors import invalid
+from easeml_meter.spec import METERS, Bound, MeterSpec, Protocol
+
+if TYPE_CHECKING:
+    from easeml_meter.stats.comparison import Comparison, Setting
+    from easeml_meter.stats.planning import Plan
+
+
+def _numbers(option: str, text: str) -> list[float]:
+    """Read one number or a comma list."""
+    try:
+        return [float(part) for part in text.split(",")]
+    except ValueError:
+        raise invalid(option, text, "a number, or numbers with commas between them") from None
+
+
+def _integers(option: str, text: str | None) -> tuple[int, ...]:
+    if text is None:
+        return ()
+    try:
+        return tuple(int(part) for part in text.split(","))
+    except ValueError:
+        raise invalid(option, text, "whole numbers with commas between them") from None
+
+
+@click.command()
+@click.option("--steps", type=int, help="Signals to be handed out, T.")
+@click.option(
+    "--signals", type=int, help="Number of bands, m. Default 5, or as many as tolerances."
+)
+@click.option("--tolerance", help="One number, or a comma list with one for each signal.")
+@click.option("--delta", type=float, help="Probability that the promise may fail. Default 0.01.")
+@click.option("--confidence", type=float, help="1 - delta, instead of it.")
+@click.option(
+    "--protocol", type=click.Choice([str(name) for name in Protocol]), help="Default regular."
+)
+@click.option(
+    "--bound",
+    type=click.Choice([str(name) for name in Bound]),
+    help="Default: tightest for the loss.",
+)
+@click.option("--loss", help='Loss per example. Default "0-1"; others lie in [0,1] and take kl.')
+@click.option("--published", is_flag=True, help="The paper's own counting and Hoeffding's bound.")
+@click.option("--tenants", help="Steps of each isolated tenant, such as 5,5.")
+@click.option("--handover", is_flag=True, help="Tenants start from each other's checkpoints.")
+@click.option("--reverts", help="Steps undone, fixed in advance, such as 1,2,3.")
+@click.option("--masked-reverts", type=int, help="Steps the meter may undo without telling why.")
+@click.option("--mask-above", type=int, help="Signals above this one are masked.")
+@click.option("--memory", type=int, help="Models depend on at most this many last signals.")
+@click.option("--resets", type=int, help="Resets of the incremental meter's maximum.")
+@click.option("--ceiling", type=float, help='Answer "above the ceiling" for larger test losses.')
+@click.option("--labels", type=int, help="Labels at hand: how many steps, or which tolerance?")
+@click.option("--spec", "path", type=click.Path(path_type=Path), help="Start from a meter.toml.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable answer.")
+def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -> None:
+    """How many labels does the hidden test set need?
+
+    Give steps and tolerance to learn the labels. Give labels and tolerance to learn the steps.
+    Give labels and steps to learn the tolerance that can be promised.
+
+    \b
+    Examples:
+      meter plan --steps 10 --signals 5 --tolerance 0.01 --delta 0.01
+      meter plan --labels 50000 --tolerance 0.01
+      meter plan --labels 50000 --steps 20
+    """
+    from easeml_meter.stats.planning import reachable_tolerance, required_labels, supported_steps
+
+    asked_steps = options["steps"] is not None
+    spec = _spec_from(path, labels, options)
+    if labels is None:
+        answer = required_labels(spec)
+    elif asked_steps:
+        answer = reachable_tolerance(spec, labels)
+    else:
+        answer = supported_steps(spec, labels)
+    if as_json:
+        click.echo(json.dumps(answer.to_json(), indent=2))
+    else:
+        _show_plan(answer, labels_given=labels is not None, steps_given=asked_steps)
+
+
+def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -> MeterSpec:
+    """Lay the options given over the file given, or over the defaults."""
+    given = {name: value for name, value in options.items() if value is not None}
+    for flag in ("published", "handover"):  # a flag left out leaves the file's word standing
+        if not given[flag]:
+            del given[flag]
+    if "confidence" in given:
+        if "delta" in given:
+            raise invalid("confidence", given["confidence"], "give delta or confidence, not both")
+        confidence = given.pop("confidence")
+        # 1 - 0.99 is 0.010000000000000009: keep what the user meant.
+        given["delta"] = round(1 - confidence, 15) if math.isfinite(confidence) else confidence
+    for name in ("tenants", "reverts"):
+        if name in given:
+            given[name] = _integers(name, given[name])
+    tolerances = _numbers("tolerance", given.pop("tolerance")) if "tolerance" in given else None
+    signals = given.pop("signals", None)
+    if path is not None:
+        spec = MeterSpec.read(path)
+        if signals not in (None, spec.signals):
+            raise invalid("signals", signals, f"{path} has {spec.signals} bands")
+        if tolerances is not None:
+            spec = spec.with_tolerances(_one_each(tolerances, spec.signals))
+        return spec.replace(**given)
+    if "steps" not in given:
+        if labels is None:
+            raise invalid("steps", None, "give --steps, or --labels to ask for them")
+        # The question asks for them; the first number of steps that its options allow.
+        least = [1, given.get("masked_reverts", 0) + 1, *given.get("reverts", ())]
+        given["steps"] = sum(given.get("tenants", ())) or max(least)
+    elif labels is not None and tolerances is None:
+        tolerances = [0.1]  # only the ratios matter: the question asks for the scale
+    if tolerances is None:
+        raise invalid("tolerance", None, "give --tolerance, such as 0.01")
+    if signals is None:
+        signals = 5 if len(tolerances) == 1 else len(tolerances)
+    given.setdefault("delta", 0.01)
+    each = tolerances[0] if len(tolerances) == 1 else tolerances
+    return MeterSpec.uniform(signals=signals, tolerance=each, **given)
+
+
+def _one_each(tolerances: list[float], signals: int) -> list[float]:
+    if len(tolerances) not in (1, signals):
+        raise invalid("tolerance", tolerances, f"one number, or one for each of {signals} signals")
+    return tolerances * signals if len(tolerances) == 1 else tolerances
+
+
+def _show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+
+    spec = plan.spec
+    console = Console(highlight=False)
+    distinct = sorted(set(spec.tolerances))
+    tolerances = ", ".join(
+        f"{eps:g}" for eps in (distinct if len(distinct) == 1 else spec.tolerances)
+    )
+    rows = [
+        ("labels needed" if not labels_given else "labels at hand", f"{plan.labels:,}"),
+        ("steps supported" if labels_given and not steps_given else "steps", f"{spec.steps:,}"),
+        ("tolerance reached" if labels_given and steps_given else "tolerance", tolerances),
+        ("signals", str(spec.signals)),
+        ("delta", f"{spec.session_delta:g}"),
+        ("failure probability", f"{plan.failure_probability:.6g}"),
+        ("protocol", str(spec.protocol)),
+        ("bound", f"{spec.tail}, {plan.counting} ({_count(plan.log_models)} of them)"),
+    ]
+    if spec.ceiling is not None:
+        rows.append(("ceiling", f"{spec.ceiling:g}"))
+    answer = 0 if not labels_given else 2 if steps_given else 1
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    for index, (name, value) in enumerate(rows):
+        style = "bold green" if index == answer else None
+        table.add_row(name, value, style=style)
+    console.print(table)
+    console.print(Padding(plan.promise, (1, 2)))
+    console.print("  This rests on:")
+    for line in plan.assumptions:
+        console.print(Padding(f"- {line}", (0, 2)))
+
+
+def _count(log: float) -> str:
+    """Write a number given by its logarithm."""
+    if log < math.log(1e15):
+        return f"{round(math.exp(log)):,}"
+    return f"about 10^{log / math.log(10):,.0f}"
+
+
+@click.command()
+@click.option("--steps", type=int, required=True, help="Signals to be handed out, T.")
+@click.option("--signals", type=int, help="Number of bands, m. Default 5.")
+@click.option("--tolerance", required=True, help="One number (k times it for band k), or a list.")
+@click.option("--delta", type=float, default=0.01, help="Probability that the promise may fail.")
+@click.option("--ceiling", type=float, default=0.1, help="Ceiling of that column. Default 0.1.")
+@click.option("--price", type=float, help="Price of one label, to see the money.")
+@click.option("--chart", type=click.Path(path_type=Path), help="Draw to .svg, .png or .html.")
+@click.option("--json", "as_json", is_flag=True, help="Machine-readable answer.")
+def compare(steps: int, price: float | None, chart: Path | None, **options: Any) -> None:
+    """All meters side by side: as published, tightened, with a ceiling; the ideal, the baseline.
+
+    One tolerance is used as it is by the uniform meters, and as 1, 2, .. m times it, band by
+    band, by the nonuniform ones (as in the paper's evaluation).
+    """
+    from easeml_meter import charts
+    from easeml_meter.stats import comparison
+
+    if price is not None and not (math.isfinite(price) and price >= 0):
+        raise invalid("price", price, "an amount of money, 0 or more")
+    if chart is not None:
+        charts.check_format(chart)
+    tolerances = _numbers("tolerance", options["tolerance"])
+    signals = options["signals"]
+    if len(tolerances) == 1:
+        tolerances = [tolerances[0] * (k + 1) for k in range(5 if signals is None else signals)]
+    elif signals not in (None, len(tolerances)):
+        raise invalid("signals", signals, f"{len(tolerances)} tolerances were given")
+    if not tolerances:
+        raise invalid("signals", signals, "a whole number, 1 or more")
+    setting = comparison.Setting(
+        signals=len(tolerances),
+        tolerances=tuple(tolerances),
+        delta=options["delta"],
+        ceiling=options["ceiling"],
+    )
+    rows = comparison.compare(setting, steps)
+    if chart is not None:
+        grid = sorted({max(1, round(steps * 10 ** (i / 12))) for i in range(-12, 13)})
+        points = comparison.labels_by_steps(setting, grid)
+        charts.save(charts.labels_against_steps(points, steps), chart)
+    if options["as_json"]:
+        click.echo(json.dumps([_comparison_json(row, price) for row in rows], indent=2))
+    else:
+        _show_comparison(rows, setting, price)
+        if chart is not None:
+            click.echo(f"chart written to {chart}")
+
+
+def _comparison_json(row: Comparison, price: float | None) -> dict[str, Any]:
+    plans = {
+        "published": row.published,
+        "tightened": row.tightened,
+        "with_ceiling": row.with_ceiling,
+    }
+    data: dict[str, Any] = {"meter": row.name, "rests_on_people": row.rests_on_people}
+    for form, plan in plans.items():
+        data[form] = None if plan is None else plan.to_json()
+        if plan is not None and price is not None:
+            data[form]["cost"] = plan.labels * price
+    return data
+
+
+def _show_comparison(rows: tuple[Comparison, ...], setting: Setting, price: float | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console(highlight=False)
+    baseline = next(row for row in rows if row.tightened.spec.protocol is Protocol.RESAMPLING)
+    reference = baseline.published or baseline.tightened
+    spec = rows[0].tightened.spec
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold underline")
+    table.add_column("labels needed", no_wrap=True)
+    ceiling = f"ceiling {setting.ceiling:g}"
+    headings = ["published", "tightened", ceiling, "saving"]
+    for heading in headings + (["cost"] if price is not None else []):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for row in rows:
+        cells = [
+            f"{plan.labels:,}" if plan is not None else "-"
+            for plan in (row.published, row.tightened, row.with_ceiling)
+        ]
+        cells.append(f"{reference.labels / row.tightened.labels:.1f}x")
+        if price is not None:
+            cells.append(f"{row.tightened.labels * price:,.2f}")
+        real = row.tightened.spec.protocol in METERS
+        name = row.name + (" *" if row.rests_on_people else "")
+        table.add_row(name, *cells, style=None if real else "dim")
+    console.print(
+        f"{spec.steps:,} steps, {setting.signals} signals, tolerance {setting.tolerances[0]:g} "
+        f"(nonuniform: up to {setting.tolerances[-1]:g}), delta {setting.delta:g}"
+    )
+    console.print(table)
+    console.print("published: the paper's counting and Hoeffding's bound")
+    console.print("tightened: distinct models and the exact binomial tail; the same promise")
+    console.print(f'{ceiling}: larger test losses are answered "above the ceiling" only')
+    console.print(
+        "saving: published resampling / tightened" + (", cost: of tightened" if price else "")
+    )
+    console.print('* only if people behave as assumed: see "This rests on" in meter plan')

@@ -1,0 +1,353 @@
+"""What a meter is: its bands, its budget, its promise. Frozen, and validated once, here."""
+
+from __future__ import annotations
+
+import dataclasses
+import itertools
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from pathlib import Path
+from typing import Any, Self, TypeVar
+
+from easeml_meter.errors import InvalidInput, invalid
+
+
+class Protocol(StrEnum):
+    """What a submission is answered with."""
+
+    REGULAR = "regular"  # the signal of this submission
+    INCREMENTAL = "incremental"  # the worst signal so far
+    INDEPENDENT = "independent"  # signals that nobody acts on: the ideal, not a meter
+    RESAMPLING = "resampling"  # a fresh test set for every step: the baseline
+
+
+class Bound(StrEnum):
+    """Which tail bound holds one model's test loss near its true loss."""
+
+    EXACT = "exact"
+    KL = "kl"
+    HOEFFDING = "hoeffding"
+
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
+ZERO_ONE_LOSSES = ("0-1", "top-k")
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """One signal: gaps in [lower, upper) are told as this band, with this tolerance.
+
+    The last band of a meter also contains its upper edge, 1.
+    """
+
+    lower: float
+    upper: float
+    tolerance: float
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper", "tolerance"):
+            _number(f"band {name}", getattr(self, name))
+        if not 0 <= self.lower < self.upper <= 1:
+            raise invalid("band", f"[{self.lower}, {self.upper})", "0 <= lower < upper <= 1 needed")
+        if self.tolerance <= 0:
+            raise invalid("tolerance", self.tolerance, "a number above 0")
+
+
+@dataclass(frozen=True)
+class MeterSpec:
+    """A meter and the promise asked of it.
+
+    The paper's symbols: `steps` is T, the bands are (r_k, eps_k) for k = 1..m, `delta` is delta.
+    `delta` covers `sessions` test sets together, one unless said otherwise.
+    """
+
+    bands: tuple[Band, ...]
+    steps: int
+    delta: float
+    protocol: Protocol = Protocol.REGULAR
+    loss: str = "0-1"
+    bound: Bound | None = None
+    """None: the tightest that is valid for the loss."""
+    published: bool = False
+    """Count as the paper does (pairs of model and signal) and use Hoeffding's bound."""
+    ceiling: float | None = None
+    """Answer "above the ceiling", and nothing else, when the test loss exceeds this."""
+    tenants: tuple[int, ...] = ()
+    """Steps per tenant; they sum to `steps`. Empty: one developer."""
+    handover: bool = False
+    """Tenants may start from each other's checkpoints."""
+    reverts: tuple[int, ...] = ()
+    """Steps, fixed in advance, that are undone (the paper's time travel)."""
+    masked_reverts: int = 0
+    """How many steps the meter itself may undo without telling the signal."""
+    mask_above: int = 0
+    """Signals above this one are masked while masked reverts are left."""
+    memory: int | None = None
+    """Each model depends on at most this many last signals (an assumption about people)."""
+    resets: int = 0
+    """How often the incremental meter's maximum may be reset."""
+    sessions: int = 1
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "bands", tuple(self.bands))
+        object.__setattr__(self, "tenants", tuple(self.tenants))
+        object.__setattr__(self, "reverts", tuple(self.reverts))
+        object.__setattr__(self, "protocol", _choice("protocol", self.protocol, Protocol))
+        if self.bound is not None:
+            object.__setattr__(self, "bound", _choice("bound", self.bound, Bound))
+        _check_bands(self.bands)
+        _integer("steps", self.steps, at_least=1)
+        _number("delta", self.delta)
+        if not 0 < self.delta < 1:
+            raise invalid("delta", self.delta, "a number between 0 and 1 (both excluded)")
+        _integer("sessions", self.sessions, at_least=1)
+        if not isinstance(self.loss, str) or not self.loss:
+            raise invalid("loss", self.loss, 'the name of a loss, such as "0-1"')
+        if self.tail is Bound.EXACT and self.loss not in ZERO_ONE_LOSSES:
+            allowed = f'needs a loss of 0 or 1 per example, not "{self.loss}": take kl or hoeffding'
+            raise invalid("bound", "exact", allowed)
+        if self.ceiling is not None:
+            _number("ceiling", self.ceiling)
+            if not 0 < self.ceiling < 1:
+                raise invalid("ceiling", self.ceiling, "a loss between 0 and 1 (both excluded)")
+        self._check_tenants()
+        self._check_reverts()
+        self._check_memory_and_resets()
+        self._check_published()
+
+    def _check_tenants(self) -> None:
+        for share in self.tenants:
+            _integer("tenants", share, at_least=1)
+        if self.tenants and sum(self.tenants) != self.steps:
+            given = ",".join(map(str, self.tenants))
+            raise invalid("tenants", given, f"must sum to the steps, {self.steps}")
+        if self.handover and not self.tenants:
+            raise invalid("handover", True, "only with tenants")
+
+    def _check_reverts(self) -> None:
+        for index, step in enumerate(self.reverts):
+            _integer("reverts", step, at_least=1)
+            if step > self.steps:
+                raise invalid("reverts", step, f"a step from 1 to {self.steps}")
+            if index and step < self.reverts[index - 1]:
+                raise invalid("reverts", step, "steps in increasing order")
+            if step - index < 1:
+                raise invalid("reverts", step, "one revert undoes one step: too many too early")
+        _integer("masked reverts", self.masked_reverts, at_least=0)
+        _integer("mask above", self.mask_above, at_least=0)
+        if bool(self.masked_reverts) != bool(self.mask_above):
+            given = f"{self.masked_reverts} reverts, above signal {self.mask_above}"
+            raise invalid("masked reverts", given, "both a number of reverts and a signal needed")
+        if self.masked_reverts >= self.steps:
+            raise invalid("masked reverts", self.masked_reverts, f"fewer than {self.steps} steps")
+        if self.mask_above and self.mask_above >= self.signals:
+            raise invalid("mask above", self.mask_above, f"a signal from 1 to {self.signals - 1}")
+        if self.reverts and self.masked_reverts:
+            raise invalid("reverts", list(self.reverts), "not together with masked reverts")
+
+    def _check_memory_and_resets(self) -> None:
+        if self.memory is not None:
+            _integer("memory", self.memory, at_least=0)
+        _integer("resets", self.resets, at_least=0)
+        if self.resets and self.protocol is not Protocol.INCREMENTAL:
+            raise invalid("resets", self.resets, "only the incremental meter has resets")
+        special = {
+            "reverts": bool(self.reverts),
+            "masked reverts": bool(self.masked_reverts),
+            "memory": self.memory is not None,
+            "resets": bool(self.resets),
+        }
+        named = [name for name, used in special.items() if used]
+        if len(named) > 1:
+            raise invalid(named[0], f"with {named[1]}", "no count is known for both at once")
+        if named and self.tenants:
+            raise invalid("tenants", ",".join(map(str, self.tenants)), f"not with {named[0]}")
+        if self.protocol not in METERS:
+            for name in [*named, *(["tenants"] if self.tenants else [])]:
+                raise invalid(name, f"with the {self.protocol} protocol", "only meters have it")
+
+    def _check_published(self) -> None:
+        if not self.published:
+            return
+        if self.bound not in (None, Bound.HOEFFDING):
+            raise invalid("bound", str(self.bound), "the published analysis uses hoeffding")
+        beyond = {
+            "ceiling": self.ceiling,
+            "masked reverts": self.masked_reverts or None,
+            "memory": self.memory,
+            "resets": self.resets or None,
+        }
+        for name, value in beyond.items():
+            if value is not None:
+                raise invalid(name, value, "the paper has no count for it: leave out published")
+
+    @property
+    def signals(self) -> int:
+        """The number of bands, m."""
+        return len(self.bands)
+
+    @property
+    def tolerances(self) -> tuple[float, ...]:
+        """The tolerance of each band, eps_1 <= ... <= eps_m."""
+        return tuple(band.tolerance for band in self.bands)
+
+    @property
+    def session_delta(self) -> float:
+        """The failure probability that one test set may use."""
+        return self.delta / self.sessions
+
+    @property
+    def tail(self) -> Bound:
+        """The bound in force: the one asked for, else the tightest valid for the loss."""
+        if self.published:
+            return Bound.HOEFFDING
+        if self.bound is not None:
+            return self.bound
+        return Bound.EXACT if self.loss in ZERO_ONE_LOSSES else Bound.KL
+
+    @classmethod
+    def uniform(
+        cls,
+        *,
+        signals: int,
+        tolerance: float | Sequence[float],
+        steps: int,
+        delta: float,
+        edges: Sequence[float] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Build a meter from a number of signals and one tolerance, or one for each signal.
+
+        `edges` are the m - 1 inner edges of the bands; without them the bands are equally wide
+        (the plan does not depend on them).
+        """
+        _integer("signals", signals, at_least=1)
+        if isinstance(tolerance, Sequence):
+            tolerances = list(tolerance)
+            if len(tolerances) != signals:
+                allowed = f"one number, or one for each of the {signals} signals"
+                raise invalid("tolerance", tolerances, allowed)
+        else:
+            tolerances = [tolerance] * signals
+        if edges is not None and len(edges) != signals - 1:
+            raise invalid("edges", list(edges), f"{signals - 1} inner edges for {signals} signals")
+        inner = [k / signals for k in range(1, signals)] if edges is None else list(edges)
+        outer = [0.0, *inner, 1.0]
+        bands = tuple(
+            Band(lower, upper, tolerance)
+            for (lower, upper), tolerance in zip(itertools.pairwise(outer), tolerances, strict=True)
+        )
+        return cls(bands=bands, steps=steps, delta=delta, **options)
+
+    def replace(self, **changes: Any) -> Self:
+        """Copy with changes, validated again."""
+        return dataclasses.replace(self, **changes)
+
+    def with_tolerances(self, tolerances: Sequence[float]) -> Self:
+        """Copy with other tolerances on the same bands."""
+        pairs = zip(self.bands, tolerances, strict=True)
+        return self.replace(bands=tuple(Band(b.lower, b.upper, eps) for b, eps in pairs))
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Self:
+        """Build from the tables of a meter.toml: [meter] and one [[bands]] per signal."""
+        unknown = sorted(set(data) - {"meter", "bands"})
+        if unknown:
+            raise invalid("meter.toml", unknown[0], "only [meter] and [[bands]] are known")
+        meter, bands = data.get("meter"), data.get("bands")
+        if not isinstance(meter, Mapping):
+            raise invalid("meter.toml", "no [meter] table", "it must hold steps and delta")
+        if not isinstance(bands, list) or not bands:
+            raise invalid("meter.toml", "no [[bands]]", "give lower, upper and tolerance of each")
+        known = {field.name for field in dataclasses.fields(cls)} - {"bands"}
+        for key in meter:
+            if key not in known:
+                raise invalid(f"meter.toml: meter.{key}", meter[key], f"known: {sorted(known)}")
+        for key in ("steps", "delta"):
+            if key not in meter:
+                raise invalid(f"meter.toml: meter.{key}", None, "it must be given")
+        return cls(
+            bands=tuple(_band(number, band) for number, band in enumerate(bands, 1)), **meter
+        )
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Give the tables of a meter.toml; defaults are left out."""
+        meter: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            required = field.default is dataclasses.MISSING
+            if field.name != "bands" and (required or value != field.default):
+                plain = str(value) if isinstance(value, StrEnum) else value
+                meter[field.name] = list(plain) if isinstance(plain, tuple) else plain
+        return {"meter": meter, "bands": [dataclasses.asdict(band) for band in self.bands]}
+
+    @classmethod
+    def read(cls, path: Path) -> Self:
+        """Read a meter.toml."""
+        try:
+            data = tomllib.loads(path.read_text(encoding="utf-8"))
+        except OSError as error:
+            reason = error.strerror or error
+            raise InvalidInput(f"{path}: cannot be read ({reason}): give a meter.toml") from error
+        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+            raise InvalidInput(f"{path}: not a valid TOML file: {error}") from error
+        try:
+            return cls.from_mapping(data)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {error}") from error
+
+    def write(self, path: Path) -> None:
+        """Write as meter.toml."""
+        import tomli_w
+
+        path.write_text(tomli_w.dumps(self.to_mapping()), encoding="utf-8")
+
+
+def _band(number: int, data: object) -> Band:
+    keys = {"lower", "upper", "tolerance"}
+    if not isinstance(data, Mapping) or set(data) != keys:
+        raise invalid(f"band {number}", data, "exactly lower, upper and tolerance needed")
+    return Band(**data)
+
+
+def _check_bands(bands: tuple[Band, ...]) -> None:
+    if not bands:
+        raise invalid("bands", "none", "at least one")
+    if not all(isinstance(band, Band) for band in bands):
+        raise invalid("bands", bands, "a sequence of Band")
+    if bands[0].tolerance >= 1:  # a later band may promise nothing; the first one must
+        raise invalid("tolerance", bands[0].tolerance, "the first band's must be below 1")
+    if bands[0].lower != 0:
+        raise invalid("bands", f"first band starts at {bands[0].lower}", "it must start at 0")
+    if bands[-1].upper != 1:
+        raise invalid("bands", f"last band ends at {bands[-1].upper}", "it must end at 1")
+    for number, (band, following) in enumerate(itertools.pairwise(bands), 1):
+        if band.upper != following.lower:
+            kind = "gap" if band.upper < following.lower else "overlap"
+            given = f"{kind} between {band.upper} and {following.lower}"
+            raise invalid("bands", given, f"band {number + 1} must start where band {number} ends")
+        if following.tolerance < band.tolerance:
+            given = f"{band.tolerance} then {following.tolerance}"
+            raise invalid("tolerance", given, "tolerances must not decrease from band to band")
+
+
+def _choice(field: str, value: object, kind: type[Choice]) -> Choice:
+    try:
+        return kind(str(value))
+    except ValueError:
+        raise invalid(field, value, f"one of {', '.join(kind)}") from None
+
+
+def _number(field: str, value: object) -> None:
+    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+        raise invalid(field, value, "a finite number needed")
+
+
+def _integer(field: str, value: object, *, at_least: int) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise invalid(field, value, f"a whole number, {at_least} or more")

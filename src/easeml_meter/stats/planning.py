@@ -1,0 +1,278 @@
+"""The planner: three questions to one inequality.
+
+A meter is valid for n labels when
+
+    sum over levels k of  count_k * tail(n, eps_k)  <=  delta,
+
+with the counts of `counting` and the tails of `tails`. Asked for are the smallest n, the largest
+number of steps, or the smallest tolerances. Every answer is checked against the inequality itself
+before it is returned, so no search can loosen a guarantee.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from easeml_meter.errors import invalid
+from easeml_meter.spec import Bound, MeterSpec, Protocol
+from easeml_meter.stats import counting
+from easeml_meter.stats.tails import log_tail, log_tail_from
+
+MAX_STEPS = 10**9
+"""Where the search for supported steps stops: nobody hands out more signals than that."""
+MAX_LABELS = 10**15
+
+
+@dataclass(frozen=True)
+class Plan:
+    """An answer of the planner, with what it rests on."""
+
+    spec: MeterSpec
+    labels: int
+    """Labels in the hidden test set; with the resampling protocol, in all of them together."""
+    failure_probability: float
+    """Reached at `labels`: never above the session's delta."""
+    log_models: float
+    """Natural logarithm of how many models (or, as published, pairs) are guarded against."""
+    assumptions: tuple[str, ...]
+
+    @property
+    def counting(self) -> str:
+        """What was counted."""
+        return "pairs of model and signal" if self.spec.published else "distinct models"
+
+    @property
+    def promise(self) -> str:
+        """Say in one sentence what is promised."""
+        spec = self.spec
+        tolerances = sorted(set(spec.tolerances))
+        many = f"{tolerances[0]:g}"
+        if len(tolerances) > 1:
+            many += f" to {tolerances[-1]:g}, by the band told"
+        excuse = ""
+        if spec.ceiling is not None:
+            excuse = f' (or is reported as "above the ceiling", {spec.ceiling:g})'
+        return (
+            f"With probability at least {1 - spec.session_delta:g}, in all {spec.steps:,} steps "
+            f"together, each model's test loss is within {many} of its true loss{excuse}. So its "
+            "true gap lies between the lower edge of the band told minus that tolerance and the "
+            "upper edge plus it."
+        )
+
+    def to_json(self) -> dict[str, Any]:
+        """Give the plan as plain data for programs."""
+        spec = self.spec
+        return {
+            "labels": self.labels,
+            "steps": spec.steps,
+            "signals": spec.signals,
+            "tolerances": list(spec.tolerances),
+            "delta": spec.delta,
+            "failure_probability": self.failure_probability,
+            "protocol": str(spec.protocol),
+            "bound": str(spec.tail),
+            "counting": self.counting,
+            "log10_models": self.log_models / math.log(10),
+            "ceiling": spec.ceiling,
+            "promise": self.promise,
+            "assumptions": list(self.assumptions),
+        }
+
+
+def required_labels(spec: MeterSpec) -> Plan:
+    """Give the smallest n such that a test set of n labels, or of any more, keeps the promise."""
+    counts = counting.log_models(spec)
+    budget = math.log(spec.session_delta)
+
+    def excess(labels: int) -> float:
+        """Tell how far the inequality is missed at this size or a larger one; <= 0 holds."""
+        return _log_failure(spec, counts, labels, tail=log_tail_from) - budget
+
+    # Hoeffding's bound at the smallest tolerance, for everything counted, is never below another.
+    total = counting.log_sum(counts)
+    highest = math.ceil((total + math.log(2) - budget) / (2 * spec.tolerances[0] ** 2)) + 1
+    if highest > MAX_LABELS:
+        raise invalid("tolerance", spec.tolerances[0], "too small: over 10^15 labels needed")
+    size = _smallest(excess, highest)
+    return _checked_plan(spec, size * _test_sets(spec))
+
+
+def supported_steps(spec: MeterSpec, labels: int) -> Plan:
+    """Give the largest number of steps that `labels` labels support (spec.steps is ignored)."""
+    _check_labels(labels)
+    if spec.tenants:
+        raise invalid("tenants", list(spec.tenants), "they fix the steps: give the steps as well")
+    first = max([1, spec.masked_reverts + 1, *spec.reverts])
+    budget = math.log(spec.session_delta)
+
+    def holds(steps: int, counts: Sequence[float] | None = None) -> bool:
+        counts = counting.log_models(spec, steps) if counts is None else counts
+        size = labels // _test_sets(spec, steps)
+        return _log_failure(spec, counts, size) <= budget
+
+    if not holds(first):
+        needed = required_labels(spec.replace(steps=first)).labels
+        raise invalid("labels", labels, f"too few for {_steps(first)}: {needed:,} needed")
+    most = first
+    if counting.has_closed_form(spec):
+        above = first + 1
+        while above <= MAX_STEPS and holds(above):
+            most, above = above, 2 * above
+        above = min(above, MAX_STEPS + 1)
+        while above - most > 1:
+            middle = (most + above) // 2
+            most, above = (middle, above) if holds(middle) else (most, middle)
+    else:
+        for steps, counts in counting.walk(spec):
+            if steps > most:
+                if not holds(steps, counts):
+                    break
+                most = steps
+    return _checked_plan(spec.replace(steps=most), labels)
+
+
+def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
+    """Give the smallest tolerances, in the ratios of spec's, that `labels` labels support."""
+    _check_labels(labels)
+    budget = math.log(spec.session_delta)
+    counts = counting.log_models(spec)
+    size = labels // _test_sets(spec)
+
+    def scaled(factor: float) -> tuple[float, ...]:
+        return tuple(eps * factor for eps in spec.tolerances)
+
+    def holds(factor: float) -> bool:
+        return _log_failure(spec, counts, size, tolerances=scaled(factor)) <= budget
+
+    too_large = 1 / spec.tolerances[-1]
+    low, high = 0.0, too_large * (1 - 1e-9)
+    if not holds(high):
+        raise invalid("labels", labels, f"too few for {_steps(spec.steps)} at any tolerance")
+    while high - low > 1e-7 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    # Six digits, rounded up, read better and are still true: a larger tolerance is easier.
+    rounded = tuple(min(_round_up(eps), 1 - 1e-12) for eps in scaled(high))
+    return _checked_plan(spec.with_tolerances(rounded), labels)
+
+
+def failure_probability(spec: MeterSpec, labels: int) -> float:
+    """Give the left side of the inequality at a test set of exactly `labels` labels."""
+    return math.exp(min(0.0, _log_failure(spec, counting.log_models(spec), labels)))
+
+
+def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
+    """List, in plain words, everything the promise rests on."""
+    found = [
+        "the test set is an independent random sample from the distribution that matters, and "
+        "developers learn nothing of it but the meter's answers"
+    ]
+    if spec.tail is Bound.EXACT:
+        found.append("the loss of each example is 0 or 1")
+    else:
+        found.append("the loss of each example lies between 0 and 1")
+    if spec.protocol is Protocol.INDEPENDENT:
+        found.append("no model depends on any answer of the meter (about people: nobody may look)")
+    if spec.protocol is Protocol.RESAMPLING:
+        found.append("every step is measured on a fresh test set that no earlier answer came from")
+    if spec.tenants and not spec.handover:
+        found.append("no tenant's models depend on another tenant's signals (about people)")
+    if spec.reverts:
+        found.append(
+            "the steps to revert are fixed in advance, and nothing learnt from a reverted step is "
+            "used afterwards (about people)"
+        )
+    if spec.memory is not None:
+        found.append(f"each model depends on at most the last {spec.memory} signals (about people)")
+    if spec.sessions == 1:
+        found.append("delta is for one test set: S test sets in a row fail with at most S * delta")
+    else:
+        found.append(f"delta is divided among {spec.sessions} test sets in a row")
+    if spec.protocol is Protocol.INCREMENTAL and len(set(spec.tolerances)) > 1:
+        found.append("once the meter has marched to a band, later models get only its tolerance")
+    return tuple(found)
+
+
+def _log_failure(
+    spec: MeterSpec,
+    counts: Sequence[float],
+    labels: int,
+    *,
+    tolerances: Sequence[float] | None = None,
+    tail: Callable[[Bound, int, float, float | None], float] = log_tail,
+) -> float:
+    """Give the logarithm of the left side of the inequality."""
+    tolerances = spec.tolerances if tolerances is None else tolerances
+    tails: dict[float, float] = {}
+    terms = []
+    for count, tolerance in zip(counts, tolerances, strict=False):
+        if count > -math.inf:
+            if tolerance not in tails:
+                tails[tolerance] = tail(spec.tail, labels, tolerance, spec.ceiling)
+            terms.append(count + tails[tolerance])
+    return counting.log_sum(terms)
+
+
+def _checked_plan(spec: MeterSpec, labels: int) -> Plan:
+    """Re-check the inequality with the answer in hand; never return what does not satisfy it."""
+    counts = counting.log_models(spec)
+    failure = _log_failure(spec, counts, labels // _test_sets(spec))
+    if failure > math.log(spec.session_delta):
+        raise AssertionError(f"the planner missed its own inequality: {spec}, {labels} labels")
+    return Plan(
+        spec=spec,
+        labels=labels,
+        failure_probability=math.exp(failure),
+        log_models=counting.log_sum(counts),
+        assumptions=assumptions_of(spec),
+    )
+
+
+def _test_sets(spec: MeterSpec, steps: int | None = None) -> int:
+    """Give the number of test sets of one session: one, unless every step draws its own."""
+    if spec.protocol is not Protocol.RESAMPLING:
+        return 1
+    return spec.steps if steps is None else steps
+
+
+def _smallest(excess: Callable[[int], float], highest: int) -> int:
+    """Give the smallest whole number with excess <= 0; excess falls, nearly on a straight line.
+
+    Regula falsi, with a step of bisection whenever that shrinks the bracket too slowly.
+    """
+    low, high = 0, highest
+    at_low, at_high = excess(low), excess(high)
+    while high - low > 1:
+        width = high - low
+        guess = (
+            low + math.ceil(width * at_low / (at_low - at_high)) if at_low > 0 > at_high else low
+        )
+        for probe in (guess, guess - 1, (low + high) // 2):
+            if not low < probe < high:
+                continue
+            found = excess(probe)
+            if found <= 0:
+                high, at_high = probe, found
+            else:
+                low, at_low = probe, found
+            if high - low < width // 8:
+                break
+    return high
+
+
+def _check_labels(labels: object) -> None:
+    if isinstance(labels, bool) or not isinstance(labels, int) or not 1 <= labels <= MAX_LABELS:
+        raise invalid("labels", labels, "a whole number from 1 to 10^15")
+
+
+def _round_up(value: float, digits: int = 6) -> float:
+    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
+    rounded = float(f"{math.ceil(value / unit) * unit:.{digits}g}")
+    return rounded if rounded >= value else float(f"{rounded + unit:.{digits}g}")
+
+
+def _steps(count: int) -> str:
+    return "one step" if count == 1 else f"{count:,} steps"

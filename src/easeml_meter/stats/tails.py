@@ -1,0 +1,214 @@
+"""Bounds on P(|test loss - true loss| > tolerance) for one fixed model, in log space.
+
+Every function returns the natural logarithm of an upper bound on the two-sided probability, for
+the worst true loss. A ceiling c restricts the bad event to test losses of at most c.
+
+| bound | for | value |
+| --- | --- | --- |
+| hoeffding | losses in [0,1] | 2 exp(-2 n eps^2) (the paper, appendix A) |
+| kl | losses in [0,1] | exp(-n kl(p + eps, p)) at the worst p, both sides |
+| exact | losses of 0 or 1 | the binomial tail at the worst p, both sides |
+"""
+
+from __future__ import annotations
+
+import math
+from fractions import Fraction
+
+import numpy as np
+from numpy.typing import NDArray
+
+from easeml_meter.spec import Bound
+from easeml_meter.stats.counting import log_sum
+
+Floats = NDArray[np.float64]
+
+# Rounding must never loosen a guarantee: all results are raised by more than their error.
+_RELATIVE_MARGIN = 1e-12
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
+
+
+def log_tail(bound: Bound, labels: int, tolerance: float, ceiling: float | None = None) -> float:
+    """Give the logarithm of the chosen bound for a test set of `labels` examples."""
+    if labels <= 0:
+        return 0.0
+    if tolerance >= 1:  # two losses in [0,1] cannot differ by more
+        return -math.inf
+    if bound is Bound.HOEFFDING:
+        value = math.log(2) - 2 * labels * tolerance**2
+    elif bound is Bound.KL:
+        value = _log_kl(labels, tolerance, ceiling)
+    else:
+        value = _log_exact(labels, tolerance, ceiling)
+    return min(value, 0.0)
+
+
+def log_tail_from(
+    bound: Bound, labels: int, tolerance: float, ceiling: float | None = None
+) -> float:
+    """Give the largest `log_tail` over all test sets of `labels` examples or more.
+
+    Only the exact tail with a ceiling c is not monotone: it jumps up where one more error fits
+    below the ceiling, at the sizes ceil(k / c), and falls between them and from jump to jump.
+    """
+    here = log_tail(bound, labels, tolerance, ceiling)
+    if bound is not Bound.EXACT or ceiling is None:
+        return here
+    errors = errors_below(ceiling, labels) + 1
+    next_jump = math.ceil(errors / Fraction(repr(ceiling)))
+    return max(here, log_tail(bound, next_jump, tolerance, ceiling))
+
+
+def errors_below(ceiling: float, labels: int) -> int:
+    """Give the most errors whose share of `labels` does not exceed the ceiling, as written."""
+    return math.floor(Fraction(repr(ceiling)) * labels)
+
+
+def _log_kl(labels: int, tolerance: float, ceiling: float | None) -> float:
+    """Chernoff's bound, exp(-n kl(q, p)) with q = p +- eps.
+
+    kl is jointly convex, so along q = p + eps it is smallest at the symmetric point p = (1-eps)/2,
+    or at the ceiling if that comes first.
+    """
+    upper = lower = (1 - tolerance) / 2
+    if ceiling is not None:
+        upper = min(upper, ceiling - tolerance)
+        lower = max(lower, 1 - ceiling - tolerance)  # the mirror image: losses become 1 - loss
+    value = log_sum([_log_chernoff(labels, p + tolerance, p) for p in (upper, lower)])
+    return value + _RELATIVE_MARGIN * (1 + abs(value)) if value > -math.inf else value
+
+
+def _log_chernoff(labels: int, q: float, p: float) -> float:
+    """Give -n kl(q, p), the divergence of two coins with q > p; q = 1 is allowed."""
+    if p <= 0:  # a model that never errs is never seen to err
+        return -math.inf
+    rest = (1 - q) * math.log1p((p - q) / (1 - p)) if q < 1 else 0.0
+    return -labels * (q * math.log1p((q - p) / p) + rest)
+
+
+def _log_exact(labels: int, tolerance: float, ceiling: float | None) -> float:
+    """Sum of the worst upper and the worst lower binomial tail.
+
+    The upper side, X/n > p + eps, is at its worst at p = j/n - eps for some integer j:
+    max over j of P(Bin(n, j/n - eps) >= j). The lower side is its mirror image (j becomes n - j).
+    """
+    if ceiling is None:
+        return math.log(2) + worst_upper_tail(labels, tolerance, 0, labels)
+    most = errors_below(ceiling, labels)
+    return log_sum(
+        (
+            worst_upper_tail(labels, tolerance, 0, most),
+            worst_upper_tail(labels, tolerance, labels - most, labels),
+        )
+    )
+
+
+def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -> float:
+    """Give log max over lowest <= j <= highest of P(Bin(n, j/n - eps) >= j), never too small.
+
+    The range is cut into blocks of j, and the blocks that may hold the maximum are cut again,
+    down to single values. Which blocks may, follows from concavity:
+
+    1. If (n+1) eps - 1 >= sqrt(n+1), the function is log-concave in real j, so its maximum lies
+       next to the largest value seen. Proof: it is the integral over t <= j/n - eps of the beta
+       density with parameters (j, n-j+1). The log density in (t, j) has a Hessian that is negative
+       semidefinite where ((j-1)(1-t)^2 + (n-j) t^2) * (trigamma(j) + trigamma(n-j+1)) >= 1; with
+       trigamma(x) >= 1/x + 1/(2x^2) that holds where (n+1) (j/(n+1) - t)^2 >= 1, hence everywhere
+       on that region, which is convex; the marginal of a log-concave function is log-concave
+       (Prekopa 1973).
+    2. Else, with G(j, p) = log P(Bin(n, p) >= j), which is concave in p (a beta distribution
+       function is log-concave) and concave in j (so is a binomial tail), all j of a block have
+
+           G(j, j/n - eps) <= G(first, p) + (j - first) * max(0, up + down),   p = first/n - eps,
+
+       where `up`, dG/dp / n at (last, p), is the most G can rise with p, and `down`, G(first, p) -
+       G(first - 1, p), the least it must fall with j. Blocks that cannot beat the best are dropped.
+    """
+    shift = labels * tolerance
+    lowest = max(lowest, math.floor(shift) + 1)  # below, no true loss is that small
+    if lowest > highest:
+        return -math.inf
+    concave = (labels + 1) * tolerance - 1 >= math.sqrt(labels + 1)
+    split = 32 if concave else 8
+    width = max(1, (highest - lowest + 1) // 64)
+    first = np.arange(lowest, highest + 1, width, dtype=np.float64)
+    best, best_j = -math.inf, lowest
+    while True:
+        mean = first - shift
+        log_pmf, ratio = _binomial_tail(labels, first, mean)
+        value = log_pmf + np.log(ratio)
+        at = int(value.argmax())
+        if value[at] > best:
+            best, best_j = float(value[at]), int(first[at])
+        if width == 1:
+            break
+        if concave:
+            kept = first[max(at - 1, 0) : at + 1]
+        else:
+            last = np.minimum(first + (width - 1), highest)
+            up = last / (mean * _tail_ratio(labels, last, mean))
+            odds = first * (labels - mean) / ((labels - first + 1) * mean)
+            bound = value + (last - first) * np.maximum(0.0, up - np.log1p(odds / ratio))
+            kept = first[bound >= best]
+        finer = max(1, width // split)
+        first = (kept[:, None] + np.arange(0, width, finer, dtype=np.float64)).ravel()
+        first = first[first <= highest]
+        width = finer
+    # The mean j - n eps is known to one rounding of n eps, which the tail magnifies by j / mean.
+    rounding = 2.3e-16 * shift * best_j / (best_j - shift)
+    return best + _RELATIVE_MARGIN * (1 + abs(best)) + rounding
+
+
+def _binomial_tail(labels: int, j: Floats, mean: Floats) -> tuple[Floats, Floats]:
+    """Give log P(X = j) and P(X >= j) / P(X = j) for X ~ Bin(n, mean/n), where j > mean."""
+    rest = labels - j
+    distance = j - mean
+    with np.errstate(divide="ignore", invalid="ignore"):
+        deviance = j * np.log1p(-distance / j) + np.where(
+            rest > 0, rest * np.log1p(distance / rest), 0.0
+        )
+        scale = np.where(rest > 0, 0.5 * np.log(labels / (2 * math.pi * j * rest)), 0.0)
+    correction = _stirling(np.array([float(labels)])) - _stirling(j) - _stirling(rest)
+    correction = np.where(rest > 0, correction, 0.0)
+    log_pmf = deviance + scale + correction
+    return log_pmf, _tail_ratio(labels, j, mean)
+
+
+_STIRLING_SMALL = np.array(
+    [0.0]
+    + [
+        math.lgamma(k + 1) - (k + 0.5) * math.log(k) + k - 0.5 * math.log(2 * math.pi)
+        for k in range(1, 16)
+    ]
+)
+
+
+def _stirling(k: Floats) -> Floats:
+    """Give log k! minus Stirling's formula (Loader 2000), for whole k; zero for k = 0."""
+    large = np.maximum(k, 16.0)
+    square = large * large
+    series = (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680) / square) / square) / square) / large
+    small = _STIRLING_SMALL[np.minimum(k, 15.0).astype(np.intp)]
+    return np.where(k < 16, small, series)
+
+
+def _tail_ratio(labels: int, j: Floats, mean: Floats) -> Floats:
+    """Give P(X >= j) / P(X = j), by quadrature of the incomplete beta integral.
+
+    With t = p exp(-u) the integral becomes j times the integral over u > 0 of exp(e(u)), where
+    e(u) = -j u + (n - j) log((1 - p exp(-u)) / (1 - p)) is concave and falls from e(0) = 0. On
+    [0, reach] with e(reach) about -40, 32 Gauss-Legendre nodes give full double precision
+    whatever n is; a continued fraction or the series need ever more terms as eps falls.
+    """
+    p = mean / labels
+    odds = p / (1 - p)
+    rest = labels - j
+    slope = (j - mean) / (1 - p)
+    curvature = rest * odds / (1 - p)
+    reach = 80 / (slope + np.sqrt(slope * slope + 80 * curvature))
+    depth = j * reach - rest * np.log1p(-odds * np.expm1(-reach))
+    reach *= np.maximum(1.0, 40 / depth)
+    u = reach[:, None] * _NODES
+    exponent = rest[:, None] * np.log1p(-odds[:, None] * np.expm1(-u)) - j[:, None] * u
+    return j * reach * (np.exp(exponent) @ _WEIGHTS)

@@ -1,0 +1,209 @@
+"""`meter plan` and `meter compare` as people and programs use them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from easeml_meter.cli import main
+from easeml_meter.spec import MeterSpec
+
+HEADLINE = ["--steps", "10", "--signals", "5", "--tolerance", "0.01", "--delta", "0.01"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(arguments)
+    captured = capsys.readouterr()
+    assert isinstance(stopped.value.code, int)
+    return stopped.value.code, captured.out, captured.err
+
+
+def plan_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
+    code, out, err = run(capsys, "plan", *arguments, "--json")
+    assert (code, err) == (0, "")
+    return json.loads(out)
+
+
+def test_the_json_has_what_programs_need(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = plan_json(capsys, *HEADLINE, "--protocol", "regular")
+    assert answer["labels"] == 86_542
+    assert answer["steps"] == 10
+    assert answer["tolerances"] == [0.01] * 5
+    assert answer["delta"] == 0.01
+    assert 0.0099 < answer["failure_probability"] <= 0.01
+    assert (answer["protocol"], answer["bound"]) == ("regular", "exact")
+    assert answer["assumptions"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "labels"),
+    [
+        (["--published"], 108_080),
+        (["--bound", "hoeffding"], 100_033),
+        (["--protocol", "incremental"], 52_197),
+        (["--protocol", "incremental", "--published"], 66_527),
+        (["--protocol", "independent"], 27_169),
+        (["--protocol", "resampling", "--published"], 380_050),
+        (["--ceiling", "0.1"], 34_904),
+        (["--protocol", "incremental", "--resets", "1", "--bound", "hoeffding"], 82_773),
+        (["--tenants", "5,5", "--handover"], 86_542),
+        (["--memory", "0"], 27_169),
+        (["--memory", "9"], 86_542),
+    ],
+)
+def test_options(capsys: pytest.CaptureFixture[str], arguments: list[str], labels: int) -> None:
+    assert plan_json(capsys, *HEADLINE, *arguments)["labels"] == labels
+
+
+def test_confidence_is_one_minus_delta(capsys: pytest.CaptureFixture[str]) -> None:
+    setting = ["--steps", "10", "--tolerance", "0.01", "--confidence", "0.99"]
+    assert plan_json(capsys, *setting)["labels"] == 86_542
+
+
+def test_labels_without_steps_asks_for_steps(capsys: pytest.CaptureFixture[str]) -> None:
+    assert plan_json(capsys, "--labels", "86542", "--tolerance", "0.01")["steps"] == 10
+    assert plan_json(capsys, "--labels", "86541", "--tolerance", "0.01")["steps"] == 9
+
+
+def test_labels_with_steps_asks_for_the_tolerance(capsys: pytest.CaptureFixture[str]) -> None:
+    answer = plan_json(capsys, "--labels", "86542", "--steps", "10")
+    assert answer["tolerances"] == [0.01] * 5
+
+
+def test_a_spec_file_and_options_on_top(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "meter.toml"
+    MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01).write(path)
+    assert plan_json(capsys, "--spec", str(path))["labels"] == 86_542
+    assert plan_json(capsys, "--spec", str(path), "--steps", "8")["labels"] == 70_919
+    assert plan_json(capsys, "--spec", str(path), "--labels", "86542")["steps"] == 10
+
+
+def test_the_table_says_what_is_promised(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, _ = run(capsys, "plan", *HEADLINE, "--tenants", "5,5")
+    assert code == 0
+    assert "With probability at least 0.99" in out
+    assert "no tenant's models depend on another tenant's signals" in " ".join(out.split())
+
+
+BAD = {
+    "delta 0": ["plan", "--steps", "1", "--tolerance", "0.1", "--delta", "0"],
+    "delta 1": ["plan", "--steps", "1", "--tolerance", "0.1", "--delta", "1"],
+    "delta nan": ["plan", "--steps", "1", "--tolerance", "0.1", "--delta", "nan"],
+    "confidence nan": ["plan", "--steps", "1", "--tolerance", "0.1", "--confidence", "nan"],
+    "both": ["plan", *HEADLINE, "--confidence", "0.9"],
+    "no steps": ["plan", "--tolerance", "0.1"],
+    "no tolerance": ["plan", "--steps", "1"],
+    "steps 0": ["plan", "--steps", "0", "--tolerance", "0.1"],
+    "negative steps": ["plan", "--steps", "-3", "--tolerance", "0.1"],
+    "fractional steps": ["plan", "--steps", "2.5", "--tolerance", "0.1"],
+    "tolerance nan": ["plan", "--steps", "1", "--tolerance", "nan"],
+    "tolerance words": ["plan", "--steps", "1", "--tolerance", "small"],
+    "tolerance 0": ["plan", "--steps", "1", "--tolerance", "0"],
+    "absurd tolerance": ["plan", "--steps", "1", "--tolerance", "1e-9"],
+    "decreasing": ["plan", "--steps", "1", "--tolerance", "0.2,0.1"],
+    "count of tolerances": ["plan", "--steps", "1", "--signals", "3", "--tolerance", "0.1,0.2"],
+    "signals 0": ["plan", "--steps", "1", "--signals", "0", "--tolerance", "0.1"],
+    "tenants": ["plan", *HEADLINE, "--tenants", "4,5"],
+    "tenants words": ["plan", *HEADLINE, "--tenants", "a,b"],
+    "revert after the end": ["plan", *HEADLINE, "--reverts", "11"],
+    "mask without cut": ["plan", *HEADLINE, "--masked-reverts", "3"],
+    "resets": ["plan", *HEADLINE, "--resets", "3"],
+    "published ceiling": ["plan", *HEADLINE, "--published", "--ceiling", "0.1"],
+    "published exact": ["plan", *HEADLINE, "--published", "--bound", "exact"],
+    "exact for brier": ["plan", *HEADLINE, "--loss", "brier", "--bound", "exact"],
+    "too few labels": ["plan", "--labels", "10", "--tolerance", "0.01"],
+    "too few at any tolerance": ["plan", "--labels", "2", "--steps", "100"],
+    "negative labels": ["plan", "--labels", "-1", "--tolerance", "0.01"],
+    "protocol": ["plan", *HEADLINE, "--protocol", "telepathy"],
+    "no such file": ["plan", "--spec", "/nowhere/meter.toml"],
+    "unknown option": ["plan", "--sleeps", "1"],
+    "unknown command": ["plot"],
+    "price": ["compare", "--steps", "1", "--tolerance", "0.1", "--price", "-1"],
+    "chart ending": ["compare", "--steps", "1", "--tolerance", "0.1", "--chart", "a.pdf"],
+    "chart folder": ["compare", "--steps", "1", "--tolerance", "0.1", "--chart", "/no/a.svg"],
+    "compare signals": ["compare", "--steps", "1", "--tolerance", "0.1", "--signals", "0"],
+    "compare delta": ["compare", "--steps", "1", "--tolerance", "0.1", "--delta", "2"],
+}
+
+
+@pytest.mark.parametrize("arguments", BAD.values(), ids=BAD.keys())
+def test_bad_input_is_one_line_and_exit_code_two(
+    capsys: pytest.CaptureFixture[str], arguments: list[str]
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith("meter: ")
+    assert err.count("\n") == 1
+    assert "Traceback" not in err
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "steps = ",
+        "[meter]\nsteps = 1\ndelta = 0.1\n",
+        "[[bands]]\nlower = 0.0\nupper = 1.0\ntolerance = 0.1\n",
+        "[meter]\nsteps = 1\ndelta = 0.1\n[[bands]]\nlower = 0.0\nupper = 0.5\ntolerance = 0.1\n"
+        "[[bands]]\nlower = 0.6\nupper = 1.0\ntolerance = 0.1\n",
+        "[meter]\nsteps = 1\ndelta = 0.1\nwings = 2\n"
+        "[[bands]]\nlower = 0.0\nupper = 1.0\ntolerance = 0.1\n",
+        "\x00\x01",
+    ],
+    ids=["broken", "no bands", "no meter", "gap", "unknown key", "binary"],
+)
+def test_bad_spec_files(capsys: pytest.CaptureFixture[str], tmp_path: Path, text: str) -> None:
+    path = tmp_path / "meter.toml"
+    path.write_text(text, encoding="utf-8")
+    code, out, err = run(capsys, "plan", "--spec", str(path))
+    assert (code, out) == (2, "")
+    assert str(path) in err
+    assert err.count("\n") == 1
+
+
+@pytest.mark.parametrize("ending", ["svg", "png", "html"])
+def test_charts(capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"chart.{ending}"
+    arguments = ["--steps", "5", "--tolerance", "0.05", "--chart", str(path), "--json"]
+    code, out, _ = run(capsys, "compare", *arguments)
+    assert code == 0
+    names = [row["meter"] for row in json.loads(out)]
+    assert "regular, uniform" in names
+    content = path.read_bytes()
+    starts = {"svg": b"<svg", "png": b"\x89PNG", "html": b"<!DOCTYPE html>"}
+    assert content.lstrip().startswith(starts[ending])
+    if ending == "html":  # self-contained: no script or style from another host
+        assert b'src="http' not in content
+        assert b'href="http' not in content
+
+
+def test_money(capsys: pytest.CaptureFixture[str]) -> None:
+    arguments = ["--steps", "10", "--tolerance", "0.01", "--price", "0.05", "--json"]
+    _, out, _ = run(capsys, "compare", *arguments)
+    row = next(row for row in json.loads(out) if row["meter"] == "regular, uniform")
+    assert row["tightened"]["cost"] == pytest.approx(86_542 * 0.05)
+
+
+def test_help_lists_every_command_and_imports_no_numerics() -> None:
+    script = (
+        "import sys; from easeml_meter.cli import meter\n"
+        "meter.main(['--help'], standalone_mode=False)\n"
+        "assert not {'numpy', 'rich', 'altair'} & set(sys.modules), 'a slow import'\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stderr
+    assert "plan" in done.stdout
+    assert "compare" in done.stdout
+
+
+def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys)
+    assert (code, err) == (0, "")
+    assert "Commands:" in out
