@@ -92,11 +92,16 @@ class MeterSpec:
     resets: int = 0
     """How often the incremental meter's maximum may be reset."""
     sessions: int = 1
+    elastic: bool = False
+    """Go on after the promised steps while the history of answers is a predictable one."""
+    mixture: tuple[float, float, float] = (0.5, 0.25, 0.25)
+    """Shares of delta: the promised steps, and the two codes that an elastic budget bets on."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "bands", tuple(self.bands))
         object.__setattr__(self, "tenants", tuple(self.tenants))
         object.__setattr__(self, "reverts", tuple(self.reverts))
+        object.__setattr__(self, "mixture", tuple(self.mixture))
         object.__setattr__(self, "protocol", _choice("protocol", self.protocol, Protocol))
         if self.bound is not None:
             object.__setattr__(self, "bound", _choice("bound", self.bound, Bound))
@@ -119,6 +124,7 @@ class MeterSpec:
         self._check_reverts()
         self._check_memory_and_resets()
         self._check_published()
+        self._check_elastic()
 
     def _check_tenants(self) -> None:
         for share in self.tenants:
@@ -185,6 +191,19 @@ class MeterSpec:
         for name, value in beyond.items():
             if value is not None:
                 raise invalid(name, value, "the paper has no count for it: leave out published")
+
+    def _check_elastic(self) -> None:
+        for share in self.mixture:
+            _number("mixture", share)
+        shares = list(self.mixture)
+        if len(shares) != 3 or min(shares) < 0 or shares[0] == 0 or sum(shares) > 1 + 1e-12:
+            raise invalid("mixture", shares, "three shares of at most 1 in all, the first above 0")
+        if not self.elastic:
+            return
+        if self.protocol not in METERS or self.published:
+            raise invalid("elastic", True, "only meters with the tightened count are elastic")
+        if self.memory is not None or self.reverts:
+            raise invalid("elastic", True, "not with memory or reverts fixed in advance")
 
     @property
     def signals(self) -> int:

@@ -85,11 +85,11 @@ class Plan:
 def required_labels(spec: MeterSpec) -> Plan:
     """Give the smallest n such that a test set of n labels, or of any more, keeps the promise."""
     counts = counting.log_models(spec)
-    budget = math.log(spec.session_delta)
+    budget = _log_budget(spec)
 
     def excess(labels: int) -> float:
         """Tell how far the inequality is missed at this size or a larger one; <= 0 holds."""
-        return _log_failure(spec, counts, labels, tail=log_tail_from) - budget
+        return log_failure(spec, counts, labels, tail=log_tail_from) - budget
 
     # Hoeffding's bound at the smallest tolerance, for everything counted, is never below another.
     total = counting.log_sum(counts)
@@ -106,12 +106,12 @@ def supported_steps(spec: MeterSpec, labels: int) -> Plan:
     if spec.tenants:
         raise invalid("tenants", list(spec.tenants), "they fix the steps: give the steps as well")
     first = max([1, spec.masked_reverts + 1, *spec.reverts])
-    budget = math.log(spec.session_delta)
+    budget = _log_budget(spec)
 
     def holds(steps: int, counts: Sequence[float] | None = None) -> bool:
         counts = counting.log_models(spec, steps) if counts is None else counts
         size = labels // _test_sets(spec, steps)
-        return _log_failure(spec, counts, size) <= budget
+        return log_failure(spec, counts, size) <= budget
 
     if not holds(first):
         needed = required_labels(spec.replace(steps=first)).labels
@@ -137,7 +137,7 @@ def supported_steps(spec: MeterSpec, labels: int) -> Plan:
 def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
     """Give the smallest tolerances, in the ratios of spec's, that `labels` labels support."""
     _check_labels(labels)
-    budget = math.log(spec.session_delta)
+    budget = _log_budget(spec)
     counts = counting.log_models(spec)
     size = labels // _test_sets(spec)
 
@@ -145,7 +145,7 @@ def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
         return tuple(eps * factor for eps in spec.tolerances)
 
     def holds(factor: float) -> bool:
-        return _log_failure(spec, counts, size, tolerances=scaled(factor)) <= budget
+        return log_failure(spec, counts, size, tolerances=scaled(factor)) <= budget
 
     too_large = 1 / spec.tolerances[-1]
     low, high = 0.0, too_large * (1 - 1e-9)
@@ -161,7 +161,7 @@ def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
 
 def failure_probability(spec: MeterSpec, labels: int) -> float:
     """Give the left side of the inequality at a test set of exactly `labels` labels."""
-    return math.exp(min(0.0, _log_failure(spec, counting.log_models(spec), labels)))
+    return math.exp(min(0.0, log_failure(spec, counting.log_models(spec), labels)))
 
 
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
@@ -196,7 +196,7 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _log_failure(
+def log_failure(
     spec: MeterSpec,
     counts: Sequence[float],
     labels: int,
@@ -219,8 +219,8 @@ def _log_failure(
 def _checked_plan(spec: MeterSpec, labels: int) -> Plan:
     """Re-check the inequality with the answer in hand; never return what does not satisfy it."""
     counts = counting.log_models(spec)
-    failure = _log_failure(spec, counts, labels // _test_sets(spec))
-    if failure > math.log(spec.session_delta):
+    failure = log_failure(spec, counts, labels // _test_sets(spec))
+    if failure > _log_budget(spec):
         raise AssertionError(f"the planner missed its own inequality: {spec}, {labels} labels")
     return Plan(
         spec=spec,
@@ -229,6 +229,11 @@ def _checked_plan(spec: MeterSpec, labels: int) -> Plan:
         log_models=counting.log_sum(counts),
         assumptions=assumptions_of(spec),
     )
+
+
+def _log_budget(spec: MeterSpec) -> float:
+    """Give log delta of one session; an elastic budget lends a part of it to further steps."""
+    return math.log(spec.session_delta * (spec.mixture[0] if spec.elastic else 1.0))
 
 
 def _test_sets(spec: MeterSpec, steps: int | None = None) -> int:

@@ -1,0 +1,1 @@
+"""The meter's rules, still pure: no I/O, no clock, no randomness."""

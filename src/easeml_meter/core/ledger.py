@@ -1,0 +1,175 @@
+"""The books on what was told: a fold over the answers of one test set.
+
+`Ledger` holds what is fixed before the first answer (the meter, the size of the test set);
+`Account` is one developer's running state. Whether a further submission is accepted depends on
+the history of answers alone, so a refusal tells nothing.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, field, replace
+from functools import cached_property
+
+from easeml_meter.core.signals import Rules, State
+from easeml_meter.errors import invalid
+from easeml_meter.spec import METERS, MeterSpec
+from easeml_meter.stats import counting
+from easeml_meter.stats.planning import log_failure
+from easeml_meter.stats.priors import Code, log_weight
+from easeml_meter.stats.tails import log_tail
+
+_FORECAST = 10_000
+"""A forecast looks at most this many steps ahead."""
+
+
+@dataclass(frozen=True, slots=True)
+class Account:
+    """The history of one developer (or tenant) as far as the books need it."""
+
+    tenant: int = 0
+    steps: int = 0
+    state: State = field(default_factory=State)
+    code: Code = field(default_factory=Code)
+
+
+@dataclass(frozen=True)
+class Ledger:
+    """The budget of one test set of `labels` examples under one meter."""
+
+    spec: MeterSpec
+    labels: int
+
+    def __post_init__(self) -> None:
+        if self.spec.protocol not in METERS:
+            raise invalid("protocol", str(self.spec.protocol), "only meters answer submissions")
+        if self._log_total > math.log(self.uniform_share * self.spec.session_delta):
+            raise invalid(
+                "labels", self.labels, f"too few to promise {self.spec.steps:,} steps: see the plan"
+            )
+
+    @cached_property
+    def rules(self) -> Rules:
+        """The feedback rule."""
+        return Rules(self.spec)
+
+    @property
+    def uniform_share(self) -> float:
+        """The share of delta that stands behind the promised steps."""
+        return self.spec.mixture[0] if self.spec.elastic else 1.0
+
+    @cached_property
+    def _log_tails(self) -> tuple[float, ...]:
+        spec = self.spec
+        by_tolerance = {
+            eps: log_tail(spec.tail, self.labels, eps, spec.ceiling) for eps in spec.tolerances
+        }
+        return tuple(by_tolerance[eps] for eps in spec.tolerances)
+
+    @cached_property
+    def _log_total(self) -> float:
+        """Z of the priors: the left side of the planner's inequality."""
+        return log_failure(self.spec, counting.log_models(self.spec), self.labels)
+
+    def promised(self, tenant: int = 0) -> int:
+        """Give the steps promised to a tenant whatever the answers are."""
+        spec = self.spec
+        return spec.steps if spec.handover or not spec.tenants else spec.tenants[tenant]
+
+    def may_submit(self, account: Account) -> bool:
+        """Tell whether one more submission can be answered."""
+        within = account.steps < self.promised(account.tenant)
+        if not self.spec.elastic:
+            return within
+        return within or self._log_cost(account) <= 0
+
+    def _log_cost(self, account: Account) -> float:
+        """Give log(tail / (delta w(h))): a submission is affordable up to 0."""
+        tail = self._log_tails[self.rules.level(account.state)]
+        return tail - math.log(self.spec.session_delta) - self._log_weight(account)
+
+    def _log_weight(self, account: Account) -> float:
+        tail = self._log_tails[self.rules.level(account.state)]
+        promised = self.promised(account.tenant)
+        uniform = tail - self._log_total if account.steps < promised else -math.inf
+        return log_weight(account.code, self.spec.mixture, uniform, promised / self.spec.steps)
+
+    def record(self, account: Account, answer: int) -> Account:
+        """Enter an answer that was told; only for submissions that may be answered."""
+        possible = self.rules.answers(account.state)
+        if answer not in possible:
+            raise invalid("answer", answer, f"one of {possible} after this history")
+        symbol, choices = self._symbols(account.state, answer)
+        return replace(
+            account,
+            steps=account.steps + 1,
+            state=self.rules.after(account.state, answer),
+            code=account.code.after(symbol, choices),
+        )
+
+    def _symbols(self, state: State, answer: int) -> tuple[int, dict[int, int]]:
+        """Code an answer for the priors.
+
+        Symbol 0 is signal 1, or for an incremental meter "stays". Its marches are one symbol, with
+        as many values as there are bands above; all other answers are symbols of their own.
+        """
+        possible = self.rules.answers(state)
+        if not self.rules.incremental:
+            choices = {(0 if each == 1 else each): 1 for each in possible}
+            return (0 if answer == 1 else answer), choices
+        above = sum(each > state.top for each in possible)
+        choices = {each: 1 for each in possible if each < 0} | {0: 1}
+        if above:
+            choices[1] = above
+        symbol = answer if answer < 0 else int(answer > state.top)
+        return symbol, choices
+
+    def replay(self, answers: Iterable[int], tenant: int = 0) -> Account:
+        """Fold a history of answers."""
+        account = Account(tenant=tenant)
+        for answer in answers:
+            account = self.record(account, answer)
+        return account
+
+    def reset(self, account: Account) -> Account:
+        """Reset the running maximum of an incremental meter."""
+        return replace(account, state=self.rules.reset(account.state))
+
+    def battery(self, account: Account) -> float:
+        """Give the share of the capacity that is left, from 1 down to 0.
+
+        A plain meter spends its steps. An elastic one spends -log w(h) of log(delta / tail).
+        """
+        if not self.may_submit(account):
+            return 0.0
+        promised = self.promised(account.tenant)
+        if not self.spec.elastic:
+            return 1 - account.steps / promised
+        tail = self._log_tails[self.rules.level(account.state)]
+        capacity = math.log(self.spec.session_delta) - tail
+        return min(1.0, max(0.0, 1 + self._log_weight(account) / capacity))
+
+    def steps_left(self, account: Account) -> int:
+        """Give the steps still promised whatever the answers will be."""
+        left = self.promised(account.tenant) - account.steps
+        return left if left > 0 else int(self.may_submit(account))
+
+    def steps_expected(self, account: Account) -> int:
+        """Give the steps that follow if answers go on in the proportions seen so far."""
+        if not self.spec.elastic or account.steps == 0:
+            return self.steps_left(account)
+        wanted = {symbol: count / account.steps for symbol, count in account.code.seen.items()}
+        ahead = account
+        while ahead.steps - account.steps < _FORECAST and self.may_submit(ahead):
+            ahead = self.record(ahead, self._likely(ahead, wanted))
+        return ahead.steps - account.steps
+
+    def _likely(self, account: Account, wanted: dict[int, float]) -> int:
+        """Give the possible answer whose symbol is most behind its proportion."""
+        behind: dict[float, int] = {}
+        for answer in self.rules.answers(account.state):
+            symbol, _ = self._symbols(account.state, answer)
+            due = wanted.get(symbol, 0.0) * (account.steps + 1)
+            behind.setdefault(due - account.code.seen.get(symbol, 0), answer)
+        return behind[max(behind)]

@@ -1,0 +1,146 @@
+"""From two losses to what is told: gap, band, and the protocol's answer.
+
+An answer is a whole number: 1..m for a band, or one of the three answers below that carry no
+reading. What may be told next depends on the history of answers alone; `State` is the part of it
+that matters.
+"""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from functools import cached_property
+
+from easeml_meter.errors import invalid
+from easeml_meter.spec import MeterSpec, Protocol
+
+ABOVE_CEILING = -1
+REVERTED = -2
+NO_READING = -3
+
+_NAMES = {ABOVE_CEILING: "above-ceiling", REVERTED: "reverted", NO_READING: "no-reading"}
+_ANSWERS = {name: answer for answer, name in _NAMES.items()}
+
+
+def name_of(answer: int) -> str:
+    """Name an answer for people and for the books."""
+    return _NAMES.get(answer, str(answer))
+
+
+def answer_named(name: str) -> int:
+    """Read an answer from its name."""
+    return _ANSWERS[name] if name in _ANSWERS else int(name)
+
+
+@dataclass(frozen=True, slots=True)
+class State:
+    """What the rules remember of the history of answers."""
+
+    top: int = 1
+    """The running maximum of an incremental meter; 1 before anything was told."""
+    reverts_used: int = 0
+    resets_used: int = 0
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The feedback rule of one meter, step by step."""
+
+    spec: MeterSpec
+
+    @property
+    def incremental(self) -> bool:
+        """Tell whether only the worst band so far is told."""
+        return self.spec.protocol is Protocol.INCREMENTAL
+
+    def band_of(self, gap: float | Fraction) -> int:
+        """Give the number of the band that a gap falls into: lower edge in, upper edge out."""
+        if not 0 <= gap <= 1:
+            raise invalid("gap", gap, "a difference of two losses, from 0 to 1")
+        # Edges as written: 0.3 means three tenths, not the double next to it.
+        value = gap if isinstance(gap, Fraction) else Fraction(repr(float(gap)))
+        return bisect_right(self._lower_edges, value)
+
+    @cached_property
+    def _lower_edges(self) -> list[Fraction]:
+        return [Fraction(repr(band.lower)) for band in self.spec.bands]
+
+    def answers(self, state: State) -> tuple[int, ...]:
+        """List every answer that may come next, the most usual one first."""
+        spec = self.spec
+        masking = state.reverts_used < spec.masked_reverts
+        highest = spec.mask_above if masking else spec.signals
+        lowest = state.top if self.incremental else 1
+        found = [*range(lowest, highest + 1)]
+        if spec.ceiling is not None:
+            found.append(ABOVE_CEILING)
+        if masking:
+            found.append(REVERTED)
+        return tuple(found)
+
+    def answer(
+        self, state: State, validation_loss: float | Fraction, test_loss: float | Fraction
+    ) -> int:
+        """Give what is told for a submission with these losses."""
+        spec = self.spec
+        if spec.ceiling is not None and test_loss > Fraction(repr(spec.ceiling)):
+            return ABOVE_CEILING
+        band = self.band_of(gap_between(validation_loss, test_loss))
+        if state.reverts_used < spec.masked_reverts and band > spec.mask_above:
+            return REVERTED
+        return max(state.top, band) if self.incremental else band
+
+    def after(self, state: State, answer: int) -> State:
+        """Give the state once this was told."""
+        if answer == REVERTED:
+            return replace(state, reverts_used=state.reverts_used + 1)
+        if answer > 0 and self.incremental:
+            return replace(state, top=answer)
+        return state
+
+    def reset(self, state: State) -> State:
+        """Forget the running maximum; each meter allows only so many resets."""
+        if state.resets_used >= self.spec.resets:
+            given = f"{state.resets_used} of {self.spec.resets} used"
+            raise invalid("resets", given, "no reset is left for this test set")
+        return replace(state, top=1, resets_used=state.resets_used + 1)
+
+    def level(self, state: State) -> int:
+        """Give the index of the smallest tolerance that the next answer may promise."""
+        return state.top - 1 if self.incremental else 0
+
+    def tolerance(self, state: State, answer: int) -> float | None:
+        """Give the tolerance promised with an answer; None where there is no reading.
+
+        A reverted model lies in some band above the cut, so it has at least that tolerance.
+        """
+        if answer > 0:
+            return self.spec.tolerances[answer - 1]
+        return self.spec.tolerances[self.spec.mask_above] if answer == REVERTED else None
+
+    def range_of(self, answer: int) -> tuple[float, float] | None:
+        """Give the edges of the empirical gap that an answer tells; None without a reading.
+
+        An incremental answer tells an upper edge only: the gap is at most the worst so far.
+        """
+        if answer == REVERTED:
+            return self.spec.bands[self.spec.mask_above].lower, 1.0
+        if answer < 1:
+            return None
+        band = self.spec.bands[answer - 1]
+        return (0.0 if self.incremental else band.lower), band.upper
+
+
+def gap_between(first: float | Fraction, second: float | Fraction) -> float | Fraction:
+    """Give the distance of two losses, exact where both are."""
+    if isinstance(first, Fraction) and isinstance(second, Fraction):
+        return abs(first - second)
+    return abs(float(first) - float(second))
+
+
+def true_gap(edges: tuple[float, float], tolerance: float) -> tuple[float, float]:
+    """Give what is promised of |validation loss - true loss|: the band, widened by eps."""
+    lower, upper = edges
+    return max(0.0, lower - tolerance), min(1.0, math.fsum((upper, tolerance)))
