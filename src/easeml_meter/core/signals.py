@@ -111,7 +111,7 @@ class Rules:
         """Give the index of the smallest tolerance that the next answer may promise."""
         return state.top - 1 if self.incremental else 0
 
-    def tolerance(self, state: State, answer: int) -> float | None:
+    def tolerance(self, answer: int) -> float | None:
         """Give the tolerance promised with an answer; None where there is no reading.
 
         A reverted model lies in some band above the cut, so it has at least that tolerance.

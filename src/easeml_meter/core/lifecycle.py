@@ -1,0 +1,36 @@
+"""Generations: a meter's test sets, one after the other, and what may happen to each."""
+
+from __future__ import annotations
+
+from enum import StrEnum
+
+from easeml_meter.errors import MeterError
+
+
+class Phase(StrEnum):
+    """Where a test set stands."""
+
+    REQUESTED = "requested"  # the labelers were asked for it
+    ACTIVE = "active"  # sealed, and answering submissions
+    SPENT = "spent"  # everything it could safely say has been said
+    RELEASED = "released"  # handed to the developers in the clear
+
+
+_NEXT = {
+    Phase.REQUESTED: Phase.ACTIVE,
+    Phase.ACTIVE: Phase.SPENT,
+    Phase.SPENT: Phase.RELEASED,
+}
+
+
+class WrongPhase(MeterError):
+    """The test set is not in a phase that allows this."""
+
+    exit_code = 4
+
+
+def advance(phase: Phase, to: Phase) -> Phase:
+    """Move a generation on; there is one way only, and none back."""
+    if _NEXT.get(phase) is not to:
+        raise WrongPhase(f"the test set is {phase} and cannot become {to}")
+    return to
