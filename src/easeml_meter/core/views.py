@@ -72,7 +72,7 @@ class Signal:
         if self.answer == NO_READING:
             return "The model could not be measured on the hidden inputs: nothing is promised."
         if self.true_gap is None:
-            return f"The test loss is above the ceiling of {self.spec.ceiling:g}: nothing more is told."
+            return f"The test loss is above the ceiling, {self.spec.ceiling:g}: nothing more is told."
         lower, upper = self.true_gap
         worst = "so far " if Rules(self.spec).incremental else ""
         return (
