@@ -1,0 +1,1 @@
+"""Where the books are kept: one contract, one SQL implementation, migrations."""

@@ -1,0 +1,18 @@
+"""Bring a database to the newest schema, with alembic."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import sqlalchemy as sa
+from alembic import command
+from alembic.config import Config
+
+
+def upgrade(engine: sa.Engine) -> None:
+    """Create the tables, or upgrade an older database, in one transaction."""
+    config = Config()
+    config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
+    with engine.connect().execution_options(lock="IMMEDIATE") as connection, connection.begin():
+        config.attributes["connection"] = connection
+        command.upgrade(config, "head")
