@@ -51,6 +51,7 @@ rm -rf "$root"/var/lib/apt/lists/* # as in a fresh image: nothing is known befor
 for path in /etc/resolv.conf /etc/pip.conf /usr/local/share/ca-certificates; do
     [ ! -e "$path" ] || { mkdir -p "$root${path%/*}" && cp -rL "$path" "$root${path%/*}/"; }
 done
+inside 0 / useradd --uid $user --create-home user
 copy 0 /root/meter
 copy $user '/home/user/my meter'
 

@@ -11,7 +11,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from easeml_meter.core.views import SessionView, Signal
     from easeml_meter.errors import InvalidInput, MeterError
+    from easeml_meter.service.meter import Meter
     from easeml_meter.spec import Band, MeterSpec
     from easeml_meter.stats.planning import (
         Plan,
@@ -26,9 +28,12 @@ __version__ = "0.1.0"
 _HOME = {
     "Band": "easeml_meter.spec",
     "InvalidInput": "easeml_meter.errors",
+    "Meter": "easeml_meter.service.meter",
     "MeterError": "easeml_meter.errors",
     "MeterSpec": "easeml_meter.spec",
     "Plan": "easeml_meter.stats.planning",
+    "SessionView": "easeml_meter.core.views",
+    "Signal": "easeml_meter.core.views",
     "reachable_tolerance": "easeml_meter.stats.planning",
     "required_labels": "easeml_meter.stats.planning",
     "supported_steps": "easeml_meter.stats.planning",
@@ -37,9 +42,12 @@ _HOME = {
 __all__ = [
     "Band",
     "InvalidInput",
+    "Meter",
     "MeterError",
     "MeterSpec",
     "Plan",
+    "SessionView",
+    "Signal",
     "reachable_tolerance",
     "required_labels",
     "supported_steps",

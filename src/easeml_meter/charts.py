@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
@@ -19,7 +20,7 @@ def check_format(path: Path) -> None:
 
 def labels_against_steps(points: Sequence[dict[str, object]], steps: int) -> Any:
     """Draw labels against steps, one panel for each way of counting, with `steps` marked."""
-    alt = _altair()
+    alt = altair()
     base = alt.Chart()
     x = alt.X("steps:Q", scale=alt.Scale(type="log", nice=False), title="steps")
     lines = base.mark_line().encode(
@@ -51,7 +52,22 @@ def save(chart: Any, path: Path) -> None:
         raise invalid("chart", str(path), f"cannot be written: {error.strerror or error}") from None
 
 
-def _altair() -> Any:
+def svg(chart: Any) -> str:
+    """Draw a chart as SVG text."""
+    stream = io.StringIO()
+    chart.save(stream, format="svg")
+    return stream.getvalue()
+
+
+def png(drawn: str) -> bytes:
+    """Turn SVG text into a PNG of the same picture, at twice the resolution of a plain screen."""
+    import vl_convert
+
+    return bytes(vl_convert.svg_to_png(drawn, ppi=144))
+
+
+def altair() -> Any:
+    """Import altair, or say which extra brings it."""
     try:
         import altair
     except ImportError as error:

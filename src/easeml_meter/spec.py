@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
+import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -32,10 +33,18 @@ class Bound(StrEnum):
     HOEFFDING = "hoeffding"
 
 
+_SMALLEST_DELTA = 1e-300
+_MOST = 10**12
+"""No whole number of a meter is larger: beyond it nothing is a count of people's steps."""
+
 Choice = TypeVar("Choice", bound=StrEnum)
 
 METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
-ZERO_ONE_LOSSES = ("0-1", "top-k")
+
+
+def is_zero_one(loss: str) -> bool:
+    """Tell whether a loss, by its name, is 0 or 1 for every example."""
+    return re.fullmatch(r"0-1|top-[1-9]\d*", loss) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +61,7 @@ class Band:
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "tolerance"):
             _number(f"band {name}", getattr(self, name))
+            object.__setattr__(self, name, float(getattr(self, name)))
         if not 0 <= self.lower < self.upper <= 1:
             raise invalid("band", f"[{self.lower}, {self.upper})", "0 <= lower < upper <= 1 needed")
         if self.tolerance <= 0:
@@ -96,12 +106,17 @@ class MeterSpec:
     """Go on after the promised steps while the history of answers is a predictable one."""
     mixture: tuple[float, float, float] = (0.5, 0.25, 0.25)
     """Shares of delta: the promised steps, and the two codes that an elastic budget bets on."""
+    inputs: str = "hidden"
+    """Whether developers see the test inputs: "hidden", or "public" (predictions are uploaded)."""
+    classes: tuple[str | int, ...] = ()
+    """The classes that may be predicted; empty: those of the validation set."""
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "bands", tuple(self.bands))
-        object.__setattr__(self, "tenants", tuple(self.tenants))
-        object.__setattr__(self, "reverts", tuple(self.reverts))
-        object.__setattr__(self, "mixture", tuple(self.mixture))
+        for name in ("bands", "tenants", "reverts", "mixture", "classes"):
+            object.__setattr__(self, name, _tuple(name, getattr(self, name)))
+        for name in ("published", "handover", "elastic"):
+            if not isinstance(getattr(self, name), bool):
+                raise invalid(name, getattr(self, name), "true or false")
         object.__setattr__(self, "protocol", _choice("protocol", self.protocol, Protocol))
         if self.bound is not None:
             object.__setattr__(self, "bound", _choice("bound", self.bound, Bound))
@@ -111,13 +126,20 @@ class MeterSpec:
         if not 0 < self.delta < 1:
             raise invalid("delta", self.delta, "a number between 0 and 1 (both excluded)")
         _integer("sessions", self.sessions, at_least=1)
+        if self.session_delta < _SMALLEST_DELTA:
+            raise invalid("delta", self.delta, f"at least {_SMALLEST_DELTA:g} for each session")
         if not isinstance(self.loss, str) or not self.loss:
             raise invalid("loss", self.loss, 'the name of a loss, such as "0-1"')
-        if self.tail is Bound.EXACT and self.loss not in ZERO_ONE_LOSSES:
+        if self.tail is Bound.EXACT and not is_zero_one(self.loss):
             allowed = f'needs a loss of 0 or 1 per example, not "{self.loss}": take kl or hoeffding'
             raise invalid("bound", "exact", allowed)
+        if self.inputs not in ("hidden", "public"):
+            raise invalid("inputs", self.inputs, 'either "hidden" or "public"')
+        if len(set(self.classes)) != len(self.classes):
+            raise invalid("classes", list(self.classes), "each class once")
         if self.ceiling is not None:
             _number("ceiling", self.ceiling)
+            object.__setattr__(self, "ceiling", float(self.ceiling))
             if not 0 < self.ceiling < 1:
                 raise invalid("ceiling", self.ceiling, "a loss between 0 and 1 (both excluded)")
         self._check_tenants()
@@ -188,6 +210,8 @@ class MeterSpec:
             "memory": self.memory,
             "resets": self.resets or None,
         }
+        if self.may_fail:
+            raise invalid("loss", self.loss, "the paper has no count for it: leave out published")
         for name, value in beyond.items():
             if value is not None:
                 raise invalid(name, value, "the paper has no count for it: leave out published")
@@ -216,6 +240,20 @@ class MeterSpec:
         return tuple(band.tolerance for band in self.bands)
 
     @property
+    def may_fail(self) -> bool:
+        """Tell whether measuring a model on hidden data can fail, which is then an answer.
+
+        Labels are checked against a built-in loss when a test set is taken in; whether a loss of
+        one's own accepts them shows only when it is called.
+        """
+        return ":" in self.loss
+
+    @property
+    def silent_answers(self) -> int:
+        """The number of answers without a reading that can come at any step."""
+        return int(self.ceiling is not None) + int(self.may_fail)
+
+    @property
     def session_delta(self) -> float:
         """The failure probability that one test set may use."""
         return self.delta / self.sessions
@@ -227,7 +265,7 @@ class MeterSpec:
             return Bound.HOEFFDING
         if self.bound is not None:
             return self.bound
-        return Bound.EXACT if self.loss in ZERO_ONE_LOSSES else Bound.KL
+        return Bound.EXACT if is_zero_one(self.loss) else Bound.KL
 
     @classmethod
     def uniform(
@@ -362,11 +400,24 @@ def _choice(field: str, value: object, kind: type[Choice]) -> Choice:
         raise invalid(field, value, f"one of {', '.join(kind)}") from None
 
 
+def _tuple(field: str, value: object) -> tuple[Any, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise invalid(field, value, "a list needed")
+    return tuple(value)
+
+
 def _number(field: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not math.isfinite(value):
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
         raise invalid(field, value, "a finite number needed")
 
 
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number too large for a float
+        return False
+
+
 def _integer(field: str, value: object, *, at_least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-        raise invalid(field, value, f"a whole number, {at_least} or more")
+    if isinstance(value, bool) or not isinstance(value, int) or not at_least <= value <= _MOST:
+        raise invalid(field, value, f"a whole number, {at_least} or more (at most 10^12)")

@@ -4,39 +4,35 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from importlib import import_module
 
 import click
 
 from easeml_meter import __version__
+from easeml_meter.cli.lazy import LazyGroup
 from easeml_meter.errors import MeterError
 
 # Where each command lives. Loaded when used, so that `meter --help` stays fast.
 _COMMANDS = {
     "plan": ("easeml_meter.cli.plan", "How many labels the hidden test set needs."),
     "compare": ("easeml_meter.cli.plan", "All meters side by side, with a chart."),
+    "init": ("easeml_meter.cli.labeler", "Make a meter in a folder."),
+    "key": ("easeml_meter.cli.labeler", "Keys of people who may open sealed test sets."),
+    "seal": ("easeml_meter.cli.labeler", "Seal labelled rows as a test set (labelers)."),
+    "testset": ("easeml_meter.cli.labeler", "Add a sealed test set; inputs; notices to labelers."),
+    "validation": ("easeml_meter.cli.developer", "Give or replace the validation set."),
+    "submit": ("easeml_meter.cli.developer", "Submit predictions, get a signal (developers)."),
+    "status": ("easeml_meter.cli.developer", "Battery, steps promised and expected, last signal."),
+    "history": ("easeml_meter.cli.developer", "Everything that was told."),
+    "report": ("easeml_meter.cli.developer", "Draw a session: html, svg, badge."),
+    "audit": ("easeml_meter.cli.developer", "Verify the chain of disclosures."),
+    "release": ("easeml_meter.cli.labeler", "Hand a spent test set to the developers."),
+    "lab": ("easeml_meter.cli.lab", "Attack the promise; redraw the paper's evaluation."),
 }
 
 
-class _LazyGroup(click.Group):
-    """A group that imports a command's module only when that command is run."""
-
-    def list_commands(self, ctx: click.Context) -> list[str]:
-        return list(_COMMANDS)
-
-    def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in _COMMANDS:
-            return None
-        command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
-        return command if isinstance(command, click.Command) else None
-
-    def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):
-            formatter.write_dl([(name, text) for name, (_, text) in _COMMANDS.items()])
-
-
 @click.group(
-    cls=_LazyGroup,
+    cls=LazyGroup,
+    lazy=_COMMANDS,
     context_settings={"help_option_names": ["-h", "--help"]},
     invoke_without_command=True,
 )
@@ -45,7 +41,8 @@ class _LazyGroup(click.Group):
 def meter(context: click.Context) -> None:
     """Keep machine-learning teams honest about overfitting.
 
-    Exit codes: 0 done, 1 failed, 2 wrong input (one line says what was wrong).
+    Exit codes: 0 done, 1 failed, 2 wrong input, 3 test set spent, 4 not the time for it,
+    5 not allowed; one line on stderr says what was wrong.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())

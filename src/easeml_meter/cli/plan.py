@@ -60,6 +60,7 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @click.option("--memory", type=int, help="Models depend on at most this many last signals.")
 @click.option("--resets", type=int, help="Resets of the incremental meter's maximum.")
 @click.option("--ceiling", type=float, help='Answer "above the ceiling" for larger test losses.')
+@click.option("--elastic", is_flag=True, help="Go on after the steps if answers are predictable.")
 @click.option("--labels", type=int, help="Labels at hand: how many steps, or which tolerance?")
 @click.option("--spec", "path", type=click.Path(path_type=Path), help="Start from a meter.toml.")
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable answer.")
@@ -94,7 +95,7 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
 def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -> MeterSpec:
     """Lay the options given over the file given, or over the defaults."""
     given = {name: value for name, value in options.items() if value is not None}
-    for flag in ("published", "handover"):  # a flag left out leaves the file's word standing
+    for flag in ("published", "handover", "elastic"):  # left out, the file's word stands
         if not given[flag]:
             del given[flag]
     if "confidence" in given:
@@ -149,16 +150,22 @@ def _show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
     tolerances = ", ".join(
         f"{eps:g}" for eps in (distinct if len(distinct) == 1 else spec.tolerances)
     )
+    failure = f"{plan.failure_probability:.6g}"
+    if spec.elastic:
+        failure += " in the promised steps"
     rows = [
         ("labels needed" if not labels_given else "labels at hand", f"{plan.labels:,}"),
         ("steps supported" if labels_given and not steps_given else "steps", f"{spec.steps:,}"),
         ("tolerance reached" if labels_given and steps_given else "tolerance", tolerances),
         ("signals", str(spec.signals)),
         ("delta", f"{spec.session_delta:g}"),
-        ("failure probability", f"{plan.failure_probability:.6g}"),
+        ("failure probability", failure),
         ("protocol", str(spec.protocol)),
         ("bound", f"{spec.tail}, {plan.counting} ({_count(plan.log_models)} of them)"),
     ]
+    if plan.elastic is not None:
+        both = "{labels:,} labels, {plain_labels:,} for the plain meter".format_map(plan.elastic)
+        rows.append(("elastic", both))
     if spec.ceiling is not None:
         rows.append(("ceiling", f"{spec.ceiling:g}"))
     answer = 0 if not labels_given else 2 if steps_given else 1

@@ -59,13 +59,11 @@ class Rules:
         """Give the number of the band that a gap falls into: lower edge in, upper edge out."""
         if not 0 <= gap <= 1:
             raise invalid("gap", gap, "a difference of two losses, from 0 to 1")
-        # Edges as written: 0.3 means three tenths, not the double next to it.
-        value = gap if isinstance(gap, Fraction) else Fraction(repr(float(gap)))
-        return bisect_right(self._lower_edges, value)
+        return bisect_right(self._lower_edges, _as_written(gap))
 
     @cached_property
     def _lower_edges(self) -> list[Fraction]:
-        return [Fraction(repr(band.lower)) for band in self.spec.bands]
+        return [_as_written(band.lower) for band in self.spec.bands]
 
     def answers(self, state: State) -> tuple[int, ...]:
         """List every answer that may come next, the most usual one first."""
@@ -76,6 +74,8 @@ class Rules:
         found = [*range(lowest, highest + 1)]
         if spec.ceiling is not None:
             found.append(ABOVE_CEILING)
+        if spec.may_fail:
+            found.append(NO_READING)
         if masking:
             found.append(REVERTED)
         return tuple(found)
@@ -85,7 +85,12 @@ class Rules:
     ) -> int:
         """Give what is told for a submission with these losses."""
         spec = self.spec
-        if spec.ceiling is not None and test_loss > Fraction(repr(spec.ceiling)):
+        # Each alone, and first: an error that depends on how far they are apart tells something.
+        if not 0 <= validation_loss <= 1:
+            raise invalid("validation loss", validation_loss, "a loss from 0 to 1")
+        if not 0 <= test_loss <= 1:
+            raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
+        if spec.ceiling is not None and _as_written(test_loss) > _as_written(spec.ceiling):
             return ABOVE_CEILING
         band = self.band_of(gap_between(validation_loss, test_loss))
         if state.reverts_used < spec.masked_reverts and band > spec.mask_above:
@@ -133,11 +138,14 @@ class Rules:
         return (0.0 if self.incremental else band.lower), band.upper
 
 
-def gap_between(first: float | Fraction, second: float | Fraction) -> float | Fraction:
-    """Give the distance of two losses, exact where both are."""
-    if isinstance(first, Fraction) and isinstance(second, Fraction):
-        return abs(first - second)
-    return abs(float(first) - float(second))
+def gap_between(first: float | Fraction, second: float | Fraction) -> Fraction:
+    """Give the distance of two losses, without rounding."""
+    return abs(_as_written(first) - _as_written(second))
+
+
+def _as_written(value: float | Fraction) -> Fraction:
+    """Take a number as people write it: 0.3 means three tenths, not the double next to it."""
+    return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
 
 
 def true_gap(edges: tuple[float, float], tolerance: float) -> tuple[float, float]:

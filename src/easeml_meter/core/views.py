@@ -72,14 +72,12 @@ class Signal:
         if self.answer == NO_READING:
             return "The model could not be measured on the hidden inputs: nothing is promised."
         if self.true_gap is None:
-            return f"The test loss is above the ceiling, {self.spec.ceiling:g}: nothing more is told."
+            return f"The test loss is above the ceiling ({self.spec.ceiling:g}); no more is told."
         lower, upper = self.true_gap
-        worst = "so far " if Rules(self.spec).incremental else ""
-        return (
-            f"With probability at least {self.confidence:g}, for all answers of this test set "
-            f"together: the gap between validation loss and true loss is {worst}between "
-            f"{lower:g} and {upper:g}."
-        )
+        sure = f"With probability at least {self.confidence:g}, for all answers of this test set"
+        if Rules(self.spec).incremental and self.answer > 0:
+            return f"{sure} together: no model so far has a true gap above {upper:g}."
+        return f"{sure} together: this model's true gap lies between {lower:g} and {upper:g}."
 
 
 @dataclass(frozen=True)

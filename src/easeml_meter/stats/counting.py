@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec, Protocol
 
-MAX_WALK = 100_000
+MAX_WALK = 10_000
 """Rules without a closed form are counted step by step; beyond this many steps they are refused."""
 
 
@@ -107,7 +107,7 @@ def with_resets(signals: int, resets: int, silent: int = 0) -> Feedback:
 
 def feedback_of(spec: MeterSpec) -> Feedback:
     """Give the feedback rule that a meter follows (memory, tenants and fixed reverts aside)."""
-    silent = int(spec.ceiling is not None)
+    silent = spec.silent_answers
     running_max = spec.protocol is Protocol.INCREMENTAL
     if spec.masked_reverts:
         reverts, cut = spec.masked_reverts, spec.mask_above
@@ -166,7 +166,7 @@ def log_models(spec: MeterSpec, steps: int | None = None) -> tuple[float, ...]:
 def _log_models_of_one(spec: MeterSpec, steps: int) -> tuple[float, ...]:
     """Count for one developer."""
     pairs = spec.published
-    plain = spec.ceiling is None and not spec.masked_reverts and not spec.resets
+    plain = not (spec.silent_answers or spec.masked_reverts or spec.resets)
     if spec.memory is not None and spec.memory < steps:
         early = log_by_walk(feedback_of(spec), spec.memory)
         window = next(itertools.islice(feedback_of(spec).histories(), spec.memory, None))
@@ -175,7 +175,7 @@ def _log_models_of_one(spec: MeterSpec, steps: int) -> tuple[float, ...]:
             log_sum((first, late + log(count))) for first, count in zip(early, window, strict=True)
         )
     if spec.protocol is Protocol.REGULAR and not spec.masked_reverts:
-        answers = spec.signals + int(spec.ceiling is not None)
+        answers = spec.signals + spec.silent_answers
         effective = [at - index for index, at in enumerate(spec.reverts)]
         tree = log_geometric(answers, steps - len(effective))
         undone = [(at - 1) * math.log(answers) for at in effective]
@@ -216,7 +216,7 @@ def log_by_walk(feedback: Feedback, steps: int, reverts: Sequence[int] = ()) -> 
 def has_closed_form(spec: MeterSpec) -> bool:
     """Tell whether `log_models` takes the same short time for any number of steps."""
     by_walk = spec.masked_reverts or spec.resets
-    return not by_walk and (spec.protocol is not Protocol.INCREMENTAL or spec.ceiling is None)
+    return not by_walk and (spec.protocol is not Protocol.INCREMENTAL or not spec.silent_answers)
 
 
 def walk(spec: MeterSpec) -> Iterator[tuple[int, tuple[float, ...]]]:

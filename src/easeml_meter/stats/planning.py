@@ -34,7 +34,7 @@ class Plan:
     labels: int
     """Labels in the hidden test set; with the resampling protocol, in all of them together."""
     failure_probability: float
-    """Reached at `labels`: never above the session's delta."""
+    """Reached at `labels` in the promised steps: never above the session's delta."""
     log_models: float
     """Natural logarithm of how many models (or, as published, pairs) are guarded against."""
     assumptions: tuple[str, ...]
@@ -43,6 +43,14 @@ class Plan:
     def counting(self) -> str:
         """What was counted."""
         return "pairs of model and signal" if self.spec.published else "distinct models"
+
+    @property
+    def elastic(self) -> dict[str, int] | None:
+        """Labels for the promised steps with the elastic budget and without; None if plain."""
+        if not self.spec.elastic:
+            return None
+        plain = required_labels(self.spec.replace(elastic=False))
+        return {"labels": required_labels(self.spec).labels, "plain_labels": plain.labels}
 
     @property
     def promise(self) -> str:
@@ -55,11 +63,15 @@ class Plan:
         excuse = ""
         if spec.ceiling is not None:
             excuse = f' (or is reported as "above the ceiling", {spec.ceiling:g})'
+        steps = f"all {spec.steps:,} steps together"
+        if spec.elastic:
+            promised = "1 is" if spec.steps == 1 else f"{spec.steps:,} are"
+            steps = f"all steps together ({promised} promised, more if the answers are predictable)"
         return (
-            f"With probability at least {1 - spec.session_delta:g}, in all {spec.steps:,} steps "
-            f"together, each model's test loss is within {many} of its true loss{excuse}. So its "
-            "true gap lies between the lower edge of the band told minus that tolerance and the "
-            "upper edge plus it."
+            f"With probability at least {1 - spec.session_delta:g}, in {steps}, "
+            f"each model's test loss is within {many} of its true loss{excuse}. So its true gap "
+            "lies between the lower edge of the band told minus that tolerance and the upper edge "
+            "plus it."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -77,6 +89,7 @@ class Plan:
             "counting": self.counting,
             "log10_models": self.log_models / math.log(10),
             "ceiling": spec.ceiling,
+            "elastic": self.elastic,
             "promise": self.promise,
             "assumptions": list(self.assumptions),
         }
@@ -147,7 +160,7 @@ def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
     def holds(factor: float) -> bool:
         return log_failure(spec, counts, size, tolerances=scaled(factor)) <= budget
 
-    too_large = 1 / spec.tolerances[-1]
+    too_large = 1 / spec.tolerances[0]  # a later band may promise nothing
     low, high = 0.0, too_large * (1 - 1e-9)
     if not holds(high):
         raise invalid("labels", labels, f"too few for {_steps(spec.steps)} at any tolerance")
@@ -155,13 +168,15 @@ def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     # Six digits, rounded up, read better and are still true: a larger tolerance is easier.
-    rounded = tuple(min(_round_up(eps), 1 - 1e-12) for eps in scaled(high))
+    first, *others = (_round_up(eps) for eps in scaled(high))
+    rounded = (min(first, 1 - 1e-12), *others)
     return _checked_plan(spec.with_tolerances(rounded), labels)
 
 
 def failure_probability(spec: MeterSpec, labels: int) -> float:
-    """Give the left side of the inequality at a test set of exactly `labels` labels."""
-    return math.exp(min(0.0, log_failure(spec, counting.log_models(spec), labels)))
+    """Give the left side of the inequality at exactly `labels` labels (in all test sets)."""
+    size = labels // _test_sets(spec)
+    return math.exp(min(0.0, log_failure(spec, counting.log_models(spec), size)))
 
 
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
@@ -174,6 +189,8 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
         found.append("the loss of each example is 0 or 1")
     else:
         found.append("the loss of each example lies between 0 and 1")
+    if spec.inputs == "public":
+        found.append("no model treats the test inputs, which are public, specially (about people)")
     if spec.protocol is Protocol.INDEPENDENT:
         found.append("no model depends on any answer of the meter (about people: nobody may look)")
     if spec.protocol is Protocol.RESAMPLING:
@@ -187,6 +204,12 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
         )
     if spec.memory is not None:
         found.append(f"each model depends on at most the last {spec.memory} signals (about people)")
+    if spec.elastic:
+        found.append(
+            "how the elastic budget weighs histories of answers is fixed before a label is seen, "
+            "refusals depend on the answers only, and the developer's own randomness is "
+            "independent of the test set"
+        )
     if spec.sessions == 1:
         found.append("delta is for one test set: S test sets in a row fail with at most S * delta")
     else:

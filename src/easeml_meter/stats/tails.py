@@ -25,7 +25,8 @@ Floats = NDArray[np.float64]
 
 # Rounding must never loosen a guarantee: all results are raised by more than their error.
 _RELATIVE_MARGIN = 1e-12
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(32)
+_SMALLEST_SEARCHED, _MOST_SEARCHED = 5e-4, 100_000
+_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
 _NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 
 
@@ -35,13 +36,13 @@ def log_tail(bound: Bound, labels: int, tolerance: float, ceiling: float | None 
         return 0.0
     if tolerance >= 1:  # two losses in [0,1] cannot differ by more
         return -math.inf
-    if bound is Bound.HOEFFDING:
-        value = math.log(2) - 2 * labels * tolerance**2
-    elif bound is Bound.KL:
-        value = _log_kl(labels, tolerance, ceiling)
-    else:
-        value = _log_exact(labels, tolerance, ceiling)
-    return min(value, 0.0)
+    # The others are never above Hoeffding's bound, but for the rounding they are raised by.
+    value = min(0.0, math.log(2) - 2 * labels * tolerance**2)
+    if bound is Bound.KL:
+        value = min(value, _log_kl(labels, tolerance, ceiling))
+    elif bound is Bound.EXACT:
+        value = min(value, _log_exact(labels, tolerance, ceiling))
+    return value
 
 
 def log_tail_from(
@@ -66,25 +67,44 @@ def errors_below(ceiling: float, labels: int) -> int:
 
 
 def _log_kl(labels: int, tolerance: float, ceiling: float | None) -> float:
-    """Chernoff's bound, exp(-n kl(q, p)) with q = p +- eps.
+    """Chernoff's bound, exp(-n kl(p + eps, p)) at the worst p, on both sides.
 
-    kl is jointly convex, so along q = p + eps it is smallest at the symmetric point p = (1-eps)/2,
-    or at the ceiling if that comes first.
+    kl is jointly convex, so it is convex in p along q = p + eps: the worst p is its minimum, or
+    the end of the range that a ceiling leaves. The lower side is the mirror image of the upper one
+    (losses become 1 - loss), with the same minimum.
     """
-    upper = lower = (1 - tolerance) / 2
+    worst = _worst_true_loss(tolerance)
+    upper = lower = worst
     if ceiling is not None:
-        upper = min(upper, ceiling - tolerance)
-        lower = max(lower, 1 - ceiling - tolerance)  # the mirror image: losses become 1 - loss
-    value = log_sum([_log_chernoff(labels, p + tolerance, p) for p in (upper, lower)])
-    return value + _RELATIVE_MARGIN * (1 + abs(value)) if value > -math.inf else value
+        upper = min(worst, ceiling - tolerance)
+        lower = max(worst, 1 - ceiling - tolerance)
+    return log_sum([_log_chernoff(labels, p, tolerance) for p in (upper, lower)])
 
 
-def _log_chernoff(labels: int, q: float, p: float) -> float:
-    """Give -n kl(q, p), the divergence of two coins with q > p; q = 1 is allowed."""
+def _worst_true_loss(tolerance: float) -> float:
+    """Give the p at which kl(p + eps, p) is smallest, by bisection on its derivative."""
+    low, high = 0.0, 1 - tolerance
+    while True:
+        p = (low + high) / 2
+        if not low < p < high:
+            return p
+        rest = 1 - p - tolerance
+        slope = math.log1p(tolerance / p) + math.log1p(tolerance / rest) if rest > 0 else math.inf
+        if slope < tolerance / (p * (1 - p)):
+            low = p
+        else:
+            high = p
+
+
+def _log_chernoff(labels: int, p: float, tolerance: float) -> float:
+    """Give -n kl(p + eps, p), raised by more than its rounding error."""
     if p <= 0:  # a model that never errs is never seen to err
         return -math.inf
-    rest = (1 - q) * math.log1p((p - q) / (1 - p)) if q < 1 else 0.0
-    return -labels * (q * math.log1p((q - p) / p) + rest)
+    q = min(p + tolerance, 1.0)
+    rest = (1 - q) * math.log1p(-tolerance / (1 - p)) if q < 1 else 0.0
+    value = -labels * (q * math.log1p(tolerance / p) + rest)
+    # The two terms are near n eps each and cancel.
+    return value + _RELATIVE_MARGIN * (1 + abs(value)) + 1e-15 * labels * tolerance
 
 
 def _log_exact(labels: int, tolerance: float, ceiling: float | None) -> float:
@@ -124,12 +144,16 @@ def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -
 
        where `up`, dG/dp / n at (last, p), is the most G can rise with p, and `down`, G(first, p) -
        G(first - 1, p), the least it must fall with j. Blocks that cannot beat the best are dropped.
+       About 2/eps of them stay at every cut; for a very small eps (where this case means a tail
+       above 0.04) Chernoff's bound stands in.
     """
     shift = labels * tolerance
     lowest = max(lowest, math.floor(shift) + 1)  # below, no true loss is that small
     if lowest > highest:
         return -math.inf
     concave = (labels + 1) * tolerance - 1 >= math.sqrt(labels + 1)
+    if not concave and tolerance < _SMALLEST_SEARCHED and highest - lowest > _MOST_SEARCHED:
+        return _log_chernoff(labels, min(_worst_true_loss(tolerance), 1.0), tolerance)
     split = 32 if concave else 8
     width = max(1, (highest - lowest + 1) // 64)
     first = np.arange(lowest, highest + 1, width, dtype=np.float64)
@@ -155,8 +179,8 @@ def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -
         first = (kept[:, None] + np.arange(0, width, finer, dtype=np.float64)).ravel()
         first = first[first <= highest]
         width = finer
-    # The mean j - n eps is known to one rounding of n eps, which the tail magnifies by j / mean.
-    rounding = 2.3e-16 * shift * best_j / (best_j - shift)
+    # The mean j - n eps is known to a rounding of n eps, which the tail magnifies by j / mean.
+    rounding = 1e-15 * shift * best_j / (best_j - shift)
     return best + _RELATIVE_MARGIN * (1 + abs(best)) + rounding
 
 
@@ -198,7 +222,7 @@ def _tail_ratio(labels: int, j: Floats, mean: Floats) -> Floats:
 
     With t = p exp(-u) the integral becomes j times the integral over u > 0 of exp(e(u)), where
     e(u) = -j u + (n - j) log((1 - p exp(-u)) / (1 - p)) is concave and falls from e(0) = 0. On
-    [0, reach] with e(reach) about -40, 32 Gauss-Legendre nodes give full double precision
+    [0, reach] with e(reach) about -40, 48 Gauss-Legendre nodes give full double precision
     whatever n is; a continued fraction or the series need ever more terms as eps falls.
     """
     p = mean / labels

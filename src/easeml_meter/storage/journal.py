@@ -24,7 +24,9 @@ class Journal:
         """Add lines and wait until they are on disk."""
         if not entries:
             return
-        text = "".join(json.dumps(asdict(entry), sort_keys=True) + "\n" for entry in entries)
+        lines = [json.dumps(asdict(entry), sort_keys=True) for entry in entries]
+        # It starts on a fresh line even if a crash has cut the last one short.
+        text = "\n".join(["", *lines, ""])
         new = not self._path.exists()
         # One write to a file opened for appending: lines of two processes do not mix.
         handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)

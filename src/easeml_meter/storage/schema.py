@@ -67,7 +67,8 @@ entries = sa.Table(
     sa.Column("after_reset", sa.Boolean, nullable=False),
     sa.Column("model", sa.String(200), nullable=False),
     sa.Column("submission", sa.String(64), nullable=False),
-    sa.Column("validation_set", sa.Integer, nullable=False),
+    sa.Column("validation_number", sa.Integer, nullable=False),
+    sa.Column("validation_set", sa.String(64), nullable=False),
     sa.Column("validation_loss", sa.String(64), nullable=False),  # exact: a fraction, or a float
     sa.Column("blob", sa.String(200), nullable=False),
     sa.Column("told_at", sa.String(32), nullable=False),
@@ -139,7 +140,9 @@ class EntryRow:
     after_reset: bool
     model: str
     submission: str
-    validation_set: int
+    validation_number: int
+    validation_set: str
+    """Digest of the validation set it was measured against."""
     validation_loss: str
     blob: str
     told_at: str

@@ -1,0 +1,99 @@
+"""Benchmarks: how long the product takes, next to the plain way of computing the same.
+
+Seconds depend on the machine, so each benchmark is judged by a ratio: our time divided by the time
+of a plain reference, measured side by side. Seconds aimed at are shown, and not judged.
+
+To add some, write a module with a function `benchmarks(*, small)` that returns a list of
+`Benchmark`, and name it in MODULES. `small` asks for sizes that run in no time: a test runs those
+to see that both sides still agree.
+"""
+
+from __future__ import annotations
+
+import operator
+import time
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any
+
+MODULES = ("bench.planner",)
+
+
+@dataclass(frozen=True)
+class Benchmark:
+    """One thing to time, and the plain way to do it."""
+
+    name: str
+    ours: Callable[[], Any]
+    reference: Callable[[], Any]
+    at_most: float
+    """The largest ratio of our time to the reference's that is accepted."""
+    seconds: float | None = None
+    """What we aim at on one core of a usual machine."""
+    agree: Callable[[Any, Any], bool] = operator.eq
+
+
+@dataclass(frozen=True)
+class Timing:
+    """What was measured."""
+
+    benchmark: Benchmark
+    ours: float
+    reference: float
+    agreed: bool
+
+    @property
+    def ratio(self) -> float:
+        return self.ours / self.reference
+
+    @property
+    def passed(self) -> bool:
+        return self.agreed and self.ratio <= self.benchmark.at_most
+
+
+def all_benchmarks(*, small: bool = False) -> list[Benchmark]:
+    """Collect the benchmarks of all modules."""
+    return [each for name in MODULES for each in import_module(name).benchmarks(small=small)]
+
+
+def measure(benchmark: Benchmark) -> Timing:
+    """Time both sides, and see whether they agree."""
+    ours, our_answer = best_time(benchmark.ours)
+    reference, plain_answer = best_time(benchmark.reference)
+    return Timing(benchmark, ours, reference, benchmark.agree(our_answer, plain_answer))
+
+
+def best_time(function: Callable[[], Any], *, repeats: int = 7, enough: float = 2.0) -> Any:
+    """Give the shortest of several times, and the answer; what takes long is repeated less."""
+    best, spent = float("inf"), 0.0
+    answer = None
+    for _ in range(repeats):
+        start = time.perf_counter()
+        answer = function()
+        elapsed = time.perf_counter() - start
+        best, spent = min(best, elapsed), spent + elapsed
+        if spent > enough:
+            break
+    return best, answer
+
+
+def table(timings: Iterable[Timing]) -> Iterable[str]:
+    """Yield the lines of a plain table."""
+    layout = "{:<58} {:>10} {:>8} {:>10} {:>9} {:>9}  {}"
+    yield layout.format("benchmark", "ours", "aim", "reference", "ratio", "at most", "")
+    for timing in timings:
+        aim = timing.benchmark.seconds
+        shown = "" if aim is None else f"{aim * 1000:g} ms"
+        verdict = "ok" if timing.passed else "MISSED" if timing.agreed else "DISAGREE"
+        if aim is not None and timing.ours > aim:
+            verdict += ", slower than aimed at"
+        yield layout.format(
+            timing.benchmark.name,
+            f"{timing.ours * 1000:.2f} ms",
+            shown,
+            f"{timing.reference * 1000:.0f} ms",
+            f"{timing.ratio:.2g}",
+            f"{timing.benchmark.at_most:g}",
+            verdict,
+        )

@@ -1,0 +1,154 @@
+"""The planner, next to big integers and a plain scan over all error counts j."""
+
+from __future__ import annotations
+
+import math
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from scipy.special import betainc, gammaln
+
+from bench import Benchmark
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import required_labels, supported_steps
+
+
+def benchmarks(*, small: bool) -> list[Benchmark]:
+    """List them; the small ones take milliseconds."""
+    many, signals = (100, 5) if small else (10**6, 50)
+    headline = _spec(steps=3, tolerance=0.1) if small else _spec(steps=10)
+    large = _spec(steps=5, tolerance=0.1) if small else _spec(steps=1000)
+    labels = 20_000 if small else 10**6
+    published = _spec(steps=many, signals=signals, published=True)
+    needed = required_labels(large).labels
+    return [
+        Benchmark(
+            name=f"labels, published, {many:,} steps, {signals} signals",
+            ours=lambda: required_labels(published).labels,
+            reference=lambda: published_labels(published),
+            at_most=0.05,
+            seconds=0.01,
+            agree=_nearly,
+        ),
+        Benchmark(
+            name=f"labels, exact, {headline.steps} steps",
+            ours=lambda: required_labels(headline).labels,
+            reference=lambda: exact_labels(headline),
+            at_most=0.05,
+            seconds=0.02,
+            agree=_nearly,
+        ),
+        Benchmark(
+            name=f"labels, exact, {large.steps:,} steps (reference: one scan)",
+            ours=lambda: required_labels(large).labels,
+            reference=lambda: needed if log_failure(large, needed) <= math.log(0.01) else None,
+            at_most=0.01,
+            seconds=0.2,
+        ),
+        Benchmark(
+            name=f"steps, exact, {labels:,} labels (reference: one scan)",
+            ours=lambda: supported_steps(headline, labels).spec.steps,
+            reference=lambda: exact_steps(headline, labels),
+            at_most=0.2,
+            seconds=1.0,
+        ),
+        Benchmark(
+            name="meter --help (reference: python -c pass)",
+            ours=_run(str(Path(sys.executable).parent / "meter"), "--help"),
+            reference=_run(sys.executable, "-c", "pass"),
+            at_most=10,
+            seconds=0.3,
+        ),
+    ]
+
+
+def _spec(
+    *,
+    steps: int,
+    signals: int = 5,
+    tolerance: float = 0.01,
+    published: bool = False,
+) -> MeterSpec:
+    return MeterSpec.uniform(
+        signals=signals, tolerance=tolerance, steps=steps, delta=0.01, published=published
+    )
+
+
+def _nearly(ours: int, reference: int) -> bool:
+    return abs(ours - reference) <= 1
+
+
+def _run(*command: str) -> Callable[[], int]:
+    def run() -> int:
+        return subprocess.run(command, capture_output=True, check=False).returncode  # noqa: S603
+
+    return run
+
+
+# --- The plain way ---
+
+
+def published_labels(spec: MeterSpec) -> int:
+    """Count pairs of model and signal with all their digits."""
+    m = spec.signals
+    pairs = m * (m**spec.steps - 1) // (m - 1)
+    excess = math.log(2) + math.log(pairs) - math.log(spec.delta)
+    return math.ceil(excess / (2 * spec.tolerances[0] ** 2))
+
+
+def exact_labels(spec: MeterSpec) -> int:
+    """Halve a bracket of n, with a scan over all j at each size."""
+    m = spec.signals
+    models = (m**spec.steps - 1) // (m - 1)
+    low, high = 0, published_labels(spec)
+    while high - low > 1:
+        middle = (low + high) // 2
+        holds = models * scan(middle, spec.tolerances[0]) <= spec.delta
+        low, high = (low, middle) if holds else (middle, high)
+    return high
+
+
+def exact_steps(spec: MeterSpec, labels: int) -> int:
+    """Scan all j once, then take one step after the other."""
+    log_tail = math.log(scan(labels, spec.tolerances[0]))
+    steps, models = 0, 1
+    while math.log(models) + log_tail <= math.log(spec.delta):
+        steps, models = steps + 1, 1 + spec.signals * models
+    return steps
+
+
+def scan(labels: int, tolerance: float) -> float:
+    """Give the exact two-sided tail by scipy's incomplete beta function at every j."""
+    j = np.arange(math.floor(labels * tolerance) + 1, labels + 1, dtype=np.float64)
+    return 2 * float(betainc(j, labels - j + 1, j / labels - tolerance).max(initial=0.0))
+
+
+def log_failure(spec: MeterSpec, labels: int) -> float:
+    """Give the left side of the inequality of a regular meter, from a scan in log space.
+
+    Hundreds of steps ask for tails below the smallest double, so each j takes log P(X = j) and a
+    sum of the terms that follow, relative to the first.
+    """
+    tolerance = spec.tolerances[0]
+    worst = -math.inf
+    for start in range(math.floor(labels * tolerance) + 1, labels + 1, 10_000):
+        j = np.arange(start, min(start + 10_000, labels + 1), dtype=np.float64)
+        p = j / labels - tolerance
+        rest = labels - j
+        log_pmf = gammaln(labels + 1) - gammaln(j + 1) - gammaln(rest + 1)
+        log_pmf += j * np.log(p) + rest * np.log1p(-p)
+        odds = p / (1 - p)
+        term: Any = np.ones_like(j)
+        total = np.ones_like(j)
+        more = 0
+        while bool(np.any(term > 1e-16 * total)):
+            term = term * odds * np.maximum(rest - more, 0) / (j + more + 1)
+            total += term
+            more += 1
+        worst = max(worst, float((log_pmf + np.log(total)).max()))
+    models = (spec.signals**spec.steps - 1) // (spec.signals - 1)
+    return math.log(models) + math.log(2) + worst

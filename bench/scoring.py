@@ -1,0 +1,162 @@
+"""Scoring 0-1 predictions from a Parquet file, next to reading it and comparing in memory."""
+
+from __future__ import annotations
+
+import math
+import re
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable, Iterable
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from bench import Benchmark
+from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.losses import ZeroOne
+from easeml_meter.scoring.outputs import Expected
+from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.score import MapFunction, score
+
+CLASSES = 10
+GROUP_ROWS = 1 << 20
+MOST_MEGABYTES = 600
+
+LabelSource = Callable[[NDArray[Any], Path], Callable[[], Iterable[Any]]]
+"""From labels and a folder to write into: what gives the label groups, anew for each scoring."""
+
+
+def in_memory(labels: NDArray[Any], folder: Path) -> Callable[[], Iterable[Any]]:
+    """Keep the labels in an array."""
+    return lambda: (labels[at : at + GROUP_ROWS] for at in range(0, len(labels), GROUP_ROWS))
+
+
+def in_parquet(labels: NDArray[Any], folder: Path) -> Callable[[], Iterable[Any]]:
+    """Keep the labels in a plain Parquet file, read row group by row group."""
+    path = folder / f"labels-{len(labels)}.parquet"
+    pq.write_table(pa.table({"label": labels}), path, row_group_size=GROUP_ROWS)
+
+    def groups() -> Iterable[Any]:
+        with pq.ParquetFile(path) as file:
+            for group in range(file.num_row_groups):
+                yield file.read_row_group(group).column(0)
+
+    return groups
+
+
+SOURCES: dict[str, LabelSource] = {"array": in_memory, "Parquet": in_parquet}
+
+
+def benchmarks(*, small: bool) -> list[Benchmark]:
+    """List them; the small ones take milliseconds."""
+    sizes = (1000,) if small else (10**5, 10**6, 10**7)
+    folder = _folder()
+    timed = [
+        scoring(rows, folder, f"labels in {name}", source)
+        for rows in sizes
+        for name, source in SOURCES.items()
+    ]
+    path, _ = written(sizes[-1], folder)
+    memory = Benchmark(
+        name=f"score {sizes[-1]:,} rows, as a process, within {MOST_MEGABYTES} MB",
+        ours=lambda: in_a_process("errors", path) <= MOST_MEGABYTES,
+        reference=lambda: in_a_process("plain_errors", path) > 0,
+        at_most=2.5,
+    )
+    return [*timed, memory]
+
+
+def scoring(
+    rows: int,
+    folder: Path,
+    name: str,
+    source: LabelSource,
+    *,
+    map_function: MapFunction = map,
+) -> Benchmark:
+    """Compare both ways at one size."""
+    path, labels = written(rows, folder)
+    groups = source(labels, folder)
+    return Benchmark(
+        name=f"score {rows:,} rows, {name}",
+        ours=lambda: errors(path, rows, groups(), map_function),
+        reference=lambda: plain_errors(path, labels),
+        at_most=2.5 if rows >= 10**6 else math.inf,  # below, it is about milliseconds
+    )
+
+
+def errors(path: Path, rows: int, groups: Iterable[Any], map_function: MapFunction = map) -> int:
+    """Count the errors as the meter does, with every check."""
+    expected = Expected(rows, ZeroOne(), Classes.of(range(CLASSES)))
+    predictions = Predictions.open(path, expected=expected)
+    return score(predictions, groups, map_function=map_function).total
+
+
+# --- The plain way ---
+
+
+def plain_errors(path: Path, labels: NDArray[Any]) -> int:
+    """Read the whole file and compare."""
+    predictions = pq.read_table(path)["prediction"].to_numpy()
+    return int(np.count_nonzero(predictions != labels))
+
+
+# --- Data ---
+
+
+@cache
+def written(rows: int, folder: Path) -> tuple[Path, NDArray[Any]]:
+    """Write predictions that are right nine times out of ten; give labels too."""
+    random = np.random.default_rng(rows)
+    labels = random.integers(0, CLASSES, rows)
+    wrong = random.random(rows) < 0.1
+    predictions = np.where(wrong, random.integers(0, CLASSES, rows), labels)
+    path = folder / f"predictions-{rows}.parquet"
+    pq.write_table(pa.table({"prediction": predictions}), path)
+    return path, labels
+
+
+@cache
+def _folder() -> Path:
+    kept = tempfile.TemporaryDirectory(prefix="bench-scoring-")
+    _KEPT.append(kept)  # removed when the interpreter ends
+    return Path(kept.name)
+
+
+_KEPT: list[tempfile.TemporaryDirectory[str]] = []
+
+
+def in_a_process(way: str, path: Path) -> float:
+    """Score in a process of its own, one way or the other, and give its peak in megabytes."""
+    root = Path(__file__).parent.parent
+    command = [sys.executable, "-m", "bench.scoring", way, str(path)]
+    done = subprocess.run(command, capture_output=True, text=True, check=True, cwd=root)  # noqa: S603
+    return float(done.stdout)
+
+
+def _peak_megabytes() -> float:
+    # Not getrusage: a child's ru_maxrss starts with what its parent held.
+    found = re.search(r"VmHWM:\s+(\d+) kB", Path("/proc/self/status").read_text())
+    return int(found[1]) / 1024 if found else 0.0
+
+
+def _main(way: str, path: Path) -> None:
+    labels = path.with_name(path.name.replace("predictions", "labels"))
+    with pq.ParquetFile(labels) as file:
+        rows = file.metadata.num_rows
+        groups = (file.read_row_group(group).column(0) for group in range(file.num_row_groups))
+        if way == "errors":
+            errors(path, rows, groups)
+        else:
+            plain_errors(path, np.concatenate([group.to_numpy() for group in groups]))
+    print(_peak_megabytes())
+
+
+if __name__ == "__main__":
+    _main(sys.argv[1], Path(sys.argv[2]))

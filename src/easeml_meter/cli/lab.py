@@ -1,0 +1,110 @@
+"""`meter lab`: the group, and `meter lab figures`."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from easeml_meter.cli.common import echo_json, json_option, print_rich
+from easeml_meter.cli.lazy import LazyGroup
+
+if TYPE_CHECKING:
+    from easeml_meter.lab.results import Report
+
+_COMMANDS = {
+    "figures": ("easeml_meter.cli.lab", "Redraw the paper's evaluation and check its claims."),
+    "coverage": ("easeml_meter.cli.lab_simulation", "How often a developer breaks the promise."),
+    "limit": ("easeml_meter.cli.lab_simulation", "The fewest labels that withstand an attack."),
+    "misuse": ("easeml_meter.cli.lab_simulation", "What happens when assumptions are broken."),
+}
+
+
+@click.group(cls=LazyGroup, lazy=_COMMANDS, invoke_without_command=True)
+@click.pass_context
+def lab(context: click.Context) -> None:
+    """Attack the promise with simulated developers, and redraw the paper's evaluation."""
+    if context.invoked_subcommand is None:
+        click.echo(context.get_help())
+
+
+@click.command()
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only this figure; may be repeated.")
+@json_option
+def figures(out: Path, only: tuple[str, ...], as_json: bool) -> None:
+    """Draw every figure of the paper's evaluation, and check every claim and number.
+
+    Writes, for each figure, NAME.svg, NAME.png and NAME.csv; then numbers.csv, claims.csv,
+    misprints.csv and index.html, which tells what the paper claims and what was found.
+
+    \b
+    Figures: uniform, signals, nonuniform, tenants, time-travel, case-study, trees, traces.
+    """
+    from easeml_meter.lab.figures import FIGURES, draw
+
+    names = only or tuple(FIGURES)
+    with _progress(len(set(names)) + 1) as show:
+        report = draw(out, names, show)
+    if as_json:
+        echo_json(report.to_json())
+    else:
+        _show(report, out)
+
+
+@contextmanager
+def _progress(total: int) -> Iterator[Callable[[str], None]]:
+    """Show what is being drawn, on stderr and to people only."""
+    if not sys.stderr.isatty():
+        yield lambda _: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn
+
+    columns = (TextColumn("{task.description:<12}"), BarColumn(), MofNCompleteColumn())
+    with Progress(*columns, console=Console(stderr=True), transient=True) as bars:
+        task = bars.add_task("", total=total)
+        begun = 0
+
+        def show(name: str) -> None:
+            nonlocal begun
+            bars.update(task, description=name, completed=begun)
+            begun += 1
+
+        yield show
+
+
+def _show(report: Report, out: Path) -> None:
+    from rich.table import Table
+
+    from easeml_meter.lab.page import tally
+    from easeml_meter.lab.verdicts import Verdict
+
+    colours = {Verdict.ROUGHLY: "yellow", Verdict.FAILS: "red"}
+    findings = [
+        (claim, finding) for drawing in report.drawings for claim, finding in drawing.findings
+    ]
+    claims = tally(finding.verdict for _, finding in findings)
+    numbers = tally(number.verdict for number in report.numbers)
+    count = len(report.drawings)
+    print_rich(
+        f"{count} {'figure' if count == 1 else 'figures'}, {len(findings)} claims: {claims}",
+        f"{len(report.numbers)} printed numbers: {numbers}",
+    )
+    table = Table(box=None, pad_edge=False, padding=(0, 1), show_header=False)
+    table.add_column(no_wrap=True)
+    table.add_column(no_wrap=True)
+    table.add_column()
+    for verdict, colour in reversed(colours.items()):
+        for claim, finding in findings:
+            if finding.verdict is verdict:
+                table.add_row(str(verdict), claim.place, claim.says, style=colour)
+        for number in report.numbers:
+            if number.verdict is verdict:
+                said = f"{number.printed} ({number.what}): {number.shown}"
+                table.add_row(str(verdict), number.places[0], said, style=colour)
+    print_rich(table, f"written to {out / 'index.html'}")

@@ -1,0 +1,275 @@
+"""`meter lab coverage`, `meter lab limit` and `meter lab misuse`: the promise, attacked."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from easeml_meter.cli import plan as planning
+from easeml_meter.cli.common import Command, echo_json, json_option, print_rich
+from easeml_meter.errors import invalid
+from easeml_meter.spec import MeterSpec
+
+if TYPE_CHECKING:
+    from easeml_meter.lab.simulation.coverage import Advance, Coverage
+    from easeml_meter.lab.simulation.limit import Limit
+    from easeml_meter.lab.simulation.misuse import Misuse
+
+_NOT_OF_THE_METER = {"labels", "path", "as_json"}
+_world_option = click.option("--world", help="coins, correlated or graded. Default: by the loss.")
+
+
+def _meter_options(command: Command) -> Command:
+    """Add the options of `meter plan` that describe a meter."""
+    wanted = [each for each in planning.plan.params if each.name not in _NOT_OF_THE_METER]
+    for option in reversed(wanted):
+        command = _again(option)(command)
+    return click.option(
+        "--spec", "path", type=click.Path(path_type=Path), help="The meter, as a meter.toml."
+    )(command)
+
+
+def _again(option: click.Parameter) -> Callable[[Command], Command]:
+    """Add an option that another command has."""
+
+    def add(command: Command) -> Command:
+        # What click.option does after it has built the option.
+        command.__dict__.setdefault("__click_params__", []).append(option)
+        return command
+
+    return add
+
+
+def _run_options(runs: int) -> Callable[[Command], Command]:
+    """Add what all simulations share."""
+
+    def add(command: Command) -> Command:
+        for option in (
+            click.option("--jobs", type=int, help="Processes. Default: one for each processor."),
+            click.option("--seed", type=int, default=7, help="The same seed, the same numbers."),
+            click.option("--runs", type=int, default=runs, help=f"Sessions. Default {runs:,}."),
+        ):
+            command = option(command)
+        return command
+
+    return add
+
+
+def _spec(path: Path | None, options: dict[str, Any]) -> MeterSpec:
+    return planning._spec_from(path, None, options)
+
+
+@contextmanager
+def _bars() -> Iterator[Callable[[str, int], Advance]]:
+    """Show progress on stderr, to people only."""
+    from rich.console import Console
+    from rich.progress import (
+        BarColumn,
+        MofNCompleteColumn,
+        Progress,
+        TextColumn,
+        TimeRemainingColumn,
+    )
+
+    columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn())
+    console = Console(stderr=True)
+    shown = sys.stderr.isatty()
+    with Progress(
+        *columns, TimeRemainingColumn(), console=console, transient=True, disable=not shown
+    ) as progress:
+
+        def start(name: str, total: int) -> Advance:
+            for task in progress.task_ids:
+                progress.remove_task(task)
+            bar = progress.add_task(name, total=total)
+            return lambda done: progress.advance(bar, done)
+
+        yield start
+
+
+@click.command()
+@json_option
+@click.option("--resume", type=click.Path(path_type=Path), help="Keep results here, and go on.")
+@_run_options(10_000)
+@_world_option
+@click.option("--share", type=float, help="Predictions changed per step, in the correlated world.")
+@click.option("--true-loss", type=float, help="Of all models. Default: where it hurts most.")
+@click.option("--labels", type=int, help="Size of the test set. Default: as planned.")
+@click.option("--developer", default="threshold", help="Who submits. Default: threshold.")
+@_meter_options
+def coverage(
+    as_json: bool, path: Path | None, runs: int, jobs: int | None, resume: Path | None, **rest: Any
+) -> None:
+    """How often does the promise fail against a developer?
+
+    Plays seeded sessions with the meter's real rules, on simulated test sets of the size planned.
+    A session fails if one answered model's test loss is further from its true loss than promised.
+
+    \b
+    The verdict follows from the exact (Clopper-Pearson) interval of 99.8 %:
+      promise broken   the interval lies above delta
+      promise holds    it does not, and it lies below twice delta
+      not decided      else: more runs are needed
+    """
+    from easeml_meter.lab.simulation import coverage as lab
+
+    names = ("developer", "labels", "seed", "world", "true_loss", "share")
+    about = {name: rest.pop(name) for name in names}
+    _check(runs, jobs, resume)
+    experiment = lab.experiment(_spec(path, rest), **about)
+    with lab.workers(_jobs(jobs, runs)) as pool, _bars() as bar:
+        advance = bar(experiment.developer, runs)
+        found = lab.coverage(experiment, runs, pool=pool, resume=resume, advance=advance)
+    if as_json:
+        echo_json(found.to_json())
+    else:
+        _show_coverage(found)
+
+
+def _check(runs: int, jobs: int | None, resume: Path | None = None) -> None:
+    """Refuse what makes no sense before anything is planned."""
+    from easeml_meter.lab.simulation.coverage import check_whole
+
+    check_whole("runs", runs, at_least=1)
+    if jobs is not None:
+        check_whole("jobs", jobs, at_least=1)
+    if resume is not None and resume.is_dir():
+        raise invalid("resume", str(resume), "a file, not a folder")
+
+
+def _jobs(jobs: int | None, runs: int) -> int:
+    """Give the processes to start; for a few sessions starting them takes longer than it saves."""
+    from easeml_meter.lab.simulation.coverage import processors
+
+    if jobs is not None:
+        return jobs
+    return processors() if runs > 1000 else 1
+
+
+def _show_coverage(found: Coverage) -> None:
+    from rich.table import Table
+
+    from easeml_meter.lab.simulation.developers import developer_named
+    from easeml_meter.stats.planning import required_labels
+
+    setting, (lower, upper) = found.experiment, found.interval
+    developer = developer_named(setting.developer)
+    planned = required_labels(setting.spec).labels
+    size = "as planned" if planned == setting.labels else f"{planned:,} planned"
+    rows = [
+        ("verdict", found.verdict),
+        ("failure rate", f"{found.rate:.6g} ({found.failures:,} of {found.runs:,} sessions)"),
+        ("99.8 % interval", f"{lower:.6g} to {upper:.6g}"),
+        ("delta", f"{setting.spec.session_delta:g}"),
+        ("labels", f"{setting.labels:,} ({size})"),
+        ("developer", f"{developer.name}: {developer.about}"),
+    ]
+    broken = developer.breaks(setting.spec)
+    if broken is not None:
+        rows.append(("invalid use", broken))
+    colour = {"promise holds": "bold green", "promise broken": "bold red"}
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    for index, row in enumerate(rows):
+        table.add_row(*row, style=colour.get(found.verdict, "bold yellow") if index == 0 else None)
+    print_rich(table)
+
+
+@click.command()
+@json_option
+@_run_options(2_000)
+@_world_option
+@click.option("--developer", "developers", multiple=True, help="Repeat for several. Default: all.")
+@_meter_options
+def limit(
+    as_json: bool,
+    path: Path | None,
+    runs: int,
+    jobs: int | None,
+    developers: tuple[str, ...],
+    **rest: Any,
+) -> None:
+    """How many labels does the best known attack make necessary?
+
+    Searches for the smallest test set on which the best attack stays below delta. The plan is a
+    proof against all attacks; the ratio says how far it is from what is known to be necessary.
+    """
+    from easeml_meter.lab.simulation.coverage import workers
+    from easeml_meter.lab.simulation.limit import find_limit
+
+    _check(runs, jobs)
+    about = {name: rest.pop(name) for name in ("seed", "world")}
+    spec = _spec(path, rest)
+    with workers(_jobs(jobs, runs)) as pool, _bars() as bar:
+        found = find_limit(
+            spec, developers, runs=runs, pool=pool, advance=lambda name: bar(name, runs), **about
+        )
+    if as_json:
+        echo_json(found.to_json())
+    else:
+        _show_limit(found)
+
+
+def _show_limit(found: Limit) -> None:
+    from rich.table import Table
+
+    rows = [
+        ("labels planned", f"{found.planned:,}"),
+        ("limit", f"{found.labels:,}"),
+        ("planned / limit", f"{found.ratio:.2f}"),
+        ("delta", f"{found.spec.session_delta:g}"),
+    ]
+    for name, attack in (("above delta", found.too_few), ("not above delta", found.enough)):
+        if attack is not None:
+            setting = attack.experiment
+            text = f"{setting.developer} at {setting.labels:,} labels: {attack.rate:.6g}"
+            rows.append((name, text))
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    for index, row in enumerate(rows):
+        table.add_row(*row, style="bold green" if index == 1 else None)
+    print_rich(table)
+
+
+@click.command()
+@json_option
+@click.option("--chart", type=click.Path(path_type=Path), help="Draw to .svg, .png or .html.")
+@_run_options(250)
+def misuse(as_json: bool, runs: int, jobs: int | None, chart: Path | None, seed: int) -> None:
+    """What happens when people break the assumption that a count rests on?
+
+    Two counts of the paper hold under an assumption about people: tenants who stay isolated, and
+    reverts fixed in advance. Here developers hand on checkpoints, and revert after bad signals.
+    With a chart, also at larger test sets, up to the size that needs no assumption.
+    """
+    from easeml_meter import charts
+    from easeml_meter.lab.simulation import misuse as lab
+    from easeml_meter.lab.simulation.coverage import workers
+
+    _check(runs, jobs)
+    if chart is not None:
+        charts.check_format(chart)
+    with workers(_jobs(jobs, runs if chart is None else 10 * runs)) as pool, _bars() as bar:
+        found = [
+            (each, each.at(each.planned, runs, seed=seed, pool=pool, advance=bar(each.name, runs)))
+            for each in lab.MISUSES
+        ]
+        if chart is not None:
+
+            def points(each: Misuse) -> list[Coverage]:
+                def step(name: str) -> Advance:
+                    return bar(name, runs)
+
+                return list(lab.curve(each, runs, seed=seed, pool=pool, advance=step))
+
+            charts.save(lab.chart([(each, points(each)) for each in lab.MISUSES]), chart)
+    if as_json:
+        echo_json([{"misuse": each.name, **outcome.to_json()} for each, outcome in found])
+        return
+    for each, outcome in found:
+        click.echo(f"{each.name}:")
+        _show_coverage(outcome)
+        click.echo(f"  without the assumption {each.needed:,} labels are planned\n")

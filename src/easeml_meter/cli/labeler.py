@@ -1,0 +1,205 @@
+"""Commands of admins and labelers: init, key, seal, testset, release."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from easeml_meter.cli.common import (
+    HONOUR,
+    at_terminal,
+    echo_json,
+    file_argument,
+    folder_option,
+    json_option,
+    open_meter,
+)
+from easeml_meter.errors import InvalidInput, invalid
+
+
+@click.command()
+@click.option(
+    "--spec", "path", type=click.Path(path_type=Path), help="The meter.toml to start from."
+)
+@click.option("--name", help="Name of the meter. Default: the folder's.")
+@click.option("--yes", is_flag=True, help="Do not ask before committing to the plan.")
+@folder_option
+@json_option
+def init(path: Path | None, name: str | None, yes: bool, folder: Path, as_json: bool) -> None:
+    """Make a meter in a folder: from a meter.toml, or by questions at a terminal.
+
+    The plan is shown before anything is written: how many labels every test set will need.
+    """
+    from easeml_meter.service.meter import Meter
+    from easeml_meter.spec import MeterSpec
+    from easeml_meter.stats.planning import required_labels
+
+    if path is None and (folder / "meter.toml").is_file():
+        path = folder / "meter.toml"
+    if path is not None:
+        spec = MeterSpec.read(path)
+    elif at_terminal():
+        spec = _ask()
+    else:
+        raise InvalidInput(
+            "spec: none given, name a meter.toml with --spec (no terminal to ask at)"
+        )
+    plan = required_labels(spec)
+    if not as_json:
+        _show_sizes(spec, plan.labels)
+    if at_terminal() and not yes and not click.confirm("Make this meter?", default=True):
+        raise click.Abort
+    meter = Meter.create(folder, spec, name=name or folder.resolve().name or "meter")
+    if as_json:
+        echo_json({"folder": str(folder), **meter.plan.to_json()})
+        return
+    click.echo(f"meter made in {folder}: the labelers are asked for {plan.labels:,} labels")
+    click.echo(HONOUR)
+
+
+def _show_sizes(spec: Any, labels: int) -> None:
+    """Show the labels needed, with and without an elastic budget where both are possible."""
+    from easeml_meter.stats.planning import required_labels
+
+    click.echo(f"every test set needs {labels:,} labels for {spec.steps:,} promised steps")
+    if spec.elastic:
+        plain = required_labels(spec.replace(elastic=False)).labels
+        click.echo(f"elastic: predictable signals go on after that; without it {plain:,} labels")
+
+
+def _ask() -> Any:
+    """Ask for a meter at the terminal."""
+    from easeml_meter.spec import MeterSpec, Protocol
+    from easeml_meter.stats.planning import required_labels
+
+    steps = click.prompt("How many answers should one test set give (steps)?", default=10, type=int)
+    text = click.prompt("Inner edges of the bands (gaps)?", default="0.02,0.05,0.1,0.2")
+    try:
+        edges = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise invalid("edges", text, "numbers with commas between them") from None
+    tolerance = click.prompt("Tolerance (test loss against true loss)?", default=0.05, type=float)
+    delta = click.prompt("Probability that the promise may fail (delta)?", default=0.05, type=float)
+    protocol = click.prompt(
+        "Tell every band (regular) or only the worst so far (incremental)?",
+        type=click.Choice([str(Protocol.REGULAR), str(Protocol.INCREMENTAL)]),
+        default=str(Protocol.REGULAR),
+    )
+    loss = click.prompt("Loss?", default="0-1")
+    inputs = click.prompt(
+        "Do developers see the test inputs (public) or not (hidden)?",
+        type=click.Choice(["hidden", "public"]),
+        default="public",
+    )
+    spec = MeterSpec.uniform(
+        signals=len(edges) + 1,
+        tolerance=tolerance,
+        steps=steps,
+        delta=delta,
+        edges=edges,
+        protocol=protocol,
+        loss=loss,
+        inputs=inputs,
+    )
+    elastic = spec.replace(elastic=True)
+    plain, more = required_labels(spec).labels, required_labels(elastic).labels
+    question = (
+        f"Elastic budget: go on while signals are predictable ({plain:,} -> {more:,} labels)?"
+    )
+    return elastic if click.confirm(question, default=False) else spec
+
+
+@click.group()
+def key() -> None:
+    """Keys of people who may open sealed test sets."""
+
+
+@key.command()
+@file_argument("file")
+def new(file: Path) -> None:
+    """Make a key in FILE (readable by you alone) and print its public part."""
+    from easeml_meter.vault.keys import Identity
+
+    identity = Identity.new()
+    identity.write(file)
+    click.echo(identity.recipient)
+
+
+@click.command()
+@file_argument("data")
+@click.option("--label", required=True, help="Name of the label column.")
+@click.option("--id", "id_column", help="Name of an id column; predictions are checked against it.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The sealed file.")
+@click.option("--recipient", "recipients", multiple=True, help="Public key that may open it, too.")
+@folder_option
+@json_option
+def seal(data: Path, out: Path, folder: Path, as_json: bool, **options: Any) -> None:
+    """Seal labelled rows (CSV, Parquet, Arrow, JSON Lines) as the test set that is asked for."""
+    manifest = open_meter(folder).seal(data, out, **options)
+    if as_json:
+        echo_json(asdict(manifest))
+    else:
+        click.echo(f"sealed {manifest.rows:,} rows as test set {manifest.generation} in {out}")
+
+
+@click.group()
+def testset() -> None:
+    """Test sets: add a sealed one, see what labelers are told."""
+
+
+@testset.command()
+@file_argument("file")
+@folder_option
+@json_option
+def add(file: Path, folder: Path, as_json: bool) -> None:
+    """Take in a sealed test set; from then on submissions are answered."""
+    meter = open_meter(folder)
+    row = meter.add_test_set(file)
+    view = meter.status()
+    if as_json:
+        echo_json({"generation": row.number, "rows": row.rows, "steps_left": view.steps_left})
+    else:
+        promised = f"{view.steps_left:,} steps promised"
+        click.echo(f"test set {row.number} is active: {row.rows:,} rows, {promised}")
+
+
+@testset.command()
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="Parquet file to write."
+)
+@folder_option
+def inputs(out: Path, folder: Path) -> None:
+    """Write the inputs, without labels, of the test set in use (if the meter says public)."""
+    rows = open_meter(folder).export_inputs(out)
+    click.echo(f"wrote the inputs of {rows:,} rows to {out}")
+
+
+@testset.command()
+@folder_option
+@json_option
+def notices(folder: Path, as_json: bool) -> None:
+    """What labelers alone are told: rows of a validation set that stand in the test set."""
+    found = open_meter(folder).notices()
+    if as_json:
+        echo_json(found)
+        return
+    for notice in found:
+        click.echo(
+            f"validation set {notice['validation_set']} shares {notice['rows_shared']} rows with "
+            f"test set {notice['generation']}"
+        )
+
+
+@click.command()
+@folder_option
+@json_option
+def release(folder: Path, as_json: bool) -> None:
+    """Hand the spent test set to the developers, with the retrospective report."""
+    where = open_meter(folder).release()
+    if as_json:
+        echo_json({"folder": str(where), "files": sorted(path.name for path in where.iterdir())})
+    else:
+        click.echo(f"released to {where}: testset.parquet, retrospective.json, report.html")

@@ -1,0 +1,234 @@
+"""The points of the paper's curves: pure computing, no drawing.
+
+Every curve is computed twice: as published (Hoeffding's bound, pairs of model and signal) and
+tightened (the exact binomial tail, distinct models).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import cache
+
+from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.stats.planning import required_labels
+
+
+class Form(StrEnum):
+    """How a curve was computed."""
+
+    PUBLISHED = "as published"
+    TIGHTENED = "tightened"
+
+
+@dataclass(frozen=True)
+class Meter:
+    """One curve: a feedback rule under the name it has in the paper's legends."""
+
+    name: str
+    protocol: Protocol
+    nonuniform: bool = False
+    """Tolerances eps, 2 eps, .. m eps instead of eps for every band."""
+    two_tenants: bool = False
+    travels: bool = False
+    """Reverts steps 1, 2, .. B, a schedule fixed in advance (the paper's "time travel")."""
+    masked: bool = False
+    """The meter itself reverts and never tells why: not in the paper."""
+
+    @property
+    def forms(self) -> tuple[Form, ...]:
+        """The ways in which this curve can be computed."""
+        return (Form.TIGHTENED,) if self.masked else tuple(Form)
+
+
+@dataclass(frozen=True)
+class Setting:
+    """Where on the curve: the paper's T, delta, eps, m and B."""
+
+    steps: int
+    delta: float = 0.01
+    tolerance: float = 0.01
+    signals: int = 5
+    reverts: int = 0
+
+
+RESAMPLING = Meter("Resampling", Protocol.RESAMPLING)
+REGULAR = Meter("Regular Meter", Protocol.REGULAR)
+INCREMENTAL = Meter("Incremental Meter", Protocol.INCREMENTAL)
+IDEAL = Meter("No Adaptivity", Protocol.INDEPENDENT)
+REGULAR_NONUNIFORM = Meter("Regular, Nonuniform", Protocol.REGULAR, nonuniform=True)
+INCREMENTAL_NONUNIFORM = Meter("Incremental, Nonuniform", Protocol.INCREMENTAL, nonuniform=True)
+REGULAR_TENANTS = Meter("Regular, Two Tenants", Protocol.REGULAR, True, two_tenants=True)
+INCREMENTAL_TENANTS = Meter(
+    "Incremental, Two Tenants", Protocol.INCREMENTAL, True, two_tenants=True
+)
+REGULAR_TRAVEL = Meter("Regular, Time Travel", Protocol.REGULAR, True, travels=True)
+INCREMENTAL_TRAVEL = Meter("Incremental, Time Travel", Protocol.INCREMENTAL, True, travels=True)
+REGULAR_MASKED = Meter("Regular, Masked Reverts", Protocol.REGULAR, True, masked=True)
+
+UNIFORM_METERS = (RESAMPLING, REGULAR, INCREMENTAL, IDEAL)
+ALL_METERS = (RESAMPLING, REGULAR, REGULAR_NONUNIFORM, INCREMENTAL, INCREMENTAL_NONUNIFORM, IDEAL)
+TENANT_METERS = (
+    REGULAR_NONUNIFORM,
+    REGULAR_TENANTS,
+    INCREMENTAL_NONUNIFORM,
+    INCREMENTAL_TENANTS,
+    IDEAL,
+)
+TRAVEL_METERS = (
+    REGULAR_NONUNIFORM,
+    REGULAR_TRAVEL,
+    REGULAR_MASKED,
+    INCREMENTAL_NONUNIFORM,
+    INCREMENTAL_TRAVEL,
+    IDEAL,
+)
+
+HEADLINE = Setting(steps=10)
+"""T = 10, m = 5, delta = epsilon = 0.01: the setting of sections 4 and 5."""
+STEPS = tuple(range(10, 101, 10))
+"""Steps at which claims are checked."""
+DRAWN = (*range(10, 20, 2), *range(20, 40, 4), *STEPS[3:])
+"""Steps at which curves are drawn: closer where they bend; even, for two tenants."""
+DELTAS = tuple(hundredths / 100 for hundredths in range(10, 0, -1))
+
+
+def spec_of(meter: Meter, setting: Setting, form: Form = Form.PUBLISHED) -> MeterSpec:
+    """Give the specification behind one point."""
+    steps, reverts = setting.steps, setting.reverts
+    tolerances = [setting.tolerance * (k if meter.nonuniform else 1) for k in _signals(setting)]
+    return MeterSpec.uniform(
+        signals=setting.signals,
+        tolerance=tolerances,
+        steps=steps,
+        delta=setting.delta,
+        protocol=meter.protocol,
+        published=form is Form.PUBLISHED,
+        tenants=(steps - steps // 2, steps // 2) if meter.two_tenants else (),
+        reverts=tuple(range(1, reverts + 1)) if meter.travels else (),
+        masked_reverts=reverts if meter.masked else 0,
+        mask_above=1 if meter.masked else 0,
+    )
+
+
+def _signals(setting: Setting) -> range:
+    return range(1, setting.signals + 1)
+
+
+@cache
+def labels(meter: Meter, setting: Setting, form: Form = Form.PUBLISHED) -> int:
+    """Give the labels that one point of a curve stands for."""
+    return required_labels(spec_of(meter, setting, form)).labels
+
+
+def ratio(first: Meter, second: Meter, setting: Setting, form: Form = Form.PUBLISHED) -> float:
+    """Tell how many times the labels of the second meter the first one needs."""
+    return labels(first, setting, form) / labels(second, setting, form)
+
+
+@dataclass(frozen=True)
+class Point:
+    """One point of one curve."""
+
+    series: str
+    form: Form
+    x: float
+    labels: int
+
+
+@dataclass(frozen=True)
+class Panel:
+    """One subfigure."""
+
+    title: str
+    points: tuple[Point, ...]
+
+
+@dataclass(frozen=True)
+class Curves:
+    """One figure of curves."""
+
+    x_title: str
+    panels: tuple[Panel, ...]
+    log: bool = True
+    """A logarithmic axis for the labels."""
+
+
+def _panel(title: str, meters: Sequence[Meter], at: Iterable[tuple[float, Setting]]) -> Panel:
+    points = [
+        Point(meter.name, form, x, labels(meter, setting, form))
+        for x, setting in at
+        for meter in meters
+        for form in meter.forms
+        # A meter that masks reverts needs a step that it does not revert.
+        if not (meter.masked and setting.reverts >= setting.steps)
+    ]
+    return Panel(title, tuple(points))
+
+
+def uniform() -> Curves:
+    """Uniform meters against the baselines (the paper's Figure 8)."""
+    return Curves(
+        "steps T",
+        tuple(
+            _panel(
+                f"delta = {delta}, epsilon = {tolerance}",
+                UNIFORM_METERS,
+                [(t, Setting(t, delta, tolerance)) for t in DRAWN],
+            )
+            for tolerance in (0.05, 0.01)
+            for delta in (0.05, 0.01)
+        ),
+    )
+
+
+def signals() -> Curves:
+    """The impact of the number of signals m (Figure 9, and the m that the text names)."""
+    return Curves(
+        "steps T",
+        tuple(
+            _panel(f"m = {m}", UNIFORM_METERS, [(t, Setting(t, signals=m)) for t in DRAWN])
+            for m in (5, 10, 20, 50)
+        ),
+    )
+
+
+def nonuniform() -> Curves:
+    """Nonuniform tolerances against uniform ones (Figure 10)."""
+    return Curves(
+        "steps T",
+        tuple(
+            _panel(f"delta = {delta}", ALL_METERS, [(t, Setting(t, delta)) for t in DRAWN])
+            for delta in (0.05, 0.01)
+        ),
+    )
+
+
+def tenants() -> Curves:
+    """Two tenants against one (Figure 11)."""
+    title = "delta = 0.01, epsilon = 0.01 to 0.05"
+    return Curves("steps T", (_panel(title, TENANT_METERS, [(t, Setting(t)) for t in DRAWN]),))
+
+
+def time_travel() -> Curves:
+    """Time travel: steps reverted by a schedule fixed in advance (Figure 12)."""
+    return Curves(
+        "reverts B",
+        tuple(
+            _panel(
+                f"T = {steps}",
+                TRAVEL_METERS,
+                [(b, Setting(steps, reverts=b)) for b in range(1, steps + 1)],
+            )
+            for steps in (5, 10)
+        ),
+        log=False,
+    )
+
+
+def case_study() -> Curves:
+    """Eight development steps, at growing reliability (Figure 13)."""
+    at = [(round(1 - delta, 2), Setting(8, delta)) for delta in DELTAS]
+    panel = _panel("T = 8, epsilon = 0.01 (nonuniform: to 0.05)", ALL_METERS, at)
+    return Curves("reliability 1 - delta", (panel,))

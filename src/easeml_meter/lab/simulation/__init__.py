@@ -1,0 +1,1 @@
+"""Simulated developers, honest and hostile, against the meter's real rules."""

@@ -1,0 +1,278 @@
+"""How often the promise fails: many seeded sessions, an exact interval, a verdict."""
+
+from __future__ import annotations
+
+import json
+import math
+import multiprocessing
+import os
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.lab.simulation.desk import AnySizeLedger
+from easeml_meter.lab.simulation.developers import developer_named
+from easeml_meter.lab.simulation.worlds import World, world_of
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import required_labels
+
+CHUNK = 250
+"""Sessions are played in chunks of this size, or smaller ones if they are long."""
+_STEPS_PER_CHUNK = 20_000
+_AHEAD = 64
+"""How many chunks are handed to the processes at once."""
+ERROR = 1e-3
+"""How often a verdict may be wrong, on each side."""
+
+Advance = Callable[[int], None]
+"""Told how many more sessions are done."""
+
+
+@dataclass(frozen=True)
+class Experiment:
+    """Everything that decides the outcome of a session, but its number."""
+
+    spec: MeterSpec
+    labels: int
+    developer: str
+    world: World
+    seed: int
+
+    def __post_init__(self) -> None:
+        developer_named(self.developer)
+        check_whole("labels", self.labels, at_least=1)
+        check_whole("seed", self.seed, at_least=0)
+        AnySizeLedger(self.spec, self.labels)
+
+    @property
+    def size(self) -> int:
+        """The number of sessions played together; a chunk's numbers depend on seed and place."""
+        return max(10, min(CHUNK, _STEPS_PER_CHUNK // self.spec.steps))
+
+    def chunk(self, number: int) -> tuple[int, ...]:
+        """Play one chunk of sessions; give the places of those whose promise was broken."""
+        seeds = np.random.SeedSequence(self.seed, spawn_key=(number,))
+        rng = np.random.Generator(np.random.PCG64(seeds))
+        ledger = AnySizeLedger(self.spec, self.labels)
+        desk = developer_named(self.developer).run(ledger, self.world, rng, self.size)
+        return tuple(np.flatnonzero(desk.failed).tolist())
+
+    def fingerprint(self) -> dict[str, Any]:
+        """Give what a file of results must agree with."""
+        return {
+            "meter": self.spec.to_mapping(),
+            "labels": self.labels,
+            "developer": self.developer,
+            "world": asdict(self.world),
+            "seed": self.seed,
+            "chunk": self.size,
+        }
+
+
+def experiment(
+    spec: MeterSpec,
+    developer: str = "threshold",
+    *,
+    labels: int | None = None,
+    seed: int = 7,
+    world: str | None = None,
+    true_loss: float | None = None,
+    share: float | None = None,
+) -> Experiment:
+    """Set an experiment up; without a number of labels, with as many as planned."""
+    developer_named(developer)
+    size = required_labels(spec).labels if labels is None else labels
+    check_whole("labels", size, at_least=1)
+    built = world_of(spec, size, world, loss=true_loss, share=share)
+    return Experiment(spec, size, developer, built, seed)
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """What was observed."""
+
+    experiment: Experiment
+    runs: int
+    failures: int
+
+    @property
+    def rate(self) -> float:
+        """The share of sessions whose promise was broken."""
+        return self.failures / self.runs
+
+    @property
+    def interval(self) -> tuple[float, float]:
+        """Clopper and Pearson's exact interval; each side is wrong with probability ERROR."""
+        return clopper_pearson(self.failures, self.runs, ERROR)
+
+    @property
+    def verdict(self) -> str:
+        """Say what the interval decides.
+
+        Broken: the rate is above delta. Holds: it is not shown to be above delta, and a rate of
+        twice delta is ruled out (a rate of exactly delta could not be told from one just above).
+        """
+        lower, upper = self.interval
+        delta = self.experiment.spec.session_delta
+        if lower > delta:
+            return "promise broken"
+        return "promise holds" if upper < 2 * delta else "not decided"
+
+    def to_json(self) -> dict[str, Any]:
+        """Give it as plain data for programs."""
+        setting = self.experiment
+        return {
+            "verdict": self.verdict,
+            "failure_rate": self.rate,
+            "interval": list(self.interval),
+            "confidence": 1 - 2 * ERROR,
+            "delta": setting.spec.session_delta,
+            "runs": self.runs,
+            "failures": self.failures,
+            "labels": setting.labels,
+            "developer": setting.developer,
+            "breaks": developer_named(setting.developer).breaks(setting.spec),
+            "world": asdict(setting.world),
+            "seed": setting.seed,
+            "meter": setting.spec.to_mapping(),
+        }
+
+
+def coverage(
+    experiment: Experiment,
+    runs: int,
+    *,
+    pool: Executor | None = None,
+    resume: Path | None = None,
+    advance: Advance = lambda _: None,
+) -> Coverage:
+    """Play `runs` sessions. Session i has the same outcome whatever `pool` and `runs` are.
+
+    With `resume`, what is finished is kept in that file and not played again.
+    """
+    check_whole("runs", runs, at_least=1)
+    record = _Record(experiment, resume)
+    size = experiment.size
+    numbers = range(math.ceil(runs / size))
+    known = [number for number in numbers if number in record.chunks]
+    advance(min(runs, size * len(known)))
+    missing = [number for number in numbers if number not in record.chunks]
+    for number, failed in _play(experiment, missing, pool):
+        record.add(number, failed)
+        advance(min(size, runs - number * size))
+    failures = sum(
+        number * size + place < runs for number in numbers for place in record.chunks[number]
+    )
+    return Coverage(experiment, runs, failures)
+
+
+@contextmanager
+def workers(jobs: int) -> Iterator[Executor | None]:
+    """Give so many processes to play in; none for a single job."""
+    check_whole("jobs", jobs, at_least=1)
+    if jobs == 1:
+        yield None
+        return
+    # Fresh interpreters: a forked one could inherit locks that a progress bar holds.
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+        try:
+            yield pool
+        except BaseException:
+            pool.shutdown(cancel_futures=True)
+            raise
+
+
+def _play(
+    experiment: Experiment, numbers: Sequence[int], pool: Executor | None
+) -> Iterator[tuple[int, tuple[int, ...]]]:
+    """Yield chunks as they get ready."""
+    if pool is None:
+        for number in numbers:
+            yield number, experiment.chunk(number)
+        return
+    waiting: dict[Future[tuple[int, ...]], int] = {}
+    for number in numbers:
+        waiting[pool.submit(experiment.chunk, number)] = number
+        if len(waiting) >= _AHEAD:
+            yield from _ready(waiting)
+    while waiting:
+        yield from _ready(waiting)
+
+
+def _ready(
+    waiting: dict[Future[tuple[int, ...]], int],
+) -> Iterable[tuple[int, tuple[int, ...]]]:
+    done, _ = wait(waiting, return_when=FIRST_COMPLETED)
+    return [(waiting.pop(future), future.result()) for future in done]
+
+
+class _Record:
+    """Finished chunks, in memory and in a file."""
+
+    def __init__(self, experiment: Experiment, path: Path | None) -> None:
+        self.path, self.about = path, json.loads(json.dumps(experiment.fingerprint()))
+        self.chunks: dict[int, tuple[int, ...]] = {}
+        if path is None:
+            return
+        if path.is_dir():
+            raise invalid("resume", str(path), "a file, not a folder")
+        if not path.exists():
+            self._write()
+            return
+        try:
+            data = json.loads(path.read_text(encoding="utf-8"))
+            about, chunks = data["about"], data["chunks"]
+            self.chunks = {int(number): tuple(failed) for number, failed in chunks.items()}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as error:
+            raise InvalidInput(f"resume: {str(path)!r} is not a file of results: {error}") from None
+        for name, value in self.about.items():
+            if about.get(name) != value:
+                raise invalid("resume", str(path), f"it belongs to another experiment ({name})")
+
+    def add(self, number: int, failed: tuple[int, ...]) -> None:
+        """Enter a finished chunk."""
+        self.chunks[number] = failed
+        self._write()
+
+    def _write(self) -> None:
+        if self.path is None:
+            return
+        data = {"about": self.about, "chunks": {str(k): v for k, v in sorted(self.chunks.items())}}
+        draft = self.path.with_name(self.path.name + ".part")
+        try:
+            draft.write_text(json.dumps(data), encoding="utf-8")
+            draft.replace(self.path)
+        except OSError as error:
+            reason = error.strerror or error
+            raise invalid("resume", str(self.path), f"cannot be written: {reason}") from None
+
+
+def clopper_pearson(successes: int, trials: int, error: float) -> tuple[float, float]:
+    """Give the exact interval of a probability; each side misses with probability `error`."""
+    try:
+        from scipy.special import betaincinv
+    except ImportError as failure:
+        message = 'the lab needs the extra "lab": pip install "easeml-meter[lab]"'
+        raise MeterError(message) from failure
+    rest = trials - successes
+    lower = float(betaincinv(successes, rest + 1, error)) if successes else 0.0
+    upper = float(betaincinv(successes + 1, rest, 1 - error)) if rest else 1.0
+    return lower, upper
+
+
+def processors() -> int:
+    """Give the number of processors this process may use."""
+    return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+
+
+def check_whole(field: str, value: object, *, at_least: int) -> None:
+    """Refuse anything but whole numbers of a sensible size."""
+    if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
+        raise invalid(field, value, f"a whole number, {at_least} or more")

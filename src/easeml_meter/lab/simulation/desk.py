@@ -1,0 +1,157 @@
+"""The desk where many sessions at once hand in models, answered by the meter's real rules."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cached_property
+
+import numpy as np
+
+from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.signals import NO_READING, State
+from easeml_meter.errors import invalid
+from easeml_meter.lab.simulation.worlds import Flags, Floats, Integers, Models
+from easeml_meter.spec import METERS
+
+PATIENCE = 5
+"""Nobody submits more than this many times the promised steps, even if an elastic budget lasts."""
+_SLACK = 1e-9
+"""A distance counts as beyond the tolerance only if it is so by more than rounding explains."""
+
+
+class AnySizeLedger(Ledger):
+    """A ledger that accepts too few labels as well: the lab asks what they lead to."""
+
+    def __post_init__(self) -> None:
+        """Check all but the size."""
+        if self.spec.protocol not in METERS:
+            raise invalid("protocol", str(self.spec.protocol), "only meters answer submissions")
+
+
+class Place:
+    """Where a session stands in the tree of histories."""
+
+    def __init__(self, ledger: Ledger, account: Account, later: tuple[int, ...]) -> None:
+        """Stand at this account; `later` tenants follow when its budget is spent."""
+        if later and not ledger.may_submit(account):
+            account, later = Account(tenant=later[0]), later[1:]
+        self.ledger, self.account, self.later = ledger, account, later
+        self.state = account.state
+        patient = account.steps < PATIENCE * ledger.promised(account.tenant)
+        self.open = patient and ledger.may_submit(account)
+
+    def after(self, answer: int) -> Place:
+        """Give the place once this was told."""
+        return Place(self.ledger, self.ledger.record(self.account, answer), self.later)
+
+    def reset(self) -> Place:
+        """Give the place after a reset of the running maximum."""
+        return Place(self.ledger, self.ledger.reset(self.account), self.later)
+
+    @cached_property
+    def sure(self) -> bool:
+        """Tell whether one more submission can follow the next one, whatever that is answered."""
+        if self.later:
+            return True
+        if not self.ledger.spec.elastic:
+            return self.ledger.steps_left(self.account) > 1
+        answers = self.ledger.rules.answers(self.state)
+        return all(self.after(answer).open for answer in answers)
+
+
+class Desk:
+    """Hands models in and keeps count of broken promises.
+
+    All arrays have one entry for each session. `tenants` are served one after the other by the
+    same developer; isolated tenants have a desk each.
+    """
+
+    def __init__(self, ledger: Ledger, sessions: int, tenants: Sequence[int] = (0,)) -> None:
+        """Open the books of all sessions."""
+        self.ledger, self.sessions = ledger, sessions
+        self.rules, self.spec = ledger.rules, ledger.spec
+        self.promised = sum(ledger.promised(tenant) for tenant in tenants)
+        first = Place(ledger, Account(tenant=tenants[0]), tuple(tenants[1:]))
+        self.places = [first] * sessions
+        self.strain: Floats = np.zeros(sessions)
+        """The largest distance of test and true loss yet, as a share of the tolerance promised."""
+        self.answered: Integers = np.zeros(sessions, dtype=np.int64)
+        self._told: dict[tuple[State, float, int, int], tuple[int, float | None]] = {}
+        self._last: Integers = np.zeros(sessions, dtype=np.int64)
+
+    @property
+    def failed(self) -> Flags:
+        """In which sessions the promise was broken."""
+        return self.strain > 1 + _SLACK
+
+    @property
+    def open(self) -> Flags:
+        """Which sessions may submit."""
+        return np.array([place.open for place in self.places], dtype=np.bool_)
+
+    @property
+    def sure(self) -> Flags:
+        """Which sessions may submit at least twice."""
+        return np.array([place.open and place.sure for place in self.places], dtype=np.bool_)
+
+    @property
+    def states(self) -> list[State]:
+        """What the rules remember of each session."""
+        return [place.state for place in self.places]
+
+    def reset(self, which: Flags) -> None:
+        """Reset the running maximum of these sessions, where a reset is left."""
+        onward: dict[Place, Place] = {}
+        for index in np.flatnonzero(which & self.open).tolist():
+            place = self.places[index]
+            if place.state.resets_used < self.spec.resets:
+                if place not in onward:
+                    onward[place] = place.reset()
+                self.places[index] = onward[place]
+
+    def submit(
+        self, validation: Floats, models: Models, which: Flags, crashes: Flags | None = None
+    ) -> Integers:
+        """Hand in one model for each of these sessions; give the answers, 0 where none was asked.
+
+        The promise of a session is broken when one answered model's test loss is further from its
+        true loss than was promised. Where measuring can fail, `crashes` says for whom it does.
+        """
+        answers = np.zeros(self.sessions, dtype=np.int64)
+        distance = np.abs(models.test - models.true).tolist()
+        values, units = validation.tolist(), models.units.tolist()
+        onward: dict[tuple[Place, int], Place] = {}
+        for index in np.flatnonzero(which & self.open).tolist():
+            place = self.places[index]
+            if crashes is not None and crashes[index] and self.spec.may_fail:
+                answer, tolerance = NO_READING, None
+            else:
+                answer, tolerance = self._tell(
+                    place.state, values[index], units[index], models.scale
+                )
+            answers[index] = answer
+            if tolerance is not None:
+                self.strain[index] = max(self.strain[index], distance[index] / tolerance)
+            step = (place, answer)
+            if step not in onward:
+                onward[step] = place.after(answer)
+            self.places[index] = onward[step]
+        self.answered += answers != 0
+        self._last = answers
+        return answers
+
+    def resubmit(self) -> Integers:
+        """Hand the last submissions in again, unchanged: the same answers, free of charge."""
+        return self._last.copy()
+
+    def _tell(
+        self, state: State, validation: float, units: int, scale: int
+    ) -> tuple[int, float | None]:
+        """Ask the rules; many sessions ask the same."""
+        key = (state, validation, units, scale)
+        told = self._told.get(key)
+        if told is None:
+            answer = self.rules.answer(state, validation, Fraction(units, scale))
+            told = self._told[key] = (answer, self.rules.tolerance(answer))
+        return told

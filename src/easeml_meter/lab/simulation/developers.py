@@ -1,0 +1,130 @@
+"""Simulated developers, honest and hostile; each plays many sessions at once.
+
+A developer sees the answers of the meter and nothing else of the test set. Its models and its own
+randomness are independent of the test set, as the promise supposes. `Developer.breaks` says which
+assumption about people it does not keep, where a meter makes one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+from numpy.random import Generator
+
+from easeml_meter.core.ledger import Ledger
+from easeml_meter.errors import invalid
+from easeml_meter.lab.simulation.behaviours import (
+    Play,
+    by_blocks,
+    climber,
+    crasher,
+    evidence,
+    independent,
+    kept,
+    opposite,
+    resubmitter,
+    voter,
+)
+from easeml_meter.lab.simulation.desk import Desk
+from easeml_meter.lab.simulation.players import Player
+from easeml_meter.lab.simulation.worlds import Cells, World
+from easeml_meter.spec import MeterSpec
+
+
+@dataclass(frozen=True)
+class Developer:
+    """A way to behave."""
+
+    name: str
+    about: str
+    play: Play
+    adaptive: bool = True
+    """Whether its models depend on answers."""
+    forgets: bool = False
+    """Whether they depend on the last answers only."""
+    passes: bool = False
+    """Whether tenants hand their checkpoints on."""
+    rare: float = 0.5
+    """The share of unusual answers it asks for."""
+
+    def breaks(self, spec: MeterSpec) -> str | None:
+        """Say which assumption about people this developer breaks under a meter, if any."""
+        if self.passes and spec.tenants and not spec.handover:
+            return "tenants start from each other's checkpoints, but are counted as isolated"
+        if self.adaptive and spec.reverts:
+            return "it acts on the answers to steps that count as undone"
+        if self.adaptive and not self.forgets and spec.memory is not None:
+            return f"it remembers more than the last {spec.memory} signals"
+        return None
+
+    def run(
+        self,
+        ledger: Ledger,
+        world: World,
+        rng: Generator,
+        sessions: int,
+        *,
+        examples: type[Cells] = Cells,
+    ) -> Desk:
+        """Play; give the desk with the outcome. Isolated tenants each have their own models."""
+        spec = ledger.spec
+        tenants = list(range(len(spec.tenants))) if spec.tenants and not spec.handover else [0]
+        groups = [tenants] if self.passes else [[tenant] for tenant in tenants]
+        desks = [Desk(ledger, sessions, group) for group in groups]
+        for desk in desks:
+            cells = examples(world, ledger.labels, sessions, rng)
+            self.play(Player(desk, cells, self.rare))
+        first, *others = desks
+        for desk in others:
+            first.strain = np.maximum(first.strain, desk.strain)
+            first.answered += desk.answered
+        return first
+
+
+def _memory(spec: MeterSpec) -> int:
+    return 2 if spec.memory is None else spec.memory
+
+
+_ALL = (
+    Developer("independent", "fresh models, answers ignored", independent, adaptive=False),
+    Developer("climber", "honest hill-climbing on a validation set of its own", climber),
+    Developer(
+        "threshold",
+        "puts a band edge where the answer tells most, weighs and combines the models",
+        voter(evidence),
+    ),
+    Developer("majority", "majority vote of the models that scored well", voter(kept)),
+    Developer("blocks", "settles the examples block by block", by_blocks),
+    Developer(
+        "frugal",
+        "as threshold, but asks for predictable answers, so that an elastic budget lasts",
+        voter(evidence),
+        rare=0.1,
+    ),
+    Developer(
+        "reverter", "goes back after every bad answer, and takes the opposite", voter(opposite)
+    ),
+    Developer(
+        "checkpoints",
+        "as threshold, with tenants who hand their checkpoints on",
+        voter(evidence),
+        passes=True,
+    ),
+    Developer(
+        "forgetful",
+        "as threshold, starting anew after as many answers as it can remember",
+        voter(evidence, _memory),
+        forgets=True,
+    ),
+    Developer("crasher", "as threshold, with models that crash where that tells most", crasher),
+    Developer("resubmitter", "asks about the same model again and again", resubmitter),
+)
+DEVELOPERS = {developer.name: developer for developer in _ALL}
+
+
+def developer_named(name: str) -> Developer:
+    """Find a developer."""
+    if name not in DEVELOPERS:
+        raise invalid("developer", name, f"one of {', '.join(DEVELOPERS)}")
+    return DEVELOPERS[name]

@@ -1,0 +1,140 @@
+"""What all simulated developers can do: hand in fresh models, ask about them, combine them."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import lru_cache
+
+import numpy as np
+
+from easeml_meter.core.signals import Rules, State
+from easeml_meter.lab.simulation.desk import Desk
+from easeml_meter.lab.simulation.questions import QUANTILES, Question, best_question
+from easeml_meter.lab.simulation.worlds import Cells, Flags, Floats, Integers, Models
+
+_ask = lru_cache(maxsize=4096)(best_question)
+
+
+class Player:
+    """One developer at one desk, in many sessions at once."""
+
+    def __init__(self, desk: Desk, cells: Cells, rare: float = 0.5) -> None:
+        """Sit down at the desk; `rare` is the share of unusual answers this developer asks for."""
+        self.desk, self.cells, self.rare = desk, cells, rare
+        self.world, self.rng, self.labels = cells.world, cells.rng, cells.labels
+        self.asked = 0
+
+    @property
+    def rules(self) -> Rules:
+        """The rules in force."""
+        return self.desk.rules
+
+    def plain(self, true: Floats) -> Floats:
+        """Give the validation losses that keep answers to the first band, if that can be.
+
+        The true loss, unless the first band is so narrow that a broken promise would show there.
+        """
+        first = self.desk.spec.bands[0]
+        if first.upper >= 1.5 * first.tolerance:
+            return np.clip(true, 0, 1)
+        side = 1 if self.world.upward else -1
+        return np.clip(true + side * first.tolerance / 2, 0, 1)
+
+    def hand_in(self, models: Models, which: Flags) -> Integers:
+        """Submit models without a question."""
+        return self.desk.submit(self.plain(models.true), models, which)
+
+    def questions(
+        self,
+        loss: float,
+        deviation: float,
+        possible: Sequence[tuple[float, ...]] | None = None,
+    ) -> list[Question]:
+        """Give every session's best question about a model of this true loss.
+
+        `possible` says which deviations of its test loss are still possible in each session.
+        """
+        found = []
+        for index, place in enumerate(self.desk.places):
+            rare = self._rare(place.state, place.account.steps)
+            left = QUANTILES if possible is None else possible[index]
+            found.append(_ask(self.rules, place.state, loss, deviation, possible=left, rare=rare))
+        return found
+
+    def _rare(self, state: State, steps: int) -> float:
+        """Give the share of answers that may be unusual; an incremental meter marches seldom.
+
+        In sixteenths, so that few different questions have to be worked out.
+        """
+        share = self.rare
+        if self.rules.incremental:
+            spec = self.desk.spec
+            marches = spec.signals - state.top
+            marches += (spec.resets - state.resets_used) * (spec.signals - 1)
+            share = min(share, marches / max(1, self.desk.promised - steps - 1))
+        return max(1, round(16 * share)) / 16
+
+    def ask(self, which: Flags) -> tuple[Integers, list[Question]]:
+        """Submit a fresh model with a question; give answers and questions."""
+        self.cells.fresh()
+        self.asked += 1
+        questions = self.questions(self.world.loss, self.deviation)
+        return self.ask_about(questions, which), questions
+
+    def ask_about(
+        self, questions: Sequence[Question], which: Flags, crashes: Flags | None = None
+    ) -> Integers:
+        """Submit the last fresh model, with a validation set for each of these questions."""
+        validation = np.array([question.validation for question in questions])
+        return self.desk.submit(validation, self.cells.last(), which, crashes)
+
+    @property
+    def deviation(self) -> float:
+        """The standard deviation of a fresh model's test loss."""
+        return self.world.spread / math.sqrt(self.labels)
+
+    def finish(self, which: Flags) -> None:
+        """Submit the combination of all models asked about.
+
+        Of a single one, combine it with two models nobody asked about, else nothing is new.
+        """
+        cells = self.cells
+        if self.asked == 1:
+            cells = cells.copy()
+            for _ in range(2):
+                cells.fresh(share=1.0)
+                cells.vote(np.ones(cells.sessions, dtype=np.int64))
+        self.hand_in(cells.combined(), which)
+
+    def rounds(self, most: int | None = None) -> Iterator[tuple[Flags, Flags]]:
+        """Yield, until all sessions are over, who submits its combination and who asks further.
+
+        The combination is due when the next answer may be the last one, or when `most` questions
+        were asked; then all is forgotten. A session that goes on after it asks again.
+        """
+        desk = self.desk
+        due = np.zeros(desk.sessions, dtype=np.bool_)
+        while (ready := desk.open).any():
+            full = most is not None and self.asked >= most
+            last = ready & (np.ones_like(ready) if full else ~desk.sure & ~due)
+            self._spend_resets(last)
+            last &= desk.open
+            asking = ready & ~last & desk.open
+            yield last, asking
+            due = last
+            if full:
+                self.cells.forget()
+                self.asked = 0
+
+    def _spend_resets(self, last: Flags) -> None:
+        """Reset an incremental meter that tells nothing more, or before the decisive model."""
+        if self.desk.spec.resets:
+            top = np.array([state.top for state in self.desk.states])
+            self.desk.reset((top == self.desk.spec.signals) | (last & (top > 1)))
+
+
+def told(questions: Sequence[Question], answers: Integers) -> Floats:
+    """Give what each session learnt: the mean deviation of its model's test loss."""
+    pairs = zip(questions, answers.tolist(), strict=True)
+    return np.array([question.told.get(answer, 0.0) for question, answer in pairs])

@@ -1,0 +1,79 @@
+"""Where a developer puts its validation loss so that the answer tells the most about the test loss.
+
+The developer owns the validation set, so the validation loss it reports can be anything in [0, 1],
+and with it the edges of the bands cut the test loss anywhere. A question is such a place, together
+with what each answer then says about how far the test loss is from its true value. It is found by
+asking the meter's own rules, so it works under any protocol.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from statistics import NormalDist
+
+from easeml_meter.core.signals import Rules, State
+
+_POINTS = 32
+QUANTILES = tuple(NormalDist().inv_cdf((i + 0.5) / _POINTS) for i in range(_POINTS))
+"""Deviations of a test loss from its true value, in standard deviations, all equally likely."""
+_MOST_EDGES = 8
+
+
+@dataclass(frozen=True)
+class Question:
+    """A validation loss, and what is learnt from each answer."""
+
+    validation: float
+    told: dict[int, float]
+    """For each answer, the mean deviation of the test loss."""
+    kept: dict[int, tuple[float, ...]]
+    """For each answer, the deviations still possible."""
+
+
+def best_question(
+    rules: Rules,
+    state: State,
+    loss: float,
+    deviation: float,
+    *,
+    possible: tuple[float, ...] = QUANTILES,
+    rare: float = 0.5,
+) -> Question:
+    """Find the question whose answer tells the most about a model of this true loss.
+
+    The most is the largest mean square of what is learnt: that is what a combination of many models
+    gains. One edge is put where it cuts off a share `rare` of the deviations still possible; less
+    than one half pays if unusual answers are dear.
+    """
+    best, best_value = Question(loss, {}, {}), -math.inf
+    for validation in _places(rules, loss, deviation, possible, rare):
+        groups: dict[int, list[float]] = {}
+        for z in possible:
+            test = min(1.0, max(0.0, loss + z * deviation))
+            groups.setdefault(rules.answer(state, validation, test), []).append(z)
+        told = {answer: math.fsum(group) / len(group) for answer, group in groups.items()}
+        value = math.fsum(len(groups[answer]) * mean**2 for answer, mean in told.items())
+        if value > best_value + 1e-9:
+            kept = {answer: tuple(group) for answer, group in groups.items()}
+            best, best_value = Question(validation, told, kept), value
+    return best
+
+
+def _places(
+    rules: Rules, loss: float, deviation: float, possible: tuple[float, ...], rare: float
+) -> Iterator[float]:
+    """Yield validation losses that put an edge of the bands at the cut."""
+    yield loss
+    cut_off = min(max(1, round(rare * len(possible))), len(possible) - 1)
+    if cut_off < 1:
+        return
+    inner = [band.lower for band in rules.spec.bands[1:]]
+    edges = inner[:: math.ceil(len(inner) / _MOST_EDGES)] if inner else []
+    for index in {cut_off, len(possible) - cut_off}:
+        cut = loss + deviation * (possible[index - 1] + possible[index]) / 2
+        for edge in edges:
+            for place in (cut + edge, cut - edge):
+                if 0 <= place <= 1:
+                    yield place

@@ -1,0 +1,93 @@
+"""Development traces: what a meter would have told at each step of a development history."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.stats.planning import reachable_tolerance, required_labels
+
+STEPS = 8
+DELTA = 0.1
+"""Eight steps and delta = 0.1, as in the paper's two traces."""
+
+
+@dataclass(frozen=True)
+class Step:
+    """One submission: what the developer changed, and what came of it."""
+
+    change: str
+    validation_loss: float
+    test_loss: float
+    true_loss: float | None = None
+    """Known only where data can be made at will."""
+
+    @property
+    def gap(self) -> float:
+        """The empirical overfitting, |validation loss - test loss|."""
+        return abs(self.validation_loss - self.test_loss)
+
+
+@dataclass(frozen=True)
+class Trace:
+    """A development history, with the meter it is measured by."""
+
+    title: str
+    story: str
+    labels: int
+    """Size of the hidden test set."""
+    spec: MeterSpec
+    """The regular meter; the incremental one has the same bands."""
+    steps: tuple[Step, ...]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """What a meter tells at one step."""
+
+    step: int
+    answer: int
+    lower: float
+    upper: float
+    tolerance: float
+    below: float
+    """Where the range begins that this very model's gap lies in: 0 for an incremental meter."""
+
+
+def with_tolerance(edges: tuple[float, ...], labels: int) -> MeterSpec:
+    """Give the meter with these band edges, at the smallest tolerance the labels can promise."""
+    shape = MeterSpec.uniform(
+        signals=len(edges) + 1, tolerance=0.1, steps=STEPS, delta=DELTA, edges=edges
+    )
+    return reachable_tolerance(shape, labels).spec
+
+
+def planned(edges: tuple[float, ...], tolerance: float) -> tuple[MeterSpec, int]:
+    """Give the meter with these band edges and this tolerance, and the labels it needs."""
+    spec = MeterSpec.uniform(
+        signals=len(edges) + 1, tolerance=tolerance, steps=STEPS, delta=DELTA, edges=edges
+    )
+    return spec, required_labels(spec).labels
+
+
+def spec_for(trace: Trace, protocol: Protocol) -> MeterSpec:
+    """Give the trace's meter in regular or incremental mode, each as exact as its labels allow."""
+    if protocol is trace.spec.protocol:
+        return trace.spec
+    return reachable_tolerance(trace.spec.replace(protocol=protocol), trace.labels).spec
+
+
+def readings(trace: Trace, protocol: Protocol) -> tuple[Reading, ...]:
+    """Run the meter's own rules over a history."""
+    ledger = Ledger(spec_for(trace, protocol), trace.labels)
+    account = Account()
+    told = []
+    for number, step in enumerate(trace.steps, 1):
+        answer = ledger.rules.answer(account.state, step.validation_loss, step.test_loss)
+        account = ledger.record(account, answer)
+        band = ledger.spec.bands[answer - 1]
+        edges = ledger.rules.range_of(answer)
+        below = band.lower if edges is None else edges[0]
+        told.append(Reading(number, answer, band.lower, band.upper, band.tolerance, below))
+    return tuple(told)

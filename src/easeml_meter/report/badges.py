@@ -1,0 +1,86 @@
+"""Small drawings: the battery, and a badge for a README."""
+
+from __future__ import annotations
+
+from easeml_meter.core.views import SessionView
+from easeml_meter.report.palette import (
+    CHARGE,
+    LOW_CHARGE,
+    TRACK,
+    WHITE,
+    band_colours,
+    text_on,
+)
+from easeml_meter.report.svg import box, element, escaped, image, text_width
+from easeml_meter.report.words import LOW_BATTERY, answer_words, share_words, steps_words
+
+_GREY = "#555f69"
+_CELL = 96.0
+
+
+def battery_svg(share: float) -> str:
+    """Draw the share of capacity left, from 0 to 1."""
+    share = min(1.0, max(0.0, share))
+    words = share_words(share)
+    colour = CHARGE if share >= LOW_BATTERY else LOW_CHARGE
+    charge = element("path", d=box(5, 5, max(2.0, _CELL * share), 22), fill=colour) if share else ""
+    return image(
+        "battery",
+        170,
+        32,
+        f"Battery: {words} of the capacity left",
+        "",
+        element("path", d=box(5, 5, _CELL, 22), fill=TRACK, class_="m-track"),
+        charge,
+        element(
+            "rect",
+            x=3,
+            y=3,
+            width=_CELL + 4,
+            height=26,
+            rx=4,
+            fill="none",
+            stroke="currentColor",
+            stroke_width=2,
+        ),
+        element("rect", x=_CELL + 8, y=11, width=4, height=10, rx=1),
+        element("text", words, x=_CELL + 20, y=21, font_size=14, font_weight="600"),
+    )
+
+
+def badge_svg(view: SessionView) -> str:
+    """Draw a badge for a README: the last published answer and nothing else."""
+    label = "meter"
+    if not view.signals:
+        words, colour = "nothing told yet", _GREY
+    else:
+        last = view.signals[-1]
+        left = f"{steps_words(last.steps_left)} left" if last.steps_left else "spent"
+        words = f"{answer_words(last.answer)}, {left}"
+        colour = band_colours(last.spec.signals)[last.answer - 1] if last.band else _GREY
+    first, second = (text_width(text, 11) + 14 for text in (label, words))
+    return image(
+        "badge",
+        first + second,
+        20,
+        f"{label}: {words}",
+        "",
+        element("path", d=box(0, 0, first, 20), fill=_GREY),
+        element("path", d=box(first, 0, second, 20), fill=colour),
+        _centred(label, 0, first, WHITE),
+        _centred(words, first, second, text_on(colour)),
+    )
+
+
+def _centred(words: str, left: float, width: float, colour: str) -> str:
+    # The width is an estimate: `textLength` makes every font keep to it.
+    return element(
+        "text",
+        escaped(words),
+        x=left + width / 2,
+        y=14,
+        font_size=11,
+        text_anchor="middle",
+        textLength=width - 14,
+        fill=colour,
+    )

@@ -1,0 +1,99 @@
+"""After release: does each answer agree with the losses that are now known?
+
+Checked is what can be known: the validation and the test loss of every step, and so whether the
+answer told was the right one. The true loss stays unknown, so that it lies within the tolerance
+of the test loss remains a promise.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from dataclasses import dataclass, replace
+from itertools import zip_longest
+
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, State
+from easeml_meter.core.views import SessionView, Signal, Truth
+from easeml_meter.report.words import answer_words, steps_words
+
+
+@dataclass(frozen=True)
+class Check:
+    """One answer beside what is now known."""
+
+    signal: Signal
+    truth: Truth | None
+    due: int | None
+    """The answer that the losses call for; None where nothing is known."""
+
+    @property
+    def right(self) -> bool | None:
+        """Tell whether the answer was the right one; None where that cannot be known."""
+        return None if self.due is None else self.due == self.signal.answer
+
+    @property
+    def gap(self) -> float | None:
+        """The distance of validation loss and test loss."""
+        if self.truth is None:
+            return None
+        return abs(self.truth.validation_loss - self.truth.test_loss)
+
+    @property
+    def true_loss(self) -> tuple[float, float] | None:
+        """Where the true loss was promised to be: test loss and tolerance; None without one."""
+        tolerance = self.signal.tolerance
+        if self.truth is None or tolerance is None:
+            return None
+        loss = self.truth.test_loss
+        return max(0.0, loss - tolerance), min(1.0, loss + tolerance)
+
+    @property
+    def words(self) -> str:
+        """Say how it turned out."""
+        if self.due is None:
+            return "nothing to check"
+        if self.right:
+            return "yes"
+        return f"NO: {answer_words(self.due)} was due"
+
+
+def checks(view: SessionView) -> tuple[Check, ...]:
+    """Check every answer of a released test set; nothing before release."""
+    if not view.retrospective:
+        return ()
+    rules = Rules(view.spec)
+    states: dict[str, State] = defaultdict(State)
+    found = []
+    for signal, truth in zip_longest(view.signals, view.retrospective[: len(view.signals)]):
+        state = states[signal.tenant]
+        if 0 < signal.answer < state.top:
+            state = replace(state, top=1)  # only a reset lets an incremental meter come down
+        found.append(Check(signal, truth, _due(rules, state, signal, truth)))
+        states[signal.tenant] = rules.after(state, signal.answer)
+    return tuple(found)
+
+
+def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int | None:
+    """Give the answer that the rules call for; `truth.band` was found by exact arithmetic."""
+    if truth is None or signal.answer == NO_READING:
+        return None
+    spec = rules.spec
+    if spec.ceiling is not None and truth.test_loss > spec.ceiling:
+        return ABOVE_CEILING
+    if state.reverts_used < spec.masked_reverts and truth.band > spec.mask_above:
+        return REVERTED
+    return max(state.top, truth.band) if rules.incremental else truth.band
+
+
+def summary(found: tuple[Check, ...]) -> str:
+    """Say in a sentence how the answers stand against what is known."""
+    known = [check for check in found if check.right is not None]
+    if not known:
+        return "No step has losses to check an answer against."
+    wrong = [f"{check.signal.step:,}" for check in known if not check.right]
+    if not wrong:
+        return f"In all {steps_words(len(known))} with losses, the answer told was the right one."
+    some = ", ".join(wrong[:20]) + (", …" if len(wrong) > 20 else "")
+    return (
+        f"In {len(wrong):,} of {steps_words(len(known))} with losses, the answer told is not the "
+        f"one that these losses call for: step {some}."
+    )

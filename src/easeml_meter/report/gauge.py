@@ -1,0 +1,136 @@
+"""One answer as a row of characters: the bands side by side, the one told, its tolerance.
+
+`plain` needs neither colour nor more than ASCII for what it draws; `terminal` colours the same row.
+"""
+
+from __future__ import annotations
+
+import textwrap
+from dataclasses import dataclass
+
+from easeml_meter.core.signals import REVERTED, Rules
+from easeml_meter.core.views import Signal
+from easeml_meter.report.words import answer_words, gap_words, left_words, share_words, shown
+
+_WIDTH = 60
+"""Characters for all bands together."""
+
+LIT, SOFT, DARK, MASKED = "lit", "soft", "dark", "masked"
+"""What a character stands for: told, tolerance, neither, told of a reverted step."""
+
+
+@dataclass(frozen=True)
+class Gauge:
+    """One answer as a row of characters, each with what it stands for."""
+
+    signal: Signal
+
+    @property
+    def cell(self) -> int:
+        """Characters for each band; 0 where there are too many bands to draw."""
+        return min(12, _WIDTH // self.signal.spec.signals)
+
+    def place(self, gap: float) -> float:
+        """Give where a gap lies; bands are equally wide."""
+        bands = self.signal.spec.bands
+        index = next((k for k, band in enumerate(bands) if gap < band.upper), len(bands) - 1)
+        band = bands[index]
+        return self.cell * (index + min(1.0, (gap - band.lower) / (band.upper - band.lower)))
+
+    def kinds(self) -> list[str]:
+        """Say of each character whether it is told, within the tolerance, or neither."""
+        kinds = [DARK] * (self.cell * self.signal.spec.signals)
+        told, promised = self.signal.gap, self.signal.true_gap
+        if told is None or promised is None:
+            return kinds
+        first, last = round(self.place(told[0])), round(self.place(told[1]))
+        # A tolerance is drawn however thin it is: one character at least.
+        least = first if promised[0] >= told[0] else min(first - 1, round(self.place(promised[0])))
+        most = last if promised[1] <= told[1] else max(last + 1, round(self.place(promised[1])))
+        kinds[max(0, least) : most] = [SOFT] * (min(len(kinds), most) - max(0, least))
+        lit = MASKED if self.signal.answer == REVERTED else LIT
+        kinds[first:last] = [lit] * (last - first)
+        return kinds
+
+    def runs(self, fill: dict[str, str]) -> list[tuple[str, str]]:
+        """Give the characters, in runs of one kind, with the bands' numbers in their middles.
+
+        Of a bar over several bands, only the band told keeps its number.
+        """
+        kinds = self.kinds()
+        chars = [fill[kind] for kind in kinds]
+        for band in range(self.signal.spec.signals):
+            digits = str(band + 1)
+            start = band * self.cell + (self.cell - len(digits)) // 2
+            if self.cell > len(digits) and (kinds[start] != LIT or band + 1 == self.signal.answer):
+                chars[start : start + len(digits)] = digits
+        runs: list[tuple[str, str]] = []
+        for kind, char in zip(kinds, chars, strict=True):
+            if runs and runs[-1][0] == kind:
+                runs[-1] = (kind, runs[-1][1] + char)
+            else:
+                runs.append((kind, char))
+        return runs
+
+    def edges(self) -> str:
+        """Give the line of the bands' edges, as many as fit."""
+        bands = self.signal.spec.bands
+        end = len(bands) * self.cell
+        line = ""
+        for index, band in enumerate(bands):
+            written = f"{band.lower:g}"
+            start = index * self.cell
+            if index == 0 or (len(line) < start and start + len(written) < end):
+                line = line.ljust(start) + written
+        return line.ljust(end) + f"{bands[-1].upper:g}"
+
+
+def plain(signal: Signal) -> str:
+    """Print one answer without colour; what is drawn is ASCII, for any log and any terminal."""
+    gauge = Gauge(signal)
+    lines = [headline(signal, ellipsis="...", unprintable="?")]
+    fill = {LIT: "#", SOFT: "~", DARK: ".", MASKED: "/"}
+    if gauge.cell:
+        drawn = "".join(chars for _, chars in gauge.runs(fill))
+        lines += [f"  {drawn}", f"  {gauge.edges()}"]
+    told = fill[MASKED if signal.answer == REVERTED else LIT]
+    for line in told_lines(signal, f" ({told})", f" ({fill[SOFT]})"):
+        lines += textwrap.wrap(line, 78, initial_indent="  ", subsequent_indent="  ")
+    filled = filled_cells(signal.battery, 10)
+    lines.append(f"  left: [{'#' * filled}{'-' * (10 - filled)}] {left_line(signal)}")
+    return "\n".join(lines)
+
+
+def headline(signal: Signal, ellipsis: str = "…", unprintable: str = "\ufffd") -> str:
+    """Say what was told, and of which model."""
+    told = answer_words(signal.answer)
+    if signal.band is not None:
+        told += f" of {signal.spec.signals}"
+        told += ", the worst so far" if Rules(signal.spec).incremental else ""
+    told = f"Step {signal.step:,}: {told}, model "
+    room = max(20, 79 - len(told))
+    return told + shown(signal.model, room, ellipsis=ellipsis, unprintable=unprintable)
+
+
+def told_lines(signal: Signal, told: str = "", tolerance: str = "") -> list[str]:
+    """Give what was told and promised, line by line; signs may be named with it."""
+    lines = [signal.promise]
+    if signal.gap is not None and signal.tolerance is not None:
+        gap = f"Gap of validation and test loss{told}: {gap_words(signal.gap)}."
+        lines.insert(0, f"{gap} Tolerance{tolerance}: {signal.tolerance:g}.")
+    if signal.repeated:
+        lines.append("The same submission was answered before: nothing was charged.")
+    return lines
+
+
+def left_line(signal: Signal) -> str:
+    """Say what is left after an answer."""
+    left = left_words(signal.steps_left, signal.steps_expected)
+    return f"{share_words(signal.battery)}, {left}"
+
+
+def filled_cells(share: float, cells: int) -> int:
+    """Give how many cells of a battery are full: none, or all, only where that is exact."""
+    if not 0 < share < 1:
+        return cells if share >= 1 else 0
+    return min(cells - 1, max(1, round(share * cells)))

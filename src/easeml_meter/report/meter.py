@@ -1,0 +1,246 @@
+"""The meter as the paper draws it: one column per step.
+
+A solid bar covers the gap told (the band of empirical overfitting), a grey bar what the tolerance
+adds to it (distributional overfitting). Bands are drawn equally high, whatever their width, so
+that narrow ones can be read; the edges stand at the axis. A tolerance has the scale of the band it
+reaches into, and is never thinner than can be seen.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.report.layout import PER_ROW, Layout
+from easeml_meter.report.palette import TOLERANCE, TRACK, band_colours, text_on
+from easeml_meter.report.svg import (
+    BOLD,
+    MARGIN,
+    PHONE,
+    box,
+    element,
+    escaped,
+    fitted,
+    image,
+    legend,
+    number,
+    text_width,
+)
+from easeml_meter.report.words import (
+    answer_words,
+    gap_words,
+    history_words,
+    meaning_words,
+    shown,
+    standing_words,
+)
+
+_THINNEST = 3.0
+_ODD = (ABOVE_CEILING, REVERTED, NO_READING)
+
+
+def meter_svg(view: SessionView) -> str:
+    """Draw the meter per step, bands equally high."""
+    layout = Layout(view)
+    signs, signs_height = legend(_signs(layout), layout.width)
+    foot = layout.row_top(layout.rows)
+    parts = [
+        _heading(layout),
+        *(_frame(layout, row) for row in range(layout.rows)),
+        _tracks(layout),
+        _tolerances(layout),
+        *_columns(layout),
+        element("g", signs, transform=f"translate(0 {number(foot)})"),
+    ]
+    return image(
+        "meter",
+        layout.width,
+        foot + signs_height + MARGIN,
+        f"Meter {shown(view.meter, 40)}, {standing_words(view)}",
+        f"{history_words(view)} {meaning_words(view)}",
+        *parts,
+        small=layout.width <= PHONE,
+    )
+
+
+def _heading(layout: Layout) -> str:
+    caption = "height: gap of validation and test loss; bands equally high"
+    standing = f", {standing_words(layout.view)}"
+    room = layout.width - 2 * MARGIN - text_width(standing, BOLD)
+    title = escaped(fitted(layout.view.meter, BOLD, room) + standing)
+    return element("text", title, x=MARGIN, y=22, font_size=14, font_weight="600") + element(
+        "text", caption, x=MARGIN, y=40, font_size=11, class_="m-quiet"
+    )
+
+
+def _frame(layout: Layout, row: int) -> str:
+    """Draw the axis of a row: the bands' edges and the meter's colours from low to high."""
+    top, left = layout.row_top(row), layout.axis - 10
+    colours = band_colours(layout.view.spec.signals)
+    strip = [
+        element(
+            "path",
+            d=box(left, top + layout.plot - layout.cell * (k + 1), 5, layout.cell),
+            fill=colour,
+        )
+        for k, colour in enumerate(colours)
+    ]
+    every = math.ceil(11 / layout.cell)
+    last = len(layout.edges) - 1
+    labels = [
+        element(
+            "text",
+            edge,
+            x=number(left - 4),
+            y=number(top + layout.plot - layout.cell * k + 3.5),
+        )
+        for k, edge in enumerate(layout.edges)
+        if k == last or (k % every == 0 and last - k >= every)
+    ]
+    return "".join(strip) + element("g", *labels, text_anchor="end", font_size=10)
+
+
+def _tracks(layout: Layout) -> str:
+    """Draw the empty columns; those of steps to come are dashed outlines."""
+    told = len(layout.view.signals)
+    paths = ["", ""]
+    for index in range(layout.columns):
+        left, top = layout.place(index)
+        paths[index >= told] += box(left, top, layout.bar, layout.plot)
+    drawn = element("path", d=paths[0], fill=TRACK, class_="m-track") if paths[0] else ""
+    if paths[1]:
+        outline = {"fill": "none", "stroke": "currentColor", "stroke_opacity": "0.35"}
+        drawn += element("path", d=paths[1], stroke_dasharray="2 3", **outline)
+    return drawn
+
+
+def _columns(layout: Layout) -> list[str]:
+    size = 11 if layout.few else 9
+    colours = band_colours(layout.view.spec.signals)
+    drawn = [
+        _column(layout, index, signal, colours) for index, signal in enumerate(layout.view.signals)
+    ]
+    marks = [_labels(layout, index) for index in range(layout.columns)]
+    return [
+        element("g", *drawn, font_size=size, text_anchor="middle"),
+        element("g", *marks, font_size=10 if layout.few else 9, text_anchor="middle"),
+    ]
+
+
+def _column(layout: Layout, index: int, signal: Signal, colours: Sequence[str]) -> str:
+    left, top = layout.place(index)
+    reading = answer_words(signal.answer)
+    if layout.few and signal.true_gap is not None:
+        reading += f", gap {gap_words(signal.gap)}, promised {gap_words(signal.true_gap)}"
+    # Isolated, so that a name written from right to left cannot reorder what stands around it.
+    name = f"\u2068{escaped(signal.model, 40 if layout.few else 24)}\u2069"
+    parts = [element("title", f"{signal.step:,} {name}: {reading}")]
+    if signal.answer in _ODD:
+        parts.append(_odd(layout, signal))
+    else:
+        parts.append(_band(layout, signal, colours[signal.answer - 1]))
+    return element("g", *parts, transform=f"translate({number(left)} {number(top)})")
+
+
+def _tolerances(layout: Layout) -> str:
+    """Draw the grey bars beyond the gaps told, up to the gaps promised."""
+    path = ""
+    for index, signal in enumerate(layout.view.signals):
+        if signal.gap is None or signal.true_gap is None:
+            continue
+        left, top = layout.place(index)
+        (low, high), (least, most) = signal.gap, signal.true_gap
+        if most > high:
+            end = layout.bar_top(high)
+            height = max(_THINNEST, end - layout.bar_top(most))
+            path += box(left, top + end - height, layout.bar, height)
+        if least < low:
+            start = layout.height_of(low)
+            height = max(_THINNEST, layout.height_of(least) - start)
+            path += box(left, top + start, layout.bar, height)
+    return element("path", d=path, fill=TOLERANCE, class_="m-tol") if path else ""
+
+
+def _band(layout: Layout, signal: Signal, colour: str) -> str:
+    low, high = signal.gap or (0.0, 1.0)
+    top, bottom = layout.bar_top(high), layout.height_of(low)
+    bar = element("path", d=box(0, top, layout.bar, bottom - top), fill=colour)
+    middle = number(layout.bar / 2)
+    if layout.cell >= 12:
+        at = number(top + layout.cell / 2 + 4)
+        return bar + element("text", str(signal.answer), x=middle, y=at, fill=text_on(colour))
+    at = number(top - 4 if top >= 14 else top + layout.cell + 12)
+    return bar + element("text", str(signal.answer), x=middle, y=at)
+
+
+def _odd(layout: Layout, signal: Signal) -> str:
+    """Draw an answer that is no band: an outline, a glyph of its own, and its name, upright."""
+    low = signal.gap[0] if signal.gap is not None else 0.0
+    height = layout.height_of(low)
+    outline = element(
+        "path",
+        d=box(0.5, 0.5, layout.bar - 1, height - 1),
+        fill="none",
+        stroke="currentColor",
+        stroke_dasharray="3 2" if signal.answer == REVERTED else "1 2",
+    )
+    middle = layout.bar / 2
+    glyph = element("g", _glyph(signal.answer), transform=f"translate({number(middle)} 9)")
+    at = f"rotate(-90) translate({number(-18)} {number(middle + 3.5)})"
+    words = element(
+        "text", answer_words(signal.answer), transform=at, font_size=10, text_anchor="end"
+    )
+    return outline + glyph + words
+
+
+def _glyph(answer: int) -> str:
+    """Give the sign of an answer that is no band, 9 wide around 0, 0."""
+    if answer == ABOVE_CEILING:
+        return element("path", d="M-4.5 4h9L0-4.5z")
+    line = {"fill": "none", "stroke": "currentColor", "stroke_width": "1.6"}
+    if answer == REVERTED:
+        return element("path", d="M-4-1.5h5a2.8 2.8 0 0 1 0 5.6h-4M-1-4.5l-3 3 3 3", **line)
+    return element("path", d="M-3.5-3.5l7 7M3.5-3.5l-7 7", **line)
+
+
+def _labels(layout: Layout, index: int) -> str:
+    """Write a column's step and, where there is room, its model."""
+    signals = layout.view.signals
+    told = index < len(signals)
+    step = signals[index].step if told else _next_step(layout.view) + index - len(signals)
+    if not (layout.few or step % 5 == 0 or index % PER_ROW == 0):
+        return ""
+    left, top = layout.place(index)
+    x, y = left + layout.bar / 2, top + layout.plot
+    if not told:
+        return element("text", str(step), x=x, y=y + 13, class_="m-quiet")
+    label = element("text", str(step), x=x, y=y + 13)
+    if layout.few:
+        name = element(
+            "text",
+            escaped(layout.name(index)),
+            transform=f"translate({number(x + 4)} {number(y + 24)})rotate(-45)",
+            text_anchor="end",
+        )
+        label += name
+    return label
+
+
+def _next_step(view: SessionView) -> int:
+    return view.signals[-1].step + 1 if view.signals else 1
+
+
+def _signs(layout: Layout) -> list[tuple[str, str]]:
+    """Explain the signs that occur."""
+    view = layout.view
+    answers = {signal.answer for signal in view.signals}
+    solid = element("path", d=box(-6, -6, 12, 12), fill=band_colours(view.spec.signals)[0])
+    grey = element("path", d=box(-6, -6, 12, 12), fill=TOLERANCE, class_="m-tol")
+    entries = [(solid, "gap told, with its band"), (grey, "tolerance")]
+    entries += [(_glyph(each), answer_words(each)) for each in _ODD if each in answers]
+    if layout.coming:
+        line = {"fill": "none", "stroke": "currentColor", "stroke_dasharray": "2 2"}
+        entries.append((element("path", d=box(-4, -6, 8, 12), **line), "step still promised"))
+    return entries

@@ -1,0 +1,216 @@
+"""The report: one self-contained page, without script and without anything from elsewhere."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import re
+from collections.abc import Iterable
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.signals import Rules
+from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.report.badges import battery_svg
+from easeml_meter.report.checks import Check, checks, summary
+from easeml_meter.report.curves import curves_svg
+from easeml_meter.report.meter import meter_svg
+from easeml_meter.report.palette import band_colours
+from easeml_meter.report.style import STYLE
+from easeml_meter.report.svg import element, escaped
+from easeml_meter.report.words import (
+    advice,
+    answer_words,
+    gap_words,
+    share_words,
+    when,
+)
+
+_PHASES = {
+    Phase.REQUESTED: "The labelers have been asked for it.",
+    Phase.ACTIVE: "It answers submissions.",
+    Phase.SPENT: "It has said everything it can safely say.",
+    Phase.RELEASED: "It was handed to the developers and hides nothing more.",
+}
+_NAME_LENGTH = 60
+
+
+def html_page(view: SessionView) -> str:
+    """Write the report of one test set as a page that stands alone."""
+    title = f"{escaped(view.meter, _NAME_LENGTH)}, test set {view.generation}"
+    digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
+    policy = f"default-src 'none'; style-src 'sha256-{digest}'"
+    parts = [
+        "<!DOCTYPE html>",
+        '<html lang="en">',
+        "<head>",
+        '<meta charset="utf-8">',
+        f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
+        '<meta name="viewport" content="width=device-width, initial-scale=1">',
+        '<meta name="color-scheme" content="light dark">',
+        f"<title>Overfitting meter: {title}</title>",
+        f"<style>{STYLE}</style>",
+        "</head>",
+        "<body>",
+        "<main>",
+        *sections(view),
+        "</main>",
+        "</body>",
+        "</html>",
+        "",
+    ]
+    return "\n".join(parts)
+
+
+def sections(view: SessionView) -> tuple[str, ...]:
+    """Give the parts of the page in order, for a page of one's own."""
+    found = (
+        _header(view),
+        _section("What to do now", _bullets(advice(view)), kind="m-now"),
+        _section("The meter", _meter(view)),
+        _section("What is left", _left(view)),
+        _section("The promise", f"<p>{escaped(view.promise)}</p>"),
+        _section("What the promise rests on", _bullets(view.assumptions)),
+        _section("History", _history(view)),
+    )
+    return (*found, _section("In retrospect", _retrospect(view))) if view.retrospective else found
+
+
+def _header(view: SessionView) -> str:
+    phase = f'<span class="m-phase">{escaped(str(view.phase))}</span> {_PHASES[view.phase]}'
+    return (
+        f"<header><h1>Meter <bdi>{escaped(view.meter, _NAME_LENGTH)}</bdi>, "
+        f"test set {view.generation}</h1><p>{phase}</p></header>"
+    )
+
+
+def _section(heading: str, content: str, kind: str = "") -> str:
+    opening = f'<div class="{kind}">{content}</div>' if kind else content
+    return f"<section><h2>{heading}</h2>\n{opening}</section>"
+
+
+def _bullets(lines: Iterable[str]) -> str:
+    return "<ul>" + "".join(f"<li>{_with_code(line)}</li>" for line in lines) + "</ul>"
+
+
+def _with_code(line: str) -> str:
+    return re.sub(r"`([^`]*)`", r"<code>\1</code>", escaped(line))
+
+
+def _scroll(label: str, content: str) -> str:
+    """Let something wide scroll by itself, also by keyboard."""
+    return f'<div class="m-scroll" role="region" aria-label="{label}" tabindex="0">{content}</div>'
+
+
+def _meter(view: SessionView) -> str:
+    told = (
+        "the worst band so far: the gap is at most that"
+        if Rules(view.spec).incremental
+        else "the band that the gap between validation loss and test loss falls into"
+    )
+    caption = (
+        f"One column per step. The solid bar is {told}. The grey bars are the tolerance: with them "
+        "it covers the gap to the true loss, as promised. Every band is drawn equally high; the "
+        "numbers at the axis are its edges."
+    )
+    figure = _scroll("The meter, step by step", meter_svg(view))
+    return f"<figure>{figure}<figcaption>{caption}</figcaption></figure>"
+
+
+def _left(view: SessionView) -> str:
+    facts = [
+        ("steps promised, whatever the answers", f"{view.steps_left:,}"),
+        ("steps expected, if answers go on as they did", f"{view.steps_expected:,}"),
+        ("steps taken", f"{len(view.signals):,}"),
+        ("labels in this test set", "none yet" if view.rows is None else f"{view.rows:,}"),
+        ("labels that a test set needs", f"{view.labels_needed:,}"),
+    ]
+    rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
+    return f'<figure>{battery_svg(view.battery)}</figure><dl class="m-facts">{rows}</dl>'
+
+
+def _table(caption: str, headings: Iterable[str], rows: Iterable[str]) -> str:
+    heads = "".join(f'<th scope="col">{name}</th>' for name in headings)
+    body = "\n".join(rows)
+    table = f"<table><caption>{caption}</caption><thead><tr>{heads}</tr></thead>"
+    return _scroll(caption, f"{table}<tbody>\n{body}\n</tbody></table>")
+
+
+def _row(cells: Iterable[str]) -> str:
+    return f"<tr>{''.join(f'<td>{cell}</td>' for cell in cells)}</tr>"
+
+
+def _name(text: str) -> str:
+    """Isolate a name: one written from right to left cannot reorder what stands around it."""
+    return f"<bdi>{escaped(text, _NAME_LENGTH)}</bdi>"
+
+
+def _answer(signal: Signal, colours: tuple[str, ...]) -> str:
+    """Name the answer, with its colour beside it."""
+    words = answer_words(signal.answer)
+    if signal.band is None:
+        return words
+    square = element("path", d="M0 0h10v10H0z")
+    return (
+        element("svg", square, class_="m-dot", fill=colours[signal.band - 1], aria_hidden="true")
+        + words
+    )
+
+
+def _history(view: SessionView) -> str:
+    if not view.signals:
+        return "<p>Nothing has been told yet.</p>"
+    tenants = len({signal.tenant for signal in view.signals}) > 1
+    colours = band_colours(view.spec.signals)
+    headings = ["step", *(["tenant"] if tenants else []), "model", "answer", "gap told"]
+    headings += ["true gap promised", "when (UTC)", "steps left"]
+    rows = []
+    for signal in view.signals:
+        left = f"{signal.steps_left:,} promised, {signal.steps_expected:,} expected"
+        cells = [
+            f"{signal.step:,}",
+            *([_name(signal.tenant)] if tenants else []),
+            _name(signal.model),
+            _answer(signal, colours),
+            gap_words(signal.gap),
+            gap_words(signal.true_gap),
+            f"<time>{when(signal.told_at)}</time>",
+            f"{left} ({share_words(signal.battery)})",
+        ]
+        rows.append(_row(cells))
+    return _table("Every answer, in order", headings, rows)
+
+
+def _retrospect(view: SessionView) -> str:
+    found = checks(view)
+    known = (
+        "Known now are the validation loss and the test loss of every step, and so whether each "
+        "answer told was the right one. Not known, now or ever, is the true loss: that it lies "
+        "within the tolerance of the test loss remains promised, with probability at least "
+        f"{1 - view.spec.session_delta:g} for all steps together."
+    )
+    figure = _scroll("Validation and test loss, step by step", curves_svg(view))
+    headings = ["step", "model", "told", "validation loss", "test loss", "gap"]
+    headings += ["true loss promised", "told right?"]
+    colours = band_colours(view.spec.signals)
+    rows = [_truth(check, colours) for check in found]
+    return (
+        f"<p><strong>{summary(found)}</strong></p><p>{known}</p>"
+        f"<figure>{figure}</figure>{_table('Every step as it was', headings, rows)}"
+    )
+
+
+def _truth(check: Check, colours: tuple[str, ...]) -> str:
+    truth = check.truth
+    losses = (None,) * 3 if truth is None else (truth.validation_loss, truth.test_loss, check.gap)
+    interval = check.true_loss
+    promised = "nothing" if interval is None else f"{interval[0]:.5f} to {interval[1]:.5f}"
+    words = escaped(check.words)
+    cells = [
+        f"{check.signal.step:,}",
+        _name(check.signal.model),
+        _answer(check.signal, colours),
+        *("unknown" if loss is None else f"{loss:.5f}" for loss in losses),
+        promised,
+        f'<strong class="m-no">{words}</strong>' if check.right is False else words,
+    ]
+    return _row(cells)

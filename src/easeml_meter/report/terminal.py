@@ -1,0 +1,255 @@
+"""The meter on a terminal: bands side by side, the one told in its colour, the tolerance in grey.
+
+What rich prints; whatever is said in colour is said in text as well.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING
+
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.report.checks import Check, checks, summary
+from easeml_meter.report.gauge import (
+    DARK,
+    LIT,
+    MASKED,
+    SOFT,
+    Gauge,
+    filled_cells,
+    headline,
+    left_line,
+    told_lines,
+)
+from easeml_meter.report.palette import CHARGE, LOW_CHARGE, band_colours, text_on
+from easeml_meter.report.words import (
+    LOW_BATTERY,
+    advice,
+    answer_words,
+    left_words,
+    share_words,
+    shown,
+    when,
+)
+
+if TYPE_CHECKING:
+    from rich.console import Group, RenderableType
+    from rich.table import Table
+    from rich.text import Text
+
+_GREY = "#8a939c"
+_BLOCK = "█"
+_COLUMN = 3
+_MOST_COLUMNS = 20
+_MOST_ROWS = 12
+_GLYPHS = {ABOVE_CEILING: "▲", REVERTED: "↶", NO_READING: "×"}
+
+
+def terminal(signal: Signal) -> Group:
+    """Print one answer as the coloured meter."""
+    from rich.console import Group
+    from rich.padding import Padding
+    from rich.text import Text
+
+    gauge = Gauge(signal)
+    parts: list[RenderableType] = [Text(headline(signal), style="bold")]
+    if gauge.cell:
+        row = Text("  ", no_wrap=True, overflow="crop")
+        masked = f"bold {text_on(_GREY)} on {_GREY}"
+        for kind, chars in gauge.runs({LIT: _BLOCK, SOFT: "▒", DARK: "·", MASKED: "╱"}):
+            if kind == LIT:
+                row.append_text(_solid(chars, signal))
+            else:
+                row.append(chars, style=masked if kind == MASKED else _GREY)
+        edges = Text(f"  {gauge.edges()}", style=_GREY, no_wrap=True, overflow="crop")
+        parts += [row, edges]
+    parts += [Padding(Text(line), (0, 2)) for line in told_lines(signal)]
+    parts.append(Text("  left ").append_text(_bar(signal.battery)).append(f" {left_line(signal)}"))
+    return Group(*parts)
+
+
+def _solid(chars: str, signal: Signal) -> Text:
+    """Paint a piece of the bar told: solid also where there is no colour, with its number on it."""
+    from rich.text import Text
+
+    colour = band_colours(signal.spec.signals)[signal.answer - 1]
+    text = Text()
+    for char in chars:
+        ink = colour if char == _BLOCK else f"bold {text_on(colour)}"
+        text.append(char, style=f"{ink} on {colour}")
+    return text
+
+
+def _bar(share: float) -> Text:
+    from rich.text import Text
+
+    filled = filled_cells(share, 10)
+    colour = CHARGE if share >= LOW_BATTERY else LOW_CHARGE
+    bar = Text("▕").append("█" * filled, style=colour)
+    return bar.append("░" * (10 - filled), style=_GREY).append("▏")
+
+
+def session_terminal(view: SessionView) -> Group:
+    """Print where a session stands: battery, meter per step, promise, and what to do now."""
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    title = Text(f"Meter {shown(view.meter, 40)}, test set {view.generation}: ", style="bold")
+    title.append(str(view.phase), style="bold reverse")
+    left = Text("left ").append_text(_bar(view.battery))
+    left.append(f" {share_words(view.battery)}, ")
+    left.append(left_words(view.steps_left, view.steps_expected))
+    rows = "none yet" if view.rows is None else f"{view.rows:,}"
+    labels = Text(f"labels: {rows} in this test set, {view.labels_needed:,} needed", style=_GREY)
+    parts: list[RenderableType] = [title, left, labels, Text()]
+    if view.signals:
+        parts += [_chart(view), Text()]
+    parts += [Text(view.promise), Text()]
+    found = checks(view)
+    if found:
+        parts += [Text(summary(found)), Text()]
+    parts.append(Text("What to do now", style="bold"))
+    steps = Table.grid(padding=(0, 1))
+    for line in advice(view):
+        steps.add_row(Text("-"), _with_commands(line))
+    return Group(*parts, steps)
+
+
+def _with_commands(line: str) -> Text:
+    from rich.text import Text
+
+    words = Text()
+    for index, part in enumerate(line.split("`")):
+        words.append(part, style="bold" if index % 2 else None)
+    return words
+
+
+def _chart(view: SessionView) -> Text:
+    """Draw the last steps as columns, the lowest band at the bottom."""
+    from rich.text import Text
+
+    bands = view.spec.signals
+    signals = view.signals[-_MOST_COLUMNS:]
+    chart = Text(no_wrap=True, overflow="crop")
+    if len(signals) < len(view.signals):
+        chart.append(f"the last {len(signals)} of {len(view.signals):,} steps\n", style=_GREY)
+    labels = [f"{band.lower:g} to {band.upper:g}" for band in view.spec.bands]
+    width = max(map(len, [*labels, "step"]))
+    if bands <= _MOST_ROWS:
+        for band in reversed(range(bands)):
+            chart.append(f"{labels[band]:>{width}} ", style=_GREY)
+            for signal in signals:
+                chart.append_text(_square(signal, band))
+            chart.append("\n")
+    else:
+        chart.append(f"{'band':>{width}} ", style=_GREY)
+        for signal in signals:
+            chart.append_text(_sign(signal))
+        chart.append("\n")
+    chart.append(f"{'step':>{width}} ", style=_GREY)
+    apart = 1 if signals[-1].step < 100 else 5
+    for signal in signals[::apart]:
+        number = f"{signal.step:^{_COLUMN}}" if apart == 1 else f" {signal.step}"
+        chart.append(f"{number:<{apart * _COLUMN}}", style=_GREY)
+    odd = sorted({signal.answer for signal in signals if signal.answer < 0}, reverse=True)
+    if odd:
+        signs = ", ".join(f"{_GLYPHS[answer]} {answer_words(answer)}" for answer in odd)
+        chart.append(f"\n{'':>{width}} {signs}")
+    return chart
+
+
+def _sign(signal: Signal) -> Text:
+    """Give the sign of an answer: its number on its colour, or its glyph."""
+    from rich.text import Text
+
+    if signal.band is None:
+        return Text(f"{_GLYPHS[signal.answer]:^{_COLUMN}}", style="bold")
+    return _solid(f"{signal.answer:{_BLOCK}^{_COLUMN}}", signal)
+
+
+def _square(signal: Signal, band: int) -> Text:
+    """Draw one band of one step."""
+    from rich.text import Text
+
+    here = signal.spec.bands[band]
+    told, promised = signal.gap, signal.true_gap
+    if told is None or promised is None:
+        top = band == signal.spec.signals - 1
+        return _sign(signal) if top else Text(" · ", style=_GREY)
+    if told[0] <= here.lower and here.upper <= told[1]:
+        if signal.band is None or band == signal.answer - 1:
+            return _sign(signal)
+        return _solid(_BLOCK * _COLUMN, signal)
+    if promised[0] >= here.upper or promised[1] <= here.lower:
+        return Text(" · ", style=_GREY)
+    above = here.lower >= told[1]
+    whole = promised[1] >= here.upper if above else promised[0] <= here.lower
+    return Text(("▒" if whole else "▂" if above else "▔") * _COLUMN, style=_GREY)
+
+
+def history_terminal(view: SessionView) -> Table:
+    """Print every answer as a table; after release with the losses instead of the times."""
+    from rich.table import Table
+    from rich.text import Text
+
+    title = f"{shown(view.meter, 40)}, test set {view.generation}: {view.phase}"
+    title += "" if view.signals else ", nothing told yet"
+    table = Table(
+        title=Text(title, style="bold"),
+        title_justify="left",
+        box=None,
+        pad_edge=False,
+        padding=(0, 1, 0, 0),
+        header_style="bold underline",
+    )
+    found = checks(view)
+    tenants = len({signal.tenant for signal in view.signals}) > 1
+    table.add_column("step", justify="right", no_wrap=True)
+    for heading in [*(["tenant"] if tenants else []), "model"]:
+        table.add_column(heading, overflow="fold", min_width=10)
+    late = ("validation", "test", "right?") if found else ("true gap", "when (UTC)", "left")
+    for heading in ("answer", "gap told", *late):
+        table.add_column(heading, no_wrap=heading not in ("left", "right?"), min_width=6)
+    colours = band_colours(view.spec.signals)
+    for index, signal in enumerate(view.signals):
+        names = [shown(signal.tenant, 20)] if tenants else []
+        names.append(shown(signal.model, 28))
+        answer = Text(answer_words(signal.answer))
+        if signal.band is not None:
+            answer = Text.assemble(("■ ", colours[signal.band - 1]), answer)
+        if found:
+            late_cells = _truth(found[index])
+        else:
+            moment = when(signal.told_at)[:-1].replace("T", " ")
+            left = f"{signal.steps_left:,} ({share_words(signal.battery)})"
+            late_cells = [Text(_dashed(signal.true_gap)), Text(moment), Text(left)]
+        table.add_row(
+            Text(f"{signal.step:,}"),
+            *(Text(_ltr(name)) for name in names),
+            answer,
+            Text(_dashed(signal.gap)),
+            *late_cells,
+        )
+    return table
+
+
+def _truth(check: Check) -> list[Text]:
+    from rich.text import Text
+
+    losses = ["unknown"] * 2
+    if check.truth is not None:
+        losses = [f"{loss:.5f}" for loss in (check.truth.validation_loss, check.truth.test_loss)]
+    style = "bold red" if check.right is False else ""
+    return [*map(Text, losses), Text(check.words, style=style)]
+
+
+def _dashed(edges: tuple[float, float] | None) -> str:
+    return "not told" if edges is None else f"{edges[0]:g}-{edges[1]:g}"
+
+
+def _ltr(name: str) -> str:
+    """Close a name written from right to left, so that it cannot reorder what follows it."""
+    turned = any(unicodedata.bidirectional(char) in ("R", "AL", "AN") for char in name)
+    return f"{name}\u200e" if turned else name

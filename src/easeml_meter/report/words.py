@@ -1,0 +1,193 @@
+"""The meter in words: names made safe to show, answers, gaps, histories, and what to do now."""
+
+from __future__ import annotations
+
+import unicodedata
+from collections import Counter
+from collections.abc import Iterable
+from datetime import UTC, datetime
+from itertools import groupby
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules
+from easeml_meter.core.views import SessionView, Signal
+
+_WITHOUT_BAND = {
+    ABOVE_CEILING: "above ceiling",
+    REVERTED: "reverted",
+    NO_READING: "no reading",
+}
+_JOINERS = "\u200c\u200d"
+_MOST_RUNS = 30
+"""A history with more changes than this is told by counts: nobody listens to the end."""
+LOW_BATTERY = 0.25
+
+
+def shown(text: str, limit: int = 60, *, ellipsis: str = "…", unprintable: str = "\ufffd") -> str:
+    """Make somebody else's text safe to show, and shorten it in the middle.
+
+    What could move the cursor, break XML or turn the reading direction is replaced.
+    """
+    if len(text) > limit:
+        tail = (limit - len(ellipsis)) // 2
+        text = text[: limit - len(ellipsis) - tail] + ellipsis + text[len(text) - tail :]
+    return "".join(unprintable if _is_control(char) else char for char in text)
+
+
+def _is_control(char: str) -> bool:
+    kind = unicodedata.category(char)
+    return kind in ("Cc", "Cs", "Co", "Cn", "Zl", "Zp") or (kind == "Cf" and char not in _JOINERS)
+
+
+def answer_words(answer: int) -> str:
+    """Give an answer as people say it."""
+    return _WITHOUT_BAND.get(answer, f"band {answer}")
+
+
+def gap_words(edges: tuple[float, float] | None) -> str:
+    """Give the edges of a gap."""
+    return "not told" if edges is None else f"{edges[0]:g} to {edges[1]:g}"
+
+
+def share_words(share: float) -> str:
+    """Give a share in percent; 0 % and 100 % are said only where they are exact."""
+    if not 0 < share < 1:
+        return "100 %" if share >= 1 else "0 %"
+    return f"{min(99, max(1, round(100 * share)))} %"
+
+
+def steps_words(steps: int) -> str:
+    """Count steps."""
+    return "1 step" if steps == 1 else f"{steps:,} steps"
+
+
+def left_words(promised: int, expected: int) -> str:
+    """Say what is left."""
+    return f"{steps_words(promised)} promised, {expected:,} expected"
+
+
+def when(moment: datetime) -> str:
+    """Give a moment in UTC; one without a zone is taken to be in UTC already."""
+    aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
+    return aware.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
+
+
+def standing_words(view: SessionView) -> str:
+    """Say where a test set stands."""
+    if not view.signals:
+        return f"test set {view.generation}: nothing told yet"
+    return f"test set {view.generation}: {answer_words(view.signals[-1].answer)}"
+
+
+def history_words(view: SessionView) -> str:
+    """Tell what was told, step by step or, where it changes often, by counts."""
+    if not view.signals:
+        return "Nothing has been told yet."
+    runs = [(answer, list(run)) for answer, run in groupby(view.signals, lambda each: each.answer)]
+    if len(runs) > _MOST_RUNS:
+        counts = Counter(signal.answer for signal in view.signals)
+        parts = [f"{answer_words(each)} in {counts[each]:,}" for each in _in_order(counts)]
+        last = view.signals[-1]
+        end = f"The last, at step {last.step:,}: {answer_words(last.answer)}."
+        return f"{steps_words(len(view.signals))}: {', '.join(parts)}. {end}"
+    return " ".join(
+        f"{_span(run[0].step, run[-1].step)}: {answer_words(answer)}." for answer, run in runs
+    )
+
+
+def meaning_words(view: SessionView) -> str:
+    """Say what the numbers of the bands stand for."""
+    bands = [
+        f"{number} is a gap from {band.lower:g} to {band.upper:g}, tolerance {band.tolerance:g}"
+        for number, band in enumerate(view.spec.bands, 1)
+    ]
+    worst = " The worst band so far is told." if Rules(view.spec).incremental else ""
+    return f"Band {'; band '.join(bands)}.{worst}"
+
+
+def _in_order(answers: Iterable[int]) -> list[int]:
+    return sorted(answers, key=lambda answer: (answer < 0, abs(answer)))
+
+
+def _span(first: int, last: int) -> str:
+    return f"Step {first:,}" if first == last else f"Steps {first:,} to {last:,}"
+
+
+def advice(view: SessionView) -> tuple[str, ...]:
+    """Say what to do now, in plain words; `backticks` mark commands."""
+    labels = f"{view.labels_needed:,} labels"
+    if view.phase is Phase.REQUESTED:
+        return (
+            f"Labelers: seal a test set of exactly {labels} (`meter seal`) and hand it in "
+            "(`meter testset add`). More are welcome and are put to use.",
+            "Developers: nothing can be answered until then; submissions are refused and cost "
+            "nothing.",
+        )
+    if view.phase is Phase.SPENT:
+        return (
+            "This test set has said everything it can safely say; further submissions are refused.",
+            f"Ask the labelers for exactly {labels}: a fresh, independent test set.",
+            "The old test set can then be handed out: `meter release`.",
+        )
+    if view.phase is Phase.RELEASED:
+        return (
+            "This test set is released: its labels are yours to train and validate on. It can "
+            "promise nothing any more.",
+            f"Further answers come from the next test set, of {labels}.",
+        )
+    return (*_advice_on_answers(view), *_advice_on_budget(view, labels))
+
+
+def _advice_on_answers(view: SessionView) -> tuple[str, ...]:
+    if not view.signals:
+        return ("Submit a first model: `meter submit`.",)
+    last = _advice_on(view.signals[-1])
+    readings = [signal.answer for signal in view.signals if signal.answer > 0]
+    if not readings:
+        return last
+    now, lowest = readings[-1], min(readings)
+    if now > lowest:
+        again = (
+            " An incremental meter tells the worst band so far and does not come down by itself."
+            if Rules(view.spec).incremental
+            else ""
+        )
+        return (
+            *last,
+            f"The meter has marched from band {lowest} to band {now}: the validation loss has "
+            "drifted away from the test loss, so what looks like progress on the validation set "
+            "may be none.",
+            "Consider replacing the validation set by fresh examples: `meter validation replace`. "
+            f"It costs no step and counts from the next submission on.{again}",
+        )
+    if now == 1:
+        return (*last, "Carry on: the gap is in the lowest band.")
+    return (
+        *last,
+        f"The gap was never below band {now}, so these steps did not make it. Check that the "
+        "validation set comes from the same source as the test set and is large enough; if it "
+        "was used up by earlier work, replace it: `meter validation replace`.",
+    )
+
+
+def _advice_on(last: Signal) -> tuple[str, ...]:
+    if last.answer == ABOVE_CEILING:
+        return (
+            f"The last model's test loss is above the ceiling of {last.spec.ceiling:g}, so nothing "
+            "else is told about it. Submit again once models are better than that.",
+        )
+    if last.answer == REVERTED:
+        return ("The last step was undone: go on from the model before it, another way.",)
+    if last.answer == NO_READING:
+        return (
+            "The last model could not be measured on the hidden inputs (it crashed, ran out of "
+            "time, or gave no valid answer). That was a step as well: try the model on inputs of "
+            "the same schema before the next one.",
+        )
+    return ()
+
+
+def _advice_on_budget(view: SessionView, labels: str) -> tuple[str, ...]:
+    if view.battery >= LOW_BATTERY:
+        return ()
+    return (f"The budget runs low. Labels take time: ask now for the next {labels}.",)

@@ -1,0 +1,327 @@
+"""Columns of predictions and of labels, turned into the arrays that a loss takes, or refused.
+
+Predictions are refused with the row and the value. Labels are refused with the row alone: their
+content is nobody's business but the labeler's.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+from numpy.typing import NDArray
+
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.scoring.classes import Classes, WrongType
+from easeml_meter.scoring.losses import Loss, Output
+from easeml_meter.scoring.wording import excerpt
+
+SUM_TOLERANCE = 1e-3
+"""How far probabilities may add up from 1, for those stored in 16 bits; they are then rescaled."""
+
+_OF_CLASSES = (Output.CLASS, Output.RANKED, Output.PROBABILITIES)
+
+
+@dataclass(frozen=True)
+class Expected:
+    """What a submission must look like; all of it is known to the developer.
+
+    With `id_column`, a file that has this column must have its rows in the committed order: the
+    ids that `ids` gives (arrays, one after the other), or those that `ids_digest` was taken of.
+    """
+
+    rows: int
+    loss: Loss
+    classes: Classes | None = None
+    id_column: str | None = None
+    ids: Callable[[], Iterable[Any]] | None = None
+    ids_digest: str | None = None
+
+    def __post_init__(self) -> None:
+        if self.rows < 1:
+            raise invalid("rows", self.rows, "1 or more")
+        if self.loss.output not in _OF_CLASSES:
+            return
+        if self.classes is None:
+            raise invalid("classes", "none", f"the loss {self.loss.name} needs the class list")
+        if self.loss.ranks >= max(2, len(self.classes)) and self.loss.output is Output.RANKED:
+            allowed = f"fewer than the {len(self.classes)} classes, or nothing is ever wrong"
+            raise invalid("loss", self.loss.name, allowed)
+
+    @property
+    def class_list(self) -> Classes:
+        """The classes, where the loss needs them."""
+        if self.classes is None:
+            raise ValueError(f"{self.loss.name} has no classes")
+        return self.classes
+
+    @property
+    def shape(self) -> tuple[int, ...] | None:
+        """The shape of one prediction; None if it may be anything."""
+        match self.loss.output:
+            case Output.CLASS | Output.REAL:
+                return ()
+            case Output.RANKED:
+                return (self.loss.ranks,)
+            case Output.PROBABILITIES:
+                return (len(self.class_list),)
+            case _:
+                return None
+
+    @property
+    def dtype(self) -> np.dtype[Any]:
+        """The type of one prediction."""
+        if self.loss.output in (Output.CLASS, Output.RANKED):
+            return self.class_list.dtype
+        return np.dtype(np.float64)
+
+
+@dataclass(frozen=True)
+class Rows:
+    """Where values stand in their file, to say which one is refused."""
+
+    first: int
+    """The number of the first row, counted from 1 and without a header."""
+    width: int = 1
+    """Values per row."""
+    secret: bool = False
+    """Labels: no content in any message."""
+
+    def refuse(self, index: int, given: str, needed: str) -> InvalidInput:
+        """Name the row of a value, what was given unless it is secret, and what is needed."""
+        shown = "a label that does not fit" if self.secret else given
+        return InvalidInput(f"row {self.first + index // self.width}: {shown} given, {needed}")
+
+    def refuse_first(self, bad: Any, column: Any, needed: str) -> InvalidInput:
+        """Refuse the first value that is marked as bad."""
+        index = int(np.argmax(bad))
+        value = column[index]
+        value = value.as_py() if isinstance(value, pa.Scalar) else value
+        return self.refuse(index, excerpt(value), needed)
+
+    def __getitem__(self, width: int) -> Rows:
+        return Rows(self.first, width, self.secret)
+
+
+def read_predictions(
+    columns: Sequence[Any], expected: Expected, first_row: int, *, scores: bool = False
+) -> NDArray[Any]:
+    """Turn the prediction columns of a batch into what the loss takes.
+
+    One column of values or of lists; or several, of ranked classes, or, with `scores`, of one
+    score per class.
+    """
+    rows = Rows(first_row)
+    match expected.loss.output:
+        case Output.REAL:
+            return _in_span(_reals(columns[0], rows), expected.loss, rows)
+        case Output.PROBABILITIES:
+            return _simplex(_matrix_of_reals(columns, expected, rows), rows)
+        case Output.CLASS | Output.RANKED:
+            return _ranked(columns, expected, rows, scores=scores)
+        case _:
+            return _as_it_is(columns[0], rows)
+
+
+def read_labels(
+    column: Any,
+    loss: Loss,
+    classes: Classes | None,
+    *,
+    first_row: int = 1,
+    known_only: bool = False,
+    secret: bool = True,
+) -> NDArray[Any]:
+    """Turn labels into what the loss takes; `secret` ones are refused without their content.
+
+    A class outside the list gets the code `len(classes)` and so counts as wrong for everybody;
+    `known_only`, for the intake of a test set, refuses it instead.
+    """
+    column = _one_array(column)
+    rows = Rows(first_row, secret=secret)
+    if loss.output is Output.REAL:
+        return _in_span(_reals(column, rows), loss, rows)
+    if loss.output is Output.ANY:
+        return _as_it_is(column, rows)
+    if classes is None:
+        raise invalid("classes", "none", f"the loss {loss.name} needs the class list")
+    _no_nulls(column, rows)
+    codes = classes.codes(column)
+    if known_only and len(codes) and codes.max() == len(classes):
+        raise rows.refuse_first(codes == len(classes), column, f"one of {classes} needed")
+    return codes
+
+
+def _ranked(
+    columns: Sequence[Any], expected: Expected, rows: Rows, *, scores: bool
+) -> NDArray[Any]:
+    """Give the class, or the k classes, ranked first; equal scores rank by the class list."""
+    classes, k = expected.class_list, expected.loss.ranks
+    column = columns[0]
+    listed = _is_list(column.type)
+    if scores or (listed and pa.types.is_floating(column.type.value_type)):
+        matrix = _matrix_of_reals(columns, expected, rows)
+        if k == 1:
+            best = matrix.argmax(axis=1)[:, None]
+        else:
+            best = np.argsort(-matrix, axis=1, kind="stable")[:, :k]
+        codes = best.astype(classes.dtype)
+    elif listed:
+        flat, width = _flat(column, rows)
+        if width != k:  # such as a 1 among zeros, which must not pass for ranked classes
+            needed = "a class" if k == 1 else f"a list of {k} ranked classes"
+            needed += f" or of {len(classes)} scores that are not whole numbers needed"
+            raise rows.refuse(0, f"a list of {width}", needed)
+        codes = _codes(flat, classes, rows[width]).reshape(-1, width)
+    elif len(columns) == k:
+        codes = np.stack([_codes(column, classes, rows) for column in columns], axis=1)
+    else:
+        raise WrongType(f"{excerpt(column.type)} given, a list of {k} ranked classes needed")
+    return np.ascontiguousarray(codes[:, 0] if expected.loss.output is Output.CLASS else codes)
+
+
+def _codes(column: Any, classes: Classes, rows: Rows) -> NDArray[Any]:
+    _no_nulls(column, rows)
+    codes = classes.codes(column, or_places=True)
+    if len(codes) and codes.max() == len(classes):
+        raise rows.refuse_first(codes == len(classes), column, f"one of {classes} needed")
+    return codes
+
+
+def _matrix_of_reals(columns: Sequence[Any], expected: Expected, rows: Rows) -> NDArray[Any]:
+    """Give one row of numbers per example, one number per class."""
+    size = len(expected.class_list)
+    if len(columns) > 1 or not _is_list(columns[0].type):
+        if len(columns) != size:
+            raise WrongType(f"{excerpt(columns[0].type)} given, a list of {size} numbers needed")
+        return np.stack([_reals(column, rows) for column in columns], axis=1)
+    flat, width = _flat(columns[0], rows, size)
+    return _reals(flat, rows[width]).reshape(-1, width)
+
+
+def _flat(column: Any, rows: Rows, width: int | None = None) -> tuple[Any, int]:
+    """Take the lists of a column apart; all must have the same length, `width` if given."""
+    _no_nulls(column, rows)
+    if pa.types.is_fixed_size_list(column.type):
+        lengths = np.full(len(column), column.type.list_size)
+    else:
+        lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
+    if width is None:
+        width = int(lengths[0])
+    wrong = lengths != width
+    if wrong.any() or width == 0:
+        index = int(np.argmax(wrong))
+        needed = f"a list of {width} in every row" if width else "a list of values"
+        raise rows.refuse(index, f"a list of {lengths[index]}", needed)
+    return column.flatten(), width
+
+
+def _reals(column: Any, rows: Rows) -> NDArray[np.float64]:
+    """Give finite numbers, read from text too."""
+    needed = "a finite number needed"
+    _no_nulls(column, rows)
+    kind = column.type
+    if pa.types.is_dictionary(kind):
+        return _reals(column.dictionary_decode(), rows)
+    if _is_text(kind):
+        column = _numbers_in_text(column, rows, needed)
+    elif pa.types.is_decimal(kind):
+        column = column.cast(pa.float64())
+    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
+        raise WrongType(f"type {excerpt(kind)} given, {needed}")
+    numbers: NDArray[np.float64] = np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
+    finite = np.isfinite(numbers)
+    if not finite.all():
+        raise rows.refuse_first(~finite, numbers, needed)
+    return numbers
+
+
+def _numbers_in_text(column: Any, rows: Rows, needed: str) -> Any:
+    if pa.types.is_string_view(column.type):
+        column = column.cast(pa.large_string())
+    trimmed = pc.utf8_trim_whitespace(column)
+    try:
+        return trimmed.cast(pa.float64())
+    except pa.ArrowInvalid:
+        for index, text in enumerate(trimmed):
+            try:
+                text.cast(pa.float64())
+            except pa.ArrowInvalid:
+                raise rows.refuse(index, excerpt(text.as_py()), needed) from None
+        raise
+
+
+def _in_span(numbers: NDArray[Any], loss: Loss, rows: Rows) -> NDArray[Any]:
+    if loss.span is None or not len(numbers):
+        return numbers
+    low, high = loss.span
+    if numbers.min() < low or numbers.max() > high:
+        outside = (numbers < low) | (numbers > high)
+        needed = f"a number from {low} to {high} needed, the range of {loss.name}"
+        raise rows.refuse_first(outside, numbers, needed)
+    return numbers
+
+
+def _simplex(matrix: NDArray[Any], rows: Rows) -> NDArray[Any]:
+    """Check that rows are probabilities, and rescale them to add up to 1."""
+    outside = (matrix < 0) | (matrix > 1)
+    if outside.any():
+        wide = rows[matrix.shape[1]]
+        raise wide.refuse_first(outside.ravel(), matrix.ravel(), "probabilities in [0, 1] needed")
+    sums = np.add.reduce(matrix, axis=1)
+    apart = np.abs(sums - 1) > SUM_TOLERANCE
+    if apart.any():
+        index = int(np.argmax(apart))
+        raise rows.refuse(index, f"a sum of {sums[index]:.6g}", "probabilities that add up to 1")
+    rescaled: NDArray[Any] = matrix / sums[:, None]
+    return rescaled
+
+
+def _as_it_is(column: Any, rows: Rows) -> NDArray[Any]:
+    """Give a column to a loss of one's own: numbers, texts, or rows of numbers."""
+    _no_nulls(column, rows)
+    if pa.types.is_dictionary(column.type):
+        return _as_it_is(column.dictionary_decode(), rows)
+    if _is_list(column.type):
+        flat, width = _flat(column, rows)
+        if _is_list(flat.type):
+            raise WrongType(f"type {excerpt(column.type)} given, lists of numbers or text needed")
+        return _as_it_is(flat, rows[width]).reshape(-1, width)
+    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+    if values.dtype.kind not in "biuf" and not _is_text(column.type):
+        raise WrongType(f"type {excerpt(column.type)} given, numbers or text needed")
+    if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
+        raise rows.refuse_first(~finite, values, "a finite number needed")
+    return values
+
+
+def _no_nulls(column: Any, rows: Rows) -> None:
+    if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
+        column = column.dictionary_decode()
+    if column.null_count:
+        missing = column.is_null().to_numpy(zero_copy_only=False)
+        raise rows.refuse_first(missing, column, "no value may be missing")
+
+
+def _one_array(column: Any) -> Any:
+    if isinstance(column, pa.ChunkedArray):
+        if column.num_chunks == 1:
+            return column.chunk(0)
+        return column.unify_dictionaries().combine_chunks()
+    return column if isinstance(column, pa.Array) else pa.array(column)
+
+
+def _is_list(kind: Any) -> bool:
+    return bool(
+        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
+    )
+
+
+def _is_text(kind: Any) -> bool:
+    return bool(
+        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
+    )

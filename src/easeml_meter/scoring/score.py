@@ -1,0 +1,149 @@
+"""The mean loss of predictions on labels that come row group by row group.
+
+Each row group is a task of its own that gives one whole number, the exact sum of its losses. Whole
+numbers add up to the same in any order, so a process pool, a cluster and a plain loop agree to the
+bit. A task reads its labels itself: with another executor they exist where the task runs, and only
+while it runs.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any, Protocol
+
+from numpy.typing import NDArray
+
+from easeml_meter.errors import MeterError
+from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.losses import MOST_ROWS, Loss
+from easeml_meter.scoring.outputs import Expected, read_labels
+
+_SLICE_ROWS = min(1 << 17, MOST_ROWS)
+_SLICE_VALUES = 1 << 20
+
+
+class Unscorable(MeterError):
+    """The labels do not fit the loss, or a loss of one's own failed on them.
+
+    Which one, and where, depends on labels, so it is not said. On hidden labels this is an answer
+    ("no reading"), to be booked like any other.
+    """
+
+
+class Labels(Protocol):
+    """The labels of one row group; `read` is called where they are needed, once."""
+
+    def __len__(self) -> int:
+        """How many; known without reading."""
+
+    def read(self) -> Any:
+        """Give an array, of pyarrow or numpy."""
+
+
+class InStep(Protocol):
+    """Predictions that are handed out in step with row groups of labels."""
+
+    @property
+    def expected(self) -> Expected:
+        """What was checked."""
+
+    def batches(self, sizes: Iterable[int]) -> Iterator[NDArray[Any]]:
+        """Yield, for each size, that many next predictions."""
+
+
+MapFunction = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
+
+
+@dataclass(frozen=True)
+class Score:
+    """The sum of losses over `count` examples, in whole units: exact, so in no need of an order."""
+
+    total: int
+    count: int
+    unit: int = 1
+    """How many units make a loss of 1."""
+
+    @property
+    def mean(self) -> Fraction:
+        """The mean loss, exactly."""
+        return Fraction(self.total, self.count * self.unit)
+
+
+@dataclass(frozen=True)
+class Task:
+    """One row group; everything in it can be sent to another process."""
+
+    loss: Loss
+    classes: Classes | None
+    predictions: NDArray[Any]
+    labels: Any
+    first_row: int
+    revealed: bool
+
+    def total(self) -> int:
+        """Sum up the losses of this row group, in units of the loss."""
+        group = self.labels.read() if hasattr(self.labels, "read") else self.labels
+        if len(group) != len(self.predictions):
+            raise ValueError(f"{len(group)} labels for {len(self.predictions)} predictions")
+        if not len(group):
+            return 0
+        try:
+            return self._total_on(group)
+        except Exception:  # whatever it is, it depends on labels
+            if self.revealed:
+                raise
+            line = "the labels cannot be scored with this loss: ask the labelers to check the set"
+            raise Unscorable(line) from None
+
+    def _total_on(self, group: Any) -> int:
+        labels = read_labels(
+            group,
+            self.loss,
+            self.classes,
+            first_row=self.first_row,
+            known_only=self.revealed,
+            secret=not self.revealed,
+        )
+        width = max(1, self.predictions[:1].size)
+        size = max(1, min(_SLICE_ROWS, _SLICE_VALUES // width))
+        return sum(
+            self.loss.total(self.predictions[at : at + size], labels[at : at + size])
+            for at in range(0, len(labels), size)
+        )
+
+
+def score(
+    predictions: InStep,
+    label_groups: Iterable[Any],
+    *,
+    map_function: MapFunction = map,
+    revealed: bool = False,
+) -> Score:
+    """Score checked predictions on labels, row group by row group.
+
+    A group is an array, or `Labels`, read only inside its task. `map_function` is `map` or the
+    `map` of any executor. `revealed`: the labels are the developer's own, so errors may say which
+    row was wrong; otherwise every failure is the same `Unscorable`.
+    """
+    expected = predictions.expected
+    count = 0
+    groups: list[Any] = []
+
+    def sizes() -> Iterator[int]:
+        for group in label_groups:
+            groups.append(group)
+            yield len(group)
+
+    def tasks() -> Iterator[Task]:
+        nonlocal count
+        for batch in predictions.batches(sizes()):
+            group = groups.pop()
+            yield Task(expected.loss, expected.classes, batch, group, count + 1, revealed)
+            count += len(batch)
+
+    total = sum(map_function(Task.total, tasks()))
+    if count != expected.rows:
+        raise ValueError(f"{count} labels for {expected.rows} predictions")
+    return Score(total, count, expected.loss.unit)

@@ -1,0 +1,100 @@
+"""The validation set: a plain table whose labels the developers own and may be told about."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.files import Table
+from easeml_meter.scoring.losses import Loss, Output
+from easeml_meter.scoring.outputs import Expected, read_labels
+from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.score import MapFunction, Score, score
+from easeml_meter.scoring.tables import open_table
+from easeml_meter.scoring.wording import about, excerpt
+
+
+@dataclass(frozen=True)
+class Validation:
+    """A labelled table that fits its loss: no label missing, none out of range or list."""
+
+    table: Table
+    label: str
+    loss: Loss
+    classes: Classes | None
+    """Declared, or all that occur in the table, sorted; None where the loss has no classes."""
+    rows: int
+    digest: str
+    """SHA-256 of the file's bytes."""
+
+    @classmethod
+    def open(
+        cls,
+        path: str | os.PathLike[str],
+        *,
+        label: str,
+        loss: Loss,
+        classes: Classes | None = None,
+    ) -> Validation:
+        """Read a table in any of the known formats, and check its label column."""
+        table = open_table(path, reals=loss.output in (Output.REAL, Output.ANY))
+        with about(path):
+            if label not in table.columns:
+                shown = ", ".join(excerpt(name, 20) for name in table.columns[:4])
+                line = f"no column {excerpt(label)} (there are {shown}): name the label column"
+                raise InvalidInput(line)
+            if loss.output in (Output.REAL, Output.ANY):
+                classes = None
+            elif classes is None:
+                classes = _classes_in(labels for (labels,) in table.batches([label]))
+            found = cls(table, label, loss, classes, 0, table.digest())
+            rows = 0
+            for labels in found.labels():
+                read_labels(
+                    labels, loss, classes, first_row=rows + 1, known_only=True, secret=False
+                )
+                rows += len(labels)
+            if not rows:
+                raise InvalidInput("no rows given, one per example needed")
+            table.check_unchanged()
+        return replace(found, rows=rows)
+
+    @property
+    def expected(self) -> Expected:
+        """What predictions for this table must look like."""
+        return Expected(self.rows, self.loss, self.classes)
+
+    def labels(self) -> Iterator[Any]:
+        """Yield the labels, batch by batch."""
+        for (labels,) in self.table.batches([self.label]):
+            yield labels
+
+    def score(self, predictions: Predictions, *, map_function: MapFunction = map) -> Score:
+        """Score predictions on this table."""
+        found = score(predictions, self.labels(), map_function=map_function, revealed=True)
+        self.table.check_unchanged()
+        return found
+
+
+def _classes_in(columns: Iterator[Any]) -> Classes:
+    """Collect the classes that occur, sorted as scikit-learn does, so that scores line up."""
+    found: set[Any] = set()
+    row = 1
+    for column in columns:
+        if column.null_count:
+            missing = column.is_null().to_numpy(zero_copy_only=False)
+            raise InvalidInput(f"row {row + int(np.argmax(missing))}: no label may be missing")
+        for value in column.unique().to_pylist():
+            whole = isinstance(value, float) and value.is_integer()
+            found.add(int(value) if whole else value)
+        row += len(column)
+    if not found:
+        raise InvalidInput("no rows given, one per example needed")
+    classes = Classes.of(found)
+    return Classes(tuple(sorted(classes.values)))  # type: ignore[arg-type]

@@ -1,0 +1,38 @@
+"""What a stranger wrote, made fit for one line: short, escaped, never echoed in full."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from easeml_meter.errors import InvalidInput
+
+LONGEST = 60
+
+
+def excerpt(value: object, longest: int = LONGEST) -> str:
+    """Quote a value; a long one is cut before it is escaped, so 10 MB cost nothing."""
+    text = value if isinstance(value, str) else str(value)
+    shown = repr(text[:longest])
+    if not isinstance(value, str):
+        shown = shown[1:-1]  # a number needs no quotes
+    return shown if len(text) <= longest else f"{shown}... ({len(text):,} characters)"
+
+
+def named(path: str | os.PathLike[str]) -> str:
+    """Name a file: as it is where that is short and printable, else by the end of its name."""
+    text = os.fspath(path)
+    if len(text) <= 2 * LONGEST:
+        return text if text.isprintable() else repr(text)
+    return f"...{text[-LONGEST:]!r} ({len(text):,} characters)"
+
+
+@contextmanager
+def about(path: str | os.PathLike[str]) -> Iterator[None]:
+    """Begin the line of a refusal with the name of the file, once."""
+    try:
+        yield
+    except InvalidInput as error:
+        start, line = f"{named(path)}: ", str(error)
+        raise InvalidInput(line if line.startswith(start) else start + line) from None

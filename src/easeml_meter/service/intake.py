@@ -1,0 +1,293 @@
+"""Taking things in: sealed test sets from labelers, validation sets from developers."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from easeml_meter.core.ledger import Ledger
+from easeml_meter.core.lifecycle import Phase, WrongPhase, advance
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.scoring.outputs import read_labels
+from easeml_meter.scoring.validation import Validation
+from easeml_meter.service.sessions import Situation, reconcile
+from easeml_meter.service.workspace import Workspace, unusable
+from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.storage.schema import GenerationRow, ValidationRow
+from easeml_meter.vault.digests import Digests, collect, duplicate_rows, row_digests, shared_rows
+from easeml_meter.vault.files import new_file
+from easeml_meter.vault.keys import fingerprint_key, unwrap, wrap
+from easeml_meter.vault.manifest import Manifest
+from easeml_meter.vault.sealing import SealedTestSet, seal
+from easeml_meter.vault.tables import open_table
+
+_NOTICE_BYTES = 4096
+_NAMED_ROWS = 10
+
+
+def seal_for(
+    space: Workspace,
+    source: Path,
+    destination: Path,
+    *,
+    label: str,
+    id_column: str | None = None,
+    recipients: Sequence[str] = (),
+) -> Manifest:
+    """Seal a file of labelled rows for the test set that the meter asks for."""
+    with space.store.reading() as books:
+        situation = Situation.read(books)
+    wanted = _requested(situation)
+    return seal(
+        source,
+        destination,
+        meter=wanted.meter,
+        generation=wanted.number,
+        label=label,
+        id_column=id_column,
+        recipients=[space.identity.recipient, *recipients],
+        clock=space.clock,
+    )
+
+
+def add_test_set(space: Workspace, path: Path) -> GenerationRow:
+    """Take in a sealed test set; every refusal names rows by number, and goes to the labeler.
+
+    What was told from the same rows before stays told: it is found by their fingerprint.
+    """
+    with space.store.reading() as books:
+        situation = Situation.read(books)
+        wanted = _requested(situation)
+    key = fingerprint_key(space.identity)
+    with SealedTestSet.open(
+        path, space.identity, meter=wanted.meter, generation=wanted.number
+    ) as sealed:
+        manifest = sealed.verify()
+        _check_schema(situation, manifest)
+        Ledger(situation.spec, sealed.rows)
+        _check_labels(situation, sealed)
+        digests = collect(sealed.row_digests(key))
+        _check_rows(space, situation, digests, manifest, key)
+        fingerprint = sealed.fingerprint(key)
+    for other in situation.generations:
+        if other.fingerprint == fingerprint:
+            raise invalid("test set", path.name, f"the same rows were test set {other.number}")
+    blob = space.sealed / f"{wanted.number}.sealed"
+    try:
+        if path.resolve() != blob.resolve():
+            partial = blob.with_suffix(".part")
+            shutil.copyfile(path, partial)
+            partial.replace(blob)
+    except OSError as error:
+        raise unusable(space.sealed, error) from error
+    with space.store.writing() as books:
+        situation = Situation.read(books)
+        wanted = _requested(situation)
+        now = space.now()
+        added = replace(
+            wanted,
+            phase=advance(wanted.phase, Phase.ACTIVE),
+            rows=manifest.rows,
+            fingerprint=fingerprint,
+            manifest=manifest.to_dict(),
+            blob=str(blob.relative_to(space.folder)),
+            changed_at=now,
+        )
+        books.update_generation(added)
+        details = {"generation": added.number, "rows": manifest.rows}
+        books.append_audit(added.meter, now, "test set added", details)
+        _, unjournaled = reconcile(space, books, added)
+    space.journal(added).append(unjournaled)
+    return added
+
+
+def export_inputs(space: Workspace, destination: Path) -> int:
+    """Write ids and inputs of the test set in use, without labels; give the number of rows."""
+    with space.store.reading() as books:
+        situation = Situation.read(books)
+    generation = situation.active()
+    with SealedTestSet.open(
+        space.folder / str(generation.blob),
+        space.identity,
+        meter=generation.meter,
+        generation=generation.number,
+    ) as sealed:
+        columns = [name for name in sealed.schema.names if name != sealed.manifest.label.name]
+        schema = pa.schema([sealed.schema.field(name) for name in columns])
+        with new_file(destination) as stream, pq.ParquetWriter(stream, schema) as writer:
+            for batch in sealed.batches(columns):
+                writer.write_batch(batch)
+        return sealed.rows
+
+
+def _requested(situation: Situation) -> GenerationRow:
+    latest = situation.generations[-1]
+    if latest.phase is not Phase.REQUESTED:
+        raise WrongPhase(f"test set {latest.number} is {latest.phase}: no other one is asked for")
+    return latest
+
+
+def _check_schema(situation: Situation, manifest: Manifest) -> None:
+    """Refuse other columns than the last test set had."""
+    before = [row.manifest for row in situation.generations if row.manifest]
+    if not before:
+        return
+    known = {column["name"]: column["type"] for column in before[-1]["columns"]}
+    given = {column.name: column.type for column in manifest.columns}
+    for name in [*known, *given]:
+        if known.get(name) != given.get(name):
+            shown = f"{name}: {given.get(name, 'missing')}"
+            raise invalid("column", shown, f"{known.get(name, 'no such column')} as before")
+
+
+def _check_labels(situation: Situation, sealed: SealedTestSet) -> None:
+    """Refuse labels that the loss cannot take, by row number."""
+    loss = parse_loss(situation.spec.loss)
+    classes = _classes(situation)
+    row = 1
+    for group in range(sealed.row_groups):
+        labels = sealed.labels(group)
+        read_labels(labels, loss, classes, first_row=row, known_only=classes is not None)
+        row += len(labels)
+
+
+def _classes(situation: Situation) -> Classes | None:
+    """Give the class list: declared, or the validation set's; never taken from test labels."""
+    if situation.spec.classes:
+        return Classes.of(situation.spec.classes)
+    listed = situation.validation.settings["classes"] if situation.validation else None
+    return Classes.of(listed) if listed else None
+
+
+def _check_rows(
+    space: Workspace, situation: Situation, digests: Digests, manifest: Manifest, key: bytes
+) -> None:
+    """Refuse rows that stand twice, or that developers have seen."""
+    _refuse_rows(duplicate_rows(digests), "stand in it more than once", "give each row once")
+    inputs = _inputs(manifest)
+    if situation.validation is not None:
+        others = _plain_digests(space.folder / situation.validation.blob, inputs, key)
+        _refuse_rows(shared_rows(digests, others), "stand in the validation set", "leave them out")
+    for row in situation.generations:
+        if row.phase is Phase.RELEASED:
+            path = space.folder / "released" / str(row.number) / "testset.parquet"
+            others = _plain_digests(path, inputs, key)
+            problem = f"stand in test set {row.number}, which was released"
+            _refuse_rows(shared_rows(digests, others), problem, "leave them out")
+
+
+def _inputs(manifest: Manifest) -> list[str]:
+    outside = {manifest.label.name, manifest.id_column}
+    return [column.name for column in manifest.columns if column.name not in outside]
+
+
+def _plain_digests(path: Path, columns: list[str], key: bytes) -> Digests:
+    """Digest the input columns of a table that developers may see; none shared, no rows shared."""
+    table = open_table(path)
+    if not set(columns) <= set(table.schema.names):
+        return np.empty((0, 2), dtype=np.uint64)
+    return collect(row_digests(table.batches(columns), columns, key))
+
+
+def _refuse_rows(rows: np.ndarray, problem: str, remedy: str) -> None:
+    if len(rows):
+        named = ", ".join(str(row) for row in rows[:_NAMED_ROWS])
+        more = f" and {len(rows) - _NAMED_ROWS:,} more" if len(rows) > _NAMED_ROWS else ""
+        raise InvalidInput(f"rows {named}{more} of the test set {problem}: {remedy}")
+
+
+def set_validation(
+    space: Workspace, path: Path, *, label: str | None, replacing: bool, reset: bool = False
+) -> ValidationRow:
+    """Take in a validation set; it is in force from the next submission on.
+
+    Whether it shares rows with the sealed test set is told to the labelers only: a refusal, or
+    a file that appears only then, would let a developer probe for test inputs.
+    """
+    with space.store.reading() as books:
+        situation = Situation.read(books)
+    spec, before = situation.spec, situation.validation
+    if replacing and before is None:
+        raise WrongPhase("there is no validation set yet: give one with meter validation set")
+    if not replacing and before is not None:
+        raise WrongPhase("there is a validation set already: use meter validation replace")
+    label = label or (before.settings["label"] if before else None)
+    if label is None:
+        raise invalid("label", None, "name the label column of the validation set")
+    _check_reset(spec, reset)
+    declared = Classes.of(spec.classes) if spec.classes else None
+    if declared is None and before is not None and before.settings["classes"]:
+        declared = Classes.of(before.settings["classes"])
+    table = Validation.open(path, label=label, loss=parse_loss(spec.loss), classes=declared)
+    number = before.number + 1 if before else 1
+    content = path.read_bytes()
+    table.table.check_unchanged()
+    blob = space.keep(content, space.validation, f"{number}{path.suffix}")
+    row = ValidationRow(
+        meter=situation.meter.id,
+        number=number,
+        digest=table.digest,
+        rows=table.rows,
+        settings={
+            "label": label,
+            "classes": list(table.classes.values) if table.classes else None,
+            "reset": reset,
+        },
+        blob=blob,
+        added_at=space.now(),
+    )
+    _notify(space, situation, row)
+    with space.store.writing() as books:
+        books.add_validation(row)
+        event = "validation replaced" if replacing else "validation set"
+        details = {"number": number, "rows": row.rows, "digest": row.digest, "reset": reset}
+        books.append_audit(row.meter, row.added_at, event, details)
+    return row
+
+
+def _check_reset(spec: MeterSpec, reset: bool) -> None:
+    if reset and (spec.protocol is not Protocol.INCREMENTAL or not spec.resets):
+        raise invalid("reset", True, "only an incremental meter planned with resets has them")
+
+
+def _notify(space: Workspace, situation: Situation, validation: ValidationRow) -> None:
+    """Leave a note to the labelers, of the same size whatever it says."""
+    generation = situation.current
+    shared: list[int] = []
+    if generation.phase is Phase.ACTIVE:
+        key = fingerprint_key(space.identity)
+        with SealedTestSet.open(
+            space.folder / str(generation.blob),
+            space.identity,
+            meter=generation.meter,
+            generation=generation.number,
+        ) as sealed:
+            digests = collect(sealed.row_digests(key))
+            others = _plain_digests(space.folder / validation.blob, list(sealed.inputs), key)
+        shared = [int(row) for row in shared_rows(digests, others)]
+    notice = {
+        "at": validation.added_at,
+        "validation_set": validation.number,
+        "generation": generation.number,
+        "rows_shared": len(shared),
+        "first_rows": shared[:_NAMED_ROWS],
+    }
+    text = json.dumps(notice).encode().ljust(_NOTICE_BYTES)
+    sealed_note = wrap(text, [space.identity.recipient])
+    space.keep(sealed_note, space.sealed, f"notice-{validation.number}.age")
+
+
+def notices(space: Workspace) -> Iterator[dict[str, object]]:
+    """Read the notes to the labelers."""
+    found = space.sealed.glob("notice-*.age")
+    for path in sorted(found, key=lambda path: int(path.stem.removeprefix("notice-"))):
+        yield json.loads(unwrap(path.read_bytes(), space.identity, "the notice"))

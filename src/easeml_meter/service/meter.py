@@ -1,0 +1,248 @@
+"""`Meter`: one meter in a folder, with the verbs of the command line."""
+
+from __future__ import annotations
+
+import json
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.errors import invalid
+from easeml_meter.service import intake, release, submission
+from easeml_meter.service.roles import Deed, Role, require
+from easeml_meter.service.sessions import Situation, session_view
+from easeml_meter.service.workspace import Clock, Workspace, utc_now
+from easeml_meter.spec import METERS, MeterSpec
+from easeml_meter.stats.planning import Plan, required_labels
+from easeml_meter.storage.schema import AuditRow, GenerationRow, MeterRow, ValidationRow
+from easeml_meter.storage.store import broken_link
+from easeml_meter.vault.manifest import Manifest
+
+
+@dataclass(frozen=True)
+class Audit:
+    """What the books say of themselves."""
+
+    links: tuple[AuditRow, ...]
+    problems: tuple[str, ...]
+
+
+class Meter:
+    """A meter in a folder: SQLite, a key, sealed files. Embedded mode is an honour system."""
+
+    def __init__(self, space: Workspace, role: Role = Role.OWNER) -> None:
+        self._space = space
+        self._role = role
+
+    @classmethod
+    def create(
+        cls, folder: str | Path, spec: MeterSpec, *, name: str = "meter", clock: Clock = utc_now
+    ) -> Meter:
+        """Make a meter and ask for its first test set."""
+        if spec.protocol not in METERS:
+            raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
+        if not name.strip() or not name.isprintable() or len(name) > submission.MAX_NAME:
+            raise invalid("name", name[:40], f"1 to {submission.MAX_NAME} printable characters")
+        required_labels(spec)
+        space = Workspace.create(Path(folder), clock)
+        spec.write(space.settings)
+        row = MeterRow(secrets.token_hex(16), name, spec.to_mapping(), space.now())
+        with space.store.writing() as books:
+            books.add_meter(row)
+            books.append_audit(row.id, row.created_at, "created", {"settings": row.settings})
+            submission.request(books, spec, row.id, 1, row.created_at)
+        return cls(space)
+
+    @classmethod
+    def open(
+        cls, folder: str | Path = ".", *, role: Role = Role.OWNER, clock: Clock = utc_now
+    ) -> Meter:
+        """Open the meter in a folder."""
+        return cls(Workspace.open(Path(folder), clock), role)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self._space.store.close()
+
+    def __enter__(self) -> Meter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def spec(self) -> MeterSpec:
+        """The specification in force."""
+        return self._situation().spec
+
+    @property
+    def plan(self) -> Plan:
+        """How many labels each test set needs, and why."""
+        return self._situation().plan
+
+    @property
+    def generations(self) -> tuple[GenerationRow, ...]:
+        """All test sets, the oldest first."""
+        return self._situation().generations
+
+    def seal(
+        self,
+        source: str | Path,
+        destination: str | Path,
+        *,
+        label: str,
+        id_column: str | None = None,
+        recipients: Sequence[str] = (),
+    ) -> Manifest:
+        """Seal labelled rows for the test set asked for (a labeler's verb)."""
+        require(self._role, Deed.SEAL)
+        return intake.seal_for(
+            self._space,
+            Path(source),
+            Path(destination),
+            label=label,
+            id_column=id_column,
+            recipients=recipients,
+        )
+
+    def add_test_set(self, path: str | Path) -> GenerationRow:
+        """Take in a sealed test set (a labeler's verb)."""
+        require(self._role, Deed.ADD_TEST_SET)
+        return intake.add_test_set(self._space, Path(path))
+
+    def export_inputs(self, destination: str | Path) -> int:
+        """Write the test inputs, without labels; developers may if the meter says "public"."""
+        if self.spec.inputs != "public":
+            require(self._role, Deed.SEE_TEST_INPUTS)
+        return intake.export_inputs(self._space, Path(destination))
+
+    def notices(self) -> list[dict[str, object]]:
+        """Read what labelers alone are told."""
+        require(self._role, Deed.SEE_NOTICES)
+        return list(intake.notices(self._space))
+
+    def set_validation(self, path: str | Path, *, label: str) -> ValidationRow:
+        """Give the first validation set."""
+        require(self._role, Deed.SET_VALIDATION)
+        return intake.set_validation(self._space, Path(path), label=label, replacing=False)
+
+    def replace_validation(
+        self, path: str | Path, *, label: str | None = None, reset: bool = False
+    ) -> ValidationRow:
+        """Replace the validation set, from the next submission on."""
+        require(self._role, Deed.SET_VALIDATION)
+        return intake.set_validation(
+            self._space, Path(path), label=label, replacing=True, reset=reset
+        )
+
+    def submit(
+        self, test: str | Path, validation: str | Path, *, model: str, tenant: int = 1
+    ) -> Signal:
+        """Submit predictions on the test set and on the validation set; get a signal."""
+        require(self._role, Deed.SUBMIT)
+        given = submission.Submission(Path(test), Path(validation), model, tenant)
+        return submission.submit(self._space, given)
+
+    def status(self, *, generation: int | None = None, tenant: int = 1) -> SessionView:
+        """Show a session: what was told, what is promised, what is left."""
+        require(self._role, Deed.SEE_SIGNALS)
+        with self._space.store.reading() as books:
+            situation = Situation.read(books)
+            index = situation.tenant(tenant)
+            row = situation.current if generation is None else _numbered(situation, generation)
+            entries = books.entries(row.meter, row.number)
+        truths = release.truths_of(self._space, row, index)
+        return session_view(situation, row, entries, index, truths)
+
+    def history(self, *, tenant: int = 1) -> tuple[SessionView, ...]:
+        """Show the sessions of all test sets delivered so far."""
+        delivered = [row for row in self.generations if row.phase is not Phase.REQUESTED]
+        return tuple(self.status(generation=row.number, tenant=tenant) for row in delivered)
+
+    def release(self) -> Path:
+        """Hand a spent test set out in the clear, with the retrospective report."""
+        require(self._role, Deed.RELEASE)
+        folder = release.release(self._space)
+        from easeml_meter.report.page import html_page
+
+        number = int(folder.name)
+        tenants = range(1, self._situation().tenants + 1)
+        for tenant in tenants:
+            page = html_page(self.status(generation=number, tenant=tenant))
+            suffix = "" if len(tenants) == 1 else f"-{tenant}"
+            self._space.keep(page.encode(), folder, f"report{suffix}.html")
+        return folder
+
+    def audit(self) -> Audit:
+        """Verify the chain of everything that was disclosed."""
+        require(self._role, Deed.AUDIT)
+        with self._space.store.reading() as books:
+            meter = books.meter()
+            links = books.audit(meter.id)
+            known = {row.fingerprint: row for row in books.generations(meter.id)}
+            told = {
+                (row.number, entry.tenant, entry.step)
+                for row in known.values()
+                for entry in books.entries(meter.id, row.number)
+            }
+        problems = []
+        broken = broken_link(links)
+        if broken is not None:
+            problems.append(f"audit link {broken} does not fit: the books were changed by hand")
+        listed = {
+            (link.details["generation"], link.details["tenant"] - 1, link.details["step"])
+            for link in links
+            if link.event == "told"
+        }
+        for journal in sorted(self._space.sealed.glob("*.journal")):
+            generation = known.get(journal.stem)
+            lines = _journal_keys(journal)
+            if generation is None:
+                problems.append(
+                    f"a test set that these books do not know has answered {len(lines)} "
+                    "submissions: the books were replaced"
+                )
+            elif missing := [key for key in lines if (generation.number, *key) not in told]:
+                problems.append(
+                    f"test set {generation.number} has told {len(missing)} answers that these "
+                    "books do not know: an older copy was put back"
+                )
+        restored = [link for link in links if link.event == "books were behind the journal"]
+        for link in restored:
+            count = len(link.details["tenant_and_step"])
+            problems.append(f"{link.at}: {count} answers were missing and came from the journal")
+            listed |= {
+                (link.details["generation"], tenant - 1, step)
+                for tenant, step in link.details["tenant_and_step"]
+            }
+        if unlisted := told - listed:
+            problems.append(f"{len(unlisted)} answers were entered without an audit link")
+        if unentered := listed - told:
+            problems.append(f"{len(unentered)} audited answers are missing from the books")
+        return Audit(tuple(links), tuple(problems))
+
+    def _situation(self) -> Situation:
+        with self._space.store.reading() as books:
+            return Situation.read(books)
+
+
+def _numbered(situation: Situation, number: int) -> GenerationRow:
+    for row in situation.generations:
+        if row.number == number:
+            return row
+    raise invalid("generation", number, f"a number from 1 to {len(situation.generations)}")
+
+
+def _journal_keys(path: Path) -> list[tuple[int, int]]:
+    found: list[tuple[int, int]] = []
+    for line in path.read_bytes().split(b"\n"):
+        try:
+            entry: dict[str, Any] = json.loads(line)
+        except ValueError:
+            continue
+        found.append((entry["tenant"], entry["step"]))
+    return found

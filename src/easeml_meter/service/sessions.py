@@ -1,0 +1,201 @@
+"""One meter's books, read: which test set is in use, what was told, what is left."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from datetime import datetime
+
+from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.lifecycle import Phase, WrongPhase
+from easeml_meter.core.signals import answer_named
+from easeml_meter.core.views import SessionView, Signal, Truth
+from easeml_meter.errors import MeterError, invalid
+from easeml_meter.service.workspace import Workspace
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import Plan, assumptions_of, required_labels
+from easeml_meter.storage.schema import EntryRow, GenerationRow, MeterRow, ValidationRow
+from easeml_meter.storage.store import Books
+
+
+class Spent(MeterError):
+    """The test set has said all it safely can."""
+
+    exit_code = 3
+
+
+@dataclass(frozen=True)
+class Situation:
+    """What a use case needs to know of a meter, read in one transaction."""
+
+    meter: MeterRow
+    spec: MeterSpec
+    generations: tuple[GenerationRow, ...]
+    validation: ValidationRow | None
+
+    @classmethod
+    def read(cls, books: Books) -> Situation:
+        """Read the books."""
+        meter = books.meter()
+        validations = books.validations(meter.id)
+        return cls(
+            meter=meter,
+            spec=MeterSpec.from_mapping(meter.settings),
+            generations=tuple(books.generations(meter.id)),
+            validation=validations[-1] if validations else None,
+        )
+
+    @property
+    def current(self) -> GenerationRow:
+        """The newest test set that was delivered, else the one asked for."""
+        delivered = [row for row in self.generations if row.phase is not Phase.REQUESTED]
+        return delivered[-1] if delivered else self.generations[-1]
+
+    @property
+    def plan(self) -> Plan:
+        """The plan of every test set of this meter."""
+        return required_labels(self.spec)
+
+    def active(self) -> GenerationRow:
+        """Give the test set that answers submissions, or say why there is none."""
+        latest = self.generations[-1]
+        spent = [row for row in self.generations if row.phase in (Phase.SPENT, Phase.RELEASED)]
+        if latest.phase is Phase.REQUESTED and spent:
+            raise Spent(
+                f"test set {spent[-1].number} is spent: the labelers are asked for "
+                f"{latest.labels_needed:,} fresh labels (test set {latest.number})"
+            )
+        if latest.phase is Phase.REQUESTED:
+            raise WrongPhase(
+                f"no test set yet: the labelers are asked for {latest.labels_needed:,} labels; "
+                "seal them with meter seal, then meter testset add"
+            )
+        if latest.phase is not Phase.ACTIVE:
+            raise Spent(f"test set {latest.number} is {latest.phase}: no further one was planned")
+        return latest
+
+    @property
+    def tenants(self) -> int:
+        """The number of separate histories."""
+        return 1 if self.spec.handover else max(1, len(self.spec.tenants))
+
+    def tenant(self, number: int) -> int:
+        """Give the index of a tenant by its number, from 1."""
+        if not 1 <= number <= self.tenants:
+            raise invalid("tenant", number, f"a number from 1 to {self.tenants}")
+        return number - 1
+
+
+def ledger_of(spec: MeterSpec, generation: GenerationRow) -> Ledger:
+    """Open the ledger of a delivered test set."""
+    if generation.rows is None:
+        raise WrongPhase(f"test set {generation.number} was not delivered yet")
+    return Ledger(spec, generation.rows)
+
+
+def replay(ledger: Ledger, entries: list[EntryRow], tenant: int) -> Account:
+    """Fold one tenant's entries."""
+    account = Account(tenant=tenant)
+    for entry in entries:
+        if entry.tenant == tenant:
+            account = replay_one(ledger, account, entry)
+    return account
+
+
+def reconcile(
+    space: Workspace, books: Books, generation: GenerationRow
+) -> tuple[list[EntryRow], list[EntryRow]]:
+    """Complete the books from the journal beside the test set; what was told stays told.
+
+    Gives all entries, and those the journal lacks (a crash came between the two): the caller
+    appends them once its transaction has been committed.
+    """
+    entries = books.entries(generation.meter, generation.number)
+    known = {(entry.tenant, entry.step) for entry in entries}
+    told = [
+        replace(entry, meter=generation.meter, generation=generation.number)
+        for entry in space.journal(generation).read()
+    ]
+    forgotten = [entry for entry in told if (entry.tenant, entry.step) not in known]
+    if forgotten:
+        for entry in forgotten:
+            books.add_entry(entry)
+        steps = [[entry.tenant + 1, entry.step] for entry in forgotten]
+        details = {"generation": generation.number, "tenant_and_step": steps}
+        books.append_audit(generation.meter, space.now(), "books were behind the journal", details)
+        entries = books.entries(generation.meter, generation.number)
+    told_keys = {(entry.tenant, entry.step) for entry in told}
+    return entries, [entry for entry in entries if (entry.tenant, entry.step) not in told_keys]
+
+
+def signal_of(
+    situation: Situation,
+    ledger: Ledger,
+    entry: EntryRow,
+    account: Account,
+    *,
+    repeated: bool = False,
+    forecast: bool = True,
+) -> Signal:
+    """Show an entry, with what is left after `account`.
+
+    A forecast walks ahead step by step: past steps do without one.
+    """
+    left = ledger.steps_left(account)
+    return Signal(
+        spec=situation.spec,
+        answer=answer_named(entry.answer),
+        step=entry.step,
+        generation=entry.generation,
+        model=entry.model,
+        tenant=str(entry.tenant + 1),
+        told_at=datetime.fromisoformat(entry.told_at),
+        battery=ledger.battery(account),
+        steps_left=left,
+        steps_expected=ledger.steps_expected(account) if forecast else left,
+        repeated=repeated,
+    )
+
+
+def session_view(
+    situation: Situation,
+    generation: GenerationRow,
+    entries: list[EntryRow],
+    tenant: int,
+    truths: tuple[Truth | None, ...] = (),
+) -> SessionView:
+    """Show one tenant's session on one test set."""
+    spec = situation.spec
+    plan = situation.plan
+    own = [entry for entry in entries if entry.tenant == tenant]
+    signals: list[Signal] = []
+    battery, left, expected = 1.0, plan.spec.steps, plan.spec.steps
+    if generation.rows is not None:
+        ledger = ledger_of(spec, generation)
+        account = Account(tenant=tenant)
+        for entry in own:
+            account = replay_one(ledger, account, entry)
+            signals.append(signal_of(situation, ledger, entry, account, forecast=False))
+        battery = ledger.battery(account)
+        left, expected = ledger.steps_left(account), ledger.steps_expected(account)
+    return SessionView(
+        meter=situation.meter.name,
+        spec=spec,
+        generation=generation.number,
+        phase=generation.phase,
+        rows=generation.rows,
+        labels_needed=generation.labels_needed,
+        signals=tuple(signals),
+        battery=battery,
+        steps_left=left,
+        steps_expected=expected,
+        promise=plan.promise,
+        assumptions=assumptions_of(spec),
+        retrospective=truths,
+    )
+
+
+def replay_one(ledger: Ledger, account: Account, entry: EntryRow) -> Account:
+    """Fold one entry."""
+    if entry.after_reset:
+        account = ledger.reset(account)
+    return ledger.record(account, answer_named(entry.answer))

@@ -1,0 +1,297 @@
+"""A submission: checked, scored, answered. The answer leaves after its entry is on disk."""
+
+from __future__ import annotations
+
+import hashlib
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from pathlib import Path
+
+from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.lifecycle import Phase, WrongPhase, advance
+from easeml_meter.core.signals import NO_READING, name_of
+from easeml_meter.core.views import Signal
+from easeml_meter.errors import invalid
+from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.scoring.outputs import Expected
+from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.score import Unscorable, score
+from easeml_meter.scoring.validation import Validation
+from easeml_meter.service.sessions import (
+    Situation,
+    Spent,
+    ledger_of,
+    reconcile,
+    replay,
+    signal_of,
+)
+from easeml_meter.service.workspace import Workspace
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import required_labels
+from easeml_meter.storage.schema import EntryRow, GenerationRow, ValidationRow
+from easeml_meter.storage.store import Books
+from easeml_meter.vault.keys import wrap
+from easeml_meter.vault.sealing import SealedTestSet
+
+MAX_NAME = 200
+
+
+@dataclass(frozen=True)
+class Submission:
+    """What a developer hands in: predictions on both sets, under a name."""
+
+    test: Path
+    validation: Path
+    model: str
+    tenant: int = 1
+
+    def __post_init__(self) -> None:
+        if not self.model.strip() or not self.model.isprintable() or len(self.model) > MAX_NAME:
+            shown = self.model[:40] + ("..." if len(self.model) > 40 else "")
+            raise invalid("model", shown, f"a name of 1 to {MAX_NAME} printable characters")
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What was measured; it exists in memory only, until the answer is computed."""
+
+    validation: Fraction
+    test: Fraction | None
+    """None: the loss failed on the hidden labels, which is an answer, too."""
+
+
+def submit(space: Workspace, submission: Submission) -> Signal:
+    """Answer a submission.
+
+    Everything that can be wrong with it is found before a label is touched, and costs nothing. An
+    identical submission gets the answer it got before, free of charge.
+    """
+    with space.store.reading() as books:
+        situation = Situation.read(books)
+        # A spent set still repeats what it told, for whom a crash kept from hearing it.
+        generation = situation.current
+        if generation.phase is Phase.REQUESTED:
+            situation.active()
+        tenant = situation.tenant(submission.tenant)
+        validation = _validation_of(situation)
+        entries = books.entries(generation.meter, generation.number, tenant)
+    on_validation, on_test = _open(situation.spec, submission, generation, validation)
+    draft = EntryRow(
+        meter=generation.meter,
+        generation=generation.number,
+        tenant=tenant,
+        step=0,
+        answer="",
+        after_reset=False,
+        model=submission.model,
+        submission=_identity(on_test, on_validation),
+        validation_number=validation.number,
+        validation_set=validation.digest,
+        validation_loss="",
+        blob="",
+        told_at="",
+    )
+    if _same(entries, draft) is not None:
+        return _tell(space, draft, None)
+    situation.active()
+    ledger = ledger_of(situation.spec, generation)
+    account, _ = _ready(situation, ledger, replay(ledger, entries, tenant), entries)
+    if not ledger.may_submit(account):
+        raise _spent(situation, generation)
+    losses = Losses(
+        validation=_validation_loss(space, validation, on_validation),
+        test=_test_loss(space, generation, on_test),
+    )
+    kept = wrap(submission.test.read_bytes(), [space.identity.recipient])
+    on_test.table.check_unchanged()
+    name = f"{draft.submission[:32]}{submission.test.suffix}.age"
+    blob = space.keep(kept, space.predictions, name)
+    return _tell(space, replace(draft, blob=blob, validation_loss=str(losses.validation)), losses)
+
+
+def _open(
+    spec: MeterSpec,
+    submission: Submission,
+    generation: GenerationRow,
+    validation: ValidationRow,
+) -> tuple[Predictions, Predictions]:
+    """Read and check both files of predictions."""
+    loss = parse_loss(spec.loss)
+    listed = validation.settings["classes"]
+    classes = Classes.of(listed) if listed else None
+    manifest = generation.manifest or {}
+    on_validation = Predictions.open(
+        submission.validation, expected=Expected(validation.rows, loss, classes)
+    )
+    on_test = Predictions.open(
+        submission.test,
+        expected=Expected(
+            generation.rows or 0,
+            loss,
+            classes,
+            id_column=manifest.get("id_column"),
+            ids_digest=manifest.get("order_digest"),
+        ),
+    )
+    return on_validation, on_test
+
+
+def _identity(on_test: Predictions, on_validation: Predictions) -> str:
+    """Two submissions are the same if their bytes are; what they predict is not looked at."""
+    return hashlib.sha256(f"{on_test.digest}|{on_validation.digest}".encode()).hexdigest()
+
+
+def _validation_of(situation: Situation) -> ValidationRow:
+    if situation.validation is None:
+        raise WrongPhase("no validation set yet: give one with meter validation set")
+    return situation.validation
+
+
+def _validation_loss(
+    space: Workspace, validation: ValidationRow, predictions: Predictions
+) -> Fraction:
+    table = Validation.open(
+        space.folder / validation.blob,
+        label=validation.settings["label"],
+        loss=predictions.expected.loss,
+        classes=predictions.expected.classes,
+    )
+    return table.score(predictions).mean
+
+
+def _test_loss(
+    space: Workspace, generation: GenerationRow, predictions: Predictions
+) -> Fraction | None:
+    """Score on the sealed set; None if the loss failed there, which is an answer, too."""
+    path = space.folder / str(generation.blob)
+    with SealedTestSet.open(
+        path, space.identity, meter=generation.meter, generation=generation.number
+    ) as sealed:
+        groups = (sealed.labels(index) for index in range(sealed.row_groups))
+        try:
+            return score(predictions, groups).mean
+        except Unscorable:
+            return None
+
+
+def _same(entries: list[EntryRow], draft: EntryRow) -> EntryRow | None:
+    """Find the entry of an identical submission: the same bytes, the same validation set."""
+    for entry in entries:
+        if (entry.tenant, entry.submission, entry.validation_set) == (
+            draft.tenant,
+            draft.submission,
+            draft.validation_set,
+        ):
+            return entry
+    return None
+
+
+def _tell(space: Workspace, draft: EntryRow, losses: Losses | None) -> Signal:
+    """Enter the answer and commit; only then give it out.
+
+    Between reading and writing the books nobody else writes them, so what is checked here holds.
+    """
+    with space.store.writing() as books:
+        situation = Situation.read(books)
+        generation = _generation(situation, draft.generation)
+        entries, unjournaled = reconcile(space, books, generation)
+        ledger = ledger_of(situation.spec, generation)
+        account = replay(ledger, entries, draft.tenant)
+        entry = _same(entries, draft)
+        repeated = entry is not None
+        if entry is None:
+            if losses is None or generation.phase is not Phase.ACTIVE:
+                raise _spent(situation, generation)
+            account, reset = _ready(situation, ledger, account, entries)
+            if not ledger.may_submit(account):
+                raise _spent(situation, generation)
+            answer = _answer(ledger, account, losses)
+            account = ledger.record(account, answer)
+            entry = replace(
+                draft,
+                step=account.steps,
+                answer=name_of(answer),
+                after_reset=reset,
+                told_at=space.now(),
+            )
+            books.add_entry(entry)
+            books.append_audit(entry.meter, entry.told_at, "told", _disclosed(entry))
+            unjournaled.append(entry)
+            if _all_spent(ledger, situation, [*entries, entry]):
+                _retire(space, books, situation, generation)
+    space.journal(generation).append(unjournaled)
+    return signal_of(situation, ledger, entry, account, repeated=repeated)
+
+
+def _answer(ledger: Ledger, account: Account, losses: Losses) -> int:
+    """Apply the rules to the losses, after the history that the lock holds still."""
+    if losses.test is None:
+        return NO_READING
+    return ledger.rules.answer(account.state, losses.validation, losses.test)
+
+
+def _ready(
+    situation: Situation, ledger: Ledger, account: Account, entries: list[EntryRow]
+) -> tuple[Account, bool]:
+    """Carry out a reset that is due, before asking what is affordable: it makes answers dearer.
+
+    It is due if the validation set came with one and no answer has followed yet.
+    """
+    validation = situation.validation
+    due = validation is not None and validation.settings.get("reset", False)
+    for entry in entries:
+        if validation and (entry.tenant, entry.validation_number) == (
+            account.tenant,
+            validation.number,
+        ):
+            due = False
+    return (ledger.reset(account), True) if due else (account, False)
+
+
+def _disclosed(entry: EntryRow) -> dict[str, object]:
+    return {
+        "generation": entry.generation,
+        "tenant": entry.tenant + 1,
+        "step": entry.step,
+        "answer": entry.answer,
+        "model": entry.model,
+        "submission": entry.submission,
+    }
+
+
+def _generation(situation: Situation, number: int) -> GenerationRow:
+    return next(row for row in situation.generations if row.number == number)
+
+
+def _all_spent(ledger: Ledger, situation: Situation, entries: list[EntryRow]) -> bool:
+    tenants = range(situation.tenants)
+    return not any(ledger.may_submit(replay(ledger, entries, tenant)) for tenant in tenants)
+
+
+def _retire(
+    space: Workspace, books: Books, situation: Situation, generation: GenerationRow
+) -> None:
+    """Close a test set that has said all it can, and ask the labelers for the next one."""
+    now = space.now()
+    phase = advance(generation.phase, Phase.SPENT)
+    books.update_generation(replace(generation, phase=phase, changed_at=now))
+    books.append_audit(generation.meter, now, "spent", {"generation": generation.number})
+    if situation.spec.sessions == 1 or generation.number < situation.spec.sessions:
+        request(books, situation.spec, generation.meter, generation.number + 1, now)
+
+
+def request(books: Books, spec: MeterSpec, meter: str, number: int, now: str) -> None:
+    """Ask the labelers for a test set of exactly the planned size."""
+    labels = required_labels(spec).labels
+    books.add_generation(GenerationRow(meter, number, Phase.REQUESTED, labels, now))
+    details = {"generation": number, "labels": labels}
+    books.append_audit(meter, now, "requested", details)
+
+
+def _spent(situation: Situation, generation: GenerationRow) -> Spent:
+    labels = situation.plan.labels
+    return Spent(
+        f"test set {generation.number} has no answer left for this tenant: a fresh one of "
+        f"{labels:,} labels is needed"
+    )

@@ -1,0 +1,282 @@
+"""One encrypted file: Parquet whose every byte is authenticated, its key wrapped to recipients.
+
+    MAGIC, with the format's version
+    Parquet, encrypted module by module (Parquet Modular Encryption, AES-256-GCM) under a random
+        key, footer and column names too; bound by its `aad_prefix`, kept out of the file, to
+        what the file is for
+    age blob: that key, and the SHA-256 of all bytes before the blob
+    length of the blob, 4 bytes
+
+Modules are authenticated as they are read, so one column can be read fast and safely on its own.
+The SHA-256 finds what reading does not see: `Container.verify` checks all bytes.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import io
+import json
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from types import TracebackType
+from typing import Any, BinaryIO
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from pyarrow.parquet import encryption
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.vault.errors import VaultError, opaque
+from easeml_meter.vault.files import readable
+from easeml_meter.vault.keys import Identity, unwrap, wrap
+
+MAGIC = b"EMSEAL\n\x01"
+GROUP_ROWS = 1 << 17
+GROUP_BYTES = 64 << 20
+_NOTES = b"easeml_meter"
+_NOTES_BLOCK = 4096
+_PIECE = 1 << 20
+
+
+def binding(purpose: str, *parts: str | int) -> bytes:
+    """Return the `aad_prefix` for a file that serves one purpose, in an unambiguous form."""
+    return json.dumps(["easeml-meter/1", purpose, *parts]).encode()
+
+
+def write_container(
+    stream: BinaryIO,
+    schema: pa.Schema,
+    batches: Iterable[pa.RecordBatch],
+    *,
+    bound_to: bytes,
+    recipients: Sequence[str],
+    notes: Callable[[], Mapping[str, object]] = dict,
+    even: Sequence[str] = (),
+    group_rows: int = GROUP_ROWS,
+    random: Callable[[int], bytes] = os.urandom,
+) -> tuple[str, int]:
+    """Encrypt `batches` into `stream`, a row group at a time; return its SHA-256 and their number.
+
+    The columns `even` are laid out plainly, so that sizes on disk follow from the number of rows
+    and not from the values. `notes` are asked for at the end and kept in the encrypted footer.
+    """
+    key = random(32)
+    wrap(b"", recipients)  # a bad recipient is found before the work is done
+    sink = _Sink(stream)
+    sink.write(MAGIC)
+    stored = _positional(schema)
+    leaves = _leaves(schema, even)
+    writer = pq.ParquetWriter(
+        pa.PythonFile(sink, "w"),
+        stored,
+        compression=dict.fromkeys(leaves, "zstd") or "none",
+        use_dictionary=leaves or False,
+        write_statistics=False,
+        use_compliant_nested_type=False,
+        encryption_properties=encryption.create_encryption_properties(
+            key, aad_prefix=bound_to, store_aad_prefix=False
+        ),
+    )
+    groups = 0
+    try:
+        for group in _groups(batches, group_rows):
+            renamed = [pa.RecordBatch.from_arrays(batch.columns, schema=stored) for batch in group]
+            table = pa.Table.from_batches(renamed)
+            writer.write_table(table, row_group_size=table.num_rows)
+            groups += 1
+        text = json.dumps({"names": schema.names, **notes()})
+        padding = " " * (-len(text) % _NOTES_BLOCK)
+        writer.add_key_value_metadata({_NOTES: text + padding})
+    except BaseException:
+        sink.ended = True  # closing writes a footer, which nobody needs any more
+        raise
+    finally:
+        writer.close()
+    blob = wrap(key + sink.hash.digest(), recipients)
+    sink.write(blob)
+    sink.write(len(blob).to_bytes(4, "little"))
+    return sink.hash.hexdigest(), groups
+
+
+class Container:
+    """An encrypted file, opened. Not for use by two threads at once: open it once for each."""
+
+    def __init__(self, path: Path, identity: Identity, bound_to: bytes, what: str) -> None:
+        """Unwrap the key and authenticate the footer; any failure is one opaque `VaultError`."""
+        self._what = what
+        self._stream = open(readable(path, "file"), "rb", buffering=0)  # noqa: SIM115
+        try:
+            with opaque(what):
+                self._open(identity, bound_to)
+        except VaultError:
+            self._stream.close()
+            raise
+
+    def _open(self, identity: Identity, bound_to: bytes) -> None:
+        descriptor = self._stream.fileno()
+        size = os.fstat(descriptor).st_size
+        length = int.from_bytes(_exactly(descriptor, 4, size - 4), "little")
+        self._end = size - 4 - length
+        if _exactly(descriptor, len(MAGIC), 0) != MAGIC or self._end <= len(MAGIC):
+            raise ValueError("not a container")
+        secret = unwrap(_exactly(descriptor, length, self._end), identity)
+        key, self._digest = secret[:32], secret[32:]
+        self._file = pq.ParquetFile(
+            pa.PythonFile(_Slice(descriptor, len(MAGIC), self._end), "r"),
+            decryption_properties=encryption.create_decryption_properties(key, aad_prefix=bound_to),
+            pre_buffer=False,
+        )
+        self.notes: dict[str, Any] = json.loads(self._file.metadata.metadata[_NOTES])
+        names = self.notes["names"]
+        stored = self._file.schema_arrow
+        self.schema = pa.schema(
+            [stored.field(index).with_name(name) for index, name in enumerate(names)]
+        )
+        groups = range(self._file.num_row_groups)
+        self.group_rows: list[int] = [
+            self._file.metadata.row_group(index).num_rows for index in groups
+        ]
+        self.rows: int = sum(self.group_rows)
+
+    def read(self, group: int, columns: Sequence[str]) -> pa.Table:
+        """Decrypt `columns` of one row group, and read nothing else."""
+        indices = [str(self.schema.get_field_index(name)) for name in columns]
+        with opaque(self._what):
+            table = self._file.read_row_group(group, columns=indices, use_threads=False)
+            if table.num_rows != self.group_rows[group]:
+                raise ValueError("rows are missing")
+            return table.select(indices).rename_columns(list(columns))
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Decrypt the rows in order, a row group at a time."""
+        names = self.schema.names if columns is None else list(columns)
+        for group in range(len(self.group_rows)):
+            yield from self.read(group, names).to_batches()
+
+    def verify(self) -> str:
+        """Check every byte of the file and every value in it; return the file's SHA-256."""
+        hashed, position = hashlib.sha256(), 0
+        descriptor = self._stream.fileno()
+        with opaque(self._what):
+            while piece := os.pread(descriptor, min(_PIECE, self._end - position), position):
+                hashed.update(piece)
+                position += len(piece)
+            if hashed.digest() != self._digest:
+                raise ValueError("changed")
+            for _ in self.batches():
+                pass
+            rest = os.fstat(descriptor).st_size - self._end
+            hashed.update(_exactly(descriptor, rest, self._end))
+        return hashed.hexdigest()
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._file.close()
+        self._stream.close()
+
+    def __enter__(self) -> Container:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+class _Sink(io.RawIOBase):
+    """What Parquet writes to: hashes on the way, and leaves closing to the owner."""
+
+    def __init__(self, stream: BinaryIO) -> None:
+        self.stream = stream
+        self.hash = hashlib.sha256()
+        self.ended = False
+
+    def writable(self) -> bool:
+        return True
+
+    def write(self, data: Any) -> int:
+        if self.ended:
+            return len(data)
+        self.hash.update(data)
+        return self.stream.write(data)
+
+
+class _Slice(io.RawIOBase):
+    """Part of a file as a file: Arrow looks for Parquet's footer at a file's end."""
+
+    def __init__(self, descriptor: int, start: int, end: int) -> None:
+        self.descriptor = descriptor
+        self.start, self.size, self.position = start, end - start, 0
+
+    def readable(self) -> bool:
+        return True
+
+    def seekable(self) -> bool:
+        return True
+
+    def tell(self) -> int:
+        return self.position
+
+    def seek(self, offset: int, whence: int = io.SEEK_SET) -> int:
+        base = {io.SEEK_SET: 0, io.SEEK_CUR: self.position, io.SEEK_END: self.size}[whence]
+        self.position = base + offset
+        return self.position
+
+    def read(self, size: int | None = -1) -> bytes:
+        left = max(0, self.size - self.position)
+        wanted = left if size is None or size < 0 else min(size, left)
+        data = os.pread(self.descriptor, wanted, self.start + self.position)
+        self.position += len(data)
+        return data
+
+
+def _exactly(descriptor: int, size: int, position: int) -> bytes:
+    data = os.pread(descriptor, size, position)
+    if len(data) != size:
+        raise ValueError("cut short")
+    return data
+
+
+def _positional(schema: pa.Schema) -> pa.Schema:
+    """Name the columns 0, 1, ...: Parquet reads a dot in a name as a path."""
+    return pa.schema([field.with_name(str(i)) for i, field in enumerate(schema)])
+
+
+def _leaves(schema: pa.Schema, without: Sequence[str]) -> list[str]:
+    """Return the paths under which Parquet stores the columns, nested ones too."""
+    paths = []
+    for index, field in enumerate(schema):
+        if field.name in without:
+            continue
+        stored = pa.schema([field.with_name(str(index))])
+        empty = io.BytesIO()
+        try:
+            pq.write_table(stored.empty_table(), empty, use_compliant_nested_type=False)
+        except (pa.ArrowException, OSError):
+            raise InvalidInput(
+                f"column {field.name!r} of type {field.type} cannot be kept in Parquet"
+            ) from None
+        paths += [column.path for column in pq.read_metadata(empty).schema]
+    return paths
+
+
+def _groups(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[list[pa.RecordBatch]]:
+    """Gather batches into row groups of `most` rows, fewer where rows are large."""
+    group: list[pa.RecordBatch] = []
+    rows = size = 0
+    for batch in batches:
+        while batch.num_rows:
+            part = batch.slice(0, most - rows)
+            batch = batch.slice(part.num_rows)  # noqa: PLW2901
+            group.append(part)
+            rows += part.num_rows
+            size += part.nbytes
+            if rows >= most or size >= GROUP_BYTES:
+                yield group
+                group, rows, size = [], 0, 0
+    if group:
+        yield group

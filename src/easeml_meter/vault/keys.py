@@ -1,0 +1,120 @@
+"""Secret and public keys (age, X25519), and small payloads wrapped to them.
+
+The one module that knows pyrage. A secret is never part of a repr, a string or an error.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import os
+import stat
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pyrage
+
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.vault.errors import opaque
+from easeml_meter.vault.files import new_file, readable
+
+_LONGEST_KEY_FILE = 64 * 1024
+
+
+@dataclass(frozen=True, eq=False)
+class Identity:
+    """A secret key. Whoever holds it opens what was sealed to its `recipient`."""
+
+    recipient: str
+    _key: pyrage.x25519.Identity = field(repr=False)
+
+    @classmethod
+    def new(cls) -> Identity:
+        """Make a fresh key."""
+        return cls._of(pyrage.x25519.Identity.generate())
+
+    @classmethod
+    def parse(cls, text: str) -> Identity:
+        """Read a key in age's format: one AGE-SECRET-KEY-1 line, `#` comments beside it."""
+        lines = [line.strip() for line in text.splitlines()]
+        keys = [line for line in lines if line and not line.startswith("#")]
+        if len(keys) == 1:
+            try:
+                return cls._of(pyrage.x25519.Identity.from_str(keys[0]))
+            except pyrage.IdentityError:
+                pass
+        raise InvalidInput("no age secret key found; make one with `meter key new`")
+
+    @classmethod
+    def read(cls, path: Path) -> Identity:
+        """Read a key file, unless other accounts could read it too."""
+        with open(readable(path, "key file"), "rb") as stream:
+            mode = os.fstat(stream.fileno()).st_mode
+            if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
+                raise InvalidInput(
+                    f"key file {str(path)!r} is open to other accounts; run: chmod 600 {path}"
+                )
+            content = stream.read(_LONGEST_KEY_FILE)
+        try:
+            return cls.parse(content.decode())
+        except (InvalidInput, UnicodeDecodeError):
+            raise InvalidInput(
+                f"{str(path)!r} holds no age secret key; make one with `meter key new`"
+            ) from None
+
+    def write(self, path: Path) -> None:
+        """Keep the key in a new file that only this account can read; never overwrites."""
+        with new_file(path, private=True) as stream:
+            stream.write(f"# public key: {self.recipient}\n{self._key}\n".encode())
+
+    @classmethod
+    def _of(cls, key: pyrage.x25519.Identity) -> Identity:
+        return cls(str(key.to_public()), key)
+
+
+def read_recipient(given: str | Path) -> str:
+    """Return a public key given as `age1...` or as a file that holds one."""
+    text = str(given).strip()
+    if not text.startswith("age1"):
+        with open(readable(Path(text), "public key"), "rb") as stream:
+            lines = stream.read(_LONGEST_KEY_FILE).decode(errors="replace").splitlines()
+        stripped = [line.strip() for line in lines]
+        if any(line.startswith("AGE-SECRET-KEY") for line in stripped):
+            raise InvalidInput(f"{text!r} is a secret key; hand out only its public key, age1...")
+        text = next((line for line in stripped if line and not line.startswith("#")), "")
+    return _recipient(text, given)
+
+
+def _recipient(text: str, given: object) -> str:
+    try:
+        return str(pyrage.x25519.Recipient.from_str(text))
+    except pyrage.RecipientError:
+        raise invalid("recipient", str(given), "a public key is needed: age1...") from None
+
+
+def fingerprint_key(identity: Identity) -> bytes:
+    """Derive the secret under which this key's holder fingerprints rows (32 bytes).
+
+    Labels have so little entropy that an unkeyed digest of them could be guessed; under this
+    key a digest says nothing to whoever cannot open the test set anyway.
+    """
+    secret = str(identity._key).encode()
+    return hmac.new(secret, b"easeml-meter/1 fingerprints", hashlib.sha256).digest()
+
+
+def wrap(payload: bytes, recipients: Sequence[str]) -> bytes:
+    """Encrypt `payload` so that each of `recipients` can open it."""
+    if not recipients:
+        raise invalid("recipients", list(recipients), "at least one public key is needed")
+    keys = [
+        pyrage.x25519.Recipient.from_str(_recipient(text, text))
+        for text in dict.fromkeys(recipients)
+    ]
+    return bytes(pyrage.encrypt(payload, keys))
+
+
+def unwrap(blob: bytes, identity: Identity, what: str = "the encrypted content") -> bytes:
+    """Decrypt what `wrap` made, or raise the one opaque `VaultError`."""
+    with opaque(what):
+        return bytes(pyrage.decrypt(blob, [identity._key]))

@@ -1,0 +1,104 @@
+"""What everyone may know of a sealed test set: its manifest, without anything secret."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import pyarrow as pa
+
+from easeml_meter.errors import InvalidInput, invalid
+
+VERSION = 1
+
+
+@dataclass(frozen=True)
+class Column:
+    """A column's name and declared type."""
+
+    name: str
+    type: str
+
+
+@dataclass(frozen=True)
+class Manifest:
+    """A sealed test set in words and numbers, none of which depends on a label's value."""
+
+    version: int
+    meter: str
+    generation: int
+    rows: int
+    row_groups: int
+    columns: tuple[Column, ...]
+    label: Column
+    id_column: str | None
+    order_digest: str | None
+    """Digest of the ids in their order (`OrderDigest`); None without ids."""
+    created: str
+    sha256: str
+    """Of the sealed file."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Give the manifest as JSON has it."""
+        fields: dict[str, Any] = json.loads(self.to_json())
+        return fields
+
+    def to_json(self) -> str:
+        """Write the manifest as text."""
+        return json.dumps(asdict(self), indent=2) + "\n"
+
+    @classmethod
+    def from_dict(cls, fields: Mapping[str, Any]) -> Manifest:
+        """Read what `to_dict` gave."""
+        try:
+            version = fields["version"]
+            columns = tuple(Column(**column) for column in fields["columns"])
+            label = Column(**fields["label"])
+            manifest = cls(**{**fields, "columns": columns, "label": label})
+        except (TypeError, KeyError):
+            raise InvalidInput("not a manifest of a sealed test set") from None
+        if version != VERSION:
+            raise invalid("manifest version", version, f"{VERSION} is known here")
+        return manifest
+
+    @classmethod
+    def from_json(cls, text: str) -> Manifest:
+        """Read what `to_json` wrote."""
+        try:
+            fields = json.loads(text)
+        except ValueError:
+            raise InvalidInput("not a manifest of a sealed test set") from None
+        return cls.from_dict(fields)
+
+
+def describe(
+    notes: Mapping[str, Any],
+    stored: pa.Schema,
+    meter: str,
+    generation: int,
+    *,
+    rows: int,
+    row_groups: int,
+    sha256: str,
+) -> Manifest:
+    """Make the manifest of a container from its notes: the same for who seals and who opens."""
+    coded = notes["classes"] is not None
+    types = [
+        "string" if coded and field.name == notes["label"] else str(field.type) for field in stored
+    ]
+    columns = tuple(map(Column, stored.names, types))
+    return Manifest(
+        version=VERSION,
+        meter=meter,
+        generation=generation,
+        rows=rows,
+        row_groups=row_groups,
+        columns=columns,
+        label=next(column for column in columns if column.name == notes["label"]),
+        id_column=notes["id_column"],
+        order_digest=notes["order_digest"],
+        created=notes["created"],
+        sha256=sha256,
+    )

@@ -1,0 +1,272 @@
+"""Seal a test set, and open it again: encrypted from the labeler's memory to the scorer's."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from types import TracebackType
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.parquet as pq
+
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.vault.containers import GROUP_ROWS, Container, binding, write_container
+from easeml_meter.vault.digests import Digests, OrderDigest, content_digest, row_digests
+from easeml_meter.vault.errors import VaultError, opaque
+from easeml_meter.vault.files import new_file
+from easeml_meter.vault.keys import Identity
+from easeml_meter.vault.manifest import Manifest, describe
+from easeml_meter.vault.survey import survey
+from easeml_meter.vault.tables import open_table
+
+_WHAT = "the sealed test set"
+
+
+def _now() -> datetime:
+    return datetime.now(UTC)
+
+
+def _purpose(meter: str, generation: int) -> bytes:
+    """Bind a sealed test set to the meter and the generation it was sealed for."""
+    return binding("test set", meter, generation)
+
+
+def seal(
+    source: str | os.PathLike[str] | pa.Table,
+    destination: Path,
+    *,
+    meter: str,
+    generation: int,
+    label: str,
+    recipients: Sequence[str],
+    id_column: str | None = None,
+    row_group_size: int = GROUP_ROWS,
+    clock: Callable[[], datetime] = _now,
+    random: Callable[[int], bytes] = os.urandom,
+) -> Manifest:
+    """Encrypt the rows of `source`, in their order, for one generation of one meter.
+
+    Each of `recipients` can open the result. The source is read more than once: missing labels
+    and ids are found before anything is written. A failure leaves nothing behind.
+    """
+    if not meter or generation < 0:
+        raise invalid("meter and generation", (meter, generation), "a name and a number are needed")
+    if row_group_size < 1:
+        raise invalid("row group size", row_group_size, "at least 1 row is needed")
+    table = open_table(source)
+    found = survey(table, label, id_column)
+    order = OrderDigest()
+    created = clock().astimezone(UTC).isoformat(timespec="seconds")
+    rows = groups = 0
+
+    def batches() -> Iterator[pa.RecordBatch]:
+        nonlocal rows
+        for batch in table.batches():
+            rows += batch.num_rows
+            if id_column is not None:
+                order.update(batch.column(id_column))
+            yield found.encode(batch)
+        if rows != found.rows:
+            raise found.changed()
+
+    def notes() -> dict[str, object]:
+        return {
+            "label": label,
+            "id_column": id_column,
+            "order_digest": None if id_column is None else order.hexdigest(),
+            "created": created,
+            "classes": None if found.classes is None else found.classes.to_pylist(),
+        }
+
+    with new_file(Path(destination)) as stream:
+        sha256, groups = write_container(
+            stream,
+            found.stored,
+            batches(),
+            bound_to=_purpose(meter, generation),
+            recipients=recipients,
+            notes=notes,
+            even=[label],
+            group_rows=row_group_size,
+            random=random,
+        )
+    return describe(
+        notes(), found.stored, meter, generation, rows=rows, row_groups=groups, sha256=sha256
+    )
+
+
+@dataclass(frozen=True)
+class SealedTestSet:
+    """A sealed test set that its key opened. Cheap to open: give each thread its own.
+
+    Opening authenticates the footer, and reading authenticates what is read. Only `verify`
+    looks at every byte: call it once, when the set is taken in.
+    """
+
+    manifest: Manifest
+    """As the file itself tells it; `sha256` is empty until `verify` has read all of it."""
+    classes: pa.Array | None = field(repr=False)
+    """The distinct labels, sorted, where labels are text that repeats."""
+    _container: Container = field(repr=False)
+
+    @classmethod
+    def open(cls, path: Path, identity: Identity, *, meter: str, generation: int) -> SealedTestSet:
+        """Open the file, or raise `VaultError`, the same whatever is wrong with it."""
+        container = Container(Path(path), identity, _purpose(meter, generation), _WHAT)
+        try:
+            with opaque(_WHAT):
+                manifest = describe(
+                    container.notes,
+                    container.schema,
+                    meter,
+                    generation,
+                    rows=container.rows,
+                    row_groups=len(container.group_rows),
+                    sha256="",
+                )
+                names = container.notes["classes"]
+                classes = None if names is None else pa.array(names, pa.string())
+        except VaultError:
+            container.close()
+            raise
+        return cls(manifest, classes, container)
+
+    @property
+    def rows(self) -> int:
+        """The number of rows."""
+        return self._container.rows
+
+    @property
+    def row_groups(self) -> int:
+        """The number of row groups."""
+        return len(self._container.group_rows)
+
+    @property
+    def group_rows(self) -> Sequence[int]:
+        """The number of rows in each row group."""
+        return self._container.group_rows
+
+    @property
+    def schema(self) -> pa.Schema:
+        """The columns as `batches` gives them."""
+        schema = self._container.schema
+        index = schema.get_field_index(self.manifest.label.name)
+        stored = schema.field(index).type
+        kind = stored if self.classes is None else pa.string()
+        return schema.set(index, pa.field(self.manifest.label.name, kind))
+
+    @property
+    def inputs(self) -> tuple[str, ...]:
+        """The columns that are neither label nor id."""
+        apart = (self.manifest.label.name, self.manifest.id_column)
+        return tuple(name for name in self.schema.names if name not in apart)
+
+    def labels(self, group: int) -> pa.Array:
+        """Decrypt the labels of one row group, without the inputs.
+
+        Text that repeats comes as a dictionary array over `classes`, the same in every group.
+        """
+        label = self.manifest.label.name
+        column = self._container.read(group, [label]).column(label).combine_chunks()
+        if self.classes is None:
+            return column
+        with opaque(_WHAT):
+            return pa.DictionaryArray.from_arrays(column, self.classes)
+
+    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
+        """Decrypt rows in their order, only `columns` if given."""
+        names = self.schema.names if columns is None else list(columns)
+        for name in names:
+            if name not in self.schema.names:
+                raise invalid("column", name, "the sealed test set has none of that name")
+        label, schema = self.manifest.label.name, self.schema
+        chosen = pa.schema([schema.field(name) for name in names])
+        for batch in self._container.batches(names):
+            columns = list(batch.columns)
+            if self.classes is not None and label in names:
+                with opaque(_WHAT):
+                    columns[names.index(label)] = self.classes.take(batch.column(label))
+            yield pa.RecordBatch.from_arrays(columns, schema=chosen)
+
+    def verify(self) -> Manifest:
+        """Check every byte and every value; return the manifest with the file's SHA-256."""
+        digest = self._container.verify()
+        for _ in self.batches([self.manifest.label.name]):
+            pass
+        return replace(self.manifest, sha256=digest)
+
+    def row_digests(self, key: bytes) -> Iterator[Digests]:
+        """Digest the inputs of every row (`digests.row_digests`); the ids where there are none.
+
+        Without inputs and ids no two rows can be told apart: there is nothing to digest.
+        """
+        columns = self.inputs or tuple(filter(None, [self.manifest.id_column]))
+        if columns:
+            yield from row_digests(self.batches(columns), columns, key)
+
+    def fingerprint(self, key: bytes) -> str:
+        """Digest inputs and labels, whatever their order: the same rows sealed again show.
+
+        Without inputs the ids stand for them, and without ids the row numbers.
+        """
+        label = self.manifest.label.name
+        columns = self.inputs or tuple(filter(None, [self.manifest.id_column]))
+        batches = self.batches((*columns, label))
+        if not columns:
+            columns = (f"number of {label}",)
+            batches = _numbered(batches, *columns)
+        return content_digest(row_digests(batches, (*columns, label), key), key)
+
+    def export(self, destination: Path) -> None:
+        """Write the test set in the clear, for its release, as .parquet, .arrow or .csv.
+
+        Everything is verified first, and the name appears only when the file is whole.
+        """
+        suffix = destination.suffix.lower()
+        if suffix not in (".parquet", ".arrow", ".csv"):
+            raise invalid("file", str(destination), "the name must end in .parquet, .arrow or .csv")
+        self.verify()
+        with new_file(destination) as stream:
+            try:
+                if suffix == ".parquet":
+                    writer = pq.ParquetWriter(stream, self.schema)
+                elif suffix == ".arrow":
+                    writer = pa.ipc.new_file(stream, self.schema)
+                else:
+                    writer = pa.csv.CSVWriter(stream, self.schema)
+                with writer:
+                    for batch in self.batches():
+                        writer.write_batch(batch)
+            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
+                raise InvalidInput(
+                    f"{suffix} cannot hold these columns; choose a name that ends in .parquet"
+                ) from None
+
+    def close(self) -> None:
+        """Let go of the file."""
+        self._container.close()
+
+    def __enter__(self) -> SealedTestSet:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+
+def _numbered(batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:
+    """Add a column of row numbers."""
+    rows = 0
+    for batch in batches:
+        numbers = pa.array(np.arange(rows, rows + batch.num_rows))
+        yield batch.append_column(name, numbers)
+        rows += batch.num_rows

@@ -1,0 +1,431 @@
+"""From losses to answers: the bands' edges, each protocol's rule, and the counts they add up to."""
+
+from __future__ import annotations
+
+import itertools
+import random
+from collections import Counter
+from collections.abc import Iterator
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from easeml_meter.core.signals import (
+    ABOVE_CEILING,
+    NO_READING,
+    REVERTED,
+    Rules,
+    State,
+    answer_named,
+    gap_between,
+    name_of,
+    true_gap,
+)
+from easeml_meter.errors import InvalidInput
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats import counting
+
+OWN_LOSS = "module:function"  # it may fail on hidden data, and that is then an answer
+TENTHS = [k / 10 for k in range(1, 10)]
+
+
+def rules(signals: int = 5, steps: int = 9, **options: Any) -> Rules:
+    return Rules(
+        MeterSpec.uniform(signals=signals, tolerance=0.1, steps=steps, delta=0.1, **options)
+    )
+
+
+def told(meter: Rules, *losses: tuple[float, float]) -> list[int]:
+    """What a developer is told for (validation loss, test loss), one submission after another."""
+    state, answers = State(), []
+    for validation_loss, test_loss in losses:
+        answers.append(meter.answer(state, validation_loss, test_loss))
+        state = meter.after(state, answers[-1])
+    return answers
+
+
+# --- Bands: lower edge in, upper edge out ---
+
+
+@pytest.mark.parametrize(
+    ("validation", "test", "band"),
+    [
+        (Fraction(3, 10), Fraction(6, 10), 4),
+        (Fraction(6, 10), Fraction(3, 10), 4),
+        (0.3, 0.6, 4),
+        (0.4, 0.7, 4),  # 0.7 - 0.4 is 0.29999999999999993 in doubles
+        (0.5, 0.8, 4),  # 0.8 - 0.5 is 0.30000000000000004
+        (0.0, 0.1 + 0.2, 4),
+        (0.0, 0.3, 4),
+        (0.0, 0.29999999999999993, 3),
+        (Fraction(3, 10), 0.6, 4),
+        (Fraction(0), Fraction(3 * 10**20 - 1, 10**21), 3),
+        (0.0, 0.0, 1),
+        (0.0, 1.0, 10),
+        (Fraction(1), Fraction(0), 10),
+        (1, 0, 10),
+        (0.1, 0.99, 9),
+        (0.0, 0.9, 10),
+    ],
+)
+def test_a_gap_on_an_edge_belongs_to_the_band_above(
+    validation: float | Fraction, test: float | Fraction, band: int
+) -> None:
+    meter = rules(10, edges=TENTHS)
+    assert meter.answer(State(), validation, test) == band
+
+
+def test_the_last_band_is_closed_at_one_and_the_first_at_zero() -> None:
+    meter = rules(3, edges=[0.05, 0.5])
+    assert [meter.band_of(gap) for gap in (0, 0.05, 0.5, 1)] == [1, 2, 3, 3]
+    assert rules(1).band_of(1.0) == 1
+
+
+@given(
+    validation=st.integers(0, 10_000),
+    test=st.integers(0, 10_000),
+    edges=st.lists(st.integers(1, 999), min_size=1, max_size=8, unique=True).map(sorted),
+)
+def test_bands_are_half_open_whatever_the_edges(
+    validation: int, test: int, edges: list[int]
+) -> None:
+    """The same answer from shares of 10,000 examples as fractions and as doubles."""
+    meter = rules(len(edges) + 1, edges=[edge / 1000 for edge in edges])
+    band = 1 + sum(abs(validation - test) >= 10 * edge for edge in edges)
+    exact = Fraction(validation, 10_000), Fraction(test, 10_000)
+    assert meter.answer(State(), *exact) == band
+    assert meter.answer(State(), validation / 10_000, test / 10_000) == band
+
+
+@pytest.mark.parametrize("gap", [-0.1, 1.1, float("nan"), float("inf")])
+def test_a_gap_outside_of_zero_to_one_is_refused(gap: float) -> None:
+    with pytest.raises(InvalidInput, match="gap"):
+        rules().band_of(gap)
+
+
+@pytest.mark.parametrize("loss", [-0.1, 1.05, 7, float("nan"), float("inf")])
+@pytest.mark.parametrize("test_loss", [0.0, 0.1, 0.5, 1.0])
+def test_whether_a_validation_loss_is_refused_does_not_depend_on_the_test_loss(
+    loss: float, test_loss: float
+) -> None:
+    with pytest.raises(InvalidInput, match="validation loss"):
+        rules(ceiling=0.2).answer(State(), loss, test_loss)
+
+
+@pytest.mark.parametrize("loss", [-0.125, 1.0625, float("nan")])
+def test_a_broken_test_loss_is_refused_without_being_shown(loss: float) -> None:
+    with pytest.raises(InvalidInput, match="test loss") as refused:
+        rules().answer(State(), 0.5, loss)
+    assert str(loss) not in str(refused.value)
+
+
+def test_gaps_are_exact() -> None:
+    assert gap_between(0.7, 0.4) == Fraction(3, 10)
+    assert gap_between(Fraction(1, 3), Fraction(1, 2)) == Fraction(1, 6)
+    assert gap_between(0.25, Fraction(1, 3)) == Fraction(1, 12)
+
+
+# --- Each protocol's rule ---
+
+
+def test_regular_tells_each_band() -> None:
+    assert told(rules(), (0.0, 0.5), (0.1, 0.1), (0.9, 0.0), (0.0, 0.2)) == [3, 1, 5, 2]
+    assert rules().answers(State()) == (1, 2, 3, 4, 5)
+
+
+def test_incremental_tells_the_worst_so_far() -> None:
+    meter = rules(protocol="incremental")
+    losses = [(0.1, 0.1), (0.0, 0.5), (0.1, 0.1), (0.0, 0.2), (0.0, 0.9), (0.0, 0.0)]
+    assert told(meter, *losses) == [1, 3, 3, 3, 5, 5]
+    assert meter.answers(State(top=3)) == (3, 4, 5)
+    assert [meter.level(State(top=top)) for top in (1, 3, 5)] == [0, 2, 4]
+    assert rules().level(State(top=3)) == 0
+
+
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@pytest.mark.parametrize("ceiling", [0.1, 0.3, 0.7])
+def test_a_test_loss_at_the_ceiling_is_a_reading_and_above_is_not(
+    protocol: str, ceiling: float
+) -> None:
+    meter = rules(protocol=protocol, ceiling=ceiling)
+    at, above = Fraction(str(ceiling)), Fraction(str(ceiling)) + Fraction(1, 10**9)
+    assert meter.answer(State(), at, at) == 1
+    assert meter.answer(State(), ceiling, ceiling) == 1
+    assert meter.answer(State(), above, above) == ABOVE_CEILING
+    assert meter.answer(State(), 1.0, ceiling + 1e-9) == ABOVE_CEILING
+    assert meter.answer(State(), 1.0, ceiling) > 0  # the validation loss may be anything
+    state = State(top=2)
+    assert meter.after(state, ABOVE_CEILING) == state
+    assert meter.answers(State())[-1] == ABOVE_CEILING
+
+
+@pytest.mark.parametrize(
+    ("protocol", "answers"),
+    [
+        ("regular", [2, REVERTED, 1, REVERTED, 5, 3, 1]),
+        ("incremental", [2, REVERTED, 2, REVERTED, 5, 5, 5]),
+    ],
+)
+def test_masked_reverts_hide_the_signal_while_any_is_left(
+    protocol: str, answers: list[int]
+) -> None:
+    meter = rules(protocol=protocol, masked_reverts=2, mask_above=2)
+    bad = (0.0, 0.9), (0.0, 0.4)
+    assert told(meter, (0.0, 0.2), bad[0], (0, 0), bad[1], *bad, (0, 0)) == answers
+
+
+def test_masked_reverts_allow_only_what_they_can_tell() -> None:
+    meter = rules(masked_reverts=2, mask_above=2, ceiling=0.5)
+    assert meter.answers(State()) == (1, 2, ABOVE_CEILING, REVERTED)
+    assert meter.answers(State(reverts_used=2)) == (1, 2, 3, 4, 5, ABOVE_CEILING)
+    assert meter.answer(State(), 0.0, 0.9) == ABOVE_CEILING  # first of all, and no revert used
+    assert meter.after(State(), REVERTED) == State(reverts_used=1)
+
+
+def test_only_a_loss_of_ones_own_may_give_no_reading() -> None:
+    assert rules(loss=OWN_LOSS).answers(State()) == (1, 2, 3, 4, 5, NO_READING)
+    assert NO_READING not in rules(loss="brier").answers(State())
+    meter = rules(loss=OWN_LOSS, protocol="incremental", ceiling=0.3)
+    assert meter.answers(State(top=4)) == (4, 5, ABOVE_CEILING, NO_READING)
+    assert meter.after(State(top=4), NO_READING) == State(top=4)
+
+
+def test_a_reset_forgets_the_running_maximum_as_often_as_agreed() -> None:
+    meter = rules(protocol="incremental", resets=1)
+    state = meter.after(State(), 4)
+    assert meter.answers(state) == (4, 5)
+    state = meter.reset(state)
+    assert (state.top, state.resets_used, meter.level(state)) == (1, 1, 0)
+    assert meter.answer(state, 0.0, 0.2) == 2
+    with pytest.raises(InvalidInput, match="1 of 1 used"):
+        meter.reset(state)
+    for other in (rules(), rules(protocol="incremental")):
+        with pytest.raises(InvalidInput, match="no reset is left"):
+            other.reset(State())
+
+
+EXTRAS: dict[str, dict[str, Any]] = {
+    "plain": {},
+    "ceiling": {"ceiling": 0.3},
+    "masked": {"masked_reverts": 2, "mask_above": 2},
+    "masked, ceiling": {"masked_reverts": 1, "mask_above": 1, "ceiling": 0.5},
+    "own loss": {"loss": OWN_LOSS, "ceiling": 0.3},
+}
+METERS = {
+    f"{protocol}, {name}": {"protocol": protocol, **options}
+    for protocol in ("regular", "incremental")
+    for name, options in EXTRAS.items()
+}
+METERS["incremental, resets"] = {"protocol": "incremental", "resets": 2}
+METERS["incremental, resets, ceiling"] = {"protocol": "incremental", "resets": 1, "ceiling": 0.3}
+
+
+@pytest.mark.parametrize("options", METERS.values(), ids=METERS.keys())
+@given(
+    losses=st.lists(st.tuples(st.floats(0, 1), st.floats(0, 1)), max_size=12),
+    seed=st.integers(0, 2**16),
+)
+def test_every_answer_is_one_of_those_announced(
+    options: dict[str, Any], losses: list[tuple[float, float]], seed: int
+) -> None:
+    meter, state, coin = rules(**options), State(), random.Random(seed)  # noqa: S311
+    for validation_loss, test_loss in losses:
+        if state.resets_used < meter.spec.resets and coin.random() < 0.3:
+            state = meter.reset(state)
+        answer = meter.answer(state, validation_loss, test_loss)
+        assert answer in meter.answers(state)
+        state = meter.after(state, answer)
+
+
+@pytest.mark.parametrize("options", METERS.values(), ids=METERS.keys())
+def test_every_answer_announced_can_come(options: dict[str, Any]) -> None:
+    """No history is counted that cannot happen: each answer has losses that lead to it."""
+    meter = rules(**options)
+    grid = [k / 20 for k in range(21)]
+    for history in histories(meter, 2):
+        state = after_all(meter, history)
+        found = {meter.answer(state, *losses) for losses in itertools.product(grid, grid)}
+        if meter.spec.may_fail:
+            found.add(NO_READING)
+        assert found == set(meter.answers(state)), history
+
+
+# --- What an answer promises ---
+
+
+def test_tolerances_and_edges_of_an_answer() -> None:
+    spec = MeterSpec.uniform(
+        signals=3, tolerance=[0.1, 0.2, 0.3], steps=5, delta=0.1, edges=[0.05, 0.5]
+    )
+    regular = Rules(spec)
+    assert [regular.tolerance(answer) for answer in (1, 2, 3)] == [0.1, 0.2, 0.3]
+    assert [regular.range_of(answer) for answer in (1, 2, 3)] == [
+        (0.0, 0.05),
+        (0.05, 0.5),
+        (0.5, 1.0),
+    ]
+    incremental = Rules(spec.replace(protocol="incremental"))
+    assert [incremental.range_of(answer) for answer in (1, 3)] == [(0.0, 0.05), (0.0, 1.0)]
+    masked = Rules(spec.replace(masked_reverts=1, mask_above=1))
+    assert (masked.tolerance(REVERTED), masked.range_of(REVERTED)) == (0.2, (0.05, 1.0))
+    for answer in (ABOVE_CEILING, NO_READING):
+        assert regular.tolerance(answer) is None
+        assert regular.range_of(answer) is None
+
+
+def test_the_true_gap_is_the_band_widened_by_the_tolerance() -> None:
+    assert true_gap((0.3, 0.5), 0.1) == pytest.approx((0.2, 0.6))
+    assert true_gap((0.05, 0.95), 0.1) == (0.0, 1.0)
+
+
+@pytest.mark.parametrize("answer", [1, 7, ABOVE_CEILING, REVERTED, NO_READING])
+def test_names_of_answers_can_be_read_back(answer: int) -> None:
+    assert answer_named(name_of(answer)) == answer
+
+
+def test_answers_without_a_reading_have_words_for_names() -> None:
+    names = [name_of(answer) for answer in (3, ABOVE_CEILING, REVERTED, NO_READING)]
+    assert names == ["3", "above-ceiling", "reverted", "no-reading"]
+
+
+# --- Histories, one by one, are as many as `counting` says ---
+
+
+def histories(meter: Rules, length: int) -> Iterator[tuple[int, ...]]:
+    """Yield every history of answers of this length."""
+    if length == 0:
+        yield ()
+        return
+    for history in histories(meter, length - 1):
+        for answer in meter.answers(after_all(meter, history)):
+            yield (*history, answer)
+
+
+def after_all(meter: Rules, history: tuple[int, ...]) -> State:
+    state = State()
+    for answer in history:
+        state = meter.after(state, answer)
+    return state
+
+
+def models_by_level(meter: Rules, steps: int) -> Counter[int]:
+    return Counter(
+        meter.level(after_all(meter, history))
+        for length in range(steps)
+        for history in histories(meter, length)
+    )
+
+
+WALKS = [
+    {
+        "signals": signals,
+        "steps": steps,
+        "protocol": protocol,
+        "ceiling": ceiling,
+        "loss": loss,
+        "masked_reverts": reverts,
+        "mask_above": cut,
+    }
+    for signals, steps in [(1, 4), (2, 6), (3, 5), (4, 4), (5, 4)]
+    for protocol in ("regular", "incremental")
+    for ceiling, loss in [(None, "0-1"), (0.3, "0-1"), (0.3, OWN_LOSS)]
+    for reverts, cut in [(0, 0), (1, 1), (2, 1), (2, 2), (3, 3)]
+    if not reverts or cut < signals
+]
+
+
+@pytest.mark.parametrize("options", WALKS, ids=lambda options: str([*options.values()]))
+def test_walking_all_histories_counts_the_models_at_each_level(options: dict[str, Any]) -> None:
+    meter = rules(**options)
+    counted = counting.models(counting.feedback_of(meter.spec), meter.spec.steps)
+    assert models_by_level(meter, meter.spec.steps) == Counter(dict(enumerate(counted)))
+
+
+@pytest.mark.parametrize(("cut", "models"), [(1, 38_289), (2, 99_998), (3, 446_647)])
+def test_masked_reverts_at_the_headline_setting(cut: int, models: int) -> None:
+    """The figures of the mathematics page: ten steps, five signals, three reverts."""
+    meter = rules(5, 10, masked_reverts=3, mask_above=cut)
+    reached = Counter([State()])
+    total = 0
+    for _ in range(10):
+        total += reached.total()
+        following: Counter[State] = Counter()
+        for state, count in reached.items():
+            for answer in meter.answers(state):
+                following[meter.after(state, answer)] += count
+        reached = following
+    assert total == models
+
+
+@pytest.mark.parametrize("options", [{}, {"ceiling": 0.3}, {"loss": OWN_LOSS}], ids=str)
+@pytest.mark.parametrize(
+    ("signals", "steps", "resets"), [(2, 5, 1), (2, 5, 2), (3, 5, 1), (3, 5, 2), (4, 4, 1)]
+)
+def test_resets_at_any_times_show_no_more_histories_than_counted(
+    signals: int, steps: int, resets: int, options: dict[str, Any]
+) -> None:
+    """All sets of reset times together show exactly the histories that are counted."""
+    meter = rules(signals, steps, protocol="incremental", resets=resets, **options)
+    counted = counting.models(counting.feedback_of(meter.spec), steps)
+    shown: set[tuple[int, ...]] = set()
+    for many in range(resets + 1):
+        for times in itertools.combinations(range(steps), many):
+            alone = walk_with_resets(meter, steps, times)
+            levels = Counter(alone.values())
+            for level in range(signals):  # at the smallest tolerances there are no more
+                assert sum(levels[k] for k in range(level + 1)) <= sum(counted[: level + 1])
+            shown |= set(alone)
+    assert len(shown) == sum(counted)
+
+
+def walk_with_resets(
+    meter: Rules, steps: int, times: tuple[int, ...]
+) -> dict[tuple[int, ...], int]:
+    """Map every history to its level, for a developer who resets before the steps `times`."""
+    states: dict[tuple[int, ...], State] = {(): State()}
+    found: dict[tuple[int, ...], int] = {}
+    for step in range(steps):
+        if step in times:
+            states = {history: meter.reset(state) for history, state in states.items()}
+        found |= {history: meter.level(state) for history, state in states.items()}
+        states = {
+            (*history, answer): meter.after(state, answer)
+            for history, state in states.items()
+            for answer in meter.answers(state)
+        }
+    return found
+
+
+@pytest.mark.parametrize(("signals", "steps", "resets"), [(2, 3, 1), (2, 3, 2), (3, 3, 1)])
+def test_a_developer_who_resets_because_of_an_answer_is_counted_too(
+    signals: int, steps: int, resets: int
+) -> None:
+    """Every strategy (reset or not, after each history) has at most the counted models."""
+    meter = rules(signals, steps, protocol="incremental", resets=resets)
+    counted = counting.models(counting.feedback_of(meter.spec), steps)
+    seen = 0
+    for levels in strategies(meter, State(), steps):
+        seen += 1
+        for level in range(signals):
+            assert sum(levels[k] for k in range(level + 1)) <= sum(counted[: level + 1])
+    assert seen > 2**steps
+
+
+def strategies(meter: Rules, state: State, steps: int) -> Iterator[Counter[int]]:
+    """Yield, for every adaptive way to reset, how many models stand at each level."""
+    if steps == 0:
+        yield Counter()
+        return
+    choices = [state]
+    if state.resets_used < meter.spec.resets:
+        choices.append(meter.reset(state))
+    for chosen in choices:
+        below = [
+            list(strategies(meter, meter.after(chosen, answer), steps - 1))
+            for answer in meter.answers(chosen)
+        ]
+        for each in itertools.product(*below):
+            yield sum(each, Counter([meter.level(chosen)]))

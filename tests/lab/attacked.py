@@ -1,0 +1,98 @@
+"""What is attacked: every protocol, bound and prior on offer, and who can be let loose on it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+from scipy.stats import binom
+
+from easeml_meter.lab.simulation.coverage import ERROR, Experiment, experiment
+from easeml_meter.lab.simulation.developers import DEVELOPERS
+from easeml_meter.spec import MeterSpec
+
+BY_BAND = [0.1, 0.2, 0.3]
+
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "one step": {"steps": 1},
+    "two signals": {"signals": 2},
+    "regular": {},
+    "regular, by band": {"tolerance": BY_BAND},
+    "incremental": {"protocol": "incremental"},
+    "incremental, by band": {"protocol": "incremental", "tolerance": BY_BAND},
+    "resets": {"protocol": "incremental", "resets": 1},
+    "resets, by band": {"protocol": "incremental", "resets": 1, "tolerance": BY_BAND},
+    "masked": {"masked_reverts": 2, "mask_above": 1},
+    "masked, incremental": {
+        "masked_reverts": 1,
+        "mask_above": 2,
+        "protocol": "incremental",
+        "tolerance": BY_BAND,
+    },
+    "tenants": {"tenants": (2, 1, 1)},
+    "tenants, incremental": {
+        "tenants": (1, 1, 2),
+        "protocol": "incremental",
+        "tolerance": BY_BAND,
+    },
+    "hand-over": {"tenants": (2, 1, 1), "handover": True},
+    "measuring can fail": {"loss": "my.own:loss"},
+    "memory": {"memory": 2},
+    "reverts": {"reverts": (2, 3)},
+    "as published": {"published": True},
+    "as published, incremental": {
+        "published": True,
+        "protocol": "incremental",
+        "tolerance": BY_BAND,
+    },
+}
+"""The last four are plain only: no elastic budget is offered with them."""
+PLAIN_ONLY = ("memory", "reverts", "as published", "as published, incremental")
+NARROW = ("regular", "incremental, by band", "masked")
+"""Also attacked with bands that are narrow next to the spread of a test loss."""
+CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "resets", "masked")
+"""Also attacked with a ceiling."""
+OTHER_BOUNDS = ("one step", "regular", "incremental, by band")
+"""Also attacked with the bounds that are not the default."""
+
+
+def meters(*, steps: int, delta: float, signals: int = 3) -> Iterator[tuple[str, MeterSpec]]:
+    """Yield every meter on offer, in one size."""
+    common = {"signals": signals, "tolerance": 0.1, "steps": steps, "delta": delta}
+    for name, options in PROTOCOLS.items():
+        forms = {name: options}
+        if name in NARROW:
+            forms[f"{name}, narrow"] = options | {"edges": (0.02, 0.3)}
+        if name in CEILINGS:
+            forms[f"{name}, ceiling"] = options | {"ceiling": 0.2}
+        if name in OTHER_BOUNDS:
+            for bound in ("hoeffding", "kl"):
+                forms[f"{name}, {bound}"] = options | {"bound": bound}
+                forms[f"{name}, {bound}, graded"] = options | {"bound": bound, "loss": "brier"}
+                forms[f"{name}, {bound}, ceiling"] = options | {"bound": bound, "ceiling": 0.2}
+        for form, changes in forms.items():
+            spec = MeterSpec.uniform(**common | _fitting(changes, steps))
+            yield form, spec
+            if name not in PLAIN_ONLY:
+                yield f"{form}, elastic", spec.replace(elastic=True)
+
+
+def _fitting(options: dict[str, Any], steps: int) -> dict[str, Any]:
+    """Give the tenants all the steps there are."""
+    if "tenants" not in options:
+        return options
+    first, *others = options["tenants"]
+    return options | {"tenants": (first + steps - 4, *others)}
+
+
+def attacks(spec: MeterSpec, *, seed: int, world: str | None = None) -> Iterator[Experiment]:
+    """Yield every developer who keeps to what the meter supposes of people."""
+    for name, developer in DEVELOPERS.items():
+        if developer.breaks(spec) is None:
+            yield experiment(spec, name, seed=seed, world=world)
+
+
+def power(runs: int, delta: float) -> float:
+    """Give the probability that a failure rate of twice delta is noticed."""
+    rejects = next(k for k in range(runs + 1) if binom.sf(k - 1, runs, delta) < ERROR)
+    return float(binom.sf(rejects - 1, runs, 2 * delta))

@@ -1,0 +1,131 @@
+"""`meter lab coverage`, `limit` and `misuse` as people and programs use them."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from easeml_meter.cli import main
+from easeml_meter.spec import MeterSpec
+
+SMALL = ["--steps", "4", "--signals", "3", "--tolerance", "0.1", "--delta", "0.1"]
+
+
+def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
+    with pytest.raises(SystemExit) as stopped:
+        main(["lab", *arguments])
+    captured = capsys.readouterr()
+    assert isinstance(stopped.value.code, int)
+    return stopped.value.code, captured.out, captured.err
+
+
+def test_coverage_for_programs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    path = tmp_path / "meter.toml"
+    MeterSpec.uniform(signals=3, tolerance=0.1, steps=4, delta=0.1, ceiling=0.2).write(path)
+    options = ["--spec", str(path), "--developer", "majority", "--runs", "300", "--json"]
+    code, out, err = run(capsys, "coverage", *options)
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert (found["verdict"], found["runs"], found["developer"]) == (
+        "promise holds",
+        300,
+        "majority",
+    )
+    assert found["interval"][0] <= found["failure_rate"] <= found["interval"][1]
+    assert found["delta"] == 0.1
+    assert found["breaks"] is None
+    assert found["meter"]["meter"]["ceiling"] == 0.2
+    assert run(capsys, "coverage", *options, "--jobs", "2") == (code, out, err)
+
+
+def test_coverage_for_people(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "coverage", *SMALL, "--runs", "250", "--labels", "60")
+    assert (code, err) == (0, "")
+    assert "promise broken" in out
+    assert "60 (238 planned)" in out
+    _, out, _ = run(
+        capsys, "coverage", *SMALL, "--memory", "1", "--runs", "250", "--developer", "climber"
+    )
+    assert "it remembers more than the last 1 signals" in " ".join(out.split())
+
+
+def test_coverage_goes_on_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    resume = ["--resume", str(tmp_path / "results.json"), "--runs", "300", "--json"]
+    first = run(capsys, "coverage", *SMALL, *resume)
+    assert run(capsys, "coverage", *SMALL, *resume) == first
+    assert first[0] == 0
+
+
+def test_limit(capsys: pytest.CaptureFixture[str]) -> None:
+    options = [*SMALL, "--runs", "250", "--developer", "threshold", "--developer", "independent"]
+    code, out, err = run(capsys, "limit", *options, "--json")
+    assert (code, err) == (0, "")
+    found = json.loads(out)
+    assert found["planned"] == 238
+    assert found["planned"] / found["limit"] == found["ratio"] > 1
+    code, out, _ = run(capsys, "limit", *options)
+    assert code == 0
+    assert f"{found['limit']:,}" in out
+
+
+def test_misuse(capsys: pytest.CaptureFixture[str]) -> None:
+    code, out, err = run(capsys, "misuse", "--runs", "20", "--json")
+    assert (code, err) == (0, "")
+    assert [found["failure_rate"] for found in json.loads(out)] == [1.0, 1.0]
+    assert [found["labels"] for found in json.loads(out)] == [9063, 1798]
+    assert all(found["breaks"] for found in json.loads(out))
+
+
+def test_misuse_draws(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    from easeml_meter.lab.simulation import misuse
+
+    def small(steps: int, **options: Any) -> MeterSpec:
+        return MeterSpec.uniform(signals=2, tolerance=0.2, steps=steps, delta=0.1, **options)
+
+    one = misuse.Misuse("few", small(6, reverts=(1, 2, 3, 4, 5, 6)), "reverter", small(6))
+    monkeypatch.setattr(misuse, "MISUSES", (one,))
+    file = tmp_path / "chart.svg"
+    code, out, _ = run(capsys, "misuse", "--runs", "20", "--jobs", "1", "--chart", str(file))
+    assert code == 0
+    assert "few:" in out
+    assert file.read_text(encoding="utf-8").startswith("<svg")
+
+
+@pytest.mark.parametrize(
+    ("arguments", "message"),
+    [
+        (["coverage", *SMALL, "--developer", "nobody"], "developer: 'nobody' given, one of"),
+        (["coverage", *SMALL, "--runs", "0"], "runs: 0 given, a whole number, 1 or more"),
+        (["coverage", *SMALL, "--seed", "-1"], "seed: -1 given, a whole number, 0 or more"),
+        (["coverage", *SMALL, "--jobs", "0"], "jobs: 0 given, a whole number, 1 or more"),
+        (["coverage", *SMALL, "--labels", "0"], "labels: 0 given, a whole number, 1 or more"),
+        (["coverage", *SMALL, "--world", "moon"], "world: 'moon' given, one of coins,"),
+        (["coverage", *SMALL, "--world", "graded"], "world: 'graded' given, needs a loss such"),
+        (["coverage", *SMALL, "--true-loss", "2"], "true loss: 2.0 given, a number between"),
+        (["coverage", *SMALL, "--share", "0.5"], "share: 0.5 given, only for the correlated"),
+        (["coverage", *SMALL, "--resume", "/"], "resume: '/' given, a file, not a folder"),
+        (["coverage", *SMALL, "--protocol", "resampling"], "protocol: 'resampling' given, only"),
+        (["coverage", "--steps", "4"], "tolerance: None given"),
+        (["coverage", "--spec", "missing.toml"], "missing.toml: cannot be read"),
+        (
+            ["coverage", "--steps", "9", "--tolerance", "1e-9"],
+            "tolerance: 1e-09 given, too small: over 10^15 labels needed",
+        ),
+        (["limit", *SMALL, "--runs", "-1"], "runs: -1 given, a whole number, 1 or more"),
+        (["limit", *SMALL, "--developer", "nobody"], "developer: 'nobody' given, one of"),
+        (["misuse", "--jobs", "0"], "jobs: 0 given, a whole number, 1 or more"),
+        (["misuse", "--chart", "chart.gif"], "chart: 'chart.gif' given, a file name that ends"),
+    ],
+)
+def test_wrong_input_is_one_line(
+    capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
+) -> None:
+    code, out, err = run(capsys, *arguments)
+    assert (code, out) == (2, "")
+    assert err.startswith(f"meter: {message}")
+    assert err.count("\n") == 1

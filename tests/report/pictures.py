@@ -1,0 +1,29 @@
+"""The pictures of docs/reading-the-meter.md; `python -m tests.report.pictures` draws them anew."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.report.sessions import INCREMENTAL, MASKING, SPEC, released, session
+
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.report import badge_svg, curves_svg, meter_svg, write
+
+IMAGES = Path(__file__).parents[2] / "docs" / "images"
+
+MARCHING = session([1, 1, 1, 2, 1, 2, 3, 3])
+LOSSES = [(0.2 - 0.012 * step, 0.2 - 0.012 * step + 0.0015 * step**2) for step in range(10)]
+
+PICTURES = {
+    "meter.svg": meter_svg(MARCHING),
+    "meter-incremental.svg": meter_svg(session([1, 1, 2, 2, 2, 4, 4], INCREMENTAL)),
+    "meter-other-answers.svg": meter_svg(
+        session([1, 2, REVERTED, 1, ABOVE_CEILING, 2, NO_READING, 3], MASKING)
+    ),
+    "losses.svg": curves_svg(released(SPEC, LOSSES)),
+    "badge.svg": badge_svg(MARCHING),
+}
+
+if __name__ == "__main__":
+    for name, drawn in PICTURES.items():
+        write(IMAGES / name, drawn)

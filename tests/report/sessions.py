@@ -1,0 +1,96 @@
+"""Made-up sessions to draw."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime, timedelta
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.signals import NO_READING, Rules, State, gap_between
+from easeml_meter.core.views import SessionView, Signal, Truth
+from easeml_meter.spec import Band, MeterSpec
+
+START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
+EDGES = (0.02, 0.05, 0.1, 0.2)
+SPEC = MeterSpec.uniform(signals=5, tolerance=0.01, edges=EDGES, steps=10, delta=0.01)
+MASKING = SPEC.replace(masked_reverts=2, mask_above=2, ceiling=0.4)
+INCREMENTAL = SPEC.with_tolerances([0.01, 0.02, 0.03, 0.04, 0.05]).replace(protocol="incremental")
+MANY_BANDS = MeterSpec(
+    bands=tuple(Band(k / 40, (k + 1) / 40, 0.01) for k in range(40)), steps=10, delta=0.01
+)
+
+
+def names(count: int) -> list[str]:
+    kinds = ("baseline", "wider-net", "augmented", "tuned lr", "ensemble")
+    return [f"{kinds[step % 5]}-v{step + 1}" for step in range(count)]
+
+
+def session(
+    answers: Sequence[int],
+    spec: MeterSpec = SPEC,
+    *,
+    models: Sequence[str] | None = None,
+    meter: str = "sentiment",
+    phase: Phase = Phase.ACTIVE,
+    retrospective: tuple[Truth | None, ...] = (),
+    left: int | None = None,
+) -> SessionView:
+    """A session in which these answers were told."""
+    steps = len(answers)
+    models = names(steps) if models is None else models
+    total = max(spec.steps, steps) if left is None else max(1, steps + left)
+
+    def signal(index: int) -> Signal:
+        remain = total - index - 1
+        return Signal(
+            spec=spec,
+            answer=answers[index],
+            step=index + 1,
+            generation=1,
+            model=models[index],
+            tenant="default",
+            told_at=START + timedelta(hours=7 * index),
+            battery=remain / total,
+            steps_left=remain,
+            steps_expected=remain + remain // 2,
+        )
+
+    remain = total - steps
+    return SessionView(
+        meter=meter,
+        spec=spec,
+        generation=1,
+        phase=phase,
+        rows=None if phase is Phase.REQUESTED else 86_542,
+        labels_needed=86_542,
+        signals=tuple(signal(index) for index in range(steps)),
+        battery=remain / total,
+        steps_left=remain,
+        steps_expected=remain + remain // 2,
+        promise=(
+            "With probability at least 0.99, in all 10 steps together, each model's test loss is "
+            "within 0.01 of its true loss."
+        ),
+        assumptions=(
+            "the test set is an independent random sample from the distribution that matters, and "
+            "developers learn nothing of it but the meter's answers",
+            "the loss of each example is 0 or 1",
+        ),
+        retrospective=retrospective,
+    )
+
+
+def released(spec: MeterSpec, losses: Sequence[tuple[float, float] | None]) -> SessionView:
+    """A released session whose answers are the right ones for these losses."""
+    rules, state = Rules(spec), State()
+    answers: list[int] = []
+    truths: list[Truth | None] = []
+    for pair in losses:
+        if pair is None:
+            answers.append(NO_READING)
+            truths.append(None)
+            continue
+        answers.append(rules.answer(state, *pair))
+        state = rules.after(state, answers[-1])
+        truths.append(Truth(*pair, band=rules.band_of(gap_between(*pair))))
+    return session(answers, spec, phase=Phase.RELEASED, retrospective=tuple(truths))

@@ -1,0 +1,60 @@
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.report.parsing import boxes, drawing, nodes, texts
+from tests.report.sessions import MASKING, SPEC, session
+
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.report.badges import badge_svg, battery_svg
+from easeml_meter.report.palette import band_colours
+
+
+@pytest.mark.parametrize("share", [0, 0.003, 0.2, 0.64, 1])
+def test_the_battery_says_its_share(share: float) -> None:
+    root = drawing(battery_svg(share))
+    (words,) = texts(root)
+    assert words.endswith("%")
+    assert (root[0].text or "") == f"Battery: {words} of the capacity left"
+    track, *charge = [boxes(path.get("d") or "")[0] for path in nodes(root, "path")]
+    assert len(charge) == (share > 0)
+    for bar in charge:
+        assert 0 < bar[2] <= track[2]
+
+
+def test_a_share_out_of_range_is_drawn_at_the_end() -> None:
+    assert battery_svg(1.2) == battery_svg(1)
+    assert battery_svg(-1) == battery_svg(0)
+
+
+@pytest.mark.parametrize(
+    ("answers", "words"),
+    [
+        ([], "nothing told yet"),
+        ([1, 2], "band 2, 8 steps left"),
+        ([1] * 9, "band 1, 1 step left"),
+        ([1] * 10, "band 1, spent"),
+        ([1, ABOVE_CEILING], "above ceiling, 8 steps left"),
+        ([1, REVERTED], "reverted, 8 steps left"),
+        ([1, NO_READING], "no reading, 8 steps left"),
+    ],
+)
+def test_the_badge_says_the_last_answer(answers: list[int], words: str) -> None:
+    root = drawing(badge_svg(session(answers, MASKING)))
+    assert texts(root) == ["meter", words]
+    assert root[0].text == f"meter: {words}"
+
+
+def test_the_badge_has_the_colour_of_the_band() -> None:
+    for band, colour in enumerate(band_colours(5), 1):
+        fills = [node.get("fill") for node in nodes(drawing(badge_svg(session([band]))), "path")]
+        assert fills[1] == colour
+
+
+def test_the_badge_tells_nothing_but_the_last_answer() -> None:
+    view = session([1, 5, 2])
+    other = session([4, 3, 2], models=["a", "b", "c"], meter="other")
+    assert badge_svg(view) == badge_svg(other)
+    assert badge_svg(replace(view, promise="x", battery=0.1)) == badge_svg(view)
+    assert SPEC is view.spec

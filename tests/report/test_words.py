@@ -1,0 +1,114 @@
+from __future__ import annotations
+
+import unicodedata
+from dataclasses import replace
+from datetime import datetime, timedelta, timezone
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.report.sessions import INCREMENTAL, MASKING, session
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.report.words import (
+    advice,
+    answer_words,
+    history_words,
+    share_words,
+    shown,
+    steps_words,
+    when,
+)
+
+ANY_TEXT = st.text(st.characters(exclude_categories=()))
+
+
+@given(ANY_TEXT, st.integers(4, 40))
+def test_shown_is_short_and_cannot_steer(text: str, limit: int) -> None:
+    safe = shown(text, limit)
+    assert len(safe) <= limit
+    assert not any(unicodedata.category(char) in ("Cc", "Cs", "Zl", "Zp") for char in safe)
+    assert not any(unicodedata.bidirectional(char) in ("RLO", "LRO", "RLI", "LRI") for char in safe)
+    assert len(safe) == min(len(text), limit)
+
+
+def test_shown_keeps_both_ends() -> None:
+    assert shown("experiments/2026/resnet-v17", 16) == "experime…net-v17"
+    assert shown("a\x1b[31mb\u202ec") == "a\ufffd[31mb\ufffdc"
+    assert shown("naïve 模型 שלום 👩‍🔬") == "naïve 模型 שלום 👩‍🔬"
+    assert len(shown("x" * 10_000_000)) == 60
+
+
+def test_every_answer_has_words_of_its_own() -> None:
+    answers = [1, 2, 3, ABOVE_CEILING, REVERTED, NO_READING]
+    assert len({answer_words(answer) for answer in answers}) == len(answers)
+
+
+@pytest.mark.parametrize(
+    ("share", "words"),
+    [(0, "0 %"), (0.001, "1 %"), (0.5, "50 %"), (0.999, "99 %"), (1, "100 %")],
+)
+def test_empty_and_full_are_said_only_where_exact(share: float, words: str) -> None:
+    assert share_words(share) == words
+
+
+def test_steps_are_counted() -> None:
+    assert [steps_words(n) for n in (0, 1, 2000)] == ["0 steps", "1 step", "2,000 steps"]
+
+
+def test_moments_are_in_utc_whatever_the_machine_is_set_to() -> None:
+    east = timezone(timedelta(hours=2))
+    assert when(datetime(2026, 3, 2, 11, 0, tzinfo=east)) == "2026-03-02T09:00:00Z"
+    assert when(datetime(2026, 3, 2, 9, 0)) == "2026-03-02T09:00:00Z"
+
+
+def test_history_is_told_by_runs() -> None:
+    view = session([1, 1, 1, 2, NO_READING])
+    assert history_words(view) == "Steps 1 to 3: band 1. Step 4: band 2. Step 5: no reading."
+    assert history_words(session([])) == "Nothing has been told yet."
+
+
+def test_a_restless_history_is_told_by_counts() -> None:
+    words = history_words(session([1, 2] * 50))
+    assert words == "100 steps: band 1 in 50, band 2 in 50. The last, at step 100: band 2."
+
+
+def said(*args: object, **options: object) -> str:
+    return " ".join(advice(session(*args, **options)))  # type: ignore[arg-type]
+
+
+def test_advice_before_the_first_step() -> None:
+    assert "exactly 86,542 labels" in said([], phase=Phase.REQUESTED)
+    assert said([]) == "Submit a first model: `meter submit`."
+
+
+def test_advice_when_the_meter_marches() -> None:
+    marching = said([1, 1, 2, 3])
+    assert "marched from band 1 to band 3" in marching
+    assert "`meter validation replace`" in marching
+    assert "does not come down by itself" in said([1, 2], INCREMENTAL)
+    assert "Carry on" in said([1, 1, 2, 1])
+
+
+def test_advice_when_the_gap_was_there_from_the_start() -> None:
+    assert "never below band 3" in said([3, 3])
+
+
+def test_advice_after_answers_without_a_band() -> None:
+    assert "above the ceiling of 0.4" in said([1, ABOVE_CEILING], MASKING)
+    assert "undone" in said([1, REVERTED], MASKING)
+    assert "could not be measured" in said([NO_READING])
+
+
+def test_advice_at_the_end() -> None:
+    assert "runs low" not in said([1] * 7)
+    assert "runs low" in said([1] * 8)
+    assert "exactly 86,542 labels" in said([1] * 10, phase=Phase.SPENT)
+    assert "yours" in said([1] * 10, phase=Phase.RELEASED)
+
+
+def test_advice_does_not_depend_on_names() -> None:
+    view = session([1, 2])
+    other = replace(view, meter="`<b>", signals=tuple(replace(s, model="x") for s in view.signals))
+    assert advice(view) == advice(other)

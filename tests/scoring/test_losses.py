@@ -1,0 +1,159 @@
+"""Each loss against its plain formula, and what a spec may call it."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.scoring.losses import UNIT, Loss, LossFailed, Output, parse_loss
+from easeml_meter.spec import is_zero_one
+
+MINE = "tests.scoring.examples"
+LARGE = "9" * 10_000_000
+
+seeds = st.integers(0, 2**32 - 1)
+
+
+@pytest.mark.parametrize(
+    ("text", "predictions", "labels", "losses"),
+    [
+        ("0-1", [0, 1, 2], [0, 2, 2], [0, 1, 0]),
+        ("top-2", [[0, 1], [2, 1], [1, 0]], [1, 0, 1], [0, 1, 0]),
+        ("absolute[0,100]", [0.0, 25.0, 100.0], [0.0, 75.0, 0.0], [0, 0.5, 1]),
+        ("absolute[-1,1]", [-1.0, 0.5], [1.0, 0.0], [1, 0.25]),
+        ("squared[0,100]", [0.0, 25.0, 100.0], [0.0, 75.0, 0.0], [0, 0.25, 1]),
+        ("brier", [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]], [0, 1, 1], [0, 1, 0.25]),
+        ("brier", [[0.2, 0.3, 0.5]], [1], [(0.04 + 0.49 + 0.25) / 2]),
+        (f"{MINE}:half", [1.0, 2.0], [1.0, 3.0], [0, 0.5]),
+    ],
+)
+def test_by_hand(text: str, predictions: Any, labels: Any, losses: list[float]) -> None:
+    loss = parse_loss(text)
+    found = loss(np.array(predictions), np.array(labels))
+    np.testing.assert_allclose(found, losses, atol=1e-15)
+    exact = loss.total(np.array(predictions), np.array(labels))
+    assert exact == round(sum(losses) * loss.unit)
+    assert loss.zero_one == (loss.unit == 1) == (found.dtype == bool)
+
+
+@given(seeds, st.integers(1, 50), st.integers(2, 300))
+def test_plain_formulas(seed: int, rows: int, classes: int) -> None:
+    random = np.random.default_rng(seed)
+    labels = random.integers(0, classes, rows)
+    guesses = random.integers(0, classes, rows)
+    assert parse_loss("0-1").total(guesses, labels) == sum(guesses != labels)
+
+    ranked = np.argsort(random.random((rows, classes)), axis=1)[:, : 1 + classes // 2]
+    top = parse_loss("top-k", k=ranked.shape[1])
+    missed = [label not in row for row, label in zip(ranked.tolist(), labels, strict=True)]
+    assert top(ranked, labels).tolist() == missed
+
+    shares = random.dirichlet(np.ones(classes), rows)
+    corners = np.eye(classes)[labels]
+    brier = parse_loss("brier")(shares, labels)
+    np.testing.assert_allclose(brier, ((shares - corners) ** 2).sum(axis=1) / 2, atol=1e-14)
+
+    low, high = -3.0, 17.5
+    guessed, true = random.uniform(low, high, rows), random.uniform(low, high, rows)
+    error = np.abs(guessed - true) / 20.5
+    np.testing.assert_allclose(parse_loss("absolute[-3,17.5]")(guessed, true), error, rtol=1e-14)
+    squared = parse_loss("squared", low=low, high=high)(guessed, true)
+    np.testing.assert_allclose(squared, error**2, rtol=1e-14)
+
+
+@given(st.lists(st.tuples(st.floats(-1, 1), st.floats(-1, 1)), min_size=1))
+def test_losses_are_in_the_unit_interval_and_sums_are_within_a_trillionth(
+    pairs: list[tuple[float, float]],
+) -> None:
+    guessed, true = np.array(pairs).T
+    for text in ("absolute[-1,1]", "squared[-1,1]"):
+        loss = parse_loss(text)
+        losses = loss(guessed, true)
+        assert losses.min() >= 0
+        assert losses.max() <= 1
+        assert loss.total(guessed, true) / UNIT == pytest.approx(
+            losses.sum(), abs=1e-12 * len(true)
+        )
+
+
+def test_a_label_outside_the_class_list_is_wrong_for_everybody() -> None:
+    unknown = np.array([3])
+    assert parse_loss("0-1")(np.array([2]), unknown).tolist() == [True]
+    assert parse_loss("top-2")(np.array([[0, 2]]), unknown).tolist() == [True]
+    assert parse_loss("brier")(np.array([[1.0, 0.0, 0.0]]), unknown).tolist() == [1.0]
+
+
+@pytest.mark.parametrize(
+    "text", ["0-1", "top-3", "absolute[0,100]", "squared[-1.5,1]", "brier", f"{MINE}:half[class]"]
+)
+def test_names_go_there_and_back(text: str) -> None:
+    loss = parse_loss(text)
+    assert loss.name == text
+    assert parse_loss(loss.name) == loss
+    assert pickle.loads(pickle.dumps(loss)) == loss  # noqa: S301
+    assert loss.zero_one == is_zero_one(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "parameters"),
+    [
+        ("top-k", {}),
+        ("top-0", {}),
+        ("top-k", {"k": 0}),
+        ("top-k", {"k": 2.5}),
+        ("top-k", {"low": 1}),
+        ("0-1", {"k": 1}),
+        ("top-" + LARGE, {}),
+        ("absolute", {}),
+        ("absolute[1,1]", {}),
+        ("absolute[2,1]", {}),
+        ("absolute[nan,1]", {}),
+        ("absolute[0,inf]", {}),
+        ("absolute[-1e308,1e308]", {}),
+        ("absolute[a,b]", {}),
+        ("squared", {"low": 0}),
+        ("squared", {"low": "0", "high": 1}),
+        ("hinge", {}),
+        ("", {}),
+        (LARGE, {}),
+        ("a\nb", {}),
+        (None, {}),
+        ("no.such.module:f", {}),
+        (f"{MINE}:missing", {}),
+        (f"{MINE}:NO_FUNCTION", {}),
+        (f"{MINE}:half[classes]", {}),
+    ],
+    ids=lambda value: str(value)[:30],
+)
+def test_other_names_are_refused_in_one_line(text: Any, parameters: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        parse_loss(text, **parameters)
+    line = str(refused.value)
+    assert line.startswith("loss: ")
+    assert line.isprintable()
+    assert len(line) < 400
+
+
+@pytest.mark.parametrize(
+    "name", ["too_few", "too_large", "negative", "not_finite", "raising", "no_numbers"]
+)
+def test_a_loss_of_ones_own_is_checked_on_every_batch(name: str) -> None:
+    loss = parse_loss(f"{MINE}:{name}")
+    with pytest.raises(LossFailed, match=name) as failed:
+        loss(np.zeros(3), np.arange(3))
+    assert "[0, 1, 2]" not in str(failed.value)
+    assert failed.value.__cause__ is None
+
+
+def test_a_loss_of_ones_own_says_what_it_needs() -> None:
+    needs = {"": Output.ANY, "[class]": Output.CLASS, "[real]": Output.REAL}
+    for ending, output in needs.items():
+        loss: Loss = parse_loss(f"{MINE}:half{ending}")
+        assert loss.output is output
+        assert not loss.zero_one

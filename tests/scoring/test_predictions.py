@@ -1,0 +1,615 @@
+"""Good files are read alike in every format; bad ones are refused before any label is touched."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.scoring.examples import ANIMALS, DIGITS, FORMATS, expected, refusal, write
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.scoring import predictions as module
+from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.ids import ids_digest
+from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.scoring.outputs import Expected
+from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.vault.digests import OrderDigest
+
+TABLES = tuple(ending for ending in FORMATS if ending != ".npy")
+
+
+def read(path: Path, needed: Expected) -> Any:
+    """Read all predictions, in two row groups."""
+    half = needed.rows // 2
+    found = Predictions.open(path, expected=needed)
+    assert found.digest == hashlib.sha256(path.read_bytes()).hexdigest()
+    return np.concatenate(list(found.batches([half, needed.rows - half]))).tolist()
+
+
+@pytest.fixture(params=[True, False], ids=["kept", "read again"])
+def _kept(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> None:
+    if not request.param:
+        monkeypatch.setattr(module, "KEEP_BYTES", 0)
+
+
+# --- Good files ---
+
+
+@pytest.mark.usefixtures("_kept")
+@pytest.mark.parametrize("ending", FORMATS)
+class TestFormats:
+    def test_classes_that_are_texts(self, tmp_path: Path, ending: str) -> None:
+        column = ["owl", "cat", "cat", "dog", "owl", "owl", "dog"]
+        path = write(tmp_path / f"p{ending}", {"any name": column})
+        assert read(path, expected(7, "0-1", ANIMALS)) == [2, 0, 0, 1, 2, 2, 1]
+
+    def test_classes_that_are_numbers(self, tmp_path: Path, ending: str) -> None:
+        column = [3, 1, 4, 1, 5, 9, 2, 6]
+        path = write(tmp_path / f"p{ending}", {"prediction": column})
+        assert read(path, expected(8, "0-1", DIGITS)) == column
+
+    def test_real_numbers(self, tmp_path: Path, ending: str) -> None:
+        column = [1.0, 0.5, 0.25, 0.125, 0.0]
+        path = write(tmp_path / f"p{ending}", {"prediction": column})
+        assert read(path, expected(5, "absolute[0,1]")) == column
+
+    def test_whole_numbers_are_real_numbers(self, tmp_path: Path, ending: str) -> None:
+        path = write(tmp_path / f"p{ending}", {"prediction": [1, 0]})
+        assert read(path, expected(2, "absolute[0,1]")) == [1.0, 0.0]
+
+
+@pytest.mark.usefixtures("_kept")
+@pytest.mark.parametrize("ending", [ending for ending in FORMATS if ending != ".csv"])
+class TestLists:
+    SCORES = ((0.25, 0.5, 0.25), (0.5, 0.0, 0.5), (0.0, 0.0, 1.0), (1.0, 0.0, 0.0))
+
+    def path(self, tmp_path: Path, ending: str) -> Path:
+        lists = [list(row) for row in self.SCORES]
+        return write(tmp_path / f"p{ending}", {"prediction": lists})
+
+    def test_probabilities(self, tmp_path: Path, ending: str) -> None:
+        found = read(self.path(tmp_path, ending), expected(4, "brier", ANIMALS))
+        assert found == [list(row) for row in self.SCORES]
+
+    def test_the_best_of_the_scores_is_the_class(self, tmp_path: Path, ending: str) -> None:
+        found = read(self.path(tmp_path, ending), expected(4, "0-1", ANIMALS))
+        assert found == [1, 0, 2, 0]
+
+    def test_equal_scores_rank_by_the_class_list(self, tmp_path: Path, ending: str) -> None:
+        found = read(self.path(tmp_path, ending), expected(4, "top-2", ANIMALS))
+        assert found == [[1, 0], [0, 2], [2, 0], [0, 1]]
+
+    def test_ranked_classes(self, tmp_path: Path, ending: str) -> None:
+        ranked = [["owl", "cat"], ["cat", "dog"], ["dog", "owl"]]
+        path = write(tmp_path / f"r{ending}", {"prediction": ranked})
+        assert read(path, expected(3, "top-2", ANIMALS)) == [[2, 0], [0, 1], [1, 2]]
+
+
+@pytest.mark.parametrize("ending", TABLES)
+def test_one_column_for_each_rank_or_class(tmp_path: Path, ending: str) -> None:
+    ranks = {"prediction_2": ["cat", "dog"], "id": [1, 2], "prediction_1": ["owl", "cat"]}
+    path = write(tmp_path / f"r{ending}", ranks)
+    assert read(path, expected(2, "top-2", ANIMALS)) == [[2, 0], [0, 1]]
+    scores = {"probability_owl": [0.0, 0.25], "probability_cat": [0.5, 0.75]}
+    path = write(tmp_path / f"s{ending}", {**scores, "probability_dog": [0.5, 0.0]})
+    assert read(path, expected(2, "brier", ANIMALS)) == [[0.5, 0.5, 0.0], [0.75, 0.0, 0.25]]
+    assert read(path, expected(2, "0-1", ANIMALS)) == [0, 0]
+
+
+@pytest.mark.parametrize("ending", TABLES)
+def test_among_several_columns_the_name_decides(tmp_path: Path, ending: str) -> None:
+    columns = {"x": [1.5, 2.5], "prediction": ["cat", "owl"], "id": [7, 8], "y": ["a", "b"]}
+    path = write(tmp_path / f"p{ending}", columns)
+    assert read(path, expected(2, "0-1", ANIMALS)) == [0, 2]
+
+
+def test_places_in_the_class_list(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.parquet", {"prediction": [2, 0, 1]})
+    assert read(path, expected(3, "0-1", ANIMALS)) == [2, 0, 1]
+
+
+def test_numbers_of_any_type(tmp_path: Path) -> None:
+    for kind in (np.float16, np.float32, ">f8", ">i4", np.uint8, bool):
+        np.save(tmp_path / "p.npy", np.array([1, 0, 1]).astype(kind))
+        assert read(tmp_path / "p.npy", expected(3, "squared[0,1]")) == [1.0, 0.0, 1.0]
+        assert read(tmp_path / "p.npy", expected(3, "0-1", DIGITS)) == [1, 0, 1]
+
+
+def test_a_matrix_of_one_column_is_a_column(tmp_path: Path) -> None:
+    np.save(tmp_path / "p.npy", np.array([[0.5], [0.25]]))
+    assert read(tmp_path / "p.npy", expected(2, "squared[0,1]")) == [0.5, 0.25]
+
+
+def test_probabilities_in_few_bits_are_rescaled(tmp_path: Path) -> None:
+    np.save(tmp_path / "p.npy", np.array([[1, 1, 1], [2, 1, 0]], np.float16) / np.float16(3))
+    found = np.array(read(tmp_path / "p.npy", expected(2, "brier", ANIMALS)))
+    np.testing.assert_allclose(found.sum(axis=1), 1, atol=1e-15)
+
+
+def test_json_numbers_may_be_whole_at_first(tmp_path: Path) -> None:
+    path = tmp_path / "p.jsonl"
+    path.write_text('\n{"prediction": 1}\n\n{"prediction": 0.5}')
+    assert read(path, expected(2, "squared[0,1]")) == [1.0, 0.5]
+
+
+def test_csv_as_people_write_it(tmp_path: Path) -> None:
+    path = tmp_path / "p.csv"
+    path.write_bytes('\ufeffid,prediction\r\n1,"cat"\r\n2,owl\r\n\r\n'.encode())
+    assert read(path, expected(2, "0-1", ANIMALS)) == [0, 2]
+    path.write_text("id,prediction\n1, 0.5 \n2,1e-1\n")
+    assert read(path, expected(2, "squared[0,1]")) == [0.5, 0.1]
+
+
+def test_anything_for_a_loss_of_ones_own(tmp_path: Path) -> None:
+    loss = "tests.scoring.examples:lengths"
+    for ending in FORMATS:
+        path = write(tmp_path / f"t{ending}", {"prediction": ["free text", "", "more"]})
+        assert read(path, expected(3, loss)) == ["free text", "", "more"]
+    path = write(tmp_path / "l.parquet", {"prediction": [[1, 2], [3, 4]]})
+    assert read(path, expected(2, loss)) == [[1, 2], [3, 4]]
+
+
+def test_a_file_of_many_row_groups_is_checked_by_several_readers(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "WORKER_ROWS", 100)
+    monkeypatch.setattr(module, "WORKERS", 4)
+    column = np.random.default_rng(1).integers(0, 10, 1000)
+    path = tmp_path / "p.parquet"
+    pq.write_table(pa.table({"prediction": column}), path, row_group_size=7)
+    assert read(path, expected(1000, "0-1", DIGITS)) == column.tolist()
+    column[[300, 900]] = 77
+    pq.write_table(pa.table({"prediction": column}), path, row_group_size=7)
+    assert "row 301: 77 given" in refusal(path, expected(1000, "0-1", DIGITS))
+
+
+@pytest.mark.usefixtures("_kept")
+@pytest.mark.parametrize("rows", [1, 100])
+def test_row_groups_of_any_size(tmp_path: Path, rows: int) -> None:
+    @given(st.lists(st.integers(0, rows), max_size=10))
+    def check(cuts: list[int]) -> None:
+        bounds = [0, *sorted(cuts), rows]
+        sizes = [b - a for a, b in pairwise(bounds)]
+        batches = list(found.batches(sizes))
+        assert [len(batch) for batch in batches] == sizes
+        assert np.concatenate(batches).tolist() == column
+
+    column = [row % 10 for row in range(rows)]
+    path = write(tmp_path / "p.parquet", {"prediction": column})
+    found = Predictions.open(path, expected=expected(rows, "0-1", DIGITS))
+    check()
+
+
+# --- Bad files ---
+
+
+def test_the_number_of_rows(tmp_path: Path) -> None:
+    for ending in FORMATS:
+        path = write(tmp_path / f"p{ending}", {"prediction": [1, 2, 3]})
+        for rows in (2, 4, 10**12):
+            assert f"3 rows given, {rows:,} needed" in refusal(path, expected(rows, "0-1", DIGITS))
+    without_header = tmp_path / "p.csv"
+    without_header.write_text("1\n2\n3\n")
+    assert "header" in refusal(without_header, expected(3, "0-1", DIGITS))
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_an_unknown_class(tmp_path: Path, ending: str) -> None:
+    long = 100 if ending == ".npy" else 100_000
+    column = ["cat", "dog", "cat", "c\n\x1b[31mat" * long, "bee"]
+    path = write(tmp_path / f"p{ending}", {"prediction": column})
+    line = refusal(path, expected(5, "0-1", ANIMALS))
+    assert line.startswith(f"{path}: row 4: 'c\\n\\x1b[31mat")
+    assert line.endswith("one of 'cat', 'dog', 'owl' needed")
+    path = write(tmp_path / f"n{ending}", {"prediction": [1, 2, -3]})
+    assert "row 3: -3 given" in refusal(path, expected(3, "0-1", DIGITS)).replace("'", "")
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize("value", [np.nan, np.inf, -np.inf], ids=str)
+def test_numbers_that_are_none(tmp_path: Path, ending: str, value: float) -> None:
+    path = tmp_path / f"p{ending}"
+    if ending == ".jsonl":
+        number = str(value).replace("inf", "Infinity").replace("nan", "NaN")
+        path.write_text('{"prediction": 0.5}\n{"prediction": ' + number + "}\n")
+    else:
+        write(path, {"prediction": [0.5, value]})
+    line = refusal(path, expected(2, "squared[0,1]"))
+    if ending != ".jsonl":
+        assert "row 2: " in line
+        assert "a finite number needed" in line
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_numbers_out_of_range(tmp_path: Path, ending: str) -> None:
+    path = write(tmp_path / f"p{ending}", {"prediction": [0.5, 1.0, 1.5]})
+    line = refusal(path, expected(3, "absolute[0,1]"))
+    assert line.endswith(
+        "row 3: 1.5 given, a number from 0.0 to 1.0 needed, the range of absolute[0,1]"
+    )
+
+
+@pytest.mark.parametrize("ending", TABLES)
+def test_missing_values(tmp_path: Path, ending: str) -> None:
+    values: dict[str, list[Any]] = {"0-1": ["cat", None], "squared[0,1]": [1.0, None]}
+    if ending != ".csv":
+        values["top-2"] = [["cat", "dog"], None]
+        values["brier"] = [[1.0, 0.0, 0.0], [0.5, 0.5, None]]
+    for loss, column in values.items():
+        path = write(tmp_path / f"p{ending}", {"id": [1, 2], "prediction": column})
+        assert "row 2: " in refusal(path, expected(2, loss, ANIMALS))
+
+
+def test_a_missing_value_inside_a_dictionary(tmp_path: Path) -> None:
+    column = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["cat", None]))
+    path = tmp_path / "p.arrow"
+    with pa.OSFile(str(path), "wb") as sink:
+        table = pa.table({"prediction": column})
+        with pa.ipc.new_file(sink, table.schema) as writer:
+            writer.write_table(table)
+    assert "row 2: None given, no value may be missing" in refusal(
+        path, expected(2, "0-1", ANIMALS)
+    )
+
+
+@pytest.mark.parametrize(
+    ("matrix", "line"),
+    [
+        ([[0.5, 0.5, 0.0], [0.5, 0.25, 0.0]], "row 2: a sum of 0.75 given"),
+        ([[0.5, 0.5, 0.0], [0.5, 1.5, -1.0]], "row 2: 1.5 given, probabilities in [0, 1]"),
+        ([[0.5, 0.5], [0.5, 0.5]], "row 1: a list of 2 given, a list of 3 in every row"),
+        ([[0.5, 0.5, 0.0], [0.5, np.nan, 0.5]], "row 2: nan given"),
+    ],
+)
+def test_bad_probabilities(tmp_path: Path, matrix: list[list[float]], line: str) -> None:
+    np.save(tmp_path / "p.npy", np.array(matrix))
+    assert line in refusal(tmp_path / "p.npy", expected(2, "brier", ANIMALS))
+
+
+def test_lists_of_other_lengths(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.parquet", {"prediction": [["cat", "dog"], ["cat"]]})
+    assert "row 2: a list of 1" in refusal(path, expected(2, "top-2", ANIMALS))
+    path = write(tmp_path / "p.parquet", {"prediction": [["cat"], ["cat"]]})
+    assert "row 1: a list of 1" in refusal(path, expected(2, "top-2", ANIMALS))
+    path = write(tmp_path / "p.parquet", {"prediction": [[], []]})
+    assert "row 1: a list of 0" in refusal(path, expected(2, "top-2", DIGITS))
+
+
+def test_a_one_among_zeros_is_not_taken_for_ranked_classes(tmp_path: Path) -> None:
+    np.save(tmp_path / "p.npy", np.eye(10, dtype=int))
+    for loss in ("0-1", "top-3"):
+        line = refusal(tmp_path / "p.npy", expected(10, loss, DIGITS))
+        assert "scores that are not whole numbers" in line
+
+
+@pytest.mark.parametrize(
+    "loss", ["0-1", "top-2", "brier", "squared[0,1]", "tests.scoring.examples:half"]
+)
+@pytest.mark.parametrize(
+    "column",
+    [
+        pa.array([b"a", b"b"]),
+        pa.array([{"a": 1}, {"a": 2}]),
+        pa.array([[[1, 2]], [[2, 3]]]),
+        pa.array([1, 2], pa.timestamp("s")),
+        pa.array([1, 2], pa.duration("s")),
+        pa.nulls(2),
+    ],
+    ids=lambda column: str(column.type),
+)
+def test_types_that_are_no_predictions(tmp_path: Path, column: Any, loss: str) -> None:
+    for ending in (".parquet", ".arrow"):
+        path = tmp_path / f"p{ending}"
+        if ending == ".parquet" and pa.types.is_struct(column.type):
+            continue  # a single column in Arrow, leaves of other names in Parquet: tried below
+        write(path, {"prediction": column})
+        refusal(path, expected(2, loss, ANIMALS))
+    write(tmp_path / "p.parquet", {"prediction": column, "other": [1, 2]})
+    refusal(tmp_path / "p.parquet", expected(2, loss, ANIMALS))
+
+
+def test_text_where_numbers_are_needed(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.csv", {"prediction": ["0.5", "0.5", "half", "x"]})
+    assert "row 3: 'half' given, a finite number" in refusal(path, expected(4, "squared[0,1]"))
+    path = write(tmp_path / "p.csv", {"prediction": ["0.5", ""]})
+    assert "row 2: '' given" in refusal(path, expected(2, "squared[0,1]"))
+    path = write(tmp_path / "p.parquet", {"prediction": [0.5, 1.0]})
+    assert "classes as text needed" in refusal(path, expected(2, "0-1", ANIMALS))
+
+
+def test_columns_that_do_not_say_what_they_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.csv", {"x": [1], "y": [2]})
+    for loss in ("0-1", "top-2", "brier", "squared[0,1]"):
+        line = refusal(path, expected(1, loss, ANIMALS))
+        assert "columns 'x', 'y' given, a column named prediction" in line
+    path.write_text("prediction,prediction\n1,2\n")
+    assert "two columns named 'prediction'" in refusal(path, expected(1, "0-1", DIGITS))
+    path.write_text("id\n1\n")
+    only_ids = Expected(1, parse_loss("0-1"), DIGITS, id_column="id")
+    assert "columns 'id' given" in refusal(path, only_ids)
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_an_empty_file(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"p{ending}"
+    path.touch()
+    assert refusal(path, expected(1, "0-1", DIGITS)).endswith(
+        "an empty file given, one row per example needed"
+    )
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+def test_no_rows(tmp_path: Path, ending: str) -> None:
+    path = tmp_path / f"p{ending}"
+    if ending == ".jsonl":
+        path.write_text("\n \n")
+    else:
+        write(path, {"prediction": pa.array([], pa.int64())})
+    refusal(path, expected(1, "0-1", DIGITS))
+
+
+@pytest.mark.parametrize(
+    ("text", "line"),
+    [
+        ('prediction\ncat\n"dog\nowl\n', 3),
+        ('prediction\n"cat"\ndog\n"owl', 4),
+        ('prediction\ncat\ndo"g\nowl\n', 3),
+        ('"prediction\ncat\ndog\nowl\n', 1),
+    ],
+)
+def test_a_csv_file_with_a_broken_quote(tmp_path: Path, text: str, line: int) -> None:
+    path = tmp_path / "p.csv"
+    path.write_text(text)
+    refused = refusal(path, expected(3, "0-1", ANIMALS))
+    assert refused == f"{path}: line {line}: a quote that is not closed"
+
+
+@pytest.mark.parametrize(
+    ("name", "content"),
+    [
+        ("p.csv", b"a,b\n1,2\n3\n"),
+        ("p.csv", b"prediction\n\xff\xfe\n"),
+        ("p.csv", b"prediction"),
+        ("p.csv", b"prediction\n" + b"x" * (5 << 20)),
+        ("p.jsonl", b'{"prediction": 1}\n{"prediction":\n'),
+        ("p.jsonl", b'{"prediction": 1}\n{"prediction": "a"}\n'),
+        ("p.jsonl", b'{"prediction": 1}\n{"other": 1}\n'),
+        ("p.jsonl", b"[1, 2]\n"),
+        ("p.jsonl", b"1\n"),
+        ("p.jsonl", b"{}\n"),
+        ("p.jsonl", b"[" * 1_000_000),
+        ("p.jsonl", b"\xff\xff\xff\n"),
+        ("p.jsonl", b'{"prediction": "' + b"x" * (9 << 20) + b'"}\n'),
+        ("p.parquet", b"PAR1" + b"\0" * 100 + b"PAR1"),
+        ("p.parquet", b"no Parquet at all"),
+        ("p.arrow", b"ARROW1\0\0" + b"\xff" * 100),
+        ("p.arrow", b"no Arrow at all"),
+        ("p.npy", b"\x93NUMPY\x01\x00\x02\x00{}"),
+        ("p.npy", b"no numpy at all"),
+        ("p.npy", b"\x93NUMPY\x07\x00"),
+        ("p.txt", b"1\n"),
+        ("p", b"1\n"),
+        ("p." + "x" * 200, b"1\n"),
+    ],
+    ids=lambda value: value[:25] if isinstance(value, bytes) else value[:10],
+)
+def test_files_that_are_not_what_they_say(tmp_path: Path, name: str, content: bytes) -> None:
+    path = tmp_path / name
+    path.write_bytes(content)
+    refusal(path, expected(2, "0-1", DIGITS))
+    refusal(path, expected(2, "squared[0,1]"))
+
+
+def test_json_lines_are_numbered_across_blocks(tmp_path: Path) -> None:
+    rows = ['{"prediction": 1, "note": "%s"}\n' % ("x" * 1000)] * 10_000
+    rows[8_765] = '{"prediction": "one"}\n'
+    path = tmp_path / "p.jsonl"
+    path.write_text("".join(rows))
+    assert "row 8766: " in refusal(path, expected(10_000, "0-1", DIGITS))
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".arrows", ".npy"])
+@pytest.mark.parametrize(
+    ("loss", "column"),
+    [
+        ("0-1", [1, 2, 3, 4, 5]),
+        ("0-1", ["1", "2", "3", "4", "5"]),
+        ("top-2", [[1, 2], [3, 4], [5, 6], [7, 8], [9, 0]]),
+    ],
+    ids=["numbers", "texts", "lists"],
+)
+def test_every_cut_and_every_flipped_byte_is_refused_or_read(
+    tmp_path: Path, ending: str, loss: str, column: list[Any]
+) -> None:
+    """Never anything but InvalidInput, never a class that is not in the list, never a crash.
+
+    A flipped byte in the footer of a Parquet file once ended the process, in pyarrow.
+    """
+    path = write(tmp_path / f"p{ending}", {"prediction": column})
+    whole = path.read_bytes()
+    needed = expected(5, loss, DIGITS)
+    for cut in range(1, len(whole), 29):
+        path.write_bytes(whole[:cut])
+        _refused_or_read(path, needed)
+    for place in range(0, len(whole), 5):
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 0x55]) + whole[place + 1 :])
+        _refused_or_read(path, needed)
+
+
+def _refused_or_read(path: Path, needed: Expected) -> None:
+    try:
+        found = Predictions.open(path, expected=needed)
+    except InvalidInput:
+        return
+    (batch,) = found.batches([needed.rows])
+    assert batch.max() < 10
+
+
+def test_pickles_are_never_loaded(tmp_path: Path) -> None:
+    class Trap:
+        def __reduce__(self) -> tuple[Any, ...]:
+            return os.system, (f"touch {tmp_path}/sprung",)
+
+    np.save(tmp_path / "p.npy", np.array([Trap()], dtype=object), allow_pickle=True)
+    refusal(tmp_path / "p.npy", expected(1, "0-1", DIGITS))
+    assert not (tmp_path / "sprung").exists()
+
+
+def test_arrays_that_are_no_column(tmp_path: Path) -> None:
+    for array in (
+        np.zeros((2, 2, 2)),
+        np.float64(1),
+        np.zeros((2, 0)),
+        np.zeros(2, dtype="f8,f8"),
+        np.zeros(2, dtype="c16"),
+        np.array([b"a", b"b"]),
+        np.asfortranarray(np.eye(3)[:2]),
+    ):
+        np.save(tmp_path / "p.npy", array)
+        refusal(tmp_path / "p.npy", expected(2, "brier", ANIMALS))
+
+
+def test_what_is_no_file(tmp_path: Path) -> None:
+    needed = expected(1, "0-1", DIGITS)
+    (tmp_path / "folder.csv").mkdir()
+    assert "a folder given" in refusal(tmp_path / "folder.csv", needed)
+    os.mkfifo(tmp_path / "pipe.csv")
+    assert "no regular file given" in refusal(tmp_path / "pipe.csv", needed)
+    assert "No such file" in refusal(tmp_path / "missing.csv", needed)
+    refusal(Path("a\0b.csv"), needed)
+    line = refusal(Path("x" * 10_000_000 + ".csv"), needed)
+    assert "(10,000,004 characters)" in line
+    assert "File name too long" in line
+    refusal(tmp_path / "\x1b[31m\n.csv", needed)
+
+
+def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = write(tmp_path / "p.csv", {"prediction": [1]})
+    if os.geteuid():
+        path.chmod(0)
+    else:
+
+        def refuse(*_: object) -> int:
+            raise PermissionError(13, "Permission denied")
+
+        monkeypatch.setattr(os, "open", refuse)
+    line = refusal(path, expected(1, "0-1", DIGITS))
+    assert line.endswith("cannot be read (Permission denied): give a file that you may read")
+
+
+def test_a_file_that_changes_before_it_is_read_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "KEEP_BYTES", 0)
+    needed = expected(4, "0-1", DIGITS)
+    path = write(tmp_path / "p.csv", {"prediction": [1, 2, 3, 4]})
+    for later in ([1, 2, 3, 5], [1, 2, 3], [1, 2, 3, 4, 5], [1, 2, 3, 77]):
+        write(path, {"prediction": [1, 2, 3, 4]})
+        found = Predictions.open(path, expected=needed)
+        write(path, {"prediction": later})
+        os.utime(path, ns=(1, 1))
+        with pytest.raises(InvalidInput):
+            list(found.batches([2, 2]))
+
+
+def test_more_predictions_than_there_are(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.csv", {"prediction": [1, 2]})
+    found = Predictions.open(path, expected=expected(2, "0-1", DIGITS))
+    with pytest.raises(ValueError, match="3 predictions asked for, 2 there"):
+        list(found.batches([1, 2]))
+
+
+# --- Ids ---
+
+
+@pytest.mark.parametrize("ending", TABLES)
+@pytest.mark.parametrize("by", ["ids", "digest"])
+def test_ids_in_the_committed_order(tmp_path: Path, ending: str, by: str) -> None:
+    committed = [pa.array([101, 7]), pa.array([], pa.int64()), pa.array([42, 9, 3])]
+    needed = Expected(
+        5,
+        parse_loss("0-1"),
+        DIGITS,
+        id_column="id",
+        ids=(lambda: committed) if by == "ids" else None,
+        ids_digest=ids_digest(committed) if by == "digest" else None,
+    )
+    good = {"id": [101, 7, 42, 9, 3], "prediction": [1, 2, 3, 4, 5]}
+    assert read(write(tmp_path / f"p{ending}", good), needed) == [1, 2, 3, 4, 5]
+    as_text = {**good, "id": [str(each) for each in good["id"]]}
+    assert read(write(tmp_path / f"t{ending}", as_text), needed) == [1, 2, 3, 4, 5]
+    without = {"prediction": [1, 2, 3, 4, 5]}
+    assert read(write(tmp_path / f"w{ending}", without), needed) == [1, 2, 3, 4, 5]
+    for bad in ([101, 7, 9, 42, 3], [101, 7, 8, 9, 3]):
+        line = refusal(write(tmp_path / f"b{ending}", {**good, "id": bad}), needed)
+        assert "keep the rows in the order of the inputs" in line
+        if by == "ids":
+            given = excerpt_free(line)
+            assert f"row 3: id {bad[2]} given" in given
+            assert "42" not in given.replace(str(bad[2]), "")
+    missing = {**good, "id": [101, 7, None, 9, 3]}
+    refusal(write(tmp_path / f"m{ending}", missing), needed)
+
+
+def excerpt_free(line: str) -> str:
+    return line.replace("'", "")
+
+
+def test_ids_of_other_types_or_number(tmp_path: Path) -> None:
+    needed = Expected(
+        2, parse_loss("0-1"), DIGITS, id_column="id", ids=lambda: [pa.array(["a", "b"])]
+    )
+    path = write(tmp_path / "p.parquet", {"id": [1.5, 2.5], "prediction": [1, 2]})
+    assert "ids: type double given" in refusal(path, needed)
+    path = write(tmp_path / "p.parquet", {"id": ["a", "b", "c"], "prediction": [1, 2, 3]})
+    assert "3 rows given" in refusal(path, needed)
+    short = Expected(2, parse_loss("0-1"), DIGITS, id_column="id", ids=lambda: [pa.array(["a"])])
+    path = write(tmp_path / "p.parquet", {"id": ["a", "b"], "prediction": [1, 2]})
+    assert "row 2: id 'b' given" in refusal(path, short)
+
+
+@given(st.lists(st.text()), st.integers(0, 10))
+def test_the_digest_of_ids_depends_on_their_order_alone(ids: list[str], cut: int) -> None:
+    whole = ids_digest([pa.array(ids, pa.string())])
+    halves = [pa.array(ids[:cut], pa.large_string()), pa.array(ids[cut:], pa.string())]
+    assert ids_digest(halves) == whole
+    assert (ids_digest([pa.array(ids[::-1], pa.string())]) == whole) == (ids == ids[::-1])
+    joined = ["".join(ids)]
+    assert (ids_digest([pa.array(joined)]) == whole) == (joined == ids)
+
+
+@given(st.lists(st.text()) | st.lists(st.integers(-(2**63), 2**63 - 1)), st.integers(0, 10))
+def test_the_vault_takes_the_same_digest_of_ids(ids: list[Any], cut: int) -> None:
+    kind = pa.int64() if ids and isinstance(ids[0], int) else pa.string()
+    sealed = OrderDigest()
+    for part in (ids[:cut], ids[cut:]):
+        sealed.update(pa.array(part, kind))
+    assert ids_digest([pa.array([str(each) for each in ids], pa.string())]) == sealed.hexdigest()
+
+
+# --- What may be expected ---
+
+
+@pytest.mark.parametrize(
+    ("rows", "loss", "classes"),
+    [
+        (0, "squared[0,1]", None),
+        (1, "0-1", None),
+        (1, "brier", None),
+        (1, "top-3", ANIMALS),
+        (1, "top-4", ANIMALS),
+    ],
+)
+def test_expectations_that_make_no_sense(rows: int, loss: str, classes: Classes | None) -> None:
+    with pytest.raises(InvalidInput):
+        expected(rows, loss, classes)

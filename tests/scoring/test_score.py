@@ -1,0 +1,205 @@
+"""Mean losses: right, exact, and the same to the bit however row groups are cut and mapped."""
+
+from __future__ import annotations
+
+import multiprocessing
+from collections.abc import Callable, Iterable
+from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
+from fractions import Fraction
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from numpy.typing import NDArray
+from tests.scoring.examples import ANIMALS, DIGITS, Held, InMemory, expected, split, write
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.losses import UNIT, LossFailed, parse_loss
+from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.score import Score, Unscorable, score
+
+MINE = "tests.scoring.examples"
+WIDE = 150
+
+
+def example(name: str, rows: int, seed: int) -> tuple[InMemory, NDArray[Any]]:
+    """Make predictions and labels for a loss."""
+    random = np.random.default_rng(seed)
+    labels: NDArray[Any] = random.integers(0, WIDE, rows)
+    predictions: NDArray[Any]
+    classes = None
+    match name:
+        case "0-1":
+            classes = Classes.of(range(WIDE))
+            predictions = np.where(random.random(rows) < 0.5, labels, 0).astype(np.uint8)
+        case "top-3":
+            classes = Classes.of(range(WIDE))
+            predictions = random.integers(0, WIDE, (rows, 3)).astype(np.uint8)
+        case "brier":
+            classes = Classes.of(range(WIDE))
+            predictions = random.dirichlet(np.ones(WIDE), rows)
+        case _:
+            predictions, labels = random.uniform(-1, 1, rows), random.uniform(-1, 1, rows)
+    return InMemory(expected(rows, name, classes), predictions), labels
+
+
+LOSSES = ("0-1", "top-3", "absolute[-1,1]", "squared[-1,1]", "brier")
+
+
+@pytest.mark.parametrize("name", LOSSES)
+@given(st.data())
+def test_row_groups_never_change_the_bits(name: str, data: st.DataObject) -> None:
+    rows = data.draw(st.integers(1, 60))
+    predictions, labels = example(name, rows, data.draw(st.integers(0, 1000)))
+    whole = score(predictions, [labels])
+    bounds = [0, *sorted(data.draw(st.lists(st.integers(0, rows)))), rows]
+    sizes = [after - before for before, after in pairwise(bounds)]
+    assert score(predictions, split(labels, sizes)) == whole
+    assert score(predictions, (pa.array(part) for part in split(labels, sizes))) == whole
+    assert whole.count == rows
+    loss = predictions.expected.loss
+    plain = loss(predictions.values, labels)
+    assert float(whole.mean) == pytest.approx(plain.mean(), abs=1e-12)
+    assert whole.mean == Fraction(whole.total, rows * (1 if loss.zero_one else UNIT))
+    # One by one, in any order: addition of whole numbers does not care.
+    order = data.draw(st.permutations(range(rows)))
+    single = [loss.total(predictions.values[i : i + 1], labels[i : i + 1]) for i in order]
+    assert sum(single) == whole.total
+
+
+def backwards(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterable[Any]:
+    """Map in the opposite order."""
+    return [function(task) for task in reversed(list(tasks))]
+
+
+@pytest.mark.parametrize("name", LOSSES)
+def test_every_executor_gives_the_same_bits(name: str) -> None:
+    predictions, labels = example(name, 1000, seed=1)
+    groups = [Held(tuple(part.tolist())) for part in split(labels, [300, 0, 1, 699])]
+    inline = score(predictions, groups)
+    assert score(predictions, groups, map_function=backwards) == inline
+    with ThreadPoolExecutor(3) as threads:
+        assert score(predictions, groups, map_function=threads.map) == inline
+
+
+def test_processes_give_the_same_bits() -> None:
+    spawn = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(1, mp_context=spawn) as processes:
+        for name in (*LOSSES, f"{MINE}:half[real]"):
+            predictions, labels = example(name, 100, seed=2)
+            groups = [Held(tuple(part.tolist())) for part in split(labels, [30, 70])]
+            inline = score(predictions, groups)
+            assert score(predictions, groups, map_function=processes.map) == inline
+        predictions, _ = example(f"{MINE}:raising", 2, seed=2)
+        with pytest.raises(Unscorable) as failed:
+            score(predictions, [Held((0.123, 0.456))], map_function=processes.map)
+        assert "0.123" not in str(failed.value.__cause__)  # what the other process printed
+
+
+def test_large_groups_are_worked_through_in_slices() -> None:
+    rows = 300_000
+    predictions, labels = example("squared[-1,1]", rows, seed=3)
+    assert score(predictions, [labels]) == score(predictions, split(labels, [7, rows - 7]))
+    extreme = InMemory(expected(rows, "absolute[0,1]"), np.ones(rows))
+    assert score(extreme, [np.zeros(rows)]).mean == 1
+    assert score(extreme, [np.ones(rows)]).mean == 0
+
+
+@pytest.mark.parametrize(
+    "labels",
+    [
+        np.array(["cat", "owl", "owl"]),
+        pa.array(["cat", "owl", "owl"], pa.large_string()),
+        pa.array(["cat", "owl", "owl"]).dictionary_encode(),
+        pa.chunked_array([["cat"], ["owl", "owl"]]),
+        pa.chunked_array([["cat"], ["owl", "owl"]]).dictionary_encode(),
+        pa.chunked_array(
+            [pa.array(["cat"]).dictionary_encode(), pa.array(["owl", "owl"]).dictionary_encode()]
+        ),
+    ],
+    ids=lambda labels: str(getattr(labels, "type", "numpy")),
+)
+def test_labels_of_any_encoding(tmp_path: Path, labels: Any) -> None:
+    path = write(tmp_path / "p.csv", {"prediction": ["cat", "dog", "owl"]})
+    predictions = Predictions.open(path, expected=expected(3, "0-1", ANIMALS))
+    assert score(predictions, [labels]) == Score(1, 3)
+    assert score(predictions, [labels]).mean == Fraction(1, 3)
+
+
+def test_labels_are_taken_one_group_at_a_time(tmp_path: Path) -> None:
+    alive = 0
+
+    class Group:
+        def __len__(self) -> int:
+            return 2
+
+        def read(self) -> Any:
+            nonlocal alive
+            alive += 1
+            assert alive == 1
+            return [0, 0]
+
+    def groups() -> Iterable[Group]:
+        nonlocal alive
+        for _ in range(5):
+            yield Group()
+            alive -= 1
+
+    path = write(tmp_path / "p.csv", {"prediction": [0] * 10})
+    predictions = Predictions.open(path, expected=expected(10, "0-1", DIGITS))
+    assert score(predictions, groups()).total == 0
+
+
+def test_a_hidden_label_outside_the_class_list_is_an_error_for_everybody() -> None:
+    predictions = InMemory(expected(2, "0-1", DIGITS), np.array([1, 2], np.uint8))
+    assert score(predictions, [pa.array([1, 77])]) == Score(1, 2)
+    with pytest.raises(InvalidInput, match="row 2: 77 given"):
+        score(predictions, [pa.array([1, 77])], revealed=True)
+
+
+BAD_LABELS = [
+    ("absolute[0,1]", [0.5, 1.25]),
+    ("absolute[0,1]", [0.5, float("nan")]),
+    ("absolute[0,1]", [None, 0.5]),
+    ("absolute[0,1]", ["secret", "0.5"]),
+    ("absolute[0,1]", [[1], [2]]),
+    (f"{MINE}:raising", [0.5, 0.25]),
+    (f"{MINE}:too_large", [0.5, 0.25]),
+    (f"{MINE}:too_few", [0.5, 0.25]),
+]
+
+
+def test_every_failure_on_hidden_labels_looks_the_same() -> None:
+    seen = set()
+    for name, labels in BAD_LABELS:
+        predictions = InMemory(expected(2, name), np.array([0.5, 0.5]))
+        with pytest.raises(Unscorable) as failed:
+            score(predictions, [pa.array(labels)])
+        seen.add(str(failed.value))
+        assert failed.value.__cause__ is None
+        assert failed.value.__suppress_context__
+        with pytest.raises((InvalidInput, LossFailed)):
+            score(predictions, [pa.array(labels)], revealed=True)
+    assert len(seen) == 1
+
+
+def test_as_many_labels_as_predictions() -> None:
+    predictions = InMemory(expected(3, "0-1", DIGITS), np.zeros(3, np.uint8))
+    with pytest.raises(ValueError, match="2 labels for 3 predictions"):
+        score(predictions, [pa.array([0, 0])])
+    with pytest.raises(ValueError, match="2 labels for 1 predictions"):
+        score(predictions, [pa.array([0, 0]), pa.array([0, 0])])
+
+
+def test_a_loss_of_ones_own_sees_texts(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.csv", {"prediction": ["short", "longer text"]})
+    predictions = Predictions.open(path, expected=expected(2, f"{MINE}:lengths"))
+    found = score(predictions, [pa.array(["short"]), pa.array(["longer"])])
+    assert float(found.mean) == pytest.approx(0.25)
+    assert parse_loss(f"{MINE}:lengths").unit == found.unit == UNIT

@@ -1,0 +1,123 @@
+"""Small meters for tests: a folder, a sealed test set, a validation set, submissions."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from numpy.typing import NDArray
+
+from easeml_meter.core.views import Signal
+from easeml_meter.service.meter import Meter
+from easeml_meter.spec import MeterSpec
+
+Labels = NDArray[np.int64]
+
+
+def small_spec(**options: Any) -> MeterSpec:
+    """Give a meter that needs only a few dozen labels."""
+    settings: dict[str, Any] = {
+        "signals": 3,
+        "tolerance": 0.25,
+        "steps": 4,
+        "delta": 0.2,
+        "edges": [0.1, 0.3],
+        "inputs": "public",
+        "classes": (0, 1),
+    }
+    return MeterSpec.uniform(**(settings | options))
+
+
+class Clock:
+    """A clock that moves one second at every look."""
+
+    def __init__(self) -> None:
+        self.moment = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        self.moment += timedelta(seconds=1)
+        return self.moment
+
+
+def rows(labels: Labels, *, seed: int) -> pa.Table:
+    """Make a table of ids, inputs and labels."""
+    inputs = np.random.default_rng(seed).normal(size=(len(labels), 2))
+    columns = {"id": np.arange(len(labels)), "x": inputs[:, 0], "y": inputs[:, 1]}
+    return pa.table({**columns, "label": labels})
+
+
+@dataclass
+class Session:
+    """A meter with an active test set, and a developer who knows which answers would be right.
+
+    `submit(k, v)` hands in predictions with k errors on the test set and v on the validation set.
+    """
+
+    folder: Path
+    meter: Meter
+    test_labels: Labels
+    validation_labels: Labels
+
+    def submit(
+        self, test_errors: int, validation_errors: int, *, model: str = "model", **options: Any
+    ) -> Signal:
+        """Hand in a model with that many errors."""
+        test, validation = self.files(test_errors, validation_errors, salt=model)
+        return self.meter.submit(test, validation, model=model, **options)
+
+    def files(
+        self, test_errors: int, validation_errors: int, *, salt: str = ""
+    ) -> tuple[Path, Path]:
+        """Write the two prediction files of a model; `salt` makes the bytes differ."""
+        tag = f"{test_errors}-{validation_errors}-{salt}"
+        test = self.folder / f"test-{tag}.parquet"
+        validation = self.folder / f"validation-{tag}.parquet"
+        write_predictions(test, with_errors(self.test_labels, test_errors), salt)
+        write_predictions(validation, with_errors(self.validation_labels, validation_errors), salt)
+        return test, validation
+
+
+def with_errors(labels: Labels, errors: int) -> Labels:
+    """Get the first few wrong."""
+    predictions = labels.copy()
+    predictions[:errors] = 1 - predictions[:errors]
+    return predictions
+
+
+def write_predictions(path: Path, predictions: Labels, salt: str = "") -> None:
+    """Write a predictions file."""
+    table = pa.table({"id": np.arange(len(predictions)), "prediction": predictions})
+    pq.write_table(table.replace_schema_metadata({"salt": salt}), path)
+
+
+def make_session(
+    folder: Path,
+    spec: MeterSpec | None = None,
+    *,
+    seed: int = 0,
+    size: int | None = None,
+    validation_size: int = 20,
+) -> Session:
+    """Make a meter in folder/meter, seal a test set and give a validation set."""
+    meter = Meter.create(folder / "meter", spec or small_spec(), name="small", clock=Clock())
+    rng = np.random.default_rng(seed)
+    test = rng.integers(0, 2, size or meter.plan.labels)
+    validation = np.random.default_rng(99).integers(0, 2, validation_size)
+    pq.write_table(rows(validation, seed=7), folder / "validation.parquet")
+    meter.set_validation(folder / "validation.parquet", label="label")
+    deliver(meter, folder, test, seed=seed)
+    return Session(folder, meter, test, validation)
+
+
+def deliver(meter: Meter, folder: Path, labels: Labels, *, seed: int) -> None:
+    """Seal a test set and take it in."""
+    plain, sealed = folder / f"plain-{seed}.parquet", folder / f"set-{seed}.sealed"
+    pq.write_table(rows(labels, seed=1000 + seed), plain)
+    meter.seal(plain, sealed, label="label", id_column="id")
+    plain.unlink()
+    meter.add_test_set(sealed)

@@ -1,0 +1,244 @@
+"""Power can fail between any two lines, and processes come at once: the books stay right."""
+
+from __future__ import annotations
+
+import contextlib
+import json
+import os
+import random
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from easeml_meter.service.meter import Meter
+from easeml_meter.spec import MeterSpec
+from easeml_meter.vault.errors import VaultError
+
+from .helpers import Clock, deliver, make_session, small_spec
+
+SUBMIT = """
+import sys
+from easeml_meter.service.meter import Meter
+from easeml_meter.service.sessions import Spent
+
+folder, pairs = sys.argv[1], sys.argv[2:]
+meter = Meter.open(folder)
+meter.spec  # everything is imported and opened
+print("ready", flush=True)
+sys.stdin.readline()
+for pair in pairs:
+    test, validation, model = pair.split("|")
+    try:
+        signal = meter.submit(test, validation, model=model)
+    except Spent:
+        print("spent", flush=True)
+        break
+    print(f"told {signal.step} {signal.name} {model} {signal.repeated}", flush=True)
+"""
+
+
+def start(folder: Path, pairs: list[str]) -> subprocess.Popen[str]:
+    process = subprocess.Popen(
+        [sys.executable, "-c", SUBMIT, str(folder), *pairs],
+        stdin=subprocess.PIPE,
+        stdout=subprocess.PIPE,
+        text=True,
+    )
+    assert process.stdout is not None
+    assert process.stdout.readline() == "ready\n"
+    return process
+
+
+def go(process: subprocess.Popen[str]) -> None:
+    assert process.stdin is not None
+    process.stdin.write("\n")
+    process.stdin.flush()
+
+
+def long_spec(steps: int) -> MeterSpec:
+    # One wide band at a large tolerance: many steps from few labels.
+    return small_spec(signals=1, edges=[], tolerance=0.45, steps=steps, delta=0.5)
+
+
+def kill_at_random_moments(tmp_path: Path, kills: int, seed: int) -> None:
+    session = make_session(tmp_path, long_spec(kills + 1))
+    rng = random.Random(seed)  # noqa: S311  moments to kill at, no secrets
+    told: dict[str, tuple[int, str]] = {}
+    longest = 0.08
+    for number in range(kills):
+        test, validation = session.files(number % 5, 0, salt=str(number))
+        pair = f"{test}|{validation}|m{number}"
+        process = start(tmp_path / "meter", [pair])
+        go(process)
+        time.sleep(rng.uniform(0, longest))
+        process.send_signal(signal.SIGKILL)
+        output, _ = process.communicate()
+        shown = output.split()
+        if shown:  # the answer was seen: it must be in the books
+            told[shown[3]] = (int(shown[1]), shown[2])
+        meter = Meter.open(tmp_path / "meter")
+        entries = {entry.model: (entry.step, entry.name) for entry in meter.status().signals}
+        assert told.items() <= entries.items()
+        # The retry gets the answer that was lost, or a first one: charged once in any case.
+        again = meter.submit(test, validation, model=f"m{number}")
+        assert (again.step, again.name) == entries.get(f"m{number}", (number + 1, again.name))
+        told[f"m{number}"] = (again.step, again.name)
+        assert len(meter.status().signals) == number + 1
+    assert Meter.open(tmp_path / "meter").audit().problems == ()
+
+
+def test_kill_9_at_a_few_random_moments(tmp_path: Path) -> None:
+    kill_at_random_moments(tmp_path, kills=8, seed=1)
+
+
+@pytest.mark.verify
+def test_kill_9_at_200_random_moments(tmp_path: Path) -> None:
+    kill_at_random_moments(tmp_path, kills=200, seed=2)
+
+
+def submit_at_once(tmp_path: Path, processes: int, each: int) -> None:
+    session = make_session(tmp_path, long_spec(processes * each - 3))
+    running = []
+    for process in range(processes):
+        pairs = []
+        for number in range(each):
+            name = f"p{process}-{number}"
+            test, validation = session.files(number % 3, 0, salt=name)
+            pairs.append(f"{test}|{validation}|{name}")
+        running.append(start(tmp_path / "meter", pairs))
+    answers = []
+    for one in running:
+        go(one)
+    for one in running:
+        output, _ = one.communicate()
+        answers += [line for line in output.splitlines() if line.startswith("told")]
+        assert one.returncode == 0
+    signals = Meter.open(tmp_path / "meter").status().signals
+    assert len(answers) == len(signals) == processes * each - 3
+    assert sorted(int(line.split()[1]) for line in answers) == [entry.step for entry in signals]
+    assert Meter.open(tmp_path / "meter").audit().problems == ()
+
+
+def test_four_processes_at_once(tmp_path: Path) -> None:
+    submit_at_once(tmp_path, processes=4, each=10)
+
+
+@pytest.mark.verify
+def test_four_processes_submit_a_thousand_times(tmp_path: Path) -> None:
+    submit_at_once(tmp_path, processes=4, each=251)
+
+
+def test_an_old_database_copied_back_resets_nothing(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    session.submit(0, 0, model="a")
+    session.meter.close()
+    shutil.copy(tmp_path / "meter" / "meter.db", tmp_path / "old.db")
+    session.meter = Meter.open(tmp_path / "meter")
+    session.submit(5, 0, model="b")
+    session.submit(7, 0, model="c")
+    session.meter.close()
+    for leftover in (tmp_path / "meter").glob("meter.db*"):
+        leftover.unlink()
+    shutil.copy(tmp_path / "old.db", tmp_path / "meter" / "meter.db")
+
+    session.meter = Meter.open(tmp_path / "meter")
+    assert any("an older copy" in problem for problem in session.meter.audit().problems)
+    assert session.submit(9, 0, model="d").step == 4
+    assert session.meter.status().steps_left == 0
+    problems = session.meter.audit().problems
+    assert any("2 answers were missing and came from the journal" in each for each in problems)
+
+
+def test_a_deleted_database_and_the_same_rows_sealed_again_reset_nothing(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    for model in "abc":
+        session.submit(0, 0, model=model)
+    session.meter.close()
+    for leftover in (tmp_path / "meter").glob("meter.db*"):
+        leftover.unlink()
+
+    meter = Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
+    meter.set_validation(tmp_path / "validation.parquet", label="label")
+    problems = meter.audit().problems
+    assert any("these books do not know has answered 3" in each for each in problems)
+    with pytest.raises(VaultError):  # sealed for the meter that was deleted
+        meter.add_test_set(tmp_path / "set-0.sealed")
+    (tmp_path / "set-0.sealed").unlink()
+    deliver(meter, tmp_path, session.test_labels, seed=0)
+    assert meter.status().steps_left == 1
+    assert any("3 answers were missing" in problem for problem in meter.audit().problems)
+
+
+def test_the_audit_chain_shows_a_change_by_hand(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    session.submit(0, 0)
+    with session.meter._space.store.writing() as books:
+        books._connection.exec_driver_sql(
+            "UPDATE audit SET details = json_replace(details, '$.answer', '3') WHERE event = 'told'"
+        )
+    problems = session.meter.audit().problems
+    assert any("does not fit" in problem for problem in problems)
+
+
+def test_an_entry_removed_by_hand_comes_back_and_shows(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    session.submit(0, 0, model="a")
+    with session.meter._space.store.writing() as books:
+        books._connection.exec_driver_sql("DELETE FROM entries")
+    assert session.meter.audit().problems
+    assert session.submit(1, 0, model="b").step == 2
+
+
+def test_a_journal_line_cut_short_does_not_hide_the_next(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    session.submit(0, 0, model="a")
+    journal = next((tmp_path / "meter" / "testsets").glob("*.journal"))
+    with journal.open("ab") as file:
+        file.write(b'{"answer": "1", "ste')
+    session.submit(1, 0, model="b")
+    steps = [json.loads(line)["step"] for line in journal.read_bytes().split(b"\n") if _whole(line)]
+    assert steps == [1, 2]
+
+
+def _whole(line: bytes) -> bool:
+    return line.startswith(b"{") and line.endswith(b"}")
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")
+def test_a_full_disk_costs_nothing(tmp_path: Path) -> None:
+    disk = tmp_path / "disk"
+    disk.mkdir()
+    mounted = subprocess.run(
+        ["mount", "-t", "tmpfs", "-o", "size=1m", "tmpfs", disk], check=False, capture_output=True
+    )
+    if mounted.returncode:
+        pytest.skip("no mounts here")
+    try:
+        session = make_session(tmp_path, small_spec())
+        shutil.copytree(tmp_path / "meter", disk / "meter")
+        meter = Meter.open(disk / "meter")
+        test, validation = session.files(0, 0)
+        filler = disk / "filler"
+        with contextlib.suppress(OSError), filler.open("wb", buffering=0) as file:
+            while file.write(b"x" * 4096):
+                pass
+        files = ["--test", str(test), "--validation", str(validation)]
+        result = subprocess.run(
+            [Path(sys.executable).with_name("meter"), "submit", "-C", str(disk / "meter"), *files],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert result.returncode == 1
+        assert result.stderr.count("\n") == 1
+        assert result.stdout == ""
+        filler.unlink()
+        assert meter.status().steps_left == 4
+        assert meter.submit(test, validation, model="m").step == 1
+    finally:
+        subprocess.run(["umount", "-l", disk], check=True)

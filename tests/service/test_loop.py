@@ -1,0 +1,283 @@
+"""The whole loop: seal, submit, signal, spent, release, renewal."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from easeml_meter.core.lifecycle import Phase, WrongPhase
+from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.service.meter import Meter
+from easeml_meter.service.roles import Denied, Role
+from easeml_meter.service.sessions import Spent
+from easeml_meter.vault.keys import Identity, unwrap
+
+from .helpers import (
+    Clock,
+    deliver,
+    make_session,
+    rows,
+    small_spec,
+    with_errors,
+    write_predictions,
+)
+
+
+def test_a_session_from_the_first_answer_to_the_next_test_set(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    n = len(session.test_labels)
+    answers = [
+        session.submit(0, 0, model="a"),
+        session.submit(n // 5, 0, model="b"),
+        session.submit(n // 2, 0, model="c"),
+        session.submit(0, 1, model="d"),
+    ]
+    assert [signal.band for signal in answers] == [1, 2, 3, 1]
+    assert [signal.steps_left for signal in answers] == [3, 2, 1, 0]
+    assert answers[1].true_gap == (0.0, 0.55)
+    with pytest.raises(Spent, match=f"asked for {n} fresh labels"):
+        session.submit(1, 1, model="e")
+    assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.REQUESTED]
+
+    released = session.meter.release()
+    exported = pq.read_table(released / "testset.parquet")
+    assert exported["label"].to_pylist() == session.test_labels.tolist()
+    truths = session.meter.status(generation=1).retrospective
+    assert [truth.band if truth else None for truth in truths] == [1, 2, 3, 1]
+    assert truths[2] is not None
+    assert truths[2].test_loss == pytest.approx((n // 2) / n)
+    assert (released / "report.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
+
+    deliver(session.meter, tmp_path, np.random.default_rng(5).integers(0, 2, n), seed=5)
+    assert session.meter.status().generation == 2
+    assert session.meter.status().steps_left == 4
+    assert session.meter.audit().problems == ()
+
+
+def test_an_identical_submission_costs_nothing(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    first = session.submit(3, 1)
+    again = session.submit(3, 1)
+    assert (again.step, again.answer, again.repeated) == (first.step, first.answer, True)
+    assert session.meter.status().steps_left == 3
+
+
+def test_the_last_answer_is_repeated_after_the_set_is_spent(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    signals = [session.submit(0, 0, model=str(step)) for step in range(4)]
+    assert session.submit(0, 0, model="3").answer == signals[-1].answer
+
+
+def test_the_same_predictions_in_other_bytes_are_another_submission(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    session.submit(3, 1, model="a")
+    session.submit(3, 1, model="b")
+    assert session.meter.status().steps_left == 2
+
+
+def test_a_new_validation_set_takes_effect_with_the_next_submission(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    assert session.submit(0, 0).band == 1
+    flipped = 1 - session.validation_labels
+    pq.write_table(rows(flipped, seed=8), tmp_path / "other.parquet")
+    session.meter.replace_validation(tmp_path / "other.parquet")
+    again = session.submit(0, 0)
+    assert (again.band, again.repeated) == (3, False)
+
+
+def test_the_incremental_meter_tells_the_worst_so_far_and_can_be_reset(tmp_path: Path) -> None:
+    spec = small_spec(protocol="incremental", resets=1)
+    session = make_session(tmp_path, spec)
+    n = len(session.test_labels)
+    assert session.submit(n // 5, 0, model="a").band == 2
+    assert session.submit(0, 0, model="b").band == 2
+    pq.write_table(rows(session.validation_labels, seed=8), tmp_path / "other.parquet")
+    session.meter.replace_validation(tmp_path / "other.parquet", reset=True)
+    assert session.submit(0, 0, model="c").band == 1
+    assert session.submit(n // 2, 0, model="d").band == 3
+
+
+def test_a_reset_that_was_not_planned_is_refused(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    pq.write_table(rows(session.validation_labels, seed=8), tmp_path / "other.parquet")
+    with pytest.raises(InvalidInput, match="reset"):
+        session.meter.replace_validation(tmp_path / "other.parquet", reset=True)
+
+
+def test_a_ceiling(tmp_path: Path) -> None:
+    session = make_session(tmp_path, small_spec(ceiling=0.3))
+    n = len(session.test_labels)
+    told = session.submit(n // 2, 10, model="a")
+    assert (told.name, told.band, told.tolerance) == ("above-ceiling", None, None)
+    assert session.submit(0, 0, model="b").band == 1
+
+
+def test_masked_reverts(tmp_path: Path) -> None:
+    session = make_session(tmp_path, small_spec(masked_reverts=1, mask_above=1))
+    n = len(session.test_labels)
+    assert session.submit(n // 2, 0, model="a").name == "reverted"
+    assert session.submit(n // 2, 0, model="b").band == 3
+
+
+def test_tenants_have_their_own_histories(tmp_path: Path) -> None:
+    session = make_session(tmp_path, small_spec(tenants=(3, 1)))
+    session.submit(0, 0, model="a", tenant=1)
+    told = session.submit(0, 0, model="a", tenant=2)
+    assert (told.step, told.repeated) == (1, False)
+    with pytest.raises(Spent):
+        session.submit(0, 0, model="b", tenant=2)
+    session.submit(0, 0, model="b", tenant=1)
+    assert [row.phase for row in session.meter.generations] == [Phase.ACTIVE]
+    session.submit(0, 0, model="c", tenant=1)
+    assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.REQUESTED]
+    with pytest.raises(InvalidInput, match="tenant"):
+        session.submit(0, 0, tenant=3)
+
+
+def test_an_elastic_budget_goes_on_while_signals_are_predictable(tmp_path: Path) -> None:
+    spec = small_spec(elastic=True, steps=8)
+    session = make_session(tmp_path, spec)
+    told = 0
+    while session.meter.generations[-1].phase is Phase.ACTIVE:
+        session.submit(0, 0, model=str(told))
+        told += 1
+    assert told > 8
+
+
+def test_more_rows_than_needed_make_an_elastic_session_longer(tmp_path: Path) -> None:
+    lengths = []
+    for size in (None, 150):
+        folder = tmp_path / str(size)
+        folder.mkdir()
+        session = make_session(folder, small_spec(elastic=True, steps=8), size=size)
+        told = 0
+        while session.meter.generations[-1].phase is Phase.ACTIVE and told < 60:
+            session.submit(0, 0, model=str(told))
+            told += 1
+        lengths.append(told)
+    assert lengths[1] > lengths[0]
+
+
+def test_intake_refuses_by_row_number(tmp_path: Path) -> None:
+    meter = Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
+    n = meter.plan.labels
+    labels = np.random.default_rng(0).integers(0, 2, n)
+    good = rows(labels, seed=1)
+    pq.write_table(rows(labels[:20], seed=7), tmp_path / "validation.parquet")
+    meter.set_validation(tmp_path / "validation.parquet", label="label")
+    validation = pq.read_table(tmp_path / "validation.parquet")
+    cases = {
+        "too few": (good.slice(0, n - 1), "too few"),
+        "twice": (pa.concat_tables([good, good.slice(4, 1)]), f"rows {n + 1} "),
+        "shared": (pa.concat_tables([good, validation.slice(2, 1)]), f"rows {n + 1} "),
+        "class": (good.set_column(3, "label", pa.array([7, *labels[1:].tolist()])), "row 1"),
+    }
+    for name, (table, message) in cases.items():
+        pq.write_table(table, tmp_path / "plain.parquet")
+        sealed = tmp_path / f"{name}.sealed"
+        meter.seal(tmp_path / "plain.parquet", sealed, label="label", id_column="id")
+        with pytest.raises(InvalidInput, match=message) as refused:
+            meter.add_test_set(sealed)
+        assert "\n" not in str(refused.value)
+        assert meter.generations[-1].phase is Phase.REQUESTED
+    missing = good.set_column(3, "label", pa.array([None, *labels[1:].tolist()]))
+    pq.write_table(missing, tmp_path / "plain.parquet")
+    with pytest.raises(InvalidInput, match="1"):
+        meter.seal(tmp_path / "plain.parquet", tmp_path / "m.sealed", label="label")
+
+
+def test_a_later_test_set_must_look_like_the_first_and_be_fresh(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    for step in range(4):
+        session.submit(0, 0, model=str(step))
+    session.meter.release()
+    old = rows(session.test_labels, seed=1000)
+    other = old.rename_columns(["id", "x", "z", "label"])
+    for table, message in ((other, "column"), (old, "released")):
+        pq.write_table(table, tmp_path / "plain.parquet")
+        sealed = tmp_path / f"{message}.sealed"
+        session.meter.seal(tmp_path / "plain.parquet", sealed, label="label", id_column="id")
+        with pytest.raises(InvalidInput, match=message):
+            session.meter.add_test_set(sealed)
+
+
+def test_shared_validation_rows_are_reported_to_labelers_only(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    leaked = rows(session.test_labels, seed=1000).slice(0, 5)
+    pq.write_table(leaked, tmp_path / "leaked.parquet")
+    session.meter.replace_validation(tmp_path / "leaked.parquet")
+    pq.write_table(rows(session.validation_labels, seed=9), tmp_path / "clean.parquet")
+    session.meter.replace_validation(tmp_path / "clean.parquet")
+    assert [notice["rows_shared"] for notice in session.meter.notices()] == [0, 5, 0]
+    # age pads its header at random; what it encrypts must be of one size, or the size would tell.
+    key = Identity.read(tmp_path / "meter" / "keys" / "meter.key")
+    found = sorted((tmp_path / "meter" / "testsets").glob("notice-*"))
+    assert len({len(unwrap(path.read_bytes(), key)) for path in found}) == 1
+    with pytest.raises(Denied):
+        Meter.open(tmp_path / "meter", role=Role.DEVELOPER).notices()
+
+
+def test_verbs_at_the_wrong_time(tmp_path: Path) -> None:
+    meter = Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
+    test, validation = tmp_path / "t.parquet", tmp_path / "v.parquet"
+    write_predictions(test, np.zeros(3, dtype=np.int64))
+    write_predictions(validation, np.zeros(3, dtype=np.int64))
+    with pytest.raises(WrongPhase, match="no test set yet"):
+        meter.submit(test, validation, model="m")
+    with pytest.raises(WrongPhase):
+        meter.release()
+    with pytest.raises(WrongPhase):
+        meter.replace_validation(test)
+    with pytest.raises(InvalidInput, match="already holds a meter"):
+        Meter.create(tmp_path / "meter", small_spec())
+    with pytest.raises(InvalidInput, match="holds no meter"):
+        Meter.open(tmp_path)
+
+
+def test_a_planned_number_of_sessions_is_kept(tmp_path: Path) -> None:
+    session = make_session(tmp_path, small_spec(steps=1, sessions=2))
+    session.submit(0, 0, model="a")
+    n = session.meter.plan.labels
+    deliver(session.meter, tmp_path, np.random.default_rng(5).integers(0, 2, n), seed=5)
+    session.test_labels = np.random.default_rng(5).integers(0, 2, n)
+    session.submit(0, 0, model="b")
+    assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.SPENT]
+    with pytest.raises(MeterError, match="no further"):
+        session.submit(0, 0, model="c")
+
+
+def test_roles(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    developer = Meter.open(tmp_path / "meter", role=Role.DEVELOPER)
+    labeler = Meter.open(tmp_path / "meter", role=Role.LABELER)
+    test, validation = session.files(0, 0)
+    assert developer.submit(test, validation, model="m").band == 1
+    with pytest.raises(Denied):
+        labeler.submit(test, validation, model="m")
+    for verb in (developer.release, lambda: developer.add_test_set(test)):
+        with pytest.raises(Denied):
+            verb()
+    assert developer.export_inputs(tmp_path / "inputs.parquet") == len(session.test_labels)
+    assert pq.read_schema(tmp_path / "inputs.parquet").names == ["id", "x", "y"]
+
+
+def test_the_books_tell_no_losses(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    session.submit(5, 1)
+    loss = 5 / len(session.test_labels)
+    text = b"".join(path.read_bytes() for path in (tmp_path / "meter").rglob("*") if path.is_file())
+    assert repr(loss).encode() not in text
+    assert f"5/{len(session.test_labels)}".encode() not in text
+    journal = next((tmp_path / "meter" / "testsets").glob("*.journal"))
+    line = json.loads(journal.read_text(encoding="utf-8").strip().split("\n")[-1])
+    assert line["answer"] == "1"
+
+
+def test_with_errors_counts() -> None:
+    labels = np.zeros(5, dtype=np.int64)
+    assert with_errors(labels, 2).tolist() == [1, 1, 0, 0, 0]

@@ -1,0 +1,216 @@
+"""What a developer can observe is a function of the signal history alone.
+
+Two meters differ in nothing but the labels of their test sets. The same developer drives both, side
+by side. As long as the signals are the same, everything else must be, byte for byte: what the
+commands print, their exit codes, and every file in the meter's folder, ids and times aside.
+"""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+import sqlite3
+import tempfile
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from easeml_meter.cli import main
+from easeml_meter.service import workspace
+from easeml_meter.service.meter import Meter
+from easeml_meter.spec import MeterSpec
+from easeml_meter.storage.schema import stamp
+
+from .helpers import Clock, Labels, rows, small_spec, write_predictions
+
+IDS = re.compile(r"[0-9a-f]{32,64}")
+ROWS = 64
+INPUTS_SEED = 5
+
+
+@dataclass
+class Side:
+    """One of the two meters, and all that its developer has seen."""
+
+    folder: Path
+    labels: Labels
+    spec: MeterSpec
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        meter = Meter.create(self.folder / "meter", self.spec, name="m", clock=self.clock)
+        validation = np.random.default_rng(1).integers(0, 2, 30)
+        pq.write_table(rows(validation, seed=2), self.folder / "validation.parquet")
+        meter.set_validation(self.folder / "validation.parquet", label="label")
+        table = rows(self.labels, seed=INPUTS_SEED)
+        pq.write_table(table, self.folder / "plain.parquet")
+        sealed = self.folder / "set.sealed"
+        meter.seal(self.folder / "plain.parquet", sealed, label="label", id_column="id")
+        meter.add_test_set(sealed)
+        (self.folder / "plain.parquet").unlink()
+        sealed.unlink()
+        meter.close()
+
+    def _now(self) -> str:
+        return stamp(self.clock())
+
+    def run(self, *arguments: str) -> tuple[object, str, str]:
+        """Run a command as the developer does, and return everything it shows."""
+        out, err = io.StringIO(), io.StringIO()
+        code: object = None
+        with (
+            contextlib.chdir(self.folder),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(err),
+            mock.patch.object(workspace.Workspace, "now", side_effect=self._now),
+        ):
+            try:
+                main([*arguments, "-C", "meter"])
+            except SystemExit as stopped:
+                code = stopped.code
+        return code, IDS.sub("<id>", out.getvalue()), IDS.sub("<id>", err.getvalue())
+
+    def files(self) -> dict[str, object]:
+        """Show every file that a developer could read; of encrypted ones, name and size."""
+        found: dict[str, object] = {}
+        for path in sorted((self.folder / "meter").rglob("*")):
+            name = IDS.sub("<id>", str(path.relative_to(self.folder)))
+            if path.is_dir() or "meter.db" in name or name.endswith(".key"):
+                continue
+            if name.endswith(".age"):  # age pads its header at random
+                found[name] = "encrypted"
+            elif name.endswith(".sealed"):
+                # All but the wrapped key at the end, which age pads at random.
+                content = path.read_bytes()
+                found[name] = len(content) - int.from_bytes(content[-4:], "little")
+            elif name.endswith(".parquet"):
+                found[name] = path.read_bytes()
+            else:
+                found[name] = IDS.sub("<id>", path.read_text(encoding="utf-8"))
+        with contextlib.closing(sqlite3.connect(self.folder / "meter" / "meter.db")) as database:
+            found["books"] = [IDS.sub("<id>", line) for line in database.iterdump()]
+        return found
+
+    def answers(self) -> list[str]:
+        """Give the signal history."""
+        with Meter.open(self.folder / "meter") as meter:
+            return [signal.name for view in meter.history() for signal in view.signals]
+
+
+Action = tuple[str, Any]
+
+guesses = st.lists(st.integers(0, 1), min_size=ROWS, max_size=ROWS)
+actions = st.lists(
+    st.one_of(
+        st.tuples(st.just("submit"), st.tuples(guesses, st.integers(0, 30))),
+        st.tuples(st.just("repeat"), st.none()),
+        st.tuples(st.just("bad"), st.sampled_from(["short", "class", "order", "name"])),
+        st.tuples(st.just("validation"), st.integers(10, 13)),
+        st.tuples(st.just("look"), st.sampled_from(["status", "history", "report", "audit"])),
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+def perform(side: Side, action: Action, number: int) -> tuple[object, str, str]:
+    """Do on one side what the developer decided to do."""
+    kind, detail = action
+    if kind == "submit":
+        guess, errors = detail
+        write_predictions(side.folder / f"t{number}.parquet", np.array(guess), str(number))
+        validation = np.random.default_rng(1).integers(0, 2, 30)
+        validation[:errors] ^= 1
+        write_predictions(side.folder / f"v{number}.parquet", validation, str(number))
+        files = ["--test", f"t{number}.parquet", "--validation", f"v{number}.parquet"]
+        return side.run("submit", *files, "--json")
+    if kind == "repeat":
+        last = sorted(side.folder.glob("t*.parquet"))
+        if not last:
+            return side.run("status")
+        name = last[-1].name
+        return side.run("submit", "--test", name, "--validation", "v" + name[1:])
+    if kind == "bad":
+        return side.run(*bad_submission(side, detail))
+    if kind == "validation":
+        pq.write_table(rows(np.zeros(30, dtype=np.int64), seed=detail), side.folder / "new.parquet")
+        return side.run("validation", "replace", "new.parquet")
+    if detail == "report":
+        shown = side.run("report", "--html", "r.html", "--svg", "r.svg", "--badge", "b.svg")
+        drawn = "".join((side.folder / name).read_text() for name in ("r.html", "r.svg", "b.svg"))
+        return shown[0], shown[1] + drawn, shown[2]
+    return side.run(detail, "--json")
+
+
+def bad_submission(side: Side, kind: str) -> list[str]:
+    """Make a submission that must be refused before a label is touched."""
+    guess = np.zeros(ROWS - (kind == "short"), dtype=np.int64)
+    if kind == "class":
+        guess[3] = 9
+    table = pa.table({"id": np.arange(len(guess))[:: -1 if kind == "order" else 1]})
+    pq.write_table(table.append_column("prediction", pa.array(guess)), side.folder / "bad.parquet")
+    write_predictions(side.folder / "bv.parquet", np.zeros(30, dtype=np.int64))
+    name = "x" * 10_000 if kind == "name" else "bad"
+    return ["submit", "--test", "bad.parquet", "--validation", "bv.parquet", "--model", name]
+
+
+@given(
+    labels=guesses,
+    flips=st.lists(st.integers(0, ROWS - 1), max_size=6),
+    todo=actions,
+    protocol=st.sampled_from(["regular", "incremental"]),
+    ceiling=st.sampled_from([None, 0.6]),
+    elastic=st.booleans(),
+)
+@settings(
+    max_examples=25,
+    deadline=None,
+    derandomize=True,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_equal_signals_look_equal(  # noqa: PLR0917
+    labels: list[int],
+    flips: list[int],
+    todo: list[Action],
+    protocol: str,
+    ceiling: float | None,
+    elastic: bool,
+) -> None:
+    # Bands so wide that the two often agree though their losses differ.
+    spec = small_spec(
+        signals=2, edges=[0.4], protocol=protocol, ceiling=ceiling, elastic=elastic, steps=3
+    )
+    first = np.array(labels)
+    second = first.copy()
+    second[flips] ^= 1
+    with tempfile.TemporaryDirectory() as left, tempfile.TemporaryDirectory() as right:
+        sides = [Side(Path(left), first, spec), Side(Path(right), second, spec)]
+        assert sides[0].files() == sides[1].files()
+        for number, action in enumerate(todo):
+            shown = [perform(side, action, number) for side in sides]
+            if sides[0].answers() != sides[1].answers():
+                return  # the signals differ: from here on everything may
+            assert shown[0] == shown[1]
+            assert sides[0].files() == sides[1].files()
+
+
+def test_a_validation_set_made_of_test_rows_looks_like_any_other() -> None:
+    labels = np.random.default_rng(0).integers(0, 2, ROWS)
+    with tempfile.TemporaryDirectory() as left, tempfile.TemporaryDirectory() as right:
+        sides = [Side(Path(folder), labels, small_spec()) for folder in (left, right)]
+        tables = [rows(labels, seed=INPUTS_SEED).slice(0, 20), rows(labels, seed=77).slice(0, 20)]
+        shown = []
+        for side, table in zip(sides, tables, strict=True):
+            pq.write_table(table, side.folder / "probe.parquet")
+            shown.append(side.run("validation", "replace", "probe.parquet"))
+        assert shown[0] == shown[1]
+        names = [set(side.files()) for side in sides]
+        assert names[0] == names[1]

@@ -1,0 +1,398 @@
+"""The counts, against brute force over everything that can happen, and against closed forms."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats import counting
+
+# --- The definitions, written down a second time, as plainly as possible ---
+#
+# A *run* is one thing that can happen in a session: the list of what the developer was told at
+# each step, with the band whose tolerance that answer promises (None: it promises nothing).
+# Signals are 0, 1, ..., m-1 here. Two outcomes give no reading: a test loss ABOVE the ceiling, and
+# a loss of one's own that FAILED.
+
+Step = tuple[int | str, int | None]
+ABOVE, FAILED = -1, -2
+SILENT: dict[int, Step] = {ABOVE: ("above", None), FAILED: ("failed", None)}
+Run = list[Step]
+Rule = Callable[[tuple[int, ...]], Run]
+
+
+def runs(
+    rule: Rule, signals: int, steps: int, *, ceiling: bool = False, may_fail: bool = False
+) -> Iterator[Run]:
+    """Yield what is told, for every sequence of measurements."""
+    outcomes = [*range(signals), *[ABOVE] * ceiling, *[FAILED] * may_fail]
+    for measured in itertools.product(outcomes, repeat=steps):
+        yield rule(measured)
+
+
+def regular(measured: tuple[int, ...]) -> Run:
+    """Tell each measurement."""
+    return [SILENT.get(m, (m, m)) for m in measured]
+
+
+def incremental(measured: tuple[int, ...]) -> Run:
+    """Tell the largest measurement so far."""
+    told: Run = []
+    worst = 0
+    for signal in measured:
+        if signal in SILENT:
+            told.append(SILENT[signal])
+        else:
+            worst = max(worst, signal)
+            told.append((worst, worst))
+    return told
+
+
+def masked(reverts: int, cut: int, *, running_max: bool) -> Rule:
+    """Tell "reverted" for signals above the cut, and undo the step, while reverts are left."""
+
+    def rule(measured: tuple[int, ...]) -> Run:
+        told: Run = []
+        used, worst = 0, 0
+        for signal in measured:
+            if signal in SILENT:
+                told.append(SILENT[signal])
+            elif used < reverts and signal + 1 > cut:
+                used += 1
+                told.append(("reverted", signal))
+            else:
+                worst = max(worst, signal) if running_max else signal
+                told.append((worst, worst))
+        return told
+
+    return rule
+
+
+def with_resets(resets: int, signals: int, steps: int, *, ceiling: bool = False) -> Iterator[Run]:
+    """Yield all runs of the incremental meter, for resets before any `resets` or fewer steps."""
+    for count in range(resets + 1):
+        for places in itertools.combinations(range(steps), count):
+            cuts = [0, *places, steps]
+
+            def rule(measured: tuple[int, ...], cuts: list[int] = cuts) -> Run:
+                pieces = itertools.pairwise(cuts)
+                return [step for at, to in pieces for step in incremental(measured[at:to])]
+
+            yield from runs(rule, signals, steps, ceiling=ceiling)
+
+
+def models_by_level(
+    all_runs: Iterable[Run], signals: int, known: Callable[[int, Sequence[Any]], Any]
+) -> tuple[int, ...]:
+    """Count the distinct models, each at the smallest tolerance that can come back for it.
+
+    `known` says what of the answers so far, at step t, the next model may depend on.
+    """
+    level: dict[Any, int] = {}
+    for run in all_runs:
+        told = [answer for answer, _ in run]
+        for t, (_, promised) in enumerate(run):
+            model = known(t, told[:t])
+            if promised is not None:
+                level[model] = min(level.get(model, signals), promised)
+    return tuple(list(level.values()).count(k) for k in range(signals))
+
+
+def everything(_: int, told: Sequence[Any]) -> tuple[Any, ...]:
+    return tuple(told)
+
+
+def last(window: int) -> Callable[[int, Sequence[Any]], Any]:
+    return lambda t, told: (t, tuple(told[max(0, t - window) :]))
+
+
+def all_but(undone: Sequence[int]) -> Callable[[int, Sequence[Any]], Any]:
+    """The developer forgets what the undone steps (numbered from 1) have told."""
+    return lambda t, told: (t, tuple(a for i, a in enumerate(told, 1) if i not in undone))
+
+
+# --- What the product says ---
+
+
+def spec(signals: int, steps: int, **options: Any) -> MeterSpec:
+    tolerances = [0.01 * k for k in range(1, signals + 1)]
+    return MeterSpec.uniform(
+        signals=signals, tolerance=tolerances, steps=steps, delta=0.01, **options
+    )
+
+
+def counted(given: MeterSpec) -> tuple[int, ...]:
+    found = [round(math.exp(count)) for count in counting.log_models(given)]
+    return tuple(found + [0] * (given.signals - len(found)))
+
+
+SIZES = [(signals, steps) for signals in range(1, 5) for steps in range(1, 6)]
+CEILINGS = [pytest.param(None, id="no ceiling"), pytest.param(0.1, id="ceiling")]
+sizes = pytest.mark.parametrize(("signals", "steps"), SIZES)
+ceilings = pytest.mark.parametrize("ceiling", CEILINGS)
+
+
+@sizes
+@ceilings
+def test_regular(signals: int, steps: int, ceiling: float | None) -> None:
+    happening = runs(regular, signals, steps, ceiling=ceiling is not None)
+    expected = models_by_level(happening, signals, everything)
+    assert counted(spec(signals, steps, ceiling=ceiling)) == expected
+
+
+@sizes
+@ceilings
+def test_incremental(signals: int, steps: int, ceiling: float | None) -> None:
+    happening = runs(incremental, signals, steps, ceiling=ceiling is not None)
+    expected = models_by_level(happening, signals, everything)
+    given = spec(signals, steps, ceiling=ceiling, protocol="incremental")
+    assert counted(given) == expected
+
+
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@pytest.mark.parametrize(("signals", "steps"), [(1, 4), (2, 4), (3, 4), (4, 3)])
+@ceilings
+def test_a_loss_of_ones_own_may_fail_and_that_is_an_answer(
+    signals: int, steps: int, ceiling: float | None, protocol: str
+) -> None:
+    rule = {"regular": regular, "incremental": incremental}[protocol]
+    happening = runs(rule, signals, steps, ceiling=ceiling is not None, may_fail=True)
+    expected = models_by_level(happening, signals, everything)
+    given = spec(signals, steps, ceiling=ceiling, protocol=protocol, loss="losses.py:mine")
+    assert counted(given) == expected
+
+
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@pytest.mark.parametrize(
+    ("signals", "steps", "reverts"),
+    [(m, t, b) for m, t in SIZES for b in (1, 2, 3) if m > 1 and t > b],
+)
+@ceilings
+def test_masked_reverts(
+    signals: int, steps: int, ceiling: float | None, protocol: str, reverts: int
+) -> None:
+    for cut in range(1, signals):
+        rule = masked(reverts, cut, running_max=protocol == "incremental")
+        happening = runs(rule, signals, steps, ceiling=ceiling is not None)
+        expected = models_by_level(happening, signals, everything)
+        options = {"protocol": protocol, "masked_reverts": reverts, "mask_above": cut}
+        assert counted(spec(signals, steps, ceiling=ceiling, **options)) == expected, cut
+
+
+@pytest.mark.parametrize("resets", [1, 2, 3])
+@pytest.mark.parametrize(("signals", "steps"), [(1, 5), (2, 4), (2, 5), (3, 4), (4, 3), (4, 4)])
+@ceilings
+def test_resets(signals: int, steps: int, ceiling: float | None, resets: int) -> None:
+    happening = with_resets(resets, signals, steps, ceiling=ceiling is not None)
+    expected = models_by_level(happening, signals, everything)
+    given = spec(signals, steps, ceiling=ceiling, protocol="incremental", resets=resets)
+    assert counted(given) == expected
+
+
+@pytest.mark.parametrize("resets", [0, 1, 2])
+def test_resets_show_exactly_the_sequences_with_that_many_descents(resets: int) -> None:
+    shown = {tuple(a for a, _ in run) for run in with_resets(resets, signals=3, steps=5)}
+    few_descents = {
+        sequence
+        for sequence in itertools.product(range(3), repeat=5)
+        if sum(b < a for a, b in itertools.pairwise(sequence)) <= resets
+    }
+    assert shown == few_descents
+
+
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@pytest.mark.parametrize("memory", [0, 1, 2, 3, 9])
+@sizes
+@ceilings
+def test_memory(
+    signals: int, steps: int, ceiling: float | None, protocol: str, memory: int
+) -> None:
+    rule = {"regular": regular, "incremental": incremental}[protocol]
+    happening = runs(rule, signals, steps, ceiling=ceiling is not None)
+    expected = models_by_level(happening, signals, last(memory))
+    assert counted(spec(signals, steps, ceiling=ceiling, protocol=protocol, memory=memory)) == (
+        expected
+    )
+
+
+def schedules(steps: int) -> list[tuple[int, ...]]:
+    every = range(1, steps + 1)
+    return [s for size in range(1, steps + 1) for s in itertools.combinations(every, size)]
+
+
+def undo(rule: Rule, schedule: Sequence[int]) -> Rule:
+    """The meter of a developer who undoes the steps of a schedule: their signals leave no trace."""
+
+    def with_undone(measured: tuple[int, ...]) -> Run:
+        told: Run = []
+        for at in range(len(measured)):
+            kept = [m for i, m in enumerate(measured[:at], 1) if i not in schedule]
+            told.append(rule((*kept, measured[at]))[-1])
+        return told
+
+    return with_undone
+
+
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@pytest.mark.parametrize(("signals", "steps"), [(1, 4), (2, 4), (3, 3), (4, 3), (3, 4)])
+@ceilings
+def test_fixed_reverts(signals: int, steps: int, ceiling: float | None, protocol: str) -> None:
+    rule = {"regular": regular, "incremental": incremental}[protocol]
+    for schedule in schedules(steps):
+        happening = runs(undo(rule, schedule), signals, steps, ceiling=ceiling is not None)
+        expected = models_by_level(happening, signals, all_but(schedule))
+        given = spec(signals, steps, ceiling=ceiling, protocol=protocol, reverts=schedule)
+        assert counted(given) == expected, schedule
+
+
+def pairs_by_signal(
+    all_runs: Iterable[Run], signals: int, known: Callable[[int, Sequence[Any]], Any]
+) -> tuple[int, ...]:
+    """Count, as the paper does, the pairs of a model and a signal that can come back for it."""
+    pairs = set()
+    for run in all_runs:
+        told = [answer for answer, _ in run]
+        pairs |= {(known(t, told[:t]), answer) for t, answer in enumerate(told)}
+    return tuple(sum(answer == k for _, answer in pairs) for k in range(signals))
+
+
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@sizes
+def test_published_pairs(signals: int, steps: int, protocol: str) -> None:
+    rule = {"regular": regular, "incremental": incremental}[protocol]
+    expected = pairs_by_signal(runs(rule, signals, steps), signals, everything)
+    assert counted(spec(signals, steps, protocol=protocol, published=True)) == expected
+
+
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@pytest.mark.parametrize(("signals", "steps"), [(1, 4), (2, 4), (3, 3), (4, 3)])
+def test_published_pairs_with_fixed_reverts(signals: int, steps: int, protocol: str) -> None:
+    rule = {"regular": regular, "incremental": incremental}[protocol]
+    for schedule in schedules(steps):
+        happening = runs(undo(rule, schedule), signals, steps)
+        expected = pairs_by_signal(happening, signals, all_but(schedule))
+        given = spec(signals, steps, protocol=protocol, published=True, reverts=schedule)
+        assert counted(given) == expected, schedule
+
+
+@pytest.mark.parametrize("published", [False, True])
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@pytest.mark.parametrize("tenants", [(1,), (2, 3), (1, 1, 1), (4, 1)])
+def test_isolated_tenants_add_up(tenants: tuple[int, ...], protocol: str, published: bool) -> None:
+    options = {"protocol": protocol, "published": published}
+    each = [counted(spec(3, steps, **options)) for steps in tenants]
+    together = counted(spec(3, sum(tenants), tenants=tenants, **options))
+    assert together == tuple(map(sum, zip(*each, strict=True)))
+
+
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+def test_a_hand_over_of_checkpoints_saves_nothing(protocol: str) -> None:
+    plain = counting.log_models(spec(3, 5, protocol=protocol))
+    shared = spec(3, 5, protocol=protocol, tenants=(2, 3), handover=True)
+    assert counting.log_models(shared) == plain
+
+
+@pytest.mark.parametrize("protocol", ["independent", "resampling"])
+def test_without_adaptivity_there_are_as_many_models_as_steps(protocol: str) -> None:
+    assert counted(spec(3, 7, protocol=protocol)) == (7, 0, 0)
+
+
+# --- Large counts: closed forms against dynamic programming, logarithms against big integers ---
+
+walked_steps = st.integers(1, 60)
+some_signals = st.integers(1, 8)
+
+
+@given(some_signals, walked_steps)
+def test_regular_closed_form(signals: int, steps: int) -> None:
+    (walked,) = counting.models(counting.regular(signals), steps)
+    assert walked == sum(signals**length for length in range(steps))
+    (closed,) = counting.log_models(spec(signals, steps))
+    assert closed == pytest.approx(math.log(walked), rel=1e-14, abs=1e-14)
+
+
+@given(some_signals, walked_steps, st.data())
+def test_incremental_closed_form(signals: int, steps: int, data: st.DataObject) -> None:
+    days = st.lists(st.integers(1, steps), unique=True, max_size=min(steps, 5))
+    reverts = tuple(sorted(data.draw(days)))
+    walked = counting.models(counting.incremental(signals), steps, reverts)
+    given_spec = spec(signals, steps, protocol="incremental", reverts=reverts)
+    assert counting.log_models(given_spec) == tuple(map(counting.log, walked))
+    if not reverts:
+        assert sum(walked) == math.comb(signals + steps - 1, signals)
+
+
+@given(some_signals, walked_steps, st.integers(0, 3), st.booleans(), st.booleans())
+def test_a_walk_gives_what_each_number_of_steps_gives(
+    signals: int, steps: int, reverts: int, running_max: bool, with_ceiling: bool
+) -> None:
+    options: dict[str, Any] = {"protocol": "incremental" if running_max else "regular"}
+    if reverts and signals > 1:
+        options |= {"masked_reverts": reverts, "mask_above": 1}
+    if with_ceiling:
+        options["ceiling"] = 0.1
+    given_spec = spec(signals, steps + reverts, **options)
+    walk = dict(itertools.islice(counting.walk(given_spec), steps + reverts))
+    for at in (steps, steps + reverts):
+        expected = counting.log_models(given_spec, at)
+        assert walk[at] == pytest.approx(expected, rel=1e-13, abs=1e-13)
+
+
+def test_a_walk_starts_after_the_fixed_reverts() -> None:
+    given_spec = spec(3, 9, protocol="incremental", ceiling=0.1, reverts=(2, 4))
+    walk = dict(itertools.islice(counting.walk(given_spec), 7))
+    assert min(walk) == 3
+    for steps in range(4, 10):
+        assert walk[steps] == counting.log_models(given_spec, steps)
+
+
+@given(st.integers(1, 60), st.integers(1, 2000))
+def test_log_geometric_against_big_integers(ratio: int, terms: int) -> None:
+    exact = terms if ratio == 1 else (ratio**terms - 1) // (ratio - 1)
+    found = counting.log_geometric(ratio, terms)
+    assert found == pytest.approx(math.log(exact), rel=1e-14, abs=1e-14)
+
+
+def test_log_geometric_of_nothing() -> None:
+    assert counting.log_geometric(5, 0) == -math.inf
+
+
+def test_counts_with_millions_of_digits_are_never_written_out() -> None:
+    (each, *_) = counting.log_models(spec(50, 10**6, published=True))
+    assert each == pytest.approx(10**6 * math.log(50) - math.log(49), rel=1e-15)
+    many = counting.log_models(spec(50, 10**6, protocol="incremental", published=True))
+    assert many[-1] == pytest.approx(math.log(math.comb(50 + 10**6 - 1, 50)), rel=1e-15)
+
+
+def test_too_long_a_walk_is_refused_in_one_line() -> None:
+    long = spec(3, counting.MAX_WALK + 1, masked_reverts=1, mask_above=1)
+    with pytest.raises(InvalidInput, match=r"^steps: 10001 given, at most 10,000 .*$"):
+        counting.log_models(long)
+
+
+@given(st.lists(st.integers(0, 10**30), min_size=1, max_size=6))
+def test_log_sum_is_the_log_of_the_sum(counts: list[int]) -> None:
+    found = counting.log_sum([counting.log(count) for count in counts])
+    assert found == pytest.approx(counting.log(sum(counts)), rel=1e-14, abs=1e-14)
+
+
+@pytest.mark.parametrize(
+    ("logs", "expected"),
+    [
+        ([-math.inf], -math.inf),
+        ([-math.inf, -math.inf], -math.inf),
+        ([-math.inf, 3.0], 3.0),
+        ([-20_000.0, -20_000.0], -20_000.0 + math.log(2)),
+        ([1e6, -1e6], 1e6),
+    ],
+)
+def test_log_sum_far_from_one(logs: list[float], expected: float) -> None:
+    assert counting.log_sum(logs) == pytest.approx(expected)

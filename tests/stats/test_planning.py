@@ -1,0 +1,453 @@
+"""The planner's answers: true, the best ones, and consistent with each other."""
+
+from __future__ import annotations
+
+import json
+import math
+from typing import Any
+
+import pytest
+from hypothesis import assume, given
+from hypothesis import strategies as st
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.spec import Bound, MeterSpec, Protocol
+from easeml_meter.stats import counting
+from easeml_meter.stats.planning import (
+    MAX_STEPS,
+    Plan,
+    assumptions_of,
+    failure_probability,
+    reachable_tolerance,
+    required_labels,
+    supported_steps,
+)
+
+BY_BAND = (0.05, 0.08, 0.1)
+
+
+def meter(**options: Any) -> MeterSpec:
+    """A small meter of three signals, 12 steps and a promise that few labels can keep."""
+    plain = {"signals": 3, "tolerance": 0.05, "steps": 12, "delta": 0.05}
+    return MeterSpec.uniform(**(plain | options))
+
+
+METERS: dict[str, dict[str, Any]] = {
+    "regular": {},
+    "regular, by band": {"tolerance": BY_BAND},
+    "regular, ceiling": {"ceiling": 0.1},
+    "regular, masked": {"masked_reverts": 3, "mask_above": 1},
+    "regular, masked, ceiling": {"masked_reverts": 3, "mask_above": 2, "ceiling": 0.2},
+    "regular, reverts": {"reverts": (2, 5)},
+    "regular, memory": {"memory": 2},
+    "incremental": {"protocol": "incremental"},
+    "incremental, by band": {"protocol": "incremental", "tolerance": BY_BAND},
+    "incremental, ceiling": {"protocol": "incremental", "tolerance": BY_BAND, "ceiling": 0.1},
+    "incremental, masked": {"protocol": "incremental", "masked_reverts": 2, "mask_above": 1},
+    "incremental, resets": {"protocol": "incremental", "tolerance": BY_BAND, "resets": 2},
+    "incremental, reverts": {"protocol": "incremental", "reverts": (1, 4, 9)},
+    "incremental, memory": {"protocol": "incremental", "tolerance": BY_BAND, "memory": 1},
+    "independent": {"protocol": "independent"},
+    "independent, ceiling": {"protocol": "independent", "ceiling": 0.07},
+    "kl": {"loss": "squared"},
+    "kl, ceiling": {"loss": "squared", "ceiling": 0.1},
+    "hoeffding": {"bound": "hoeffding"},
+    "published": {"published": True},
+    "published, incremental": {"published": True, "protocol": "incremental", "tolerance": BY_BAND},
+    "published, reverts": {"published": True, "reverts": (2, 5)},
+    "sessions": {"sessions": 4},
+    "elastic": {"elastic": True},
+    "elastic, incremental": {"elastic": True, "protocol": "incremental", "ceiling": 0.1},
+}
+TENANTS: dict[str, dict[str, Any]] = {
+    "tenants": {"tenants": (5, 7)},
+    "tenants, incremental": {"tenants": (5, 7), "protocol": "incremental", "tolerance": BY_BAND},
+    "tenants, hand-over": {"tenants": (5, 7), "handover": True},
+    "tenants, published": {"tenants": (3, 4, 5), "published": True},
+}
+RESAMPLING = {"resampling": {"protocol": "resampling"}}
+
+ALL = METERS | TENANTS | RESAMPLING
+any_meter = pytest.mark.parametrize("options", ALL.values(), ids=ALL)
+any_single = pytest.mark.parametrize("options", METERS.values(), ids=METERS)
+
+
+def holds(spec: MeterSpec, labels: int) -> bool:
+    """The inequality, at a test set of exactly this size."""
+    share = spec.mixture[0] if spec.elastic else 1
+    return failure_probability(spec, labels * sets_of(spec)) <= spec.session_delta * share
+
+
+def sets_of(spec: MeterSpec) -> int:
+    return spec.steps if spec.protocol is Protocol.RESAMPLING else 1
+
+
+# --- How many labels? ---
+
+
+@any_meter
+def test_required_labels_suffice(options: dict[str, Any]) -> None:
+    spec = meter(**options)
+    plan = required_labels(spec)
+    each = plan.labels // sets_of(spec)
+    assert plan.failure_probability <= spec.session_delta
+    assert all(holds(spec, size) for size in range(each, each + 60))
+
+
+@any_meter
+def test_one_label_fewer_does_not_suffice(options: dict[str, Any]) -> None:
+    """With a ceiling: at one label fewer, that size or a larger one breaks the promise."""
+    spec = meter(**options)
+    fewer = required_labels(spec).labels // sets_of(spec) - 1
+    beyond = 1 if spec.ceiling is None else math.ceil(2 / spec.ceiling)
+    assert not all(holds(spec, size) for size in range(fewer, fewer + beyond))
+
+
+@given(
+    signals=st.integers(1, 6),
+    steps=st.integers(1, 40),
+    tolerance=st.floats(0.01, 0.6),
+    delta=st.floats(1e-6, 0.9),
+    protocol=st.sampled_from(list(Protocol)),
+    bound=st.sampled_from([None, *Bound]),
+)
+def test_required_labels_are_the_fewest(
+    *,
+    signals: int,
+    steps: int,
+    tolerance: float,
+    delta: float,
+    protocol: Protocol,
+    bound: Bound | None,
+) -> None:
+    spec = MeterSpec.uniform(
+        signals=signals,
+        tolerance=tolerance,
+        steps=steps,
+        delta=delta,
+        protocol=protocol,
+        bound=bound,
+    )
+    each = required_labels(spec).labels // sets_of(spec)
+    assert holds(spec, each)
+    assert not holds(spec, each - 1)
+
+
+@pytest.mark.parametrize("protocol", ["regular", "incremental", "independent", "resampling"])
+@pytest.mark.parametrize("bound", list(Bound))
+def test_with_one_step_all_meters_are_the_same(protocol: str, bound: Bound) -> None:
+    spec = meter(steps=1, bound=bound)
+    assert required_labels(spec.replace(protocol=protocol)).labels == required_labels(spec).labels
+
+
+def test_resampling_multiplies_the_fresh_sets_of() -> None:
+    independent = required_labels(meter(protocol="independent")).labels
+    assert required_labels(meter(protocol="resampling")).labels == 12 * independent
+
+
+def test_a_hand_over_costs_as_much_as_one_developer() -> None:
+    shared = required_labels(meter(tenants=(5, 7), handover=True)).labels
+    assert shared == required_labels(meter()).labels
+    assert shared > required_labels(meter(tenants=(5, 7))).labels
+
+
+def test_sessions_share_the_failure_probability() -> None:
+    four = meter(delta=0.04, sessions=4)
+    assert four.session_delta == 0.01
+    assert required_labels(four).labels == required_labels(meter(delta=0.01)).labels
+    assert required_labels(four).failure_probability <= 0.01
+
+
+def test_an_elastic_budget_promises_its_steps_from_its_first_share() -> None:
+    half = meter(delta=0.04, elastic=True)
+    third = meter(delta=0.06, elastic=True, mixture=(1 / 3, 1 / 3, 1 / 3))
+    plain = required_labels(meter(delta=0.02)).labels
+    assert required_labels(half).labels == required_labels(third).labels == plain
+
+
+def test_more_is_never_cheaper() -> None:
+    """More steps, more signals, a smaller tolerance, a smaller delta."""
+    plain = required_labels(meter()).labels
+    for harder in ({"steps": 13}, {"signals": 4}, {"tolerance": 0.049}, {"delta": 0.04}):
+        assert required_labels(meter(**harder)).labels > plain
+
+
+def test_tolerances_by_band_buy_nothing_for_a_regular_meter() -> None:
+    assert required_labels(meter(tolerance=BY_BAND)).labels == required_labels(meter()).labels
+    incremental = {"protocol": "incremental"}
+    by_band = required_labels(meter(tolerance=BY_BAND, **incremental)).labels
+    assert by_band < required_labels(meter(**incremental)).labels
+
+
+def test_a_band_may_promise_nothing() -> None:
+    """A tolerance of 1 or more is kept by any two losses."""
+    open_ended = meter(protocol="incremental", tolerance=(0.05, 0.1, 1.0))
+    closed = meter(protocol="incremental", tolerance=(0.05, 0.1, 0.2))
+    assert required_labels(open_ended).labels <= required_labels(closed).labels
+
+
+@pytest.mark.parametrize(
+    ("options", "bound"),
+    [
+        ({}, Bound.EXACT),
+        ({"loss": "0-1"}, Bound.EXACT),
+        ({"loss": "top-5"}, Bound.EXACT),
+        ({"loss": "squared"}, Bound.KL),
+        ({"loss": "squared", "bound": "hoeffding"}, Bound.HOEFFDING),
+        ({"bound": "kl"}, Bound.KL),
+        ({"published": True}, Bound.HOEFFDING),
+        ({"published": True, "loss": "squared"}, Bound.HOEFFDING),
+    ],
+)
+def test_the_tightest_bound_valid_for_the_loss(options: dict[str, Any], bound: Bound) -> None:
+    spec = meter(**options)
+    assert spec.tail is bound
+    assert required_labels(spec).to_json()["bound"] == str(bound)
+
+
+def test_too_small_a_tolerance_is_refused() -> None:
+    with pytest.raises(InvalidInput, match=r"^tolerance: 1e-09 given, too small: [^\n]+$"):
+        required_labels(meter(tolerance=1e-9))
+
+
+# --- How many steps? ---
+
+
+@any_single
+def test_supported_steps_are_the_most(options: dict[str, Any]) -> None:
+    plan = supported_steps(meter(**options), 2_500)
+    steps = plan.spec.steps
+    assert plan.labels == 2_500
+    assert plan.failure_probability <= plan.spec.session_delta
+    assert holds(plan.spec, 2_500)
+    if steps < MAX_STEPS:
+        assert not holds(plan.spec.replace(steps=steps + 1), 2_500)
+
+
+@any_single
+def test_required_labels_support_their_steps(options: dict[str, Any]) -> None:
+    spec = meter(**options)
+    labels = required_labels(spec).labels
+    assert supported_steps(spec, labels).spec.steps >= spec.steps
+    if spec.ceiling is None:
+        assert supported_steps(spec, labels - 1).spec.steps < spec.steps
+
+
+def test_supported_steps_of_resampling_split_the_labels() -> None:
+    spec = meter(protocol="resampling")
+    steps = supported_steps(spec, 20_000).spec.steps
+    assert required_labels(spec.replace(steps=steps)).labels <= 20_000
+    assert required_labels(spec.replace(steps=steps + 1)).labels > 20_000
+
+
+def test_supported_steps_ignore_the_steps_of_the_specification() -> None:
+    assert supported_steps(meter(steps=2), 2_500) == supported_steps(meter(steps=99), 2_500)
+
+
+def test_supported_steps_stop_somewhere() -> None:
+    assert supported_steps(meter(protocol="independent"), 10**6).spec.steps == MAX_STEPS
+
+
+@pytest.mark.parametrize("options", [{}, {"masked_reverts": 3, "mask_above": 1}])
+def test_too_few_labels_for_any_step_say_how_many_are_needed(options: dict[str, Any]) -> None:
+    spec = meter(**options)
+    first = spec.masked_reverts + 1
+    needed = required_labels(spec.replace(steps=first)).labels
+    with pytest.raises(InvalidInput, match=rf"^labels: 99 given, too few .*: {needed:,} needed$"):
+        supported_steps(spec, 99)
+
+
+def test_tenants_fix_the_steps() -> None:
+    with pytest.raises(InvalidInput, match=r"^tenants: \[5, 7\] given, they fix the steps"):
+        supported_steps(meter(tenants=(5, 7)), 2_500)
+
+
+# --- How tight? ---
+
+
+@any_meter
+def test_the_reachable_tolerance_is_the_smallest(options: dict[str, Any]) -> None:
+    spec = meter(**options)
+    labels = 2_500 * sets_of(spec)
+    plan = reachable_tolerance(spec, labels)
+    assert plan.failure_probability <= spec.session_delta
+    assert holds(plan.spec, 2_500)
+    tighter = plan.spec.with_tolerances([eps * 0.999 for eps in plan.spec.tolerances])
+    assert not holds(tighter, 2_500)
+
+
+@any_meter
+def test_the_reachable_tolerances_keep_their_ratios(options: dict[str, Any]) -> None:
+    spec = meter(**options)
+    found = reachable_tolerance(spec, 2_500 * sets_of(spec)).spec.tolerances
+    factors = [new / old for new, old in zip(found, spec.tolerances, strict=True)]
+    assert factors == pytest.approx([factors[0]] * len(factors), rel=1e-5)
+
+
+@any_meter
+def test_required_labels_reach_their_tolerance(options: dict[str, Any]) -> None:
+    spec = meter(**options)
+    found = reachable_tolerance(spec, required_labels(spec).labels).spec.tolerances[0]
+    assert found <= spec.tolerances[0] * (1 + 1e-5)
+    assert found >= spec.tolerances[0] * 0.97
+
+
+def test_a_reachable_tolerance_has_six_digits() -> None:
+    tolerance = reachable_tolerance(meter(), 2_500).spec.tolerances[0]
+    assert tolerance == float(f"{tolerance:.6g}")
+
+
+def test_too_few_labels_for_any_tolerance() -> None:
+    with pytest.raises(InvalidInput, match=r"^labels: 2 given, too few for 12 steps [^\n]+$"):
+        reachable_tolerance(meter(published=True), 2)
+
+
+def test_a_band_that_promises_nothing_does_not_hold_the_others_back() -> None:
+    spec = meter(protocol="incremental", tolerance=(0.01, 0.02, 2.0))
+    labels = required_labels(spec.with_tolerances((0.05, 0.1, 10.0))).labels
+    assert reachable_tolerance(spec, labels).spec.tolerances[0] <= 0.05 * (1 + 1e-5)
+
+
+@pytest.mark.parametrize("labels", [0, -1, 2.5, True, "many", None, 10**16])
+@pytest.mark.parametrize("question", [supported_steps, reachable_tolerance])
+def test_labels_are_a_whole_number(question: Any, labels: object) -> None:
+    with pytest.raises(InvalidInput, match=r"^labels: .* given, a whole number from 1 to 10\^15$"):
+        question(meter(), labels)
+
+
+# --- The three questions together ---
+
+
+@given(
+    signals=st.integers(1, 5),
+    steps=st.integers(1, 30),
+    tolerance=st.floats(0.02, 0.3),
+    delta=st.floats(0.001, 0.5),
+    protocol=st.sampled_from([Protocol.REGULAR, Protocol.INCREMENTAL]),
+    ceiling=st.sampled_from([None, 0.1, 0.37]),
+    loss=st.sampled_from(["0-1", "squared"]),
+)
+def test_round_trips(
+    *,
+    signals: int,
+    steps: int,
+    tolerance: float,
+    delta: float,
+    protocol: Protocol,
+    ceiling: float | None,
+    loss: str,
+) -> None:
+    spec = MeterSpec.uniform(
+        signals=signals,
+        tolerance=[tolerance * (1 + k / 4) for k in range(signals)],
+        steps=steps,
+        delta=delta,
+        protocol=protocol,
+        ceiling=ceiling,
+        loss=loss,
+    )
+    labels = required_labels(spec).labels
+    assume(labels > 1)
+    assert supported_steps(spec, labels).spec.steps >= steps
+    tight = reachable_tolerance(spec, labels).spec
+    assert tight.tolerances[0] <= tolerance * (1 + 1e-5)
+    assert holds(tight, labels)
+    if ceiling is None:
+        assert required_labels(tight).labels <= labels
+        assert required_labels(spec.replace(steps=steps + 1)).labels >= labels
+
+
+@pytest.mark.parametrize("ceiling", [0.1, 0.07, 0.13])
+def test_with_a_ceiling_the_promise_holds_from_the_required_size_on(ceiling: float) -> None:
+    """One more error may fit below the ceiling at a larger size, and break the promise there."""
+    lucky = 0
+    for steps in range(1, 31):
+        spec = meter(steps=steps, ceiling=ceiling)
+        needed = required_labels(spec).labels
+        assert all(holds(spec, size) for size in range(needed, needed + 40))
+        assert not holds(spec, needed - 1)
+        lucky += any(holds(spec, size) for size in range(needed - 20, needed - 1))
+    assert lucky > 5  # smaller sizes that hold, with a larger one that does not
+
+
+# --- What a plan says ---
+
+
+def about_people(spec: MeterSpec) -> list[str]:
+    return [line for line in assumptions_of(spec) if "about people" in line]
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"protocol": "incremental", "tolerance": BY_BAND},
+        {"ceiling": 0.1},
+        {"masked_reverts": 3, "mask_above": 1},
+        {"protocol": "incremental", "resets": 2},
+        {"protocol": "resampling"},
+        {"tenants": (5, 7), "handover": True},
+    ],
+)
+def test_what_the_meter_enforces_rests_on_nobody(options: dict[str, Any]) -> None:
+    assert about_people(meter(**options)) == []
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({"tenants": (5, 7)}, "no tenant's models depend on another tenant's signals"),
+        ({"reverts": (2, 5)}, "fixed in advance"),
+        ({"memory": 2}, "at most the last 2 signals"),
+        ({"protocol": "independent"}, "no model depends on any answer"),
+        ({"inputs": "public"}, "which are public"),
+    ],
+)
+def test_what_rests_on_people_says_so(options: dict[str, Any], words: str) -> None:
+    (line,) = about_people(meter(**options))
+    assert words in line
+
+
+@pytest.mark.parametrize(
+    ("options", "words"),
+    [
+        ({}, "independent random sample"),
+        ({}, "the loss of each example is 0 or 1"),
+        ({"loss": "squared"}, "lies between 0 and 1"),
+        ({}, "S test sets in a row fail with at most S * delta"),
+        ({"sessions": 4}, "divided among 4 test sets"),
+        ({"protocol": "resampling"}, "a fresh test set"),
+        ({"protocol": "incremental", "tolerance": BY_BAND}, "later models get only its tolerance"),
+    ],
+)
+def test_assumptions(options: dict[str, Any], words: str) -> None:
+    spec = meter(**options)
+    assert any(words in line for line in required_labels(spec).assumptions)
+
+
+def test_marching_is_no_matter_with_one_tolerance() -> None:
+    assert not any("marched" in line for line in assumptions_of(meter(protocol="incremental")))
+
+
+def test_the_promise_names_its_numbers() -> None:
+    promise = required_labels(meter(tolerance=BY_BAND, ceiling=0.1)).promise
+    for words in ("0.95", "12 steps", "0.05 to 0.1", '"above the ceiling", 0.1'):
+        assert words in promise
+    assert "ceiling" not in required_labels(meter()).promise
+
+
+def test_a_plan_is_plain_data() -> None:
+    plan = required_labels(meter())
+    data = json.loads(json.dumps(plan.to_json()))
+    assert data["labels"] == plan.labels
+    assert data["counting"] == "distinct models"
+    assert data["log10_models"] == pytest.approx(math.log10((3**12 - 1) / 2))
+    published = required_labels(meter(published=True)).to_json()
+    assert published["counting"] == "pairs of model and signal"
+    assert published["log10_models"] == pytest.approx(math.log10(3 * (3**12 - 1) / 2))
+
+
+def test_a_plan_counts_what_it_guards_against() -> None:
+    plan: Plan = required_labels(meter(protocol="incremental", tolerance=BY_BAND))
+    assert plan.log_models == pytest.approx(math.log(math.comb(3 + 12 - 1, 3)))
+    assert plan.log_models == counting.log_sum(counting.log_models(plan.spec))

@@ -1,0 +1,385 @@
+"""The weights of histories: they sum to at most 1, over all histories, for every meter."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from fractions import Fraction
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from mpmath import mp
+
+from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, State
+from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.stats import counting
+from easeml_meter.stats.planning import required_labels
+from easeml_meter.stats.priors import Code, log_weight
+from easeml_meter.stats.tails import log_tail
+
+SHARES = (0.5, 0.25, 0.25)
+
+
+def coded(symbols: Sequence[int], choices: Mapping[int, int]) -> Code:
+    """Code a history over an alphabet that is the same at every step."""
+    code = Code()
+    for symbol in symbols:
+        code = code.after(symbol, choices)
+    return code
+
+
+def alphabet(size: int) -> dict[int, int]:
+    return dict.fromkeys(range(size), 1)
+
+
+# --- The two codes alone ---
+
+
+@pytest.mark.parametrize("size", [1, 2, 3, 4])
+@pytest.mark.parametrize("length", range(6))
+def test_both_codes_share_out_exactly_one_among_the_histories_of_a_length(
+    size: int, length: int
+) -> None:
+    codes = [coded(h, alphabet(size)) for h in itertools.product(range(size), repeat=length)]
+    assert math.fsum(math.exp(code.log_kt) for code in codes) == pytest.approx(1, abs=1e-13)
+    sparse = math.fsum(math.exp(code.log_sparse) for code in codes)
+    # With nothing but the usual symbol, the mass kept for exceptions goes unused.
+    assert sparse == pytest.approx(1 if size > 1 else 1 / (length + 1), abs=1e-13)
+
+
+@given(
+    automaton=st.lists(
+        st.dictionaries(st.integers(1, 3), st.integers(1, 3), max_size=3), min_size=3, max_size=3
+    ),
+    jumps=st.lists(st.integers(0, 2), min_size=12, max_size=12),
+)
+def test_they_share_out_at_most_one_where_what_may_come_depends_on_the_history(
+    automaton: list[dict[int, int]], jumps: list[int]
+) -> None:
+    """Any rule of a meter: three states, each with its own exceptions of one or more values."""
+    states = [(Code(), 0, 1)]
+    for _ in range(5):
+        kt = math.fsum(many * math.exp(code.log_kt) for code, _, many in states)
+        sparse = math.fsum(many * math.exp(code.log_sparse) for code, _, many in states)
+        assert kt == pytest.approx(1, abs=1e-12)
+        assert sparse <= 1 + 1e-12
+        states = [
+            (code.after(symbol, choices), jumps[4 * state + symbol], many * values)
+            for code, state, many in states
+            for choices in [automaton[state] | {0: 1}]
+            for symbol, values in choices.items()
+        ]
+
+
+@given(history=st.lists(st.integers(0, 4), max_size=60))
+def test_kt_is_the_mixture_of_krichevsky_and_trofimov(history: list[int]) -> None:
+    """Product of Gamma(n_k + 1/2) / Gamma(1/2), times Gamma(m/2) / Gamma(n + m/2)."""
+    with mp.workdps(40):
+        exact = mp.loggamma(mp.mpf(5) / 2) - mp.loggamma(len(history) + mp.mpf(5) / 2)
+        for symbol in range(5):
+            exact += mp.loggamma(history.count(symbol) + mp.mpf(1) / 2) - mp.loggamma(mp.mpf(1) / 2)
+        assert coded(history, alphabet(5)).log_kt == pytest.approx(float(exact), abs=1e-11)
+
+
+@given(history=st.lists(st.integers(0, 4), max_size=60))
+def test_the_sparse_code_pays_for_exceptions_only(history: list[int]) -> None:
+    """1 / (n+1), over C(n, e), over 4^e."""
+    n, e = len(history), len(history) - history.count(0)
+    exact = Fraction(1, (n + 1) * math.comb(n, e) * 4**e)
+    code = coded(history, alphabet(5))
+    assert code.exceptions == e
+    assert code.log_sparse == pytest.approx(math.log(exact), abs=1e-11)
+
+
+@given(history=st.lists(st.integers(0, 3), max_size=30), seed=st.randoms(use_true_random=False))
+def test_the_order_of_the_answers_does_not_matter(history: list[int], seed: Any) -> None:
+    code = coded(history, alphabet(4))
+    seed.shuffle(history)
+    other = coded(history, alphabet(4))
+    assert other.log_kt == pytest.approx(code.log_kt, abs=1e-12)
+    assert other.log_sparse == pytest.approx(code.log_sparse, abs=1e-12)
+
+
+@given(history=st.lists(st.integers(0, 3), max_size=30))
+def test_a_longer_history_weighs_less_and_a_known_symbol_costs_least(history: list[int]) -> None:
+    code = coded(history, alphabet(4))
+    following = [code.after(symbol, alphabet(4)) for symbol in range(4)]
+    assert all(after.log_kt < code.log_kt for after in following)
+    assert all(after.log_length < code.log_length for after in following)
+    most = max(range(4), key=history.count)
+    assert max(after.log_kt for after in following) == following[most].log_kt
+    if history.count(0) >= len(history) / 2:
+        assert following[0].log_sparse >= max(after.log_sparse for after in following[1:])
+
+
+def test_what_was_expected_costs_almost_nothing() -> None:
+    """A thousand times signal 1: ln 1001 nats in all, where uniform weights charge 1,609."""
+    code = coded([0] * 1000, alphabet(5))
+    assert code.log_sparse == pytest.approx(-math.log(1001))
+    assert -2.5 * math.log(1001) < code.log_kt < -math.log(1001)
+
+
+# --- The weight of a history ---
+
+
+def exact_weight(shares: Sequence[float], kt: mp.mpf, sparse: mp.mpf, length: int) -> mp.mpf:
+    """The second and third part of the formula of the mathematics page."""
+    t = length + 1
+    return (mp.mpf(shares[1]) * kt + mp.mpf(shares[2]) * sparse) / (t * (t + 1))
+
+
+@pytest.mark.parametrize("length", [0, 1, 3, 10, 11, 100, 3000, 20_000])
+@pytest.mark.parametrize("every", [1, 2, 10, 10**9])
+@pytest.mark.parametrize("shares", [SHARES, (0.2, 0.8, 0.0), (0.2, 0.0, 0.8), (0.9, 0.05, 0.01)])
+def test_the_weight_is_the_formula_rounded_down(
+    length: int, every: int, shares: tuple[float, float, float]
+) -> None:
+    """Five signals, T = 11; an exception at every so many steps, of each kind in turn."""
+    symbols = [1 + (i // every) % 4 if i % every == every - 1 else 0 for i in range(length)]
+    steps, m = 11, 5
+    models = (m**steps - 1) // (m - 1)
+    uniform = -math.log(models) if length < steps else -math.inf
+    with mp.workdps(60):
+        kt = mp.gamma(mp.mpf(m) / 2) / mp.gamma(length + mp.mpf(m) / 2)
+        for symbol in range(m):
+            kt *= mp.gamma(symbols.count(symbol) + mp.mpf(1) / 2) / mp.sqrt(mp.pi)
+        e = length - symbols.count(0)
+        sparse = 1 / (mp.mpf(length + 1) * mp.binomial(length, e) * mp.mpf(m - 1) ** e)
+        exact = exact_weight(shares, kt, sparse, length)
+        if length < steps:
+            exact += mp.mpf(shares[0]) / models
+        wanted = mp.log(exact)
+    found = log_weight(coded(symbols, alphabet(m)), shares, uniform)
+    assert found <= wanted
+    assert found == pytest.approx(float(wanted), abs=1e-6 if length > 1000 else 1e-9)
+
+
+def test_rounding_does_not_add_up_over_a_long_session() -> None:
+    """A sum of 100,000 times ln 2 in doubles is off by 1.2e-7, to the wrong side."""
+    length = 100_000
+    code = coded([1] * length, alphabet(3))
+    with mp.workdps(60):
+        exact = -mp.log(2) * length - mp.log(length + 1) - mp.log((length + 1) * (length + 2))
+    found = log_weight(code, (0.0, 0.0, 1.0), -math.inf)
+    assert found <= exact
+    assert found == pytest.approx(float(exact), abs=1e-5)
+
+
+def test_a_tenant_gets_its_part_of_what_adapts() -> None:
+    code = coded([0, 0, 2], alphabet(5))
+    alone = log_weight(code, SHARES, -math.inf)
+    assert log_weight(code, SHARES, -math.inf, 0.3) == pytest.approx(alone + math.log(0.3))
+
+
+# --- Meters: all histories together weigh at most 1 ---
+
+METERS: dict[str, dict[str, Any]] = {
+    "regular": {"signals": 3, "steps": 4},
+    "regular, one signal": {"signals": 1, "steps": 3},
+    "regular, ceiling": {"signals": 2, "steps": 4, "ceiling": 0.4},
+    "regular, masked": {"signals": 3, "steps": 4, "masked_reverts": 2, "mask_above": 1},
+    "regular, masked, ceiling": {
+        "signals": 3,
+        "steps": 3,
+        "ceiling": 0.4,
+        "masked_reverts": 1,
+        "mask_above": 2,
+    },
+    "regular, own loss": {"signals": 2, "steps": 3, "loss": "module:function", "ceiling": 0.4},
+    "incremental, own loss": {
+        "signals": 3,
+        "steps": 4,
+        "protocol": "incremental",
+        "loss": "module:function",
+    },
+    "incremental": {"signals": 4, "steps": 5, "protocol": "incremental"},
+    "incremental, nonuniform": {
+        "signals": 3,
+        "steps": 5,
+        "protocol": "incremental",
+        "tolerance": [0.1, 0.2, 0.3],
+    },
+    "incremental, ceiling": {
+        "signals": 3,
+        "steps": 5,
+        "protocol": "incremental",
+        "tolerance": [0.1, 0.2, 0.3],
+        "ceiling": 0.4,
+    },
+    "incremental, masked": {
+        "signals": 4,
+        "steps": 5,
+        "protocol": "incremental",
+        "tolerance": [0.1, 0.2, 0.3, 0.4],
+        "masked_reverts": 2,
+        "mask_above": 2,
+    },
+    "tenants": {"signals": 3, "steps": 5, "tenants": (3, 2)},
+    "tenants, incremental": {
+        "signals": 3,
+        "steps": 5,
+        "protocol": "incremental",
+        "tolerance": [0.1, 0.2, 0.3],
+        "tenants": (1, 4),
+    },
+    "tenants, handover": {"signals": 3, "steps": 4, "tenants": (2, 2), "handover": True},
+}
+RESETS: dict[str, dict[str, Any]] = {
+    "one": {"signals": 3, "steps": 4, "resets": 1},
+    "two": {"signals": 2, "steps": 4, "resets": 2},
+    "nonuniform": {"signals": 3, "steps": 4, "resets": 1, "tolerance": [0.1, 0.15, 0.3]},
+    "ceiling": {"signals": 2, "steps": 4, "resets": 1, "ceiling": 0.3},
+}
+
+
+def elastic_ledger(**options: Any) -> Ledger:
+    spec = MeterSpec.uniform(**{"tolerance": 0.1, "delta": 0.1, "elastic": True} | options)
+    return Ledger(spec, required_labels(spec).labels)
+
+
+def weights_of(ledger: Ledger) -> Callable[[Account], tuple[float, float]]:
+    """Give w(h) by the formula, from the counts and tails: the uniform part and the rest."""
+    spec = ledger.spec
+    tails = [
+        math.exp(log_tail(spec.tail, ledger.labels, eps, spec.ceiling)) for eps in spec.tolerances
+    ]
+    parts = [spec.steps] if spec.handover or not spec.tenants else list(spec.tenants)
+    counts = [counting.models(counting.feedback_of(spec), part) for part in parts]
+    z = math.fsum(n * tail for each in counts for n, tail in zip(each, tails, strict=False))
+
+    def weight(account: Account) -> tuple[float, float]:
+        promised = parts[account.tenant]
+        uniform = tails[ledger.rules.level(account.state)] / z * (account.steps < promised)
+        rest = log_weight(account.code, spec.mixture, -math.inf, promised / spec.steps)
+        return uniform, math.exp(rest)
+
+    return weight
+
+
+def accounts_after(ledger: Ledger, length: int, tenant: int = 0) -> list[Account]:
+    """Give the account after every history of this length."""
+    if length == 0:
+        return [Account(tenant=tenant)]
+    return [
+        ledger.record(account, answer)
+        for account in accounts_after(ledger, length - 1, tenant)
+        for answer in ledger.rules.answers(account.state)
+    ]
+
+
+@pytest.mark.parametrize("options", METERS.values(), ids=METERS.keys())
+def test_all_histories_of_all_lengths_weigh_at_most_one(options: dict[str, Any]) -> None:
+    ledger = elastic_ledger(**options)
+    spec = ledger.spec
+    tenants = 1 if spec.handover or not spec.tenants else len(spec.tenants)
+    longest = spec.steps + 2
+    weight = weights_of(ledger)
+    uniform, adaptive = [], []
+    for tenant in range(tenants):
+        for length in range(longest + 1):
+            accounts = accounts_after(ledger, length, tenant)
+            kt = math.fsum(math.exp(account.code.log_kt) for account in accounts)
+            sparse = math.fsum(math.exp(account.code.log_sparse) for account in accounts)
+            assert kt == pytest.approx(1, abs=1e-12)
+            assert sparse <= 1 + 1e-12
+            if spec.protocol is Protocol.REGULAR and spec.signals > 1:  # nothing is lost
+                assert sparse == pytest.approx(1, abs=1e-12)
+            for account in accounts:
+                first, rest = weight(account)
+                uniform.append(first)
+                adaptive.append(rest)
+                assert (first > 0) == (length < ledger.promised(tenant))
+    assert math.fsum(uniform) == pytest.approx(1, abs=1e-10)
+    # Lengths beyond weigh at most the rest of sum 1/(t(t+1)), which is 1/(longest + 2).
+    beyond = sum(spec.mixture[1:]) / (longest + 2)
+    total = spec.mixture[0] * math.fsum(uniform) + math.fsum(adaptive) + beyond
+    assert total <= 1 + 1e-10
+    if spec.protocol is Protocol.REGULAR and spec.signals > 1:
+        assert total == pytest.approx(1, abs=1e-9)  # and no mass is left lying about
+
+
+@pytest.mark.parametrize("options", RESETS.values(), ids=RESETS.keys())
+def test_whenever_a_developer_resets_the_histories_weigh_at_most_one(
+    options: dict[str, Any],
+) -> None:
+    """Resets follow from the answers, so the worst strategy is found history by history."""
+    ledger = elastic_ledger(protocol="incremental", **options)
+    share = ledger.spec.mixture[0]
+    longest = ledger.spec.steps + 2
+    weight = weights_of(ledger)
+
+    def worst(account: Account) -> float:
+        choices = [account]
+        if account.state.resets_used < ledger.spec.resets:
+            choices.append(ledger.reset(account))
+        found = []
+        for chosen in choices:
+            uniform, rest = weight(chosen)
+            total = share * uniform + rest
+            if chosen.steps < longest:
+                for answer in ledger.rules.answers(chosen.state):
+                    total += worst(ledger.record(chosen, answer))
+            found.append(total)
+        return max(found)
+
+    beyond = sum(ledger.spec.mixture[1:]) / (longest + 2)
+    assert worst(Account()) + beyond <= 1 + 1e-10
+
+
+# --- The codes of the meters, written down a second time ---
+
+
+def histories(rules: Rules, length: int) -> Iterator[tuple[int, ...]]:
+    states: dict[tuple[int, ...], State] = {(): State()}
+    for _ in range(length):
+        states = {
+            (*history, answer): rules.after(state, answer)
+            for history, state in states.items()
+            for answer in rules.answers(state)
+        }
+    yield from states
+
+
+def kt_and_sparse(spec: MeterSpec, history: tuple[int, ...]) -> tuple[Fraction, Fraction]:
+    """Code each answer as "usual", "march" (then where to, evenly), or one without a number."""
+    kt, values = Fraction(1), Fraction(1)
+    seen: dict[str, int] = {}
+    top, used, exceptions = 1, 0, 0
+    for answer in history:
+        highest = spec.mask_above if used < spec.masked_reverts else spec.signals
+        if spec.protocol is Protocol.INCREMENTAL:
+            kinds = {"usual": 1, "march": highest - top}
+            kind = "usual" if answer == top else "march"
+        else:
+            kinds = {"usual": 1} | {str(k): 1 for k in range(2, highest + 1)}
+            kind = "usual" if answer == 1 else str(answer)
+        kinds |= {"above": int(spec.ceiling is not None), "revert": used < spec.masked_reverts}
+        kinds |= {"none": int(spec.may_fail)}
+        kind = {ABOVE_CEILING: "above", REVERTED: "revert", NO_READING: "none"}.get(answer, kind)
+        kinds = {name: many for name, many in kinds.items() if many}
+        half = Fraction(1, 2)
+        kt *= (seen.get(kind, 0) + half) / sum(seen.get(name, 0) + half for name in kinds)
+        kt /= kinds[kind]
+        if kind != "usual":
+            exceptions += 1
+            values /= sum(kinds.values()) - 1
+        seen[kind] = seen.get(kind, 0) + 1
+        used += answer == REVERTED
+        top = max(top, answer)
+    length = len(history)
+    return kt, values / ((length + 1) * math.comb(length, exceptions))
+
+
+@pytest.mark.parametrize("options", METERS.values(), ids=METERS.keys())
+def test_each_meter_has_the_code_it_should(options: dict[str, Any]) -> None:
+    ledger = elastic_ledger(**options)
+    for length in range(ledger.spec.steps + 2):
+        for history in histories(ledger.rules, length):
+            code = ledger.replay(history).code
+            kt, sparse = kt_and_sparse(ledger.spec, history)
+            assert code.log_kt == pytest.approx(math.log(kt), abs=1e-12)
+            assert code.log_sparse == pytest.approx(math.log(sparse), abs=1e-12)

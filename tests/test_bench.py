@@ -1,0 +1,56 @@
+"""The benchmarks run and agree; how fast they are is for `make bench` to say."""
+
+from __future__ import annotations
+
+import bench
+import pytest
+from bench import Benchmark, Timing, all_benchmarks, measure, table
+from bench.__main__ import main
+
+
+@pytest.mark.parametrize("benchmark", all_benchmarks(small=True), ids=lambda each: each.name)
+def test_both_sides_give_the_same_answer(benchmark: Benchmark) -> None:
+    assert benchmark.agree(benchmark.ours(), benchmark.reference())
+
+
+def timing(ours: float, *, agreed: bool = True) -> Timing:
+    return Timing(Benchmark("sums", int, int, at_most=0.5, seconds=0.01), ours, 1.0, agreed)
+
+
+@pytest.mark.parametrize(
+    ("measured", "passed", "verdict"),
+    [
+        (timing(0.001), True, "ok"),
+        (timing(0.4), True, "ok, slower than aimed at"),
+        (timing(0.6), False, "MISSED, slower than aimed at"),
+        (timing(0.001, agreed=False), False, "DISAGREE"),
+    ],
+)
+def test_the_ratio_decides_and_the_seconds_inform(
+    measured: Timing, passed: bool, verdict: str
+) -> None:
+    assert measured.passed is passed
+    _, line = table([measured])
+    assert line.startswith("sums ")
+    assert line.endswith("  " + verdict)
+
+
+def test_measuring_keeps_the_best_time() -> None:
+    found = measure(Benchmark("sums", lambda: sum(range(10)), lambda: sum(range(99_999)), 1))
+    assert not found.agreed
+    assert 0 < found.ours < found.reference
+
+
+@pytest.mark.parametrize(("at_most", "code"), [(1e9, 0), (1e-9, 1)])
+def test_a_missed_ratio_is_the_exit_code(
+    at_most: float, code: int, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    some = [Benchmark("sums", lambda: sum(range(9)), lambda: sum(range(9)), at_most)]
+    monkeypatch.setattr("bench.__main__.all_benchmarks", lambda: some)
+    assert main(["sum"]) == code
+    assert "sums" in capsys.readouterr().out
+    assert main(["something else"]) == 0
+
+
+def test_modules_are_registered() -> None:
+    assert "bench.planner" in bench.MODULES

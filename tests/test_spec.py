@@ -1,0 +1,396 @@
+"""What a meter may be, and how everything else is refused."""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+import tomllib
+from pathlib import Path
+from typing import Any
+
+import pytest
+import tomli_w
+from hypothesis import given
+from hypothesis import strategies as st
+
+from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.spec import Band, Bound, MeterSpec, Protocol
+
+PLAIN: dict[str, Any] = {"signals": 3, "tolerance": 0.05, "steps": 10, "delta": 0.01}
+
+
+def meter(**options: Any) -> MeterSpec:
+    return MeterSpec.uniform(**(PLAIN | options))
+
+
+def bands(*edges_and_tolerances: tuple[float, float, float]) -> tuple[Band, ...]:
+    return tuple(Band(*each) for each in edges_and_tolerances)
+
+
+# --- What is allowed ---
+
+fractions = st.floats(0, 1, exclude_min=True, exclude_max=True)
+
+
+@st.composite
+def specs(draw: st.DrawFn) -> MeterSpec:
+    """Any meter that is one, with some of its options."""
+    inner = sorted(draw(st.sets(fractions, max_size=5)))
+    signals = len(inner) + 1
+    tolerances = sorted(draw(st.lists(fractions, min_size=signals, max_size=signals)))
+    steps = draw(st.integers(1, 50))
+    options: dict[str, Any] = {"protocol": draw(st.sampled_from(Protocol))}
+    options["loss"] = draw(st.sampled_from(["0-1", "top-5", "squared", "log"]))
+    options["sessions"] = draw(st.integers(1, 9))
+    options["ceiling"] = draw(st.none() | fractions)
+    special: dict[str, dict[str, Any]] = {
+        "none": {},
+        "tenants": {"tenants": (steps,), "handover": draw(st.booleans())},
+        "reverts": {"reverts": tuple(sorted(draw(st.sets(st.integers(1, steps)))))},
+        "memory": {"memory": draw(st.integers(0, 9))},
+        "elastic": {"elastic": True, "mixture": (0.5, draw(st.floats(0, 0.5)), 0)},
+        "classes": {"classes": ("cat", 3), "inputs": "public"},
+    }
+    if options["protocol"] is Protocol.INCREMENTAL:
+        special["resets"] = {"resets": draw(st.integers(1, 5))}
+    if signals > 1 and steps > 1:
+        special["masked"] = {"masked_reverts": 1, "mask_above": draw(st.integers(1, signals - 1))}
+    if options["protocol"] in (Protocol.REGULAR, Protocol.INCREMENTAL):
+        options |= special[draw(st.sampled_from(sorted(special)))]
+    if options["ceiling"] is None and not set(options) & {
+        "memory",
+        "resets",
+        "masked_reverts",
+        "elastic",
+    }:
+        options["published"] = draw(st.booleans())
+    return MeterSpec.uniform(
+        signals=signals,
+        tolerance=tolerances,
+        steps=steps,
+        delta=draw(st.floats(1e-290, 0.999)),
+        edges=inner,
+        **options,
+    )
+
+
+@given(specs(), st.floats(0, 1))
+def test_every_gap_falls_into_exactly_one_band(spec: MeterSpec, gap: float) -> None:
+    edges = [edge for band in spec.bands for edge in (band.lower, band.upper)]
+    for value in [gap, *edges]:
+        inside = [band for band in spec.bands if band.lower <= value < band.upper]
+        assert inside if value < 1 else not inside  # the last band also holds its upper edge
+        assert len(inside) <= 1
+
+
+@given(specs())
+def test_toml_round_trip(spec: MeterSpec) -> None:
+    text = tomli_w.dumps(spec.to_mapping())
+    assert MeterSpec.from_mapping(tomllib.loads(text)) == spec
+
+
+@given(specs())
+def test_written_defaults_are_left_out(spec: MeterSpec) -> None:
+    written = spec.to_mapping()["meter"]
+    assert {"steps", "delta"} <= set(written)
+    plain = MeterSpec(bands=spec.bands, steps=spec.steps, delta=spec.delta).to_mapping()["meter"]
+    assert plain == {"steps": spec.steps, "delta": spec.delta}
+
+
+def test_a_file_is_read_as_written(tmp_path: Path) -> None:
+    spec = meter(protocol="incremental", tolerance=(0.01, 0.02, 0.03), ceiling=0.1, sessions=2)
+    spec.write(tmp_path / "meter.toml")
+    assert MeterSpec.read(tmp_path / "meter.toml") == spec
+
+
+def test_a_file_reads_like_this(tmp_path: Path) -> None:
+    path = tmp_path / "meter.toml"
+    path.write_text(
+        """
+        [meter]
+        steps = 10
+        delta = 0.01
+        protocol = "incremental"
+        tenants = [4, 6]
+
+        [[bands]]
+        lower = 0
+        upper = 0.02
+        tolerance = 0.01
+
+        [[bands]]
+        lower = 0.02
+        upper = 1
+        tolerance = 0.02
+        """,
+        encoding="utf-8",
+    )
+    assert MeterSpec.read(path) == MeterSpec(
+        bands=bands((0, 0.02, 0.01), (0.02, 1, 0.02)),
+        steps=10,
+        delta=0.01,
+        protocol=Protocol.INCREMENTAL,
+        tenants=(4, 6),
+    )
+
+
+def test_names_become_choices() -> None:
+    spec = meter(protocol="incremental", bound="hoeffding")
+    assert spec.protocol is Protocol.INCREMENTAL
+    assert spec.bound is Bound.HOEFFDING
+
+
+def test_one_tolerance_is_for_all_bands() -> None:
+    assert meter().tolerances == (0.05, 0.05, 0.05)
+    assert meter(tolerance=[0.01, 0.01, 2]).tolerances == (0.01, 0.01, 2)
+
+
+def test_edges_default_to_equal_bands() -> None:
+    assert [band.upper for band in meter(signals=4).bands] == [0.25, 0.5, 0.75, 1.0]
+    assert [band.upper for band in meter(edges=[0.01, 0.3]).bands] == [0.01, 0.3, 1.0]
+
+
+def test_one_signal_is_enough() -> None:
+    assert meter(signals=1).bands == (Band(0, 1, 0.05),)
+
+
+@pytest.mark.parametrize("value", [meter(), Band(0, 1, 0.1)])
+def test_nothing_can_be_assigned(value: object) -> None:
+    for field in dataclasses.fields(value):  # type: ignore[arg-type]
+        with pytest.raises(dataclasses.FrozenInstanceError):
+            setattr(value, field.name, 0.5)
+
+
+def test_a_copy_is_validated_again() -> None:
+    assert meter().replace(steps=20).steps == 20
+    with pytest.raises(InvalidInput):
+        meter().replace(steps=0)
+    with pytest.raises(InvalidInput):
+        meter().with_tolerances((0.3, 0.2, 0.1))
+
+
+def test_specs_are_values() -> None:
+    assert meter() == meter()
+    assert len({meter(), meter(), meter(steps=11)}) == 2
+    assert meter(tenants=[4, 6]) == meter(tenants=(4, 6))
+
+
+# --- What is refused: one line that names the field, the value given, and what is allowed ---
+
+
+def refused(options: dict[str, Any]) -> str:
+    with pytest.raises(InvalidInput) as caught:
+        meter(**options)
+    assert isinstance(caught.value, MeterError)
+    message = str(caught.value)
+    assert "\n" not in message
+    assert " given, " in message
+    return message
+
+
+@pytest.mark.parametrize("delta", [0, 1, -0.1, 1.5, math.nan, math.inf, -math.inf, "x", True, None])
+def test_delta(delta: object) -> None:
+    assert refused({"delta": delta}).startswith(f"delta: {delta!r} given, ")
+
+
+@pytest.mark.parametrize("steps", [0, -1, 2.5, 10.0, True, "ten", None, math.nan])
+def test_steps(steps: object) -> None:
+    assert refused({"steps": steps}).startswith(f"steps: {steps!r} given, ")
+
+
+@pytest.mark.parametrize(
+    ("options", "field", "value"),
+    [
+        ({"sessions": 0}, "sessions", "0"),
+        ({"sessions": True}, "sessions", "True"),
+        ({"signals": 0}, "signals", "0"),
+        ({"signals": 2.0}, "signals", "2.0"),
+        ({"loss": ""}, "loss", "''"),
+        ({"loss": 1}, "loss", "1"),
+        ({"protocol": "irregular"}, "protocol", "'irregular'"),
+        ({"protocol": None}, "protocol", "None"),
+        ({"bound": "tight"}, "bound", "'tight'"),
+        ({"inputs": "shown"}, "inputs", "'shown'"),
+        ({"classes": ("cat", "dog", "cat")}, "classes", "['cat', 'dog', 'cat']"),
+        # ceiling
+        ({"ceiling": 0}, "ceiling", "0"),
+        ({"ceiling": 1.0}, "ceiling", "1.0"),
+        ({"ceiling": -0.1}, "ceiling", "-0.1"),
+        ({"ceiling": math.nan}, "ceiling", "nan"),
+        ({"ceiling": "low"}, "ceiling", "'low'"),
+        # tolerances and edges
+        ({"tolerance": 0}, "tolerance", "0"),
+        ({"tolerance": -0.1}, "tolerance", "-0.1"),
+        ({"tolerance": 1}, "tolerance", "1"),
+        ({"tolerance": math.inf}, "band tolerance", "inf"),
+        ({"tolerance": "small"}, "tolerance", "['s', 'm', 'a', 'l', 'l']"),
+        ({"tolerance": None}, "band tolerance", "None"),
+        ({"tolerance": True}, "band tolerance", "True"),
+        ({"tolerance": (0.1, 0.2)}, "tolerance", "[0.1, 0.2]"),
+        ({"tolerance": (0.1, 0.3, 0.2)}, "tolerance", "'0.3 then 0.2'"),
+        ({"edges": (0.5,)}, "edges", "[0.5]"),
+        ({"edges": (0.5, 0.5)}, "band", "'[0.5, 0.5)'"),
+        ({"edges": (0.5, 0.2)}, "band", "'[0.5, 0.2)'"),
+        ({"edges": (0.5, 1.5)}, "band", "'[0.5, 1.5)'"),
+        ({"edges": (-0.5, 0.5)}, "band", "'[0.0, -0.5)'"),
+        ({"edges": (math.nan, 0.5)}, "band upper", "nan"),
+        # bands
+        ({"bands": ()}, "bands", "'none'"),
+        ({"bands": (0.1, 0.2)}, "bands", "(0.1, 0.2)"),
+        ({"bands": bands((0.1, 1, 0.1))}, "bands", "'first band starts at 0.1'"),
+        ({"bands": bands((0, 0.9, 0.1))}, "bands", "'last band ends at 0.9'"),
+        (
+            {"bands": bands((0, 0.4, 0.1), (0.5, 1, 0.1))},
+            "bands",
+            "'gap between 0.4 and 0.5'",
+        ),
+        (
+            {"bands": bands((0, 0.6, 0.1), (0.5, 1, 0.1))},
+            "bands",
+            "'overlap between 0.6 and 0.5'",
+        ),
+        # tenants
+        ({"tenants": (4, 5)}, "tenants", "'4,5'"),
+        ({"tenants": (0, 10)}, "tenants", "0"),
+        ({"tenants": (2.5, 7.5)}, "tenants", "2.5"),
+        ({"tenants": "55"}, "tenants", "'55'"),
+        ({"handover": True}, "handover", "True"),
+        ({"tenants": (4, 6), "memory": 1}, "tenants", "'4,6'"),
+        ({"tenants": (4, 6), "reverts": (1,)}, "tenants", "'4,6'"),
+        ({"tenants": (4, 6), "protocol": "independent"}, "tenants", "'with the independent"),
+        # reverts
+        ({"reverts": (11,)}, "reverts", "11"),
+        ({"reverts": (0,)}, "reverts", "0"),
+        ({"reverts": (5, 3)}, "reverts", "3"),
+        ({"reverts": (1, 1)}, "reverts", "1"),
+        ({"reverts": (1, 2.0)}, "reverts", "2.0"),
+        ({"reverts": (1,), "memory": 2}, "reverts", "'with memory'"),
+        ({"reverts": (1,), "protocol": "resampling"}, "reverts", "'with the resampling"),
+        # masked reverts
+        ({"masked_reverts": 2}, "masked reverts", "'2 reverts, above signal 0'"),
+        ({"mask_above": 1}, "masked reverts", "'0 reverts, above signal 1'"),
+        ({"masked_reverts": -1, "mask_above": 1}, "masked reverts", "-1"),
+        ({"masked_reverts": 10, "mask_above": 1}, "masked reverts", "10"),
+        ({"masked_reverts": 2, "mask_above": 3}, "mask above", "3"),
+        ({"masked_reverts": 2, "mask_above": -1}, "mask above", "-1"),
+        ({"masked_reverts": 1, "mask_above": 1, "reverts": (1,)}, "reverts", "[1]"),
+        # memory and resets
+        ({"memory": -1}, "memory", "-1"),
+        ({"memory": 1.5}, "memory", "1.5"),
+        ({"resets": -1}, "resets", "-1"),
+        ({"resets": 1}, "resets", "1"),
+        ({"resets": 1, "protocol": "incremental", "memory": 1}, "memory", "'with resets'"),
+        # bounds and the published analysis
+        ({"bound": "exact", "loss": "squared"}, "bound", "'exact'"),
+        ({"published": True, "bound": "exact"}, "bound", "'exact'"),
+        ({"published": True, "bound": "kl"}, "bound", "'kl'"),
+        ({"published": True, "ceiling": 0.1}, "ceiling", "0.1"),
+        ({"published": True, "memory": 0}, "memory", "0"),
+        ({"published": True, "resets": 1, "protocol": "incremental"}, "resets", "1"),
+        ({"published": True, "masked_reverts": 1, "mask_above": 1}, "masked reverts", "1"),
+        # elastic budgets
+        ({"elastic": True, "published": True}, "elastic", "True"),
+        ({"elastic": True, "protocol": "independent"}, "elastic", "True"),
+        ({"elastic": True, "memory": 2}, "elastic", "True"),
+        ({"elastic": True, "reverts": (2,)}, "elastic", "True"),
+        ({"mixture": (0.5, 0.5)}, "mixture", "[0.5, 0.5]"),
+        ({"mixture": (0.5, 0.5, 0.5)}, "mixture", "[0.5, 0.5, 0.5]"),
+        ({"mixture": (0, 0.5, 0.5)}, "mixture", "[0, 0.5, 0.5]"),
+        ({"mixture": (0.5, -0.1, 0.5)}, "mixture", "[0.5, -0.1, 0.5]"),
+        ({"mixture": (0.5, "half", 0)}, "mixture", "'half'"),
+    ],
+)
+def test_refused(options: dict[str, Any], field: str, value: str) -> None:
+    if "bands" in options:
+        with pytest.raises(InvalidInput) as caught:
+            MeterSpec(steps=10, delta=0.01, **options)
+        message = str(caught.value)
+        assert "\n" not in message
+    else:
+        message = refused(options)
+    assert message.startswith(f"{field}: {value}")
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"tenants": 10},
+        {"reverts": 3},
+        {"mixture": 0.5},
+        {"published": "no"},
+        {"handover": "no", "tenants": (4, 6)},
+        {"elastic": 1},
+    ],
+)
+def test_a_value_of_the_wrong_type_is_refused_too(options: dict[str, Any]) -> None:
+    """A meter.toml is written by hand: `tenants = 10` or `published = "no"` will come."""
+    refused(options)
+
+
+@pytest.mark.parametrize("field", ["lower", "upper", "tolerance"])
+@pytest.mark.parametrize("value", [math.nan, math.inf, "0.1", True, None])
+def test_band(field: str, value: object) -> None:
+    edges: dict[str, Any] = {"lower": 0, "upper": 1, "tolerance": 0.1} | {field: value}
+    with pytest.raises(InvalidInput, match=rf"^band {field}: .* given, a finite number needed$"):
+        Band(**edges)
+
+
+# --- Files ---
+
+BANDS = "[[bands]]\nlower = 0\nupper = 1\ntolerance = 0.1\n"
+METER = "[meter]\nsteps = 10\ndelta = 0.01\n"
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("steps = = 10", "not a valid TOML file"),
+        ("", "no [meter] table"),
+        (METER, "no [[bands]]"),
+        (BANDS, "no [meter] table"),
+        ("meter = 3\n" + BANDS, "no [meter] table"),
+        ("bands = []\n" + METER, "no [[bands]]"),
+        ("bands = 3\n" + METER, "no [[bands]]"),
+        ("bands = [3]\n" + METER, "band 1: 3 given"),
+        (METER + BANDS + "[extra]\nkey = 1", "'extra' given, only [meter] and [[bands]] are known"),
+        (METER + "stepz = 10\n" + BANDS, "meter.stepz: 10 given, known: "),
+        (METER + "bands = 10\n" + BANDS, "meter.bands: 10 given, known: "),
+        ("[meter]\nsteps = 10\n" + BANDS, "meter.delta: None given, it must be given"),
+        ("[meter]\ndelta = 0.01\n" + BANDS, "meter.steps: None given, it must be given"),
+        (METER + BANDS + "colour = 1", "band 1: {"),
+        (METER + "[[bands]]\nlower = 0\nupper = 1", "band 1: {"),
+        (METER + "[[bands]]\nlower = 0\nupper = 0.5\ntolerance = 0.1", "last band ends at 0.5"),
+        ("[meter]\nsteps = 0\ndelta = 0.01\n" + BANDS, "steps: 0 given"),
+        ("[meter]\nsteps = 10\ndelta = nan\n" + BANDS, "delta: nan given"),
+        ("[meter]\nsteps = 2020-01-01\ndelta = 0.1\n" + BANDS, "steps: datetime.date"),
+    ],
+)
+def test_a_file_that_is_no_meter(tmp_path: Path, text: str, words: str) -> None:
+    path = tmp_path / "meter.toml"
+    path.write_text(text, encoding="utf-8")
+    with pytest.raises(InvalidInput) as caught:
+        MeterSpec.read(path)
+    message = str(caught.value)
+    assert message.startswith(f"{path}: ")
+    assert words in message
+    assert "\n" not in message
+
+
+def test_no_file(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match=r"none\.toml: cannot be read \(No such file"):
+        MeterSpec.read(tmp_path / "none.toml")
+
+
+def test_a_directory_is_no_file(tmp_path: Path) -> None:
+    with pytest.raises(
+        InvalidInput, match=r"cannot be read \(Is a directory\): give a meter\.toml$"
+    ):
+        MeterSpec.read(tmp_path)
+
+
+@pytest.mark.parametrize("content", [b"\x89PNG\r\n\x1a\n\x00\xff", b"\x00\x01\x02", b"\xff\xfe"])
+def test_a_binary_file(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "meter.toml"
+    path.write_bytes(content)
+    with pytest.raises(InvalidInput, match=r"meter\.toml: not a valid TOML file: [^\n]+$"):
+        MeterSpec.read(path)
