@@ -17,7 +17,8 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-MODULES = ("bench.planner",)
+NAMES = ("planner", "scoring", "sealing", "simulation", "submission")
+MODULES = tuple(f"bench.{name}" for name in NAMES)
 
 
 @dataclass(frozen=True)

@@ -23,7 +23,7 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from easeml_meter import Meter, MeterSpec, reachable_tolerance
-from easeml_meter.report.terminal import history_terminal, terminal
+from easeml_meter.report.terminal import history_terminal
 from easeml_meter.service.sessions import Spent
 
 Array = NDArray[Any]
@@ -101,7 +101,7 @@ def main(folder: Path) -> None:
         score = float(np.mean(model.predict(images[TRAIN:hidden]) == digits[TRAIN:hidden]))
         console.print(f"\n[bold]{name}[/bold]: {score:.1%} right on the validation set")
         signal = meter.submit(folder / "test.npy", folder / "validation.npy", model=name)
-        console.print(terminal(signal))
+        console.print(signal)
 
     console.rule("The budget is spent")
     guess = digits[hidden:].copy()
@@ -110,7 +110,7 @@ def main(folder: Path) -> None:
         np.save(folder / "test.npy", guess)
         try:
             signal = meter.submit(folder / "test.npy", folder / "validation.npy", model="one more")
-            console.print(terminal(signal))
+            console.print(signal)
         except Spent as refusal:
             console.print(f"refused: {refusal}")
 

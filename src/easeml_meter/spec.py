@@ -44,7 +44,7 @@ METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
 
 def is_zero_one(loss: str) -> bool:
     """Tell whether a loss, by its name, is 0 or 1 for every example."""
-    return re.fullmatch(r"0-1|top-[1-9]\d*", loss) is not None
+    return re.fullmatch(r"0-1|top-[1-9][0-9]*", loss) is not None
 
 
 @dataclass(frozen=True, slots=True)

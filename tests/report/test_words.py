@@ -33,6 +33,14 @@ def test_shown_is_short_and_cannot_steer(text: str, limit: int) -> None:
     assert len(safe) == min(len(text), limit)
 
 
+@pytest.mark.parametrize(
+    "char", ["\0", "\x1b", "\x9b", "\u061c", "\u200f", "\u2028", "\u2066", "\ud800", "\ufffe"]
+)
+def test_what_is_not_shown(char: str) -> None:
+    """Escapes, turns of direction, line ends, and what XML or UTF-8 cannot hold."""
+    assert shown(f"a{char}b") == "a\ufffdb"
+
+
 def test_shown_keeps_both_ends() -> None:
     assert shown("experiments/2026/resnet-v17", 16) == "experime…net-v17"
     assert shown("a\x1b[31mb\u202ec") == "a\ufffd[31mb\ufffdc"

@@ -46,9 +46,7 @@ def submit(test: Path, validation: Path, model: str | None, folder: Path, **opti
     if options["as_json"]:
         echo_json(_signal_json(signal))
     else:
-        from easeml_meter.report.terminal import terminal
-
-        print_rich(terminal(signal))
+        print_rich(signal)
 
 
 def _signal_json(signal: Signal) -> dict[str, Any]:

@@ -121,7 +121,3 @@ class Layout:
         band = bands[index]
         share = min(1.0, (gap - band.lower) / (band.upper - band.lower))
         return self.plot - self.cell * (index + share)
-
-    def bar_top(self, gap: float) -> float:
-        """Give where a bar that reaches up to a gap begins."""
-        return 0.0 if gap >= 1 else self.height_of(gap)

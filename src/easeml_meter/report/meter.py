@@ -153,8 +153,8 @@ def _tolerances(layout: Layout) -> str:
         left, top = layout.place(index)
         (low, high), (least, most) = signal.gap, signal.true_gap
         if most > high:
-            end = layout.bar_top(high)
-            height = max(_THINNEST, end - layout.bar_top(most))
+            end = layout.height_of(high)
+            height = max(_THINNEST, end - layout.height_of(most))
             path += box(left, top + end - height, layout.bar, height)
         if least < low:
             start = layout.height_of(low)
@@ -165,7 +165,7 @@ def _tolerances(layout: Layout) -> str:
 
 def _band(layout: Layout, signal: Signal, colour: str) -> str:
     low, high = signal.gap or (0.0, 1.0)
-    top, bottom = layout.bar_top(high), layout.height_of(low)
+    top, bottom = layout.height_of(high), layout.height_of(low)
     bar = element("path", d=box(0, top, layout.bar, bottom - top), fill=colour)
     middle = number(layout.bar / 2)
     if layout.cell >= 12:

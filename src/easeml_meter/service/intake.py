@@ -76,7 +76,7 @@ def add_test_set(space: Workspace, path: Path) -> GenerationRow:
         Ledger(situation.spec, sealed.rows)
         _check_labels(situation, sealed)
         digests = collect(sealed.row_digests(key))
-        _check_rows(space, situation, digests, manifest, key)
+        _check_rows(space, situation, digests, _inputs(sealed), key)
         fingerprint = sealed.fingerprint(key)
     for other in situation.generations:
         if other.fingerprint == fingerprint:
@@ -169,11 +169,10 @@ def _classes(situation: Situation) -> Classes | None:
 
 
 def _check_rows(
-    space: Workspace, situation: Situation, digests: Digests, manifest: Manifest, key: bytes
+    space: Workspace, situation: Situation, digests: Digests, inputs: pa.Schema, key: bytes
 ) -> None:
     """Refuse rows that stand twice, or that developers have seen."""
     _refuse_rows(duplicate_rows(digests), "stand in it more than once", "give each row once")
-    inputs = _inputs(manifest)
     if situation.validation is not None:
         others = _plain_digests(space.folder / situation.validation.blob, inputs, key)
         _refuse_rows(shared_rows(digests, others), "stand in the validation set", "leave them out")
@@ -185,17 +184,19 @@ def _check_rows(
             _refuse_rows(shared_rows(digests, others), problem, "leave them out")
 
 
-def _inputs(manifest: Manifest) -> list[str]:
-    outside = {manifest.label.name, manifest.id_column}
-    return [column.name for column in manifest.columns if column.name not in outside]
+def _inputs(sealed: SealedTestSet) -> pa.Schema:
+    return pa.schema([sealed.schema.field(name) for name in sealed.inputs])
 
 
-def _plain_digests(path: Path, columns: list[str], key: bytes) -> Digests:
-    """Digest the input columns of a table that developers may see; none shared, no rows shared."""
-    table = open_table(path)
-    if not set(columns) <= set(table.schema.names):
+def _plain_digests(path: Path, inputs: pa.Schema, key: bytes) -> Digests:
+    """Digest the input columns of a table that developers may see; without them, no row is shared.
+
+    Text files are read with the types of the sealed columns, so that equal rows are equal.
+    """
+    table = open_table(path, types={field.name: field.type for field in inputs})
+    if not inputs.names or not set(inputs.names) <= set(table.schema.names):
         return np.empty((0, 2), dtype=np.uint64)
-    return collect(row_digests(table.batches(columns), columns, key))
+    return collect(row_digests(table.batches(inputs.names), inputs.names, key))
 
 
 def _refuse_rows(rows: np.ndarray, problem: str, remedy: str) -> None:
@@ -272,7 +273,7 @@ def _notify(space: Workspace, situation: Situation, validation: ValidationRow) -
             generation=generation.number,
         ) as sealed:
             digests = collect(sealed.row_digests(key))
-            others = _plain_digests(space.folder / validation.blob, list(sealed.inputs), key)
+            others = _plain_digests(space.folder / validation.blob, _inputs(sealed), key)
         shared = [int(row) for row in shared_rows(digests, others)]
     notice = {
         "at": validation.added_at,

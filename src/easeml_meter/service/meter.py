@@ -12,6 +12,7 @@ from typing import Any
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.errors import invalid
+from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.service import intake, release, submission
 from easeml_meter.service.roles import Deed, Role, require
 from easeml_meter.service.sessions import Situation, session_view
@@ -47,6 +48,7 @@ class Meter:
             raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
         if not name.strip() or not name.isprintable() or len(name) > submission.MAX_NAME:
             raise invalid("name", name[:40], f"1 to {submission.MAX_NAME} printable characters")
+        parse_loss(spec.loss)
         required_labels(spec)
         space = Workspace.create(Path(folder), clock)
         spec.write(space.settings)

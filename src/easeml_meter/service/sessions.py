@@ -10,6 +10,7 @@ from easeml_meter.core.lifecycle import Phase, WrongPhase
 from easeml_meter.core.signals import answer_named
 from easeml_meter.core.views import SessionView, Signal, Truth
 from easeml_meter.errors import MeterError, invalid
+from easeml_meter.report.shown import ShownSignal
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, assumptions_of, required_labels
@@ -141,7 +142,7 @@ def signal_of(
     A forecast walks ahead step by step: past steps do without one.
     """
     left = ledger.steps_left(account)
-    return Signal(
+    return ShownSignal(
         spec=situation.spec,
         answer=answer_named(entry.answer),
         step=entry.step,

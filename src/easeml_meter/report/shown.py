@@ -1,0 +1,24 @@
+"""A signal that shows itself: `print(signal)` draws the meter, and rich draws it in colour."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING
+
+from easeml_meter.core.views import Signal
+from easeml_meter.report.gauge import plain
+from easeml_meter.report.terminal import terminal
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+
+@dataclass(frozen=True)
+class ShownSignal(Signal):
+    """What `Meter.submit` returns."""
+
+    def __str__(self) -> str:
+        return plain(self)
+
+    def __rich__(self) -> RenderableType:
+        return terminal(self)
