@@ -16,9 +16,10 @@ PYTEST = $(BIN)/pytest -n 2
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: for-use ## see what the meter saves, on a small example
+demo: for-use ## plan a meter, then watch the whole loop on real data
 	$(BIN)/meter plan --steps 10 --signals 5 --tolerance 0.01 --delta 0.01
 	$(BIN)/meter compare --steps 10 --tolerance 0.01 --delta 0.01
+	$(BIN)/python examples/digits.py
 
 test: lint types imports unit ## everything CI checks: lint, types, imports, unit
 
@@ -54,7 +55,7 @@ clean: ## remove .venv and everything else that was made
 
 # What a user installs, and what a developer does. Both return at once when nothing changed.
 for-use:
-	@sh scripts/setup.sh charts
+	@sh scripts/setup.sh lab
 
 for-work:
 	@sh scripts/setup.sh test $(SYSTEM_PACKAGES)

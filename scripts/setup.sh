@@ -90,5 +90,5 @@ rm -f .venv/.made .venv/.has-*
 quietly .venv/bin/python -m pip install -c constraints.txt -e ".[$extra]"
 echo "$wanted" >".venv/.has-$extra"
 # The developer's set includes the user's.
-[ "$extra" != test ] || echo "$wanted" >.venv/.has-charts
+[ "$extra" != test ] || echo "$wanted" >.venv/.has-lab
 pwd -P >.venv/.made
