@@ -402,7 +402,7 @@ def test_a_forecast_has_an_end_even_where_the_session_has_none() -> None:
     spec = meter(protocol="incremental", signals=2, tolerance=[0.1, 1.0], steps=3, elastic=True)
     ledger = at_its_size(spec)
     account = ledger.replay([2, 2, 2])
-    assert ledger.steps_expected(account) == 10_000
+    assert ledger.steps_expected(account) == 1_000
     assert ledger.battery(account) == 1
 
 

@@ -60,6 +60,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail("interrupted", 130)
     except BrokenPipeError:
         sys.exit(0)
+    except OSError as error:  # a disk that fills up or a file that vanishes, whatever was going on
+        where = f"{error.filename}: " if error.filename else ""
+        _fail(f"{where}{error.strerror or error}", 1)
     sys.exit(code if isinstance(code, int) else 0)
 
 

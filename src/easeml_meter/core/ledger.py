@@ -20,7 +20,7 @@ from easeml_meter.stats.planning import log_failure
 from easeml_meter.stats.priors import Code, log_weight
 from easeml_meter.stats.tails import log_tail
 
-_FORECAST = 10_000
+_FORECAST = 1_000
 """A forecast looks at most this many steps ahead."""
 
 

@@ -51,7 +51,10 @@ class Meter:
         parse_loss(spec.loss)
         required_labels(spec)
         space = Workspace.create(Path(folder), clock)
-        spec.write(space.settings)
+        if not space.settings.exists():
+            spec.write(space.settings)
+        elif MeterSpec.read(space.settings) != spec:
+            raise invalid("spec", str(space.settings), "it describes another meter: remove it")
         row = MeterRow(secrets.token_hex(16), name, spec.to_mapping(), space.now())
         with space.store.writing() as books:
             books.add_meter(row)

@@ -11,7 +11,7 @@ from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase, WrongPhase, advance
 from easeml_meter.core.signals import NO_READING, name_of
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import invalid
+from easeml_meter.errors import MeterError, invalid
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import Expected
@@ -203,6 +203,8 @@ def _tell(space: Workspace, draft: EntryRow, losses: Losses | None) -> Signal:
         if entry is None:
             if losses is None or generation.phase is not Phase.ACTIVE:
                 raise _spent(situation, generation)
+            if _validation_of(situation).number != draft.validation_number:
+                raise MeterError("the validation set was replaced meanwhile: submit again")
             account, reset = _ready(situation, ledger, account, entries)
             if not ledger.may_submit(account):
                 raise _spent(situation, generation)
