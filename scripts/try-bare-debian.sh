@@ -21,12 +21,14 @@ die() { printf 'FAILED: %s\n' "$*" >&2; exit 1; }
 start=$(date +%s)
 
 # inside UID FOLDER COMMAND...; $network=--net takes the network away
+# A booted Debian has /proc, terminals and shared memory; a chroot has to be given them.
 network=
 inside() {
     uid=$1 folder=$2
     shift 2
     unshare $network --mount --pid --fork --kill-child --mount-proc --root="$root" --wd="$folder" \
         env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin HOME="$(dirname "$folder")" \
+        sh -ec 'mount -t devpts -o ptmxmode=666 devpts /dev/pts; mount -t tmpfs tmpfs /dev/shm; exec "$@"' sh \
         setpriv --reuid="$uid" --regid="$uid" --clear-groups "$@" </dev/null
 }
 

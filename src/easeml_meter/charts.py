@@ -73,4 +73,6 @@ def altair() -> Any:
     except ImportError as error:
         message = 'charts need the extra "charts": pip install "easeml-meter[charts]"'
         raise MeterError(message) from error
+    except RuntimeError as error:  # it looks for its cache in a home that a container may not have
+        raise MeterError("charts need a home folder: set HOME to a folder of yours") from error
     return altair

@@ -4,15 +4,15 @@ from __future__ import annotations
 
 import dataclasses
 import itertools
-import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
-from typing import Any, Self, TypeVar
+from typing import Any, Self
 
+from easeml_meter.checks import finite, listed, one_of, whole
 from easeml_meter.errors import InvalidInput, invalid
 
 
@@ -34,11 +34,6 @@ class Bound(StrEnum):
 
 
 _SMALLEST_DELTA = 1e-300
-_MOST = 10**12
-"""No whole number of a meter is larger: beyond it nothing is a count of people's steps."""
-
-Choice = TypeVar("Choice", bound=StrEnum)
-
 METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
 
 
@@ -60,7 +55,7 @@ class Band:
 
     def __post_init__(self) -> None:
         for name in ("lower", "upper", "tolerance"):
-            _number(f"band {name}", getattr(self, name))
+            finite(f"band {name}", getattr(self, name))
             object.__setattr__(self, name, float(getattr(self, name)))
         if not 0 <= self.lower < self.upper <= 1:
             raise invalid("band", f"[{self.lower}, {self.upper})", "0 <= lower < upper <= 1 needed")
@@ -113,19 +108,19 @@ class MeterSpec:
 
     def __post_init__(self) -> None:
         for name in ("bands", "tenants", "reverts", "mixture", "classes"):
-            object.__setattr__(self, name, _tuple(name, getattr(self, name)))
+            object.__setattr__(self, name, listed(name, getattr(self, name)))
         for name in ("published", "handover", "elastic"):
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
-        object.__setattr__(self, "protocol", _choice("protocol", self.protocol, Protocol))
+        object.__setattr__(self, "protocol", one_of("protocol", self.protocol, Protocol))
         if self.bound is not None:
-            object.__setattr__(self, "bound", _choice("bound", self.bound, Bound))
+            object.__setattr__(self, "bound", one_of("bound", self.bound, Bound))
         _check_bands(self.bands)
-        _integer("steps", self.steps, at_least=1)
-        _number("delta", self.delta)
+        whole("steps", self.steps, at_least=1)
+        finite("delta", self.delta)
         if not 0 < self.delta < 1:
             raise invalid("delta", self.delta, "a number between 0 and 1 (both excluded)")
-        _integer("sessions", self.sessions, at_least=1)
+        whole("sessions", self.sessions, at_least=1)
         if self.session_delta < _SMALLEST_DELTA:
             raise invalid("delta", self.delta, f"at least {_SMALLEST_DELTA:g} for each session")
         if not isinstance(self.loss, str) or not self.loss:
@@ -138,7 +133,7 @@ class MeterSpec:
         if len(set(self.classes)) != len(self.classes):
             raise invalid("classes", list(self.classes), "each class once")
         if self.ceiling is not None:
-            _number("ceiling", self.ceiling)
+            finite("ceiling", self.ceiling)
             object.__setattr__(self, "ceiling", float(self.ceiling))
             if not 0 < self.ceiling < 1:
                 raise invalid("ceiling", self.ceiling, "a loss between 0 and 1 (both excluded)")
@@ -150,7 +145,7 @@ class MeterSpec:
 
     def _check_tenants(self) -> None:
         for share in self.tenants:
-            _integer("tenants", share, at_least=1)
+            whole("tenants", share, at_least=1)
         if self.tenants and sum(self.tenants) != self.steps:
             given = ",".join(map(str, self.tenants))
             raise invalid("tenants", given, f"must sum to the steps, {self.steps}")
@@ -159,15 +154,15 @@ class MeterSpec:
 
     def _check_reverts(self) -> None:
         for index, step in enumerate(self.reverts):
-            _integer("reverts", step, at_least=1)
+            whole("reverts", step, at_least=1)
             if step > self.steps:
                 raise invalid("reverts", step, f"a step from 1 to {self.steps}")
             if index and step < self.reverts[index - 1]:
                 raise invalid("reverts", step, "steps in increasing order")
             if step - index < 1:
                 raise invalid("reverts", step, "one revert undoes one step: too many too early")
-        _integer("masked reverts", self.masked_reverts, at_least=0)
-        _integer("mask above", self.mask_above, at_least=0)
+        whole("masked reverts", self.masked_reverts, at_least=0)
+        whole("mask above", self.mask_above, at_least=0)
         if bool(self.masked_reverts) != bool(self.mask_above):
             given = f"{self.masked_reverts} reverts, above signal {self.mask_above}"
             raise invalid("masked reverts", given, "both a number of reverts and a signal needed")
@@ -180,8 +175,8 @@ class MeterSpec:
 
     def _check_memory_and_resets(self) -> None:
         if self.memory is not None:
-            _integer("memory", self.memory, at_least=0)
-        _integer("resets", self.resets, at_least=0)
+            whole("memory", self.memory, at_least=0)
+        whole("resets", self.resets, at_least=0)
         if self.resets and self.protocol is not Protocol.INCREMENTAL:
             raise invalid("resets", self.resets, "only the incremental meter has resets")
         special = {
@@ -218,7 +213,7 @@ class MeterSpec:
 
     def _check_elastic(self) -> None:
         for share in self.mixture:
-            _number("mixture", share)
+            finite("mixture", share)
         shares = list(self.mixture)
         if len(shares) != 3 or min(shares) < 0 or shares[0] == 0 or sum(shares) > 1 + 1e-12:
             raise invalid("mixture", shares, "three shares of at most 1 in all, the first above 0")
@@ -283,7 +278,7 @@ class MeterSpec:
         `edges` are the m - 1 inner edges of the bands; without them the bands are equally wide
         (the plan does not depend on them).
         """
-        _integer("signals", signals, at_least=1)
+        whole("signals", signals, at_least=1)
         if isinstance(tolerance, Sequence):
             tolerances = list(tolerance)
             if len(tolerances) != signals:
@@ -391,33 +386,3 @@ def _check_bands(bands: tuple[Band, ...]) -> None:
         if following.tolerance < band.tolerance:
             given = f"{band.tolerance} then {following.tolerance}"
             raise invalid("tolerance", given, "tolerances must not decrease from band to band")
-
-
-def _choice(field: str, value: object, kind: type[Choice]) -> Choice:
-    try:
-        return kind(str(value))
-    except ValueError:
-        raise invalid(field, value, f"one of {', '.join(kind)}") from None
-
-
-def _tuple(field: str, value: object) -> tuple[Any, ...]:
-    if isinstance(value, str) or not isinstance(value, Sequence):
-        raise invalid(field, value, "a list needed")
-    return tuple(value)
-
-
-def _number(field: str, value: object) -> None:
-    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
-        raise invalid(field, value, "a finite number needed")
-
-
-def _is_finite(value: float) -> bool:
-    try:
-        return math.isfinite(value)
-    except OverflowError:  # a whole number too large for a float
-        return False
-
-
-def _integer(field: str, value: object, *, at_least: int) -> None:
-    if isinstance(value, bool) or not isinstance(value, int) or not at_least <= value <= _MOST:
-        raise invalid(field, value, f"a whole number, {at_least} or more (at most 10^12)")

@@ -6,6 +6,7 @@ import re
 import shlex
 import subprocess
 import sys
+from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
@@ -15,43 +16,102 @@ PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
 METER = Path(sys.executable).with_name("meter")
 
 
-def documented_commands() -> list[tuple[str, str, list[str]]]:
+# A page that starts with this comment is one sequence of commands in one folder, which the script
+# fills first. Its Python runs there, too, in its turn.
+SHARED = re.compile(r"<!-- test: shared, setup=(\S+) -->\n")
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command on a page, and what the page says it prints: `...` stands for anything."""
+
+    page: str
+    line: str
+    output: tuple[str, ...]
+    code: int = 0
+
+    def run(self, folder: Path) -> None:
+        program, *arguments = shlex.split(self.line)
+        assert program == "meter", f"{self.page}: only meter commands are run"
+        done = subprocess.run(
+            [METER, *arguments],
+            cwd=folder,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            text=True,
+            check=False,
+            env={"COLUMNS": "80", "PATH": "/usr/bin:/bin"},
+        )
+        assert done.returncode == self.code, done.stdout
+        assert done.stdout
+        if self.output:
+            printed = [line.rstrip() for line in done.stdout.rstrip().split("\n")]
+            expected = [line.rstrip() for line in self.output]
+            assert printed == expected or matches(expected, printed), "\n".join(printed)
+
+
+def matches(expected: list[str], printed: list[str]) -> bool:
+    """Compare, where `...` in a line is any text, and on a line of its own any lines."""
+    pattern = ""
+    for line in expected:
+        if line.strip() == "...":
+            pattern += r"(?:.*\n)*?"
+        else:
+            pattern += ".*?".join(map(re.escape, line.split("..."))) + r"\n"
+    return re.fullmatch(pattern, "\n".join(printed) + "\n") is not None
+
+
+def blocks(page: Path, kind: str) -> list[tuple[str, str]]:
+    """Give the blocks of some kinds, in their order."""
+    text = page.read_text(encoding="utf-8")
+    return re.findall(rf"^```({kind})\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
+
+
+def commands(page: Path, block: str) -> list[Command]:
     found = []
-    for page in PAGES:
-        text = page.read_text(encoding="utf-8")
-        for block in re.findall(r"^```console\n(.*?)^```", text, re.MULTILINE | re.DOTALL):
-            for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
-                command, *output = part.rstrip("\n").split("\n")
-                found.append((page.name, command, output))
+    for part in re.split(r"^\$ ", block, flags=re.MULTILINE)[1:]:
+        line, *output = part.rstrip("\n").split("\n")
+        code = 0
+        if output and (ending := re.fullmatch(r"\[exit (\d+)\]", output[-1])):
+            code = int(ending[1])
+            output.pop()
+        found.append(Command(page.name, line, tuple(output), code))
     return found
 
 
-@pytest.mark.parametrize(
-    ("page", "command", "output"), documented_commands(), ids=lambda value: str(value)[:60]
-)
-def test_documented_command(page: str, command: str, output: list[str], tmp_path: Path) -> None:
-    program, *arguments = shlex.split(command)
-    assert program == "meter", f"{page}: only meter commands are run"
-    done = subprocess.run(
-        [METER, *arguments],
-        cwd=tmp_path,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={"COLUMNS": "80", "PATH": "/usr/bin:/bin"},
-    )
-    assert done.returncode == 0, done.stderr
-    assert done.stdout
-    if output:
-        printed = [line.rstrip() for line in done.stdout.rstrip().split("\n")]
-        assert printed == [line.rstrip() for line in output]
+def setup_of(page: Path) -> Path | None:
+    found = SHARED.match(page.read_text(encoding="utf-8"))
+    return ROOT / found[1] if found else None
+
+
+ALONE = [
+    command
+    for page in PAGES
+    if setup_of(page) is None
+    for _, block in blocks(page, "console")
+    for command in commands(page, block)
+]
+
+
+@pytest.mark.parametrize("command", ALONE, ids=lambda each: f"{each.page}-{each.line}"[:60])
+def test_documented_command(command: Command, tmp_path: Path) -> None:
+    command.run(tmp_path)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if setup_of(page)], ids=lambda p: p.name)
+def test_documented_sequence(page: Path, tmp_path: Path) -> None:
+    subprocess.run([sys.executable, str(setup_of(page))], cwd=tmp_path, check=True)
+    for kind, block in blocks(page, "console|python"):
+        if kind == "python":
+            subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True)
+        for command in commands(page, block) if kind == "console" else []:
+            command.run(tmp_path)
 
 
 def test_readme_python_runs() -> None:
-    text = (ROOT / "README.md").read_text(encoding="utf-8")
-    blocks = re.findall(r"^```python\n(.*?)^```", text, re.MULTILINE | re.DOTALL)
-    assert blocks
-    for block in blocks:
+    found = blocks(ROOT / "README.md", "python")
+    assert found
+    for _, block in found:
         exec(compile(block, "README.md", "exec"), {})  # noqa: S102  the page's own code
 
 
@@ -66,3 +126,10 @@ def test_readme_make_targets_exist() -> None:
 
 def test_contributing_fits_on_a_screen() -> None:
     assert len((ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8").splitlines()) <= 40
+
+
+def test_wildcards() -> None:
+    assert matches(["a", "...", "b ... d"], ["a", "x", "y", "b c d"])
+    assert matches(["a", "...", "b"], ["a", "b"])
+    assert not matches(["a", "b"], ["a", "x", "b"])
+    assert not matches(["a ..."], ["b a"])

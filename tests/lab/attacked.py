@@ -86,9 +86,9 @@ def _fitting(options: dict[str, Any], steps: int) -> dict[str, Any]:
 
 
 def attacks(spec: MeterSpec, *, seed: int, world: str | None = None) -> Iterator[Experiment]:
-    """Yield every developer who keeps to what the meter supposes of people."""
+    """Yield every developer who keeps to what the meter supposes of people, twins left out."""
     for name, developer in DEVELOPERS.items():
-        if developer.breaks(spec) is None:
+        if developer.at_home(spec) and developer.breaks(spec) is None:
             yield experiment(spec, name, seed=seed, world=world)
 
 

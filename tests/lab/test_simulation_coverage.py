@@ -174,6 +174,15 @@ def test_which_assumptions_are_broken() -> None:
     assert breaking(SPEC.replace(memory=1)) == everyone - {"forgetful"}
 
 
+def test_developers_without_use_for_their_ways_are_twins_of_another() -> None:
+    foreign = {name for name, each in DEVELOPERS.items() if not each.at_home(SPEC)}
+    assert foreign == {"checkpoints", "crasher"}
+    assert DEVELOPERS["checkpoints"].at_home(SPEC.replace(tenants=(2, 2)))
+    assert DEVELOPERS["crasher"].at_home(SPEC.replace(loss="my.own:loss"))
+    twins = [experiment(SPEC, name, labels=120) for name in ("threshold", *foreign)]
+    assert len({each.chunk(0) for each in twins}) == 1
+
+
 def test_the_limit_lies_where_the_best_attack_crosses_delta() -> None:
     found = find_limit(SPEC, ["threshold", "independent"], runs=1000)
     assert found.too_few is not None

@@ -42,12 +42,12 @@ def holds(spec: MeterSpec, runs: int, seed: int, world: str | None = None) -> No
 @pytest.mark.parametrize(("key", "spec"), SHORT.items(), ids=[", ".join(key) for key in SHORT])
 def test_short_sessions(key: tuple[str, str], spec: MeterSpec) -> None:
     world = None if key[1] == "usual" else key[1]
-    holds(spec, 5000 if world is None else 2000, seed=101, world=world)
+    holds(spec, 6000 if world is None else 2000, seed=101, world=world)
 
 
 @pytest.mark.parametrize("spec", LONG.values(), ids=LONG.keys())
 def test_long_sessions(spec: MeterSpec) -> None:
-    holds(spec, 1000, seed=102)
+    holds(spec, 1500, seed=102)
 
 
 @pytest.mark.parametrize("options", TIGHT.values(), ids=TIGHT.keys())

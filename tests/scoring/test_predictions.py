@@ -19,11 +19,10 @@ from tests.scoring.examples import ANIMALS, DIGITS, FORMATS, expected, refusal, 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring import predictions as module
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.ids import ids_digest
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.vault.digests import OrderDigest
+from easeml_meter.tables.order import OrderDigest
 
 TABLES = tuple(ending for ending in FORMATS if ending != ".npy")
 
@@ -340,15 +339,6 @@ def test_columns_that_do_not_say_what_they_are(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("ending", FORMATS)
-def test_an_empty_file(tmp_path: Path, ending: str) -> None:
-    path = tmp_path / f"p{ending}"
-    path.touch()
-    assert refusal(path, expected(1, "0-1", DIGITS)).endswith(
-        "an empty file given, one row per example needed"
-    )
-
-
-@pytest.mark.parametrize("ending", FORMATS)
 def test_no_rows(tmp_path: Path, ending: str) -> None:
     path = tmp_path / f"p{ending}"
     if ending == ".jsonl":
@@ -356,22 +346,6 @@ def test_no_rows(tmp_path: Path, ending: str) -> None:
     else:
         write(path, {"prediction": pa.array([], pa.int64())})
     refusal(path, expected(1, "0-1", DIGITS))
-
-
-@pytest.mark.parametrize(
-    ("text", "line"),
-    [
-        ('prediction\ncat\n"dog\nowl\n', 3),
-        ('prediction\n"cat"\ndog\n"owl', 4),
-        ('prediction\ncat\ndo"g\nowl\n', 3),
-        ('"prediction\ncat\ndog\nowl\n', 1),
-    ],
-)
-def test_a_csv_file_with_a_broken_quote(tmp_path: Path, text: str, line: int) -> None:
-    path = tmp_path / "p.csv"
-    path.write_text(text)
-    refused = refusal(path, expected(3, "0-1", ANIMALS))
-    assert refused == f"{path}: line {line}: a quote that is not closed"
 
 
 @pytest.mark.parametrize(
@@ -455,58 +429,6 @@ def _refused_or_read(path: Path, needed: Expected) -> None:
     assert batch.max() < 10
 
 
-def test_pickles_are_never_loaded(tmp_path: Path) -> None:
-    class Trap:
-        def __reduce__(self) -> tuple[Any, ...]:
-            return os.system, (f"touch {tmp_path}/sprung",)
-
-    np.save(tmp_path / "p.npy", np.array([Trap()], dtype=object), allow_pickle=True)
-    refusal(tmp_path / "p.npy", expected(1, "0-1", DIGITS))
-    assert not (tmp_path / "sprung").exists()
-
-
-def test_arrays_that_are_no_column(tmp_path: Path) -> None:
-    for array in (
-        np.zeros((2, 2, 2)),
-        np.float64(1),
-        np.zeros((2, 0)),
-        np.zeros(2, dtype="f8,f8"),
-        np.zeros(2, dtype="c16"),
-        np.array([b"a", b"b"]),
-        np.asfortranarray(np.eye(3)[:2]),
-    ):
-        np.save(tmp_path / "p.npy", array)
-        refusal(tmp_path / "p.npy", expected(2, "brier", ANIMALS))
-
-
-def test_what_is_no_file(tmp_path: Path) -> None:
-    needed = expected(1, "0-1", DIGITS)
-    (tmp_path / "folder.csv").mkdir()
-    assert "a folder given" in refusal(tmp_path / "folder.csv", needed)
-    os.mkfifo(tmp_path / "pipe.csv")
-    assert "no regular file given" in refusal(tmp_path / "pipe.csv", needed)
-    assert "No such file" in refusal(tmp_path / "missing.csv", needed)
-    refusal(Path("a\0b.csv"), needed)
-    line = refusal(Path("x" * 10_000_000 + ".csv"), needed)
-    assert "(10,000,004 characters)" in line
-    assert "File name too long" in line
-    refusal(tmp_path / "\x1b[31m\n.csv", needed)
-
-
-def test_no_permission(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    path = write(tmp_path / "p.csv", {"prediction": [1]})
-    if os.geteuid():
-        path.chmod(0)
-    else:
-
-        def refuse(*_: object) -> int:
-            raise PermissionError(13, "Permission denied")
-
-        monkeypatch.setattr(os, "open", refuse)
-    line = refusal(path, expected(1, "0-1", DIGITS))
-    assert line.endswith("cannot be read (Permission denied): give a file that you may read")
-
-
 def test_a_file_that_changes_before_it_is_read_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -536,13 +458,16 @@ def test_more_predictions_than_there_are(tmp_path: Path) -> None:
 @pytest.mark.parametrize("by", ["ids", "digest"])
 def test_ids_in_the_committed_order(tmp_path: Path, ending: str, by: str) -> None:
     committed = [pa.array([101, 7]), pa.array([], pa.int64()), pa.array([42, 9, 3])]
+    digest = OrderDigest()
+    for ids in committed:
+        digest.update(ids)
     needed = Expected(
         5,
         parse_loss("0-1"),
         DIGITS,
         id_column="id",
         ids=(lambda: committed) if by == "ids" else None,
-        ids_digest=ids_digest(committed) if by == "digest" else None,
+        ids_digest=digest.hexdigest() if by == "digest" else None,
     )
     good = {"id": [101, 7, 42, 9, 3], "prediction": [1, 2, 3, 4, 5]}
     assert read(write(tmp_path / f"p{ending}", good), needed) == [1, 2, 3, 4, 5]
@@ -576,25 +501,6 @@ def test_ids_of_other_types_or_number(tmp_path: Path) -> None:
     short = Expected(2, parse_loss("0-1"), DIGITS, id_column="id", ids=lambda: [pa.array(["a"])])
     path = write(tmp_path / "p.parquet", {"id": ["a", "b"], "prediction": [1, 2]})
     assert "row 2: id 'b' given" in refusal(path, short)
-
-
-@given(st.lists(st.text()), st.integers(0, 10))
-def test_the_digest_of_ids_depends_on_their_order_alone(ids: list[str], cut: int) -> None:
-    whole = ids_digest([pa.array(ids, pa.string())])
-    halves = [pa.array(ids[:cut], pa.large_string()), pa.array(ids[cut:], pa.string())]
-    assert ids_digest(halves) == whole
-    assert (ids_digest([pa.array(ids[::-1], pa.string())]) == whole) == (ids == ids[::-1])
-    joined = ["".join(ids)]
-    assert (ids_digest([pa.array(joined)]) == whole) == (joined == ids)
-
-
-@given(st.lists(st.text()) | st.lists(st.integers(-(2**63), 2**63 - 1)), st.integers(0, 10))
-def test_the_vault_takes_the_same_digest_of_ids(ids: list[Any], cut: int) -> None:
-    kind = pa.int64() if ids and isinstance(ids[0], int) else pa.string()
-    sealed = OrderDigest()
-    for part in (ids[:cut], ids[cut:]):
-        sealed.update(pa.array(part, kind))
-    assert ids_digest([pa.array([str(each) for each in ids], pa.string())]) == sealed.hexdigest()
 
 
 # --- What may be expected ---

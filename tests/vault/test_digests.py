@@ -1,6 +1,5 @@
 from __future__ import annotations
 
-import hashlib
 import math
 from datetime import date, datetime
 from typing import Any
@@ -15,7 +14,6 @@ from easeml_meter.errors import InvalidInput
 from easeml_meter.vault import digests
 from easeml_meter.vault.digests import (
     Digests,
-    OrderDigest,
     _hash_slices,
     collect,
     content_digest,
@@ -225,32 +223,3 @@ def test_the_content_digest_ignores_order_and_nothing_else(table: pa.Table, rand
     assert of(table.take(order)) == of(table)
     assert of(pa.concat_tables([table, table.slice(0, 1)])) != of(table)
     assert of(table.slice(1)) != of(table)
-
-
-def order_digest(*parts: pa.Array) -> str:
-    digest = OrderDigest()
-    for part in parts:
-        digest.update(part)
-    return digest.hexdigest()
-
-
-def test_the_order_digest_is_the_documented_one() -> None:
-    ids = ["r1", "", "row 3"]
-    content = hashlib.sha256("".join(ids).encode()).digest()
-    lengths = hashlib.sha256(np.array([2, 0, 5], "<i8").tobytes()).digest()
-    wanted = hashlib.sha256(content + lengths).hexdigest()
-    array = pa.array(ids)
-    assert order_digest(array) == wanted
-    assert order_digest(array.slice(0, 1), array.slice(1)) == wanted
-    assert order_digest(array.cast(pa.large_string())) == wanted
-    assert order_digest(array.dictionary_encode()) == wanted
-    assert order_digest(array.take([1, 0, 2])) != wanted
-    assert order_digest(pa.array([7, 8])) == order_digest(pa.array(["7", "8"]))
-    assert order_digest(pa.array(["12", "3"])) != order_digest(pa.array(["1", "23"]))
-
-
-def test_ids_are_text_or_whole_numbers_and_all_there() -> None:
-    with pytest.raises(InvalidInput, match="of type double"):
-        order_digest(pa.array([1.5]))
-    with pytest.raises(InvalidInput, match="missing"):
-        order_digest(pa.array([1, None]))

@@ -29,6 +29,8 @@ _COMMANDS = {
     "lab": ("easeml_meter.cli.lab", "Attack the promise; redraw the paper's evaluation."),
 }
 
+_LONGEST = 450
+
 
 @click.group(
     cls=LazyGroup,
@@ -67,6 +69,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 def _fail(message: str, code: int) -> None:
-    line = " ".join(message.split())
+    line = " ".join(message[:_LONGEST].split())
+    if len(message) > _LONGEST:  # somebody gave 10 MB: what is allowed stands at the end
+        line = f"{line[:200]} ... {' '.join(message[-200:].split())}"
     click.echo(f"meter: {line}", err=True)
     sys.exit(code)

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import json
+import os
 import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
+
+from easeml_meter.errors import invalid
 
 if TYPE_CHECKING:
     from easeml_meter.service.meter import Meter
@@ -43,10 +46,14 @@ def file_argument(name: str) -> Callable[[Command], Command]:
 
 
 def open_meter(folder: Path) -> Meter:
-    """Open the meter of a command."""
+    """Open the meter of a command, in the role that METER_ROLE names (owner: may do it all)."""
     from easeml_meter.service.meter import Meter
+    from easeml_meter.service.roles import Role
 
-    return Meter.open(folder)
+    role = os.environ.get("METER_ROLE") or Role.OWNER
+    if role not in list(Role):
+        raise invalid("METER_ROLE", role[:40], f"one of {', '.join(Role)}")
+    return Meter.open(folder, role=Role(role))
 
 
 def echo_json(data: object) -> None:

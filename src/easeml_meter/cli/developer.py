@@ -17,6 +17,7 @@ from easeml_meter.cli.common import (
     print_rich,
 )
 from easeml_meter.errors import invalid
+from easeml_meter.report.words import shown
 
 if TYPE_CHECKING:
     from easeml_meter.core.views import SessionView, Signal
@@ -41,7 +42,10 @@ def submit(test: Path, validation: Path, model: str | None, folder: Path, **opti
     Exit code 3: the test set is spent, and the labelers are asked for a fresh one.
     """
     signal = open_meter(folder).submit(
-        test, validation, model=model or test.stem, tenant=options["tenant"]
+        test,
+        validation,
+        model=test.stem if model is None else model,
+        tenant=options["tenant"],
     )
     if options["as_json"]:
         echo_json(_signal_json(signal))
@@ -111,6 +115,8 @@ def history(tenant: int, folder: Path, as_json: bool) -> None:
     views = open_meter(folder).history(tenant=tenant)
     if as_json:
         echo_json([_view_json(view) for view in views])
+    elif not views:
+        click.echo("nothing was told yet: no test set has been delivered")
     else:
         from easeml_meter.report.terminal import history_terminal
 
@@ -169,6 +175,17 @@ def report(folder: Path, tenant: int, generation: int | None, **outputs: Path | 
             click.echo(f"wrote {path}")
 
 
+def _details(details: dict[str, Any]) -> str:
+    """Give the short details of an audit link; --json has them all, in full."""
+    named = {"generation": "test set", "number": "validation set"}
+    words = [
+        f"{named.get(name, name)} {shown(str(value), 24)}"
+        for name, value in details.items()
+        if name not in ("digest", "submission", "reset") and isinstance(value, str | int)
+    ]
+    return f": {', '.join(words)}" if words else ""
+
+
 @click.command()
 @folder_option
 @json_option
@@ -177,14 +194,19 @@ def audit(folder: Path, as_json: bool) -> None:
     found = open_meter(folder).audit()
     if as_json:
         links = [
-            {"number": link.number, "at": link.at, "event": link.event, "details": link.details}
+            {
+                "number": link.number,
+                "at": link.at,
+                "event": link.event,
+                "details": link.details,
+                "digest": link.digest,
+            }
             for link in found.links
         ]
         echo_json({"sound": not found.problems, "problems": found.problems, "links": links})
     else:
         for link in found.links:
-            words = ", ".join(f"{key} {value}" for key, value in link.details.items())
-            click.echo(f"{link.number:4} {link.at[:19]} {link.event}: {words[:160]}")
+            click.echo(f"{link.number:4} {link.at[:19]} {link.event}{_details(link.details)}")
         for problem in found.problems:
             click.echo(f"problem: {problem}")
         click.echo("the chain is sound" if not found.problems else "the chain is NOT sound")

@@ -18,7 +18,6 @@ from easeml_meter.spec import MeterSpec
 if TYPE_CHECKING:
     from easeml_meter.lab.simulation.coverage import Advance, Coverage
     from easeml_meter.lab.simulation.limit import Limit
-    from easeml_meter.lab.simulation.misuse import Misuse
 
 _NOT_OF_THE_METER = {"labels", "path", "as_json"}
 _world_option = click.option("--world", help="coins, correlated or graded. Default: by the loss.")
@@ -253,19 +252,26 @@ def misuse(as_json: bool, runs: int, jobs: int | None, chart: Path | None, seed:
     if chart is not None:
         charts.check_format(chart)
     with workers(_jobs(jobs, runs if chart is None else 10 * runs)) as pool, _bars() as bar:
-        found = [
-            (each, each.at(each.planned, runs, seed=seed, pool=pool, advance=bar(each.name, runs)))
+        curves = [
+            (
+                each,
+                lab.curve(
+                    each,
+                    [each.planned] if chart is None else each.sizes(),
+                    runs,
+                    seed=seed,
+                    pool=pool,
+                    advance=lambda name: bar(name, runs),
+                ),
+            )
             for each in lab.MISUSES
         ]
-        if chart is not None:
-
-            def points(each: Misuse) -> list[Coverage]:
-                def step(name: str) -> Advance:
-                    return bar(name, runs)
-
-                return list(lab.curve(each, runs, seed=seed, pool=pool, advance=step))
-
-            charts.save(lab.chart([(each, points(each)) for each in lab.MISUSES]), chart)
+    if chart is not None:
+        charts.save(lab.chart(curves), chart)
+    found = [
+        (each, next(point for point in points if point.experiment.labels == each.planned))
+        for each, points in curves
+    ]
     if as_json:
         echo_json([{"misuse": each.name, **outcome.to_json()} for each, outcome in found])
         return

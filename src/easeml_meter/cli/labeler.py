@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -17,7 +17,10 @@ from easeml_meter.cli.common import (
     json_option,
     open_meter,
 )
-from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.errors import InvalidInput, MeterError, invalid
+
+if TYPE_CHECKING:
+    from easeml_meter.spec import MeterSpec
 
 
 @click.command()
@@ -33,6 +36,7 @@ def init(path: Path | None, name: str | None, yes: bool, folder: Path, as_json: 
 
     The plan is shown before anything is written: how many labels every test set will need.
     """
+    from easeml_meter.cli.plan import show_plan
     from easeml_meter.service.meter import Meter
     from easeml_meter.spec import MeterSpec
     from easeml_meter.stats.planning import required_labels
@@ -47,12 +51,15 @@ def init(path: Path | None, name: str | None, yes: bool, folder: Path, as_json: 
         raise InvalidInput(
             "spec: none given, name a meter.toml with --spec (no terminal to ask at)"
         )
+    name = name or folder.resolve().name or "meter"
+    Meter.check_new(folder, spec, name)
     plan = required_labels(spec)
     if not as_json:
-        _show_sizes(spec, plan.labels)
+        show_plan(plan, labels_given=False, steps_given=False)
+        _offer_elastic(spec, plan.labels)
     if at_terminal() and not yes and not click.confirm("Make this meter?", default=True):
-        raise click.Abort
-    meter = Meter.create(folder, spec, name=name or folder.resolve().name or "meter")
+        raise MeterError("nothing was made: the plan was not accepted")
+    meter = Meter.create(folder, spec, name=name)
     if as_json:
         echo_json({"folder": str(folder), **meter.plan.to_json()})
         return
@@ -60,17 +67,23 @@ def init(path: Path | None, name: str | None, yes: bool, folder: Path, as_json: 
     click.echo(HONOUR)
 
 
-def _show_sizes(spec: Any, labels: int) -> None:
-    """Show the labels needed, with and without an elastic budget where both are possible."""
+def _offer_elastic(spec: MeterSpec, plain: int) -> None:
+    """Tell what an elastic budget would cost, where one is possible; the plan shows one in use."""
     from easeml_meter.stats.planning import required_labels
 
-    click.echo(f"every test set needs {labels:,} labels for {spec.steps:,} promised steps")
     if spec.elastic:
-        plain = required_labels(spec.replace(elastic=False)).labels
-        click.echo(f"elastic: predictable signals go on after that; without it {plain:,} labels")
+        return
+    try:
+        labels = required_labels(spec.replace(elastic=True)).labels
+    except InvalidInput:
+        return
+    click.echo(
+        f"\nelastic = true would take {labels:,} labels instead of {plain:,}, and go on after the\n"
+        "promised steps as long as the signals are predictable.\n"
+    )
 
 
-def _ask() -> Any:
+def _ask() -> MeterSpec:
     """Ask for a meter at the terminal."""
     from easeml_meter.spec import MeterSpec, Protocol
     from easeml_meter.stats.planning import required_labels
@@ -133,7 +146,12 @@ def new(file: Path) -> None:
 @click.option("--label", required=True, help="Name of the label column.")
 @click.option("--id", "id_column", help="Name of an id column; predictions are checked against it.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The sealed file.")
-@click.option("--recipient", "recipients", multiple=True, help="Public key that may open it, too.")
+@click.option(
+    "--recipient",
+    "recipients",
+    multiple=True,
+    help="Public key, or a file with one, that may open it, too.",
+)
 @folder_option
 @json_option
 def seal(data: Path, out: Path, folder: Path, as_json: bool, **options: Any) -> None:
@@ -199,7 +217,8 @@ def notices(folder: Path, as_json: bool) -> None:
 def release(folder: Path, as_json: bool) -> None:
     """Hand the spent test set to the developers, with the retrospective report."""
     where = open_meter(folder).release()
+    files = sorted(path.name for path in where.iterdir())
     if as_json:
-        echo_json({"folder": str(where), "files": sorted(path.name for path in where.iterdir())})
+        echo_json({"folder": str(where), "files": files})
     else:
-        click.echo(f"released to {where}: testset.parquet, retrospective.json, report.html")
+        click.echo(f"released to {where}: {', '.join(files)}")

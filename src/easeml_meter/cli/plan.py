@@ -89,7 +89,7 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
     if as_json:
         click.echo(json.dumps(answer.to_json(), indent=2))
     else:
-        _show_plan(answer, labels_given=labels is not None, steps_given=asked_steps)
+        show_plan(answer, labels_given=labels is not None, steps_given=asked_steps)
 
 
 def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -> MeterSpec:
@@ -139,7 +139,8 @@ def _one_each(tolerances: list[float], signals: int) -> list[float]:
     return tolerances * signals if len(tolerances) == 1 else tolerances
 
 
-def _show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
+def show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
+    """Print a plan: the answer first, then what is promised and what that rests on."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table

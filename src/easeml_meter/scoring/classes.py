@@ -14,7 +14,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput, invalid
-from easeml_meter.scoring.wording import excerpt
+from easeml_meter.tables.wording import excerpt
 
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?")
 _LARGEST_TABLE = 1 << 16

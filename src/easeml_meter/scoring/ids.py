@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from collections.abc import Iterable, Iterator
 from typing import Any
 
@@ -11,55 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.scoring.wording import excerpt
-
-
-class IdsDigest:
-    """A digest of ids in their order, the same however they are split into arrays."""
-
-    def __init__(self) -> None:
-        self._bytes = hashlib.sha256()
-        self._lengths = hashlib.sha256()
-
-    def add(self, ids: Any) -> None:
-        """Go on with these ids."""
-        texts = as_texts(ids)
-        if not len(texts):
-            return
-        _, ends, content = texts.buffers()
-        bounds = np.frombuffer(ends, np.int64)[texts.offset : texts.offset + len(texts) + 1]
-        self._lengths.update(np.diff(bounds).astype("<i8").tobytes())
-        if content is not None:
-            self._bytes.update(memoryview(content)[bounds[0] : bounds[-1]])
-
-    def hexdigest(self) -> str:
-        """Give the digest of all ids so far."""
-        return hashlib.sha256(self._bytes.digest() + self._lengths.digest()).hexdigest()
-
-
-def ids_digest(arrays: Iterable[Any]) -> str:
-    """Give the digest of ids in their order."""
-    digest = IdsDigest()
-    for ids in arrays:
-        digest.add(ids)
-    return digest.hexdigest()
-
-
-def as_texts(ids: Any) -> Any:
-    """Give ids as text, so that 7 is the same id in every format."""
-    if isinstance(ids, pa.ChunkedArray):
-        ids = ids.combine_chunks()
-    elif not isinstance(ids, pa.Array):
-        ids = pa.array(ids)
-    if pa.types.is_dictionary(ids.type):
-        ids = ids.dictionary_decode()
-    kind = ids.type
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not (text or pa.types.is_string_view(kind) or pa.types.is_integer(kind)):
-        raise InvalidInput(f"ids: type {excerpt(kind)} given, text or whole numbers needed")
-    if ids.null_count:
-        raise InvalidInput("ids: one is missing, each row needs one")
-    return ids.cast(pa.large_string())
+from easeml_meter.tables.order import OrderDigest, as_texts
+from easeml_meter.tables.wording import excerpt
 
 
 class Order:
@@ -67,13 +19,13 @@ class Order:
 
     def __init__(self, committed: Iterable[Any] | None, digest: str | None) -> None:
         self._committed = None if committed is None else _Texts(iter(committed))
-        self._expected, self._digest = digest, IdsDigest()
+        self._expected, self._digest = digest, OrderDigest()
 
     def check(self, ids: Any, first_row: int) -> None:
         """Compare a batch; the committed ids themselves are never told."""
         texts = as_texts(ids)
         if self._expected is not None:
-            self._digest.add(texts)
+            self._digest.update(texts)
         if self._committed is None:
             return
         wanted = self._committed.take(len(texts))

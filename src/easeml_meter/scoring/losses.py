@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput, MeterError
-from easeml_meter.scoring.wording import excerpt
+from easeml_meter.tables.wording import excerpt
 
 UNIT = 1 << 40
 """Losses other than 0-1 are summed in multiples of 1/UNIT."""

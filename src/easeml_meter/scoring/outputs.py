@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.classes import Classes, WrongType
 from easeml_meter.scoring.losses import Loss, Output
-from easeml_meter.scoring.wording import excerpt
+from easeml_meter.tables.wording import excerpt
 
 SUM_TOLERANCE = 1e-3
 """How far probabilities may add up from 1, for those stored in 16 bits; they are then rescaled."""

@@ -12,13 +12,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.scoring.files import Part, Table
 from easeml_meter.scoring.ids import Order
 from easeml_meter.scoring.losses import Output
 from easeml_meter.scoring.outputs import Expected, read_predictions
-from easeml_meter.scoring.tables import open_table
-from easeml_meter.scoring.text_formats import CsvTable
-from easeml_meter.scoring.wording import about, excerpt, named
+from easeml_meter.tables.comma_separated import CsvTable
+from easeml_meter.tables.opening import open_raw
+from easeml_meter.tables.table import FileTable, Part, Table
+from easeml_meter.tables.wording import about, some
 
 KEEP_BYTES = 128 << 20
 """Checked predictions of up to this size stay in memory; larger ones are read a second time."""
@@ -37,7 +37,7 @@ class Predictions:
     expected: Expected
     digest: str
     """SHA-256 of the file's bytes: what makes two submissions the same."""
-    table: Table = field(repr=False)
+    table: FileTable = field(repr=False)
     layout: Layout = field(repr=False)
     kept: NDArray[Any] | None = field(repr=False, compare=False)
 
@@ -52,7 +52,7 @@ class Predictions:
         """
         output = expected.loss.output
         reals = output in (Output.REAL, Output.PROBABILITIES, Output.ANY)
-        table = open_table(path, reals=reals)
+        table = open_raw(path, reals=reals)
         with about(path):
             layout = _layout(table.columns, expected)
             if table.rows is not None:
@@ -82,7 +82,7 @@ class Predictions:
             while missing:
                 piece = rest.pop() if rest else next(source, None)
                 if piece is None:
-                    raise InvalidInput(f"{named(self.table.path)}: cut short while it was read")
+                    raise InvalidInput(f"{self.table.name}: cut short while it was read")
                 pieces.append(piece[:missing])
                 missing -= len(pieces[-1])
                 if len(piece) > len(pieces[-1]):
@@ -94,9 +94,9 @@ class Predictions:
     def _stream(self) -> Iterator[NDArray[Any]]:
         """Read the file again, checks included: it may have been changed meanwhile."""
         row = 1
-        for columns in self.table.batches(self.layout.columns):
-            yield read_predictions(columns, self.expected, row, scores=self.layout.scores)
-            row += len(columns[0])
+        for batch in self.table.batches(self.layout.columns):
+            yield read_predictions(batch.columns, self.expected, row, scores=self.layout.scores)
+            row += batch.num_rows
 
 
 @dataclass(frozen=True)
@@ -127,8 +127,7 @@ def _layout(names: tuple[str, ...], expected: Expected) -> Layout:
         if set(scores) <= set(names):
             return Layout(scores, scores=True, ids=ids)
         wanted += " or one named probability_CLASS for each class"
-    shown = ", ".join(excerpt(name, 20) for name in names[:4]) + (", ..." if names[4:] else "")
-    raise InvalidInput(f"columns {shown or 'none'} given, {wanted} needed")
+    raise InvalidInput(f"columns {some(names) or 'none'} given, {wanted} needed")
 
 
 def _check(table: Table, layout: Layout, expected: Expected) -> NDArray[Any] | None:
@@ -173,16 +172,15 @@ def _check_part(
     row = part.first_row
     last = expected.rows if part.rows is None else part.first_row + part.rows - 1
     for batch in part.batches():
-        size = len(batch[0])
-        fits = row + size - 1 <= last
-        columns = batch if fits else [column.slice(0, max(0, last + 1 - row)) for column in batch]
-        if len(columns[0]):  # rows beyond the expected number are only counted
+        fitting = batch.slice(0, max(0, last + 1 - row))
+        if fitting.num_rows:  # rows beyond the expected number are only counted
+            columns = fitting.columns
             if order is not None:
                 order.check(columns.pop(), row)
             values = read_predictions(columns, expected, row, scores=layout.scores)
             if kept is not None:
                 kept[row - 1 : row - 1 + len(values)] = values
-        row += size
+        row += batch.num_rows
     return row - part.first_row
 
 

@@ -11,20 +11,20 @@ import numpy as np
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.files import Table
 from easeml_meter.scoring.losses import Loss, Output
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import MapFunction, Score, score
-from easeml_meter.scoring.tables import open_table
-from easeml_meter.scoring.wording import about, excerpt
+from easeml_meter.tables.opening import open_raw
+from easeml_meter.tables.table import FileTable
+from easeml_meter.tables.wording import about
 
 
 @dataclass(frozen=True)
 class Validation:
     """A labelled table that fits its loss: no label missing, none out of range or list."""
 
-    table: Table
+    table: FileTable
     label: str
     loss: Loss
     classes: Classes | None
@@ -43,16 +43,13 @@ class Validation:
         classes: Classes | None = None,
     ) -> Validation:
         """Read a table in any of the known formats, and check its label column."""
-        table = open_table(path, reals=loss.output in (Output.REAL, Output.ANY))
+        table = open_raw(path, reals=loss.output in (Output.REAL, Output.ANY))
         with about(path):
-            if label not in table.columns:
-                shown = ", ".join(excerpt(name, 20) for name in table.columns[:4])
-                line = f"no column {excerpt(label)} (there are {shown}): name the label column"
-                raise InvalidInput(line)
+            table.require(label, "label column")
             if loss.output in (Output.REAL, Output.ANY):
                 classes = None
             elif classes is None:
-                classes = _classes_in(labels for (labels,) in table.batches([label]))
+                classes = _classes_in(batch.column(0) for batch in table.batches([label]))
             found = cls(table, label, loss, classes, 0, table.digest())
             rows = 0
             for labels in found.labels():
@@ -72,8 +69,8 @@ class Validation:
 
     def labels(self) -> Iterator[Any]:
         """Yield the labels, batch by batch."""
-        for (labels,) in self.table.batches([self.label]):
-            yield labels
+        for batch in self.table.batches([self.label]):
+            yield batch.column(0)
 
     def score(self, predictions: Predictions, *, map_function: MapFunction = map) -> Score:
         """Score predictions on this table."""

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import secrets
 import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
@@ -14,21 +16,22 @@ import pyarrow.parquet as pq
 
 from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.lifecycle import Phase, WrongPhase, advance
-from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.errors import InvalidInput, MeterError, invalid
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.scoring.losses import Output, parse_loss
 from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.scoring.validation import Validation
 from easeml_meter.service.sessions import Situation, reconcile
 from easeml_meter.service.workspace import Workspace, unusable
 from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.storage.journal import sync_folder
 from easeml_meter.storage.schema import GenerationRow, ValidationRow
+from easeml_meter.tables.opening import open_table
 from easeml_meter.vault.digests import Digests, collect, duplicate_rows, row_digests, shared_rows
 from easeml_meter.vault.files import new_file
-from easeml_meter.vault.keys import fingerprint_key, unwrap, wrap
+from easeml_meter.vault.keys import fingerprint_key, read_recipient, unwrap, wrap
 from easeml_meter.vault.manifest import Manifest
 from easeml_meter.vault.sealing import SealedTestSet, seal
-from easeml_meter.vault.tables import open_table
 
 _NOTICE_BYTES = 4096
 _NAMED_ROWS = 10
@@ -54,7 +57,7 @@ def seal_for(
         generation=wanted.number,
         label=label,
         id_column=id_column,
-        recipients=[space.identity.recipient, *recipients],
+        recipients=[space.identity.recipient, *map(read_recipient, recipients)],
         clock=space.clock,
     )
 
@@ -81,14 +84,7 @@ def add_test_set(space: Workspace, path: Path) -> GenerationRow:
     for other in situation.generations:
         if other.fingerprint == fingerprint:
             raise invalid("test set", path.name, f"the same rows were test set {other.number}")
-    blob = space.sealed / f"{wanted.number}.sealed"
-    try:
-        if path.resolve() != blob.resolve():
-            partial = blob.with_suffix(".part")
-            shutil.copyfile(path, partial)
-            partial.replace(blob)
-    except OSError as error:
-        raise unusable(space.sealed, error) from error
+    blob = _keep_sealed(space, path, f"{wanted.number}-{manifest.sha256}.sealed")
     with space.store.writing() as books:
         situation = Situation.read(books)
         wanted = _requested(situation)
@@ -99,7 +95,7 @@ def add_test_set(space: Workspace, path: Path) -> GenerationRow:
             rows=manifest.rows,
             fingerprint=fingerprint,
             manifest=manifest.to_dict(),
-            blob=str(blob.relative_to(space.folder)),
+            blob=blob,
             changed_at=now,
         )
         books.update_generation(added)
@@ -108,6 +104,24 @@ def add_test_set(space: Workspace, path: Path) -> GenerationRow:
         _, unjournaled = reconcile(space, books, added)
     space.journal(added).append(unjournaled)
     return added
+
+
+def _keep_sealed(space: Workspace, path: Path, name: str) -> str:
+    """Copy a sealed file, whole or not at all; named by its digest, it replaces no other one."""
+    target = space.sealed / name
+    partial = space.sealed / f".{secrets.token_hex(8)}.part"
+    try:
+        try:
+            shutil.copyfile(path, partial)
+            with partial.open("rb") as file:
+                os.fsync(file.fileno())
+            partial.replace(target)
+        finally:
+            partial.unlink(missing_ok=True)
+        sync_folder(space.sealed)
+    except OSError as error:
+        raise unusable(space.sealed, error) from error
+    return str(target.relative_to(space.folder))
 
 
 def export_inputs(space: Workspace, destination: Path) -> int:
@@ -153,6 +167,11 @@ def _check_labels(situation: Situation, sealed: SealedTestSet) -> None:
     """Refuse labels that the loss cannot take, by row number."""
     loss = parse_loss(situation.spec.loss)
     classes = _classes(situation)
+    if classes is None and loss.output in (Output.CLASS, Output.RANKED, Output.PROBABILITIES):
+        raise WrongPhase(
+            "the classes are not known yet: list them in meter.toml (classes = [...]) before "
+            "meter init, or give the validation set first (meter validation set)"
+        )
     row = 1
     for group in range(sealed.row_groups):
         labels = sealed.labels(group)
@@ -216,6 +235,7 @@ def set_validation(
     """
     with space.store.reading() as books:
         situation = Situation.read(books)
+        entries = books.entries(situation.meter.id, situation.current.number)
     spec, before = situation.spec, situation.validation
     if replacing and before is None:
         raise WrongPhase("there is no validation set yet: give one with meter validation set")
@@ -224,7 +244,8 @@ def set_validation(
     label = label or (before.settings["label"] if before else None)
     if label is None:
         raise invalid("label", None, "name the label column of the validation set")
-    _check_reset(spec, reset)
+    if reset:
+        _check_reset(spec, sum(entry.after_reset for entry in entries))
     declared = Classes.of(spec.classes) if spec.classes else None
     if declared is None and before is not None and before.settings["classes"]:
         declared = Classes.of(before.settings["classes"])
@@ -232,7 +253,7 @@ def set_validation(
     number = before.number + 1 if before else 1
     content = path.read_bytes()
     table.table.check_unchanged()
-    blob = space.keep(content, space.validation, f"{number}{path.suffix}")
+    blob = space.keep(content, space.validation, f"{number}-{table.digest}{path.suffix}")
     row = ValidationRow(
         meter=situation.meter.id,
         number=number,
@@ -242,12 +263,15 @@ def set_validation(
             "label": label,
             "classes": list(table.classes.values) if table.classes else None,
             "reset": reset,
+            "generation": situation.current.number,
         },
         blob=blob,
         added_at=space.now(),
     )
     _notify(space, situation, row)
     with space.store.writing() as books:
+        if len(books.validations(row.meter)) != number - 1:
+            raise MeterError("another validation set was given meanwhile: try again")
         books.add_validation(row)
         event = "validation replaced" if replacing else "validation set"
         details = {"number": number, "rows": row.rows, "digest": row.digest, "reset": reset}
@@ -255,9 +279,11 @@ def set_validation(
     return row
 
 
-def _check_reset(spec: MeterSpec, reset: bool) -> None:
-    if reset and (spec.protocol is not Protocol.INCREMENTAL or not spec.resets):
+def _check_reset(spec: MeterSpec, used: int) -> None:
+    if spec.protocol is not Protocol.INCREMENTAL or not spec.resets:
         raise invalid("reset", True, "only an incremental meter planned with resets has them")
+    if used >= spec.resets:
+        raise invalid("reset", True, f"all of this test set's resets ({spec.resets}) are used")
 
 
 def _notify(space: Workspace, situation: Situation, validation: ValidationRow) -> None:
@@ -284,11 +310,12 @@ def _notify(space: Workspace, situation: Situation, validation: ValidationRow) -
     }
     text = json.dumps(notice).encode().ljust(_NOTICE_BYTES)
     sealed_note = wrap(text, [space.identity.recipient])
-    space.keep(sealed_note, space.sealed, f"notice-{validation.number}.age")
+    name = f"notice-{validation.number}-{validation.digest}.age"
+    space.keep(sealed_note, space.sealed, name)
 
 
 def notices(space: Workspace) -> Iterator[dict[str, object]]:
     """Read the notes to the labelers."""
     found = space.sealed.glob("notice-*.age")
-    for path in sorted(found, key=lambda path: int(path.stem.removeprefix("notice-"))):
+    for path in sorted(found, key=lambda path: int(path.stem.split("-")[1])):
         yield json.loads(unwrap(path.read_bytes(), space.identity, "the notice"))

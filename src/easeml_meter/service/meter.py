@@ -2,23 +2,22 @@
 
 from __future__ import annotations
 
-import json
 import secrets
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.views import SessionView, Signal
-from easeml_meter.errors import invalid
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.service import intake, release, submission
 from easeml_meter.service.roles import Deed, Role, require
 from easeml_meter.service.sessions import Situation, session_view
-from easeml_meter.service.workspace import Clock, Workspace, utc_now
+from easeml_meter.service.workspace import Clock, Workspace, unusable, utc_now
 from easeml_meter.spec import METERS, MeterSpec
 from easeml_meter.stats.planning import Plan, required_labels
+from easeml_meter.storage.journal import Journal
 from easeml_meter.storage.schema import AuditRow, GenerationRow, MeterRow, ValidationRow
 from easeml_meter.storage.store import broken_link
 from easeml_meter.vault.manifest import Manifest
@@ -44,23 +43,39 @@ class Meter:
         cls, folder: str | Path, spec: MeterSpec, *, name: str = "meter", clock: Clock = utc_now
     ) -> Meter:
         """Make a meter and ask for its first test set."""
+        cls.check_new(folder, spec, name)
+        space = Workspace.create(Path(folder), clock)
+        if not space.settings.exists():
+            spec.write(space.settings)
+        row = MeterRow(secrets.token_hex(16), name, spec.to_mapping(), space.now())
+        with space.store.writing() as books:
+            if books.has_meter():
+                raise _taken(space)
+            books.add_meter(row)
+            books.append_audit(row.id, row.created_at, "created", {"settings": row.settings})
+            submission.request(books, spec, row.id, 1, row.created_at)
+        return cls(space)
+
+    @staticmethod
+    def check_new(folder: str | Path, spec: MeterSpec, name: str) -> None:
+        """Refuse what `create` would refuse, before anything is written."""
         if spec.protocol not in METERS:
             raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
         if not name.strip() or not name.isprintable() or len(name) > submission.MAX_NAME:
             raise invalid("name", name[:40], f"1 to {submission.MAX_NAME} printable characters")
         parse_loss(spec.loss)
         required_labels(spec)
-        space = Workspace.create(Path(folder), clock)
-        if not space.settings.exists():
-            spec.write(space.settings)
-        elif MeterSpec.read(space.settings) != spec:
+        space = Workspace(Path(folder))
+        try:
+            used, described = space.database.exists(), space.settings.exists()
+        except OSError as error:
+            raise unusable(space.folder, error) from error
+        if used:  # perhaps by a meter that was never finished
+            with space.store.reading() as books:
+                if books.has_meter():
+                    raise _taken(space)
+        if described and MeterSpec.read(space.settings) != spec:
             raise invalid("spec", str(space.settings), "it describes another meter: remove it")
-        row = MeterRow(secrets.token_hex(16), name, spec.to_mapping(), space.now())
-        with space.store.writing() as books:
-            books.add_meter(row)
-            books.append_audit(row.id, row.created_at, "created", {"settings": row.settings})
-            submission.request(books, spec, row.id, 1, row.created_at)
-        return cls(space)
 
     @classmethod
     def open(
@@ -205,7 +220,7 @@ class Meter:
         }
         for journal in sorted(self._space.sealed.glob("*.journal")):
             generation = known.get(journal.stem)
-            lines = _journal_keys(journal)
+            lines = [(entry.tenant, entry.step) for entry in Journal(journal).read()]
             if generation is None:
                 problems.append(
                     f"a test set that these books do not know has answered {len(lines)} "
@@ -235,19 +250,12 @@ class Meter:
             return Situation.read(books)
 
 
+def _taken(space: Workspace) -> InvalidInput:
+    return InvalidInput(f"{space.folder}: already holds a meter: choose another folder")
+
+
 def _numbered(situation: Situation, number: int) -> GenerationRow:
     for row in situation.generations:
         if row.number == number:
             return row
     raise invalid("generation", number, f"a number from 1 to {len(situation.generations)}")
-
-
-def _journal_keys(path: Path) -> list[tuple[int, int]]:
-    found: list[tuple[int, int]] = []
-    for line in path.read_bytes().split(b"\n"):
-        try:
-            entry: dict[str, Any] = json.loads(line)
-        except ValueError:
-            continue
-        found.append((entry["tenant"], entry["step"]))
-    return found

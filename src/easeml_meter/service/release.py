@@ -99,7 +99,7 @@ def _truth(
         groups = (sealed.labels(index) for index in range(sealed.row_groups))
         try:
             test_loss = score(Predictions.open(path, expected=expected), groups).mean
-        except Unscorable:
+        except (Unscorable, SystemExit):
             return None
     validation_loss = Fraction(entry.validation_loss)
     band = Rules(situation.spec).band_of(gap_between(validation_loss, test_loss))

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import os
+import warnings
+from collections.abc import Iterator
+from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -170,9 +174,23 @@ def _test_loss(
     ) as sealed:
         groups = (sealed.labels(index) for index in range(sealed.row_groups))
         try:
-            return score(predictions, groups).mean
-        except Unscorable:
+            with _silence():
+                return score(predictions, groups).mean
+        except (Unscorable, SystemExit):
             return None
+
+
+@contextmanager
+def _silence() -> Iterator[None]:
+    """Drop what a loss of one's own prints or warns of: on hidden labels it would tell of them."""
+    with (
+        open(os.devnull, "w", encoding="utf-8") as nowhere,
+        redirect_stdout(nowhere),
+        redirect_stderr(nowhere),
+        warnings.catch_warnings(),
+    ):
+        warnings.simplefilter("ignore")
+        yield
 
 
 def _same(entries: list[EntryRow], draft: EntryRow) -> EntryRow | None:
@@ -238,10 +256,15 @@ def _ready(
 ) -> tuple[Account, bool]:
     """Carry out a reset that is due, before asking what is affordable: it makes answers dearer.
 
-    It is due if the validation set came with one and no answer has followed yet.
+    It is due if the validation set came with one and no answer has followed yet; a later test set
+    starts afresh anyway.
     """
     validation = situation.validation
-    due = validation is not None and validation.settings.get("reset", False)
+    due = (
+        validation is not None
+        and validation.settings.get("reset", False)
+        and validation.settings.get("generation") == situation.current.number
+    )
     for entry in entries:
         if validation and (entry.tenant, entry.validation_number) == (
             account.tenant,

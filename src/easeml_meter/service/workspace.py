@@ -33,10 +33,8 @@ class Workspace:
 
     @classmethod
     def create(cls, folder: Path, clock: Clock = utc_now) -> Workspace:
-        """Make the folders and a key; refuse a folder that already holds a meter."""
+        """Make the folders and a key, unless there is one already."""
         space = cls(folder, clock)
-        if space.database.exists():
-            raise InvalidInput(f"{folder}: already holds a meter: choose another folder")
         try:
             for path in (folder, space.sealed, space.validation, space.predictions, space.keys):
                 path.mkdir(parents=True, exist_ok=True)

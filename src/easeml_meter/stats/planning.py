@@ -59,7 +59,7 @@ class Plan:
         tolerances = sorted(set(spec.tolerances))
         many = f"{tolerances[0]:g}"
         if len(tolerances) > 1:
-            many += f" to {tolerances[-1]:g}, by the band told"
+            many += f" to {tolerances[-1]:g} (by the band told)"
         excuse = ""
         if spec.ceiling is not None:
             excuse = f' (or is reported as "above the ceiling", {spec.ceiling:g})'

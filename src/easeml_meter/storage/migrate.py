@@ -7,6 +7,11 @@ from pathlib import Path
 import sqlalchemy as sa
 from alembic import command
 from alembic.config import Config
+from alembic.util import CommandError
+
+
+class UnknownVersion(Exception):
+    """The database was written by a version of the program that this one does not know."""
 
 
 def upgrade(engine: sa.Engine) -> None:
@@ -15,4 +20,7 @@ def upgrade(engine: sa.Engine) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     with engine.connect().execution_options(lock="IMMEDIATE") as connection, connection.begin():
         config.attributes["connection"] = connection
-        command.upgrade(config, "head")
+        try:
+            command.upgrade(config, "head")
+        except CommandError as error:
+            raise UnknownVersion(str(error)) from error

@@ -81,8 +81,8 @@ class Store:
                 connection.begin(),
             ):
                 yield Books(connection)
-        except sa.exc.OperationalError as error:
-            raise StorageError(f"the books cannot be written: {_reason(error)}") from error
+        except sa.exc.DBAPIError as error:
+            raise StorageError(f"the books cannot be used: {_reason(error)}") from error
 
     def _migrate(self) -> None:
         with self._engine.connect() as connection:
@@ -93,9 +93,15 @@ class Store:
                     "SELECT version_num FROM alembic_version"
                 ).scalar()
         if found != schema.HEAD:
-            from easeml_meter.storage.migrate import upgrade
+            from easeml_meter.storage.migrate import UnknownVersion, upgrade
 
-            upgrade(self._engine)
+            try:
+                upgrade(self._engine)
+            except UnknownVersion:
+                raise StorageError(
+                    f"the database has version {str(found)[:32]!r}, newer than this program "
+                    f"({schema.HEAD!r}): update easeml-meter"
+                ) from None
 
 
 class Books:

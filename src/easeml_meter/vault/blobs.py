@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from pathlib import Path
 
+from easeml_meter.tables.table import Table
 from easeml_meter.vault.containers import Container, binding, write_container
 from easeml_meter.vault.files import new_file
 from easeml_meter.vault.keys import Identity, unwrap, wrap
-from easeml_meter.vault.tables import Table
 
 
 def keep_table(

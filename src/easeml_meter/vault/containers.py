@@ -27,8 +27,8 @@ import pyarrow.parquet as pq
 from pyarrow.parquet import encryption
 
 from easeml_meter.errors import InvalidInput
+from easeml_meter.tables.files import stamp_of
 from easeml_meter.vault.errors import VaultError, opaque
-from easeml_meter.vault.files import readable
 from easeml_meter.vault.keys import Identity, unwrap, wrap
 
 MAGIC = b"EMSEAL\n\x01"
@@ -105,7 +105,8 @@ class Container:
     def __init__(self, path: Path, identity: Identity, bound_to: bytes, what: str) -> None:
         """Unwrap the key and authenticate the footer; any failure is one opaque `VaultError`."""
         self._what = what
-        self._stream = open(readable(path, "file"), "rb", buffering=0)  # noqa: SIM115
+        stamp_of(path)
+        self._stream = open(path, "rb", buffering=0)  # noqa: SIM115
         try:
             with opaque(what):
                 self._open(identity, bound_to)

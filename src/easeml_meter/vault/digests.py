@@ -98,33 +98,6 @@ def content_digest(parts: Iterable[Digests], key: bytes) -> str:
     return _derive(key, "content", f"{rows}:{total[0]:016x}{total[1]:016x}", size=32).hex()
 
 
-class OrderDigest:
-    """An unkeyed digest of identifiers in their order, fed batch by batch. Ids are public.
-
-    SHA-256 over the SHA-256 of all ids as text and that of their lengths (8 bytes, little
-    endian): 7 is the same id in every format, and batches do not matter.
-    """
-
-    def __init__(self) -> None:
-        self._content = hashlib.sha256()
-        self._lengths = hashlib.sha256()
-
-    def update(self, ids: pa.Array) -> None:
-        """Add the next identifiers: whole numbers or text."""
-        kind = ids.type.value_type if pa.types.is_dictionary(ids.type) else ids.type
-        if not (pa.types.is_integer(kind) or kind in TEXT):
-            raise InvalidInput(f"ids are of type {kind}; whole numbers or text are needed")
-        if ids.null_count:
-            raise InvalidInput("ids are missing; every row needs one")
-        offsets, content = _text(ids.cast(pa.large_string()))
-        self._lengths.update(np.diff(offsets).astype("<i8").data)
-        self._content.update(content[offsets[0] : offsets[-1]].data)
-
-    def hexdigest(self) -> str:
-        """Return the digest of all identifiers so far."""
-        return hashlib.sha256(self._content.digest() + self._lengths.digest()).hexdigest()
-
-
 def _column_words(batch: pa.RecordBatch, name: str, key: bytes) -> list[Words]:
     try:
         return _words(batch.column(name), key)

@@ -5,7 +5,6 @@ from __future__ import annotations
 import errno
 import os
 import secrets
-import stat
 from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -65,22 +64,3 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
-
-
-def readable(path: Path, what: str) -> Path:
-    """Return `path` if it is a file that can be read, else say in one line what it is."""
-    try:
-        # Not to wait: a pipe without a writer would keep an ordinary open from returning.
-        descriptor = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
-        try:
-            regular = stat.S_ISREG(os.fstat(descriptor).st_mode)
-        finally:
-            os.close(descriptor)
-        reason = "it is not a file"
-    except OSError as error:
-        regular, reason = False, str(error.strerror)
-    except ValueError:
-        regular, reason = False, "not a file name"
-    if not regular:
-        raise InvalidInput(f"cannot read {what} {str(path)[:200]!r}: {reason}")
-    return path

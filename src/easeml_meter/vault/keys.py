@@ -16,8 +16,9 @@ from pathlib import Path
 import pyrage
 
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.tables.files import stamp_of
 from easeml_meter.vault.errors import opaque
-from easeml_meter.vault.files import new_file, readable
+from easeml_meter.vault.files import new_file
 
 _LONGEST_KEY_FILE = 64 * 1024
 
@@ -49,7 +50,8 @@ class Identity:
     @classmethod
     def read(cls, path: Path) -> Identity:
         """Read a key file, unless other accounts could read it too."""
-        with open(readable(path, "key file"), "rb") as stream:
+        stamp_of(path, "key file")
+        with open(path, "rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode
             if os.name == "posix" and mode & (stat.S_IRWXG | stat.S_IRWXO):
                 raise InvalidInput(
@@ -77,7 +79,8 @@ def read_recipient(given: str | Path) -> str:
     """Return a public key given as `age1...` or as a file that holds one."""
     text = str(given).strip()
     if not text.startswith("age1"):
-        with open(readable(Path(text), "public key"), "rb") as stream:
+        stamp_of(text, "file of a public key")
+        with open(text, "rb") as stream:
             lines = stream.read(_LONGEST_KEY_FILE).decode(errors="replace").splitlines()
         stripped = [line.strip() for line in lines]
         if any(line.startswith("AGE-SECRET-KEY") for line in stripped):

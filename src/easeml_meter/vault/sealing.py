@@ -15,14 +15,15 @@ import pyarrow.csv
 import pyarrow.parquet as pq
 
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.tables.opening import open_table
+from easeml_meter.tables.order import OrderDigest
 from easeml_meter.vault.containers import GROUP_ROWS, Container, binding, write_container
-from easeml_meter.vault.digests import Digests, OrderDigest, content_digest, row_digests
+from easeml_meter.vault.digests import Digests, content_digest, row_digests
 from easeml_meter.vault.errors import VaultError, opaque
 from easeml_meter.vault.files import new_file
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.manifest import Manifest, describe
 from easeml_meter.vault.survey import survey
-from easeml_meter.vault.tables import open_table
 
 _WHAT = "the sealed test set"
 
@@ -71,6 +72,7 @@ def seal(
             if id_column is not None:
                 order.update(batch.column(id_column))
             yield found.encode(batch)
+        table.check_unchanged()
         if rows != found.rows:
             raise found.changed()
 

@@ -9,8 +9,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.tables.table import Table
 from easeml_meter.vault.digests import TEXT
-from easeml_meter.vault.tables import Table
 
 MOST_CLASSES = 1 << 16
 
@@ -49,7 +49,7 @@ class Survey:
 
     def changed(self) -> InvalidInput:
         """Say that the second reading does not show what the first did."""
-        return InvalidInput(f"{self.table.name} changed while it was being sealed; try again")
+        return InvalidInput(f"{self.table.name}: changed while it was read: try again")
 
 
 def survey(table: Table, label: str, id_column: str | None) -> Survey:
@@ -79,7 +79,7 @@ def survey(table: Table, label: str, id_column: str | None) -> Survey:
             classes = classes if len(classes) <= MOST_CLASSES else None
         rows += batch.num_rows
     if not rows:
-        raise InvalidInput(f"{table.name} has no rows")
+        raise InvalidInput(f"{table.name}: no rows given, one per example needed")
     without_label.refuse(table.name)
     without_id.refuse(table.name)
     return Survey(table, label, kind, rows, None if classes is None else classes.sort())

@@ -6,6 +6,7 @@ import json
 import math
 import multiprocessing
 import os
+import signal
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Executor, Future, ProcessPoolExecutor, wait
 from contextlib import contextmanager
@@ -181,7 +182,9 @@ def workers(jobs: int) -> Iterator[Executor | None]:
         return
     # Fresh interpreters: a forked one could inherit locks that a progress bar holds.
     context = multiprocessing.get_context("spawn")
-    with ProcessPoolExecutor(jobs, mp_context=context) as pool:
+    # An interrupt reaches all processes; only this one shall answer it.
+    ignore = (signal.SIGINT, signal.SIG_IGN)
+    with ProcessPoolExecutor(jobs, context, initializer=signal.signal, initargs=ignore) as pool:
         try:
             yield pool
         except BaseException:

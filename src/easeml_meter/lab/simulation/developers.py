@@ -47,6 +47,12 @@ class Developer:
     """Whether tenants hand their checkpoints on."""
     rare: float = 0.5
     """The share of unusual answers it asks for."""
+    crashes: bool = False
+    """Whether its models fail on purpose."""
+
+    def at_home(self, spec: MeterSpec) -> bool:
+        """Tell whether a meter has what this developer makes use of; else it is another's twin."""
+        return (spec.may_fail or not self.crashes) and (bool(spec.tenants) or not self.passes)
 
     def breaks(self, spec: MeterSpec) -> str | None:
         """Say which assumption about people this developer breaks under a meter, if any."""
@@ -117,7 +123,12 @@ _ALL = (
         voter(evidence, _memory),
         forgets=True,
     ),
-    Developer("crasher", "as threshold, with models that crash where that tells most", crasher),
+    Developer(
+        "crasher",
+        "as threshold, with models that crash where that tells most",
+        crasher,
+        crashes=True,
+    ),
     Developer("resubmitter", "asks about the same model again and again", resubmitter),
 )
 DEVELOPERS = {developer.name: developer for developer in _ALL}

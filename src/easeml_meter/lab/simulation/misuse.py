@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+import itertools
+from collections.abc import Callable, Sequence
 from concurrent.futures import Executor
 from dataclasses import dataclass
 from functools import cached_property
@@ -49,10 +50,9 @@ class Misuse:
 
     def sizes(self) -> list[int]:
         """List sizes from half of what was planned to what is needed, for a chart."""
-        found = [self.planned // 2]
-        while found[-1] < self.needed:
-            found.append(round(found[-1] * 2**0.5))
-        return sorted({self.planned, self.needed, *(size for size in found if size < self.needed)})
+        doubled = (self.planned * 2 ** (half / 2) for half in itertools.count(-2))
+        below = itertools.takewhile(lambda size: size < self.needed, doubled)
+        return [*map(round, below), self.needed]
 
 
 def _published(steps: int, **options: Any) -> MeterSpec:
@@ -80,16 +80,24 @@ MISUSES = (
 
 def curve(
     misuse: Misuse,
+    sizes: Sequence[int],
     runs: int,
     *,
     seed: int = 7,
     pool: Executor | None = None,
     advance: Callable[[str], Advance] = lambda _: lambda _: None,
-) -> Iterator[Coverage]:
-    """Play a misuse at many sizes, the smallest first."""
-    for labels in misuse.sizes():
-        bar = advance(f"{misuse.developer}, {labels:,} labels")
-        yield misuse.at(labels, runs, seed=seed, pool=pool, advance=bar)
+) -> list[Coverage]:
+    """Play a misuse at several sizes of the test set."""
+    return [
+        misuse.at(
+            labels,
+            runs,
+            seed=seed,
+            pool=pool,
+            advance=advance(f"{misuse.developer}, {labels:,} labels"),
+        )
+        for labels in sizes
+    ]
 
 
 def chart(curves: Sequence[tuple[Misuse, Sequence[Coverage]]]) -> Any:
@@ -106,17 +114,26 @@ def chart(curves: Sequence[tuple[Misuse, Sequence[Coverage]]]) -> Any:
             {"labels": misuse.planned, "what": "planned under the assumption"},
             {"labels": misuse.needed, "what": "planned without it"},
         ]
-        x = alt.X("labels:Q", scale=alt.Scale(type="log"), title="labels in the hidden test set")
+        scale = alt.Scale(type="log", nice=False)
+        x = alt.X("labels:Q", scale=scale, title="labels in the hidden test set")
         data = alt.Chart(alt.Data(values=values))
         band = data.mark_area(opacity=0.2).encode(x=x, y="lower:Q", y2="upper:Q")
-        title = "sessions with a broken promise"
-        line = data.mark_line(point=True).encode(
-            x=x, y=alt.Y("rate:Q", title=title, scale=alt.Scale(domain=[0, 1]))
-        )
+        share = alt.Scale(domain=[0, 1])
+        y = alt.Y("rate:Q", title="sessions with a broken promise", scale=share)
+        line = data.mark_line(point=True).encode(x=x, y=y)
         marks = alt.Chart(alt.Data(values=rules)).mark_rule(strokeDash=[4, 3], strokeWidth=2)
         marked = marks.encode(x="labels:Q", color=alt.Color("what:N", title=None, sort=None))
-        delta = alt.Chart(alt.Data(values=[{"delta": misuse.spec.session_delta}]))
-        allowed = delta.mark_rule(color="#888").encode(y="delta:Q")
-        panel = alt.layer(allowed, marked, band, line)
-        panels.append(panel.properties(width=330, height=240, title=misuse.name))
-    return alt.hconcat(*panels).configure_legend(orient="bottom").configure_title(fontSize=11)
+        delta = {"delta": misuse.spec.session_delta, "name": "delta"}
+        allowed = alt.Chart(alt.Data(values=[delta])).encode(y="delta:Q")
+        rule = allowed.mark_rule(color="#888")
+        name = allowed.mark_text(align="left", dx=4, dy=-6, color="#666").encode(
+            x=alt.value(0), text="name:N"
+        )
+        title = alt.Title(misuse.name, fontSize=11)
+        panel = alt.layer(rule, name, marked, band, line)
+        panels.append(panel.properties(width=330, height=240, title=title))
+    return (
+        alt.hconcat(*panels)
+        .configure_axis(grid=False)
+        .configure_legend(orient="bottom", labelLimit=300)
+    )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from easeml_meter.errors import InvalidInput
@@ -18,6 +18,12 @@ def excerpt(value: object, longest: int = LONGEST) -> str:
     if not isinstance(value, str):
         shown = shown[1:-1]  # a number needs no quotes
     return shown if len(text) <= longest else f"{shown}... ({len(text):,} characters)"
+
+
+def some(items: Sequence[object], most: int = 5) -> str:
+    """List the first few of `items`, and how many more there are."""
+    shown = ", ".join(excerpt(item, 20) for item in items[:most])
+    return shown if len(items) <= most else f"{shown} and {len(items) - most:,} more"
 
 
 def named(path: str | os.PathLike[str]) -> str:

@@ -1,0 +1,49 @@
+"""Checks of single values, each with the one line that is said when it fails."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from enum import StrEnum
+from typing import Any, TypeVar
+
+from easeml_meter.errors import invalid
+
+Choice = TypeVar("Choice", bound=StrEnum)
+
+_MOST = 10**12
+"""No whole number of a meter is larger: beyond it nothing is a count of people's steps."""
+
+
+def one_of(field: str, value: object, kind: type[Choice]) -> Choice:
+    """Read a word as one of an enumeration."""
+    try:
+        return kind(str(value))
+    except ValueError:
+        raise invalid(field, value, f"one of {', '.join(kind)}") from None
+
+
+def listed(field: str, value: object) -> tuple[Any, ...]:
+    """Read a list or tuple."""
+    if isinstance(value, str) or not isinstance(value, Sequence):
+        raise invalid(field, value, "a list needed")
+    return tuple(value)
+
+
+def finite(field: str, value: object) -> None:
+    """Refuse what is not a finite number."""
+    if isinstance(value, bool) or not isinstance(value, int | float) or not _is_finite(value):
+        raise invalid(field, value, "a finite number needed")
+
+
+def _is_finite(value: float) -> bool:
+    try:
+        return math.isfinite(value)
+    except OverflowError:  # a whole number too large for a float
+        return False
+
+
+def whole(field: str, value: object, *, at_least: int) -> None:
+    """Refuse what is not a whole number within reason."""
+    if isinstance(value, bool) or not isinstance(value, int) or not at_least <= value <= _MOST:
+        raise invalid(field, value, f"a whole number, {at_least} or more (at most 10^12)")

@@ -1,0 +1,121 @@
+"""Parquet and Arrow IPC."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import partial
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, ClassVar, Self
+
+import pyarrow as pa
+
+from easeml_meter.tables.files import Stamp
+from easeml_meter.tables.table import LEAST_ROWS, Batches, FileTable, Manner, Part, rows_at_once
+from easeml_meter.tables.wording import named
+
+_BATCH_BYTES = 16 << 20
+
+
+@dataclass(frozen=True)
+class ParquetTable(FileTable):
+    """Parquet, read in small pieces whatever the size of its row groups."""
+
+    groups: tuple[int, ...]
+    """The rows of each row group."""
+    encoded: tuple[str, ...]
+    """Columns of text that come in their dictionary encoding; `schema` tells their values."""
+    row_bytes: float
+    kind: ClassVar[str] = "Parquet"
+
+    @classmethod
+    def open(cls, path: Path, stamp: Stamp, manner: Manner) -> Self:
+        """Read the footer; raw text stays in its dictionary, fast and small."""
+        import pyarrow.parquet as pq
+
+        with pq.ParquetFile(path) as file:
+            # Only what is asked here is safe to ask: a broken footer makes pyarrow end the process
+            # when it is asked about a column of a row group.
+            schema, metadata = file.schema_arrow.remove_metadata(), file.metadata
+            groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
+            size = sum(group.total_byte_size for group in groups)
+            encoded = tuple(f.name for f in schema if manner.raw and _is_text(f.type))
+            return cls(
+                name=named(path),
+                schema=schema,
+                rows=metadata.num_rows,
+                path=path,
+                stamp=stamp,
+                groups=tuple(group.num_rows for group in groups),
+                encoded=encoded,
+                row_bytes=size / max(1, metadata.num_rows),
+            )
+
+    def parts(self, columns: Sequence[str], at_most: int) -> list[Part]:
+        """Split between row groups, into parts of about the same number of rows."""
+        names = self._names(columns)
+        bounds, done = [0], 0
+        for index, rows in enumerate(self.groups, 1):
+            done += rows
+            if done * at_most >= sum(self.groups) * len(bounds):
+                bounds.append(index)
+        parts = []
+        for start, stop in pairwise(bounds):
+            read = partial(self._read, names, range(start, stop))
+            rows = sum(self.groups[start:stop])
+            first = 1 + sum(self.groups[:start])
+            parts.append(Part(first, rows, partial(self._stream, names, read)))
+        return parts
+
+    def _read(self, columns: list[str], groups: Sequence[int] | None = None) -> Batches:
+        import pyarrow.parquet as pq
+
+        most = rows_at_once(pa.schema([self.schema.field(name) for name in columns]))
+        rows = min(most, max(LEAST_ROWS, int(_BATCH_BYTES / max(1.0, self.row_bytes))))
+        # A dot in a name is no path: more columns may come than were asked for. Without names, a
+        # file of one column may call it what it likes.
+        wanted = None if len(self.columns) == 1 else columns
+        with pq.ParquetFile(
+            self.path, read_dictionary=list(self.encoded), pre_buffer=False, buffer_size=1 << 20
+        ) as file:
+            yield from file.iter_batches(
+                rows, columns=wanted, row_groups=groups, use_threads=len(columns) > 1
+            )
+
+
+def _is_text(kind: pa.DataType) -> bool:
+    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
+    return any(test(kind) for test in tests)
+
+
+@dataclass(frozen=True)
+class ArrowTable(FileTable):
+    """Arrow IPC, as a file or as a stream."""
+
+    kind: ClassVar[str] = "Arrow"
+
+    @classmethod
+    def open(cls, path: Path, stamp: Stamp, manner: Manner) -> Self:
+        """Read the schema."""
+        with _arrow(path) as reader:
+            return cls(named(path), reader.schema.remove_metadata(), None, path, stamp)
+
+    def _read(self, columns: list[str]) -> Batches:
+        places = sorted(self.schema.get_field_index(name) for name in columns)
+        with _arrow(self.path, places) as reader:
+            count = getattr(reader, "num_record_batches", None)
+            yield from reader if count is None else map(reader.get_batch, range(count))
+
+
+@contextmanager
+def _arrow(path: Path, places: list[int] | None = None) -> Iterator[Any]:
+    options = pa.ipc.IpcReadOptions(included_fields=places)
+    with pa.OSFile(str(path), "rb") as file:
+        # Both kinds share their endings; only the file format starts with this word.
+        is_file = file.read(6) == b"ARROW1"
+        file.seek(0)
+        opener = pa.ipc.open_file if is_file else pa.ipc.open_stream
+        with opener(file, options=options) as reader:
+            yield reader

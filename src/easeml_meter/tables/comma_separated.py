@@ -1,0 +1,151 @@
+"""CSV: UTF-8, with a header, and quotes as in RFC 4180. Fields may be separated by tabs too."""
+
+from __future__ import annotations
+
+import codecs
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.tables import text as blocks
+from easeml_meter.tables.files import Stamp
+from easeml_meter.tables.table import Manner, Types
+from easeml_meter.tables.text import Block, TextTable
+from easeml_meter.tables.wording import excerpt, named
+
+_HEADER_BYTES = 1 << 12
+"""A header is looked for in so much of a file, and in a whole block if that holds no row."""
+
+
+@dataclass(frozen=True)
+class CsvTable(TextTable):
+    """CSV, or TSV by its ending."""
+
+    delimiter: str
+    kind: ClassVar[str] = "CSV"
+    mixed: ClassVar[bool] = True
+
+    @classmethod
+    def open(cls, path: Path, stamp: Stamp, manner: Manner) -> Self:
+        """Look at all rows to settle the types; raw columns are text, only the header is needed."""
+        delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
+        table = cls(named(path), pa.schema([]), None, path, stamp, delimiter)
+        if manner.raw:
+            names = table._header()
+            return replace(table, schema=pa.schema([(name, pa.string()) for name in names]))
+        table = table.settled(manner.types)
+        for column in table.schema:
+            if pa.types.is_binary(column.type) and column.name not in manner.types:
+                raise _not_text(column.name)
+        return table
+
+    def _header(self) -> list[str]:
+        text = next(self._blocks()).lstrip(b"\r\n")
+        few = text[: _last_row_end(text[:_HEADER_BYTES]) or len(text)]
+        names: list[str] = self._parse(Block(few), {}, None).schema.names
+        return names
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Cut the file after rows; a line break within quotes ends none."""
+        line = 1
+        with self.path.open("rb") as stream:
+            text = stream.read(blocks.BLOCK).removeprefix(codecs.BOM_UTF8)
+            while text:
+                _check_quotes(text, self.delimiter, line)
+                following = stream.read(blocks.BLOCK)
+                if not following and text.count(b'"') % 2:
+                    line += text.count(b"\n", 0, text.rfind(b'"'))
+                    raise InvalidInput(f"line {line}: a quote that is not closed")
+                end = _last_row_end(text) if following else len(text)
+                if end:
+                    yield text[:end]
+                    line += text.count(b"\n", 0, end)
+                elif len(text) > 4 * blocks.BLOCK:
+                    most = f"{4 * blocks.BLOCK:,} bytes"
+                    raise InvalidInput(f"line {line}: a row that does not end within {most}")
+                text = text[end:] + following
+
+    def _parse(self, block: Block, types: Types, columns: Sequence[str] | None) -> pa.Table:
+        broken: list[str] = []
+
+        def note(row: pa.csv.InvalidRow) -> str:
+            number = block.before + row.number - (block.names is None)  # the header counts as one
+            fields = f"{row.actual_columns:,} fields given, {row.expected_columns:,} needed"
+            broken.append(f"row {number}: {fields}, as in the header")
+            return "error"
+
+        try:
+            return pa.csv.read_csv(
+                pa.BufferReader(block.text),
+                read_options=pa.csv.ReadOptions(
+                    block_size=len(block.text) + 1, column_names=block.names, use_threads=False
+                ),
+                parse_options=pa.csv.ParseOptions(
+                    delimiter=self.delimiter,
+                    newlines_in_values=b'"' in block.text,  # slower, so only where it can be
+                    invalid_row_handler=note,
+                ),
+                convert_options=pa.csv.ConvertOptions(
+                    column_types=dict(types),
+                    include_columns=None if columns is None else list(columns),
+                ),
+            )
+        except pa.ArrowInvalid as error:
+            if broken:
+                raise InvalidInput(broken[0]) from None
+            found = re.match(r"In CSV column #(\d+): ", str(error))
+            if not found:
+                raise
+            names = block.names or self.columns or self._parse(block, {}, None).schema.names
+            raise _misfit(names[int(found[1])], types, str(error)) from None
+
+
+def _misfit(name: str, types: Types, reason: str) -> InvalidInput:
+    if "UTF8" in reason:
+        return _not_text(name)
+    kind = excerpt(types[name]) if name in types else "its type"
+    return InvalidInput(f"column {excerpt(name)}: a value that is not of the type {kind}")
+
+
+def _not_text(name: str) -> InvalidInput:
+    return InvalidInput(f"column {excerpt(name)}: no UTF-8 text: write the file as UTF-8")
+
+
+def _last_row_end(text: bytes) -> int:
+    """Return where the last whole row ends; 0 if none does."""
+    quotes, end = text.count(b'"'), len(text)
+    while (newline := text.rfind(b"\n", 0, end)) >= 0:
+        quotes -= text.count(b'"', newline, end)
+        if quotes % 2 == 0:
+            return newline + 1
+        end = newline
+    return 0
+
+
+def _check_quotes(text: bytes, delimiter: str, line: int) -> None:
+    """Refuse a quote that is out of place, in `text` that starts with a row, in `line`.
+
+    Arrow would let it pass, and take whole rows into one value: labels would move. Quotes open
+    and close in turn; one that opens stands at a field's start, one that closes at its end, and
+    a doubled quote within a field is both, a closing one and an opening one.
+    """
+    if b'"' not in text:
+        return
+    is_edge = np.zeros(256, bool)
+    is_edge[[*delimiter.encode(), *b'\r\n"']] = True
+    padded = np.frombuffer(b"\n" + text + b"\n", np.uint8)
+    places = np.flatnonzero(padded == ord('"'))
+    opening, closing = places[::2], places[1::2]
+    wrong = np.append(
+        opening[~is_edge[padded[opening - 1]]], closing[~is_edge[padded[closing + 1]]]
+    )
+    if len(wrong):
+        line += text.count(b"\n", 0, int(wrong.min()) - 1)
+        raise InvalidInput(f"line {line}: a quote out of place: put the whole field in quotes")

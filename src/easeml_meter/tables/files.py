@@ -1,0 +1,48 @@
+"""Files as they lie on disk: may they be read, and are they still what they were?"""
+
+from __future__ import annotations
+
+import os
+import stat
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.tables.wording import about, named
+
+Stamp = tuple[int, ...]
+"""Which file it is, and its size and time: another stamp means another content."""
+
+
+def stamp_of(path: str | os.PathLike[str], what: str = "file") -> Stamp:
+    """Identify a regular file and its state; anything else is refused, and never waited for."""
+    try:
+        # Opened, not only looked at: that is what shows whether it may be read. A pipe would wait.
+        handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
+    except OSError as error:
+        reason = error.strerror or type(error).__name__
+        line = f"{named(path)}: cannot be read ({reason}): give a {what} that you may read"
+        raise InvalidInput(line) from None
+    except ValueError:
+        raise InvalidInput(f"{named(path)}: no possible name of a {what}") from None
+    try:
+        state = os.fstat(handle)
+    finally:
+        os.close(handle)
+    if not stat.S_ISREG(state.st_mode):
+        given = "a folder" if stat.S_ISDIR(state.st_mode) else "no regular file"
+        raise InvalidInput(f"{named(path)}: {given} given, a {what} needed")
+    return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
+
+
+@contextmanager
+def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
+    """Turn what a reader says about a broken file, quoting it, into one line that does not."""
+    try:
+        with about(path):
+            yield
+    except MeterError:
+        raise
+    except Exception:  # a parser that meets nonsense may raise anything
+        line = f"{named(path)}: no {kind} file, or a damaged one: write it again"
+        raise InvalidInput(line) from None

@@ -1,0 +1,137 @@
+"""JSON Lines: one object per line."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import ClassVar, Self
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.json
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.tables import text as blocks
+from easeml_meter.tables.files import Stamp
+from easeml_meter.tables.table import Manner, Types
+from easeml_meter.tables.text import Block, TextTable
+from easeml_meter.tables.wording import named
+
+DEEPEST = 100
+"""Lists within lists within lists; at some thousands Arrow ends the process."""
+
+_NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+
+
+@dataclass(frozen=True)
+class JsonTable(TextTable):
+    """JSON Lines."""
+
+    kind: ClassVar[str] = "JSON Lines"
+    mixed: ClassVar[bool] = False
+
+    @classmethod
+    def open(cls, path: Path, stamp: Stamp, manner: Manner) -> Self:
+        """Look at all rows to settle columns and types; raw ones are those of the first row."""
+        table = cls(named(path), pa.schema([]), None, path, stamp)
+        if manner.raw:
+            return replace(table, schema=_first_row(path, reals=manner.reals))
+        return table.settled(manner.types)
+
+    def _blocks(self) -> Iterator[bytes]:
+        """Cut the file after lines."""
+        rest = b""
+        with self.path.open("rb") as stream:
+            while text := stream.read(blocks.BLOCK):
+                end = text.rfind(b"\n") + 1
+                if end:
+                    yield b"".join([rest, memoryview(text)[:end]])
+                    rest = b""
+                rest += text[end:]
+                if len(rest) > 4 * blocks.BLOCK:
+                    raise InvalidInput(f"a line of more than {4 * blocks.BLOCK:,} bytes")
+        yield rest
+
+    def _parse(self, block: Block, types: Types, columns: Sequence[str] | None) -> pa.Table:
+        wanted = pa.schema([(name, types[name]) for name in columns or ()])
+        if not block.text or block.text.isspace():
+            return wanted.empty_table()
+        if columns is None:
+            _check_depth(block.text)
+        try:
+            table = pa.json.read_json(
+                pa.BufferReader(block.text),
+                read_options=pa.json.ReadOptions(block_size=len(block.text) + 1, use_threads=False),
+                parse_options=pa.json.ParseOptions(
+                    explicit_schema=None if columns is None else wanted,
+                    unexpected_field_behavior="infer" if columns is None else "ignore",
+                ),
+            )
+        except (pa.ArrowException, UnicodeDecodeError) as error:
+            row = re.search(r" in row (\d+)$", str(error))
+            first = block.before + 1
+            where = f"row {first + int(row[1])}" if row else f"row {first} or later"
+            line = f"{where}: no JSON object of the same kind as the rows before it"
+            raise InvalidInput(f"{line}: write one per line") from None
+        if columns is not None:
+            return table
+        known = {
+            column.name: types.get(column.name, _plain(column.type)) for column in table.schema
+        }
+        settled = pa.schema(known)
+        return table if settled == table.schema else self._parse(block, known, settled.names)
+
+
+def _check_depth(text: bytes) -> None:
+    """Refuse nesting that Arrow, looking for types, would follow until the stack is used up."""
+    if b"\\" in text:
+        text = re.sub(rb"\\.", b"", text, flags=re.DOTALL)
+    outside = b"".join(text.split(b'"')[::2])
+    brackets = np.frombuffer(outside.translate(None, _NO_BRACKETS), np.uint8)
+    opening = (brackets == ord("[")) | (brackets == ord("{"))
+    if np.cumsum(np.where(opening, 1, -1)).max(initial=0) > DEEPEST:
+        raise InvalidInput(f"a value of more than {DEEPEST} levels: write lists of plain values")
+
+
+def _plain(kind: pa.DataType) -> pa.DataType:
+    """Take text for text: Arrow takes some of it for times."""
+    if pa.types.is_timestamp(kind):
+        return pa.string()
+    if pa.types.is_list(kind):
+        return pa.list_(_plain(kind.value_type))
+    if pa.types.is_struct(kind):
+        return pa.struct([(field.name, _plain(field.type)) for field in kind])
+    return kind
+
+
+def _first_row(path: Path, *, reals: bool) -> pa.Schema:
+    first = b""
+    with path.open("rb") as file:
+        while not first and (line := file.readline(4 * blocks.BLOCK)):
+            first = line.strip()
+    if not first:
+        raise InvalidInput("no rows given, one per example needed")
+    record = json.loads(first)
+    if not isinstance(record, dict):
+        raise InvalidInput('row 1: no JSON object, such as {"prediction": 3}: write one per line')
+    return pa.schema([(name, _type_of(value, reals=reals)) for name, value in record.items()])
+
+
+def _type_of(value: object, *, reals: bool) -> pa.DataType:
+    match value:
+        case bool():
+            return pa.bool_()
+        case int():
+            return pa.float64() if reals else pa.int64()
+        case float():
+            return pa.float64()
+        case str():
+            return pa.string()
+        case [first, *_]:
+            fraction = any(isinstance(item, float) for item in value)
+            return pa.list_(_type_of(0.5 if fraction else first, reals=reals))
+        case _:
+            return pa.null()

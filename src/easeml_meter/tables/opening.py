@@ -1,0 +1,77 @@
+"""Open a table by the ending of its file."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pyarrow as pa
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.tables.binary import ArrowTable, ParquetTable
+from easeml_meter.tables.comma_separated import CsvTable
+from easeml_meter.tables.files import reading, stamp_of
+from easeml_meter.tables.json_lines import JsonTable
+from easeml_meter.tables.numpy_file import NpyTable
+from easeml_meter.tables.table import FileTable, Manner, MemoryTable, Table, Types, check_columns
+from easeml_meter.tables.wording import about, excerpt, named
+
+_FORMATS: dict[str, type[FileTable]] = {
+    ".parquet": ParquetTable,
+    ".pq": ParquetTable,
+    ".arrow": ArrowTable,
+    ".arrows": ArrowTable,
+    ".feather": ArrowTable,
+    ".ipc": ArrowTable,
+    ".csv": CsvTable,
+    ".tsv": CsvTable,
+    ".jsonl": JsonTable,
+    ".ndjson": JsonTable,
+    ".npy": NpyTable,
+}
+
+
+def open_table(source: str | os.PathLike[str] | pa.Table, *, types: Types | None = None) -> Table:
+    """Open a file, or take a table in memory; every column has one type, in every batch.
+
+    The types of CSV and JSON Lines columns are found by looking at every row; `types` settles
+    them instead, say to read a file as the sealed test set was read.
+    """
+    if not isinstance(source, pa.Table):
+        return _open(source, Manner(types or {}))
+    plain = source.replace_schema_metadata(None)
+    table = MemoryTable("the table", plain.schema, plain.num_rows, plain)
+    with about(table.name):
+        _check(table)
+    return table
+
+
+def open_raw(path: str | os.PathLike[str], *, reals: bool = False) -> FileTable:
+    """Open a file for values as they stand there, before any of them is read.
+
+    Those of CSV are all text; JSON Lines has the columns and types of its first row (`reals`:
+    whole numbers there may be fractions later); text in Parquet may come as dictionaries.
+    """
+    return _open(path, Manner(raw=True, reals=reals))
+
+
+def _open(path: str | os.PathLike[str], manner: Manner) -> FileTable:
+    name = named(path)
+    ending = os.path.splitext(os.fspath(path))[1].lower()
+    if ending not in _FORMATS:
+        given = f"ending {excerpt(ending, 20)}" if ending else "no ending"
+        raise InvalidInput(f"{name}: {given} given, one of {' '.join(_FORMATS)} needed")
+    path = Path(path)
+    stamp = stamp_of(path)
+    if not stamp[2]:
+        raise InvalidInput(f"{name}: an empty file given, one row per example needed")
+    with reading(path, _FORMATS[ending].kind):
+        table = _FORMATS[ending].open(path, stamp, manner)
+        _check(table)
+    return table
+
+
+def _check(table: Table) -> None:
+    check_columns(table.columns)
+    if table.rows == 0:
+        raise InvalidInput("no rows given, one per example needed")

@@ -1,0 +1,157 @@
+"""A table: what all formats have in common."""
+
+from __future__ import annotations
+
+import hashlib
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+from pathlib import Path
+from typing import ClassVar, Self
+
+import pyarrow as pa
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.tables.files import Stamp, reading, stamp_of
+from easeml_meter.tables.wording import excerpt, some
+
+MOST_ROWS = 1 << 18
+LEAST_ROWS = 1 << 8
+LIST_ROWS = 1 << 12
+"""Lists come in smaller batches: each may have a thousand values."""
+_MOST_VALUES = 1 << 20
+
+Batches = Iterator[pa.RecordBatch]
+Types = Mapping[str, pa.DataType]
+
+
+@dataclass(frozen=True)
+class Manner:
+    """How a file is opened (`opening` says what that means)."""
+
+    types: Types = field(default_factory=dict)
+    raw: bool = False
+    reals: bool = False
+
+
+@dataclass(frozen=True)
+class Part:
+    """A run of consecutive rows, from `first_row` (counted from 1); `rows` if known beforehand."""
+
+    first_row: int
+    rows: int | None
+    batches: Callable[[], Batches]
+
+
+@dataclass(frozen=True)
+class Table(ABC):
+    """Named columns of rows in a fixed order, streamed; it can be read again and again."""
+
+    name: str
+    """What errors call it."""
+    schema: pa.Schema
+    rows: int | None
+    """None: known only after reading."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(self.schema.names)
+
+    def require(self, column: str, role: str = "column") -> pa.DataType:
+        """Return the type of `column`, or say in one line that there is none."""
+        if column not in self.schema.names:
+            line = f"no column {excerpt(column)} (there are {some(self.columns)})"
+            raise InvalidInput(f"{self.name}: {line}: name the {role}")
+        return self.schema.field(column).type
+
+    def batches(self, columns: Sequence[str] | None = None) -> Batches:
+        """Stream the rows, in order, at most `MOST_ROWS` at a time; only `columns` if given."""
+        names = self._names(columns)
+        return self._stream(names, partial(self._read, names))
+
+    def parts(self, columns: Sequence[str], at_most: int) -> list[Part]:
+        """Split into up to `at_most` parts that can be read at the same time."""
+        return [Part(1, self.rows, partial(self.batches, columns))]
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that was changed since it was opened."""
+        return
+
+    def _names(self, columns: Sequence[str] | None) -> list[str]:
+        for column in columns or ():
+            self.require(column)
+        return list(self.columns if columns is None else columns)
+
+    def _stream(self, names: list[str], read: Callable[[], Batches]) -> Batches:
+        for batch in read():
+            chosen = batch if batch.schema.names == names else batch.select(names)
+            self._validate(chosen)
+            size = rows_at_once(chosen.schema)
+            for start in range(0, chosen.num_rows, size):
+                yield chosen.slice(start, size)
+
+    def _validate(self, batch: pa.RecordBatch) -> None:
+        return
+
+    @abstractmethod
+    def _read(self, columns: list[str]) -> Batches:
+        """Give at least `columns` of all rows."""
+
+
+@dataclass(frozen=True)
+class MemoryTable(Table):
+    """A table in memory: the caller's own, so it is not checked."""
+
+    content: pa.Table = field(repr=False)
+
+    def _read(self, columns: list[str]) -> Batches:
+        yield from self.content.select(columns).to_batches()
+
+
+@dataclass(frozen=True)
+class FileTable(Table):
+    """A table in a file."""
+
+    path: Path
+    stamp: Stamp
+    kind: ClassVar[str]
+
+    @classmethod
+    @abstractmethod
+    def open(cls, path: Path, stamp: Stamp, manner: Manner) -> Self:
+        """Find out the columns."""
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that was changed since it was opened: its digest would mean nothing."""
+        if stamp_of(self.path) != self.stamp:
+            raise InvalidInput(f"{self.name}: changed while it was read: try again")
+
+    def digest(self) -> str:
+        """Give the SHA-256 digest of the file's bytes."""
+        with reading(self.path, self.kind), self.path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+
+    def _stream(self, names: list[str], read: Callable[[], Batches]) -> Batches:
+        with reading(self.path, self.kind):
+            yield from super()._stream(names, read)
+
+    def _validate(self, batch: pa.RecordBatch) -> None:
+        # Arrow trusts offsets and text to be in order; a stranger's may lead out of memory.
+        batch.validate(full=True)
+
+
+def rows_at_once(schema: pa.Schema) -> int:
+    """Tell how many rows of these columns make a batch."""
+    most = LIST_ROWS if any(map(pa.types.is_nested, schema.types)) else MOST_ROWS
+    return min(most, max(LEAST_ROWS, _MOST_VALUES // max(1, len(schema))))
+
+
+def check_columns(names: Sequence[str]) -> None:
+    """Refuse columns that cannot be told apart."""
+    seen: set[str] = set()
+    for name in names:
+        if name in seen:
+            raise InvalidInput(f"two columns named {excerpt(name)}: rename one")
+        seen.add(name)

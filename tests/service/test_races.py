@@ -1,0 +1,71 @@
+"""Two people hand something in at the same moment: one is taken, the other told; nothing mixes."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+
+from easeml_meter.core.lifecycle import WrongPhase
+from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.service import intake
+from easeml_meter.service.meter import Meter
+from easeml_meter.service.workspace import Workspace
+
+from .helpers import Clock, make_session, rows, small_spec
+
+
+def before(monkeypatch: pytest.MonkeyPatch, place: object, name: str, rival: Any) -> None:
+    """Let a rival act right before `place.name` is called for the first time."""
+    real, calls = getattr(place, name), list[str]()
+
+    def wrapped(*arguments: Any, **options: Any) -> Any:
+        if not calls:
+            calls.append(name)
+            rival()
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(place, name, wrapped)
+
+
+def test_two_test_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    meter = Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
+    sealed = []
+    for seed in (1, 2):
+        labels = np.random.default_rng(seed).integers(0, 2, meter.plan.labels)
+        pq.write_table(rows(labels, seed=seed), tmp_path / "plain.parquet")
+        sealed.append(tmp_path / f"{seed}.sealed")
+        meter.seal(tmp_path / "plain.parquet", sealed[-1], label="label", id_column="id")
+    rival = Meter.open(tmp_path / "meter")
+    before(monkeypatch, intake, "_keep_sealed", lambda: rival.add_test_set(sealed[1]))
+    with pytest.raises(WrongPhase):
+        meter.add_test_set(sealed[0])
+    taken = meter.generations[-1]
+    assert (tmp_path / "meter" / str(taken.blob)).read_bytes() == sealed[1].read_bytes()
+
+
+def test_two_validation_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    session = make_session(tmp_path)
+    labels = session.validation_labels
+    for seed in (8, 9):
+        pq.write_table(rows(labels, seed=seed), tmp_path / f"{seed}.parquet")
+    rival = Meter.open(tmp_path / "meter")
+    path = tmp_path / "9.parquet"
+    before(monkeypatch, intake, "_notify", lambda: rival.replace_validation(path))
+    with pytest.raises(MeterError, match="meanwhile: try again"):
+        session.meter.replace_validation(tmp_path / "8.parquet")
+    with session.meter._space.store.reading() as books:
+        taken = books.validations(books.meter().id)[-1]
+    assert taken.number == 2
+    assert (tmp_path / "meter" / taken.blob).read_bytes() == path.read_bytes()
+    assert session.submit(0, 0).step == 1
+
+
+def test_two_meters_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    before(monkeypatch, Workspace, "create", lambda: Meter.create(tmp_path, small_spec(), name="a"))
+    with pytest.raises(InvalidInput, match="already holds a meter"):
+        Meter.create(tmp_path, small_spec(), name="b")
+    assert Meter.open(tmp_path).status().meter == "a"

@@ -1,0 +1,434 @@
+"""The contract of `Store`, for every database behind it (so far SQLite)."""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import sqlite3
+import subprocess
+import sys
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+import sqlalchemy as sa
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.storage import schema
+from easeml_meter.storage.schema import EntryRow, GenerationRow, MeterRow, ValidationRow
+from easeml_meter.storage.store import Books, StorageError, Store, broken_link, link_digest
+
+NOW = "2026-01-01T00:00:00.000000+00:00"
+
+METER = MeterRow("m", "cats", {"meter": {"steps": 4}, "bands": [{"lower": 0.0}]}, NOW)
+GENERATION = GenerationRow("m", 1, Phase.REQUESTED, 100, NOW)
+VALIDATION = ValidationRow("m", 1, "d" * 64, 20, {"label": "y", "classes": None}, "v/1.csv", NOW)
+ENTRY = EntryRow(
+    meter="m",
+    generation=1,
+    tenant=0,
+    step=1,
+    answer="2",
+    after_reset=False,
+    model="a model – with ünïcode",
+    submission="s" * 64,
+    validation_number=1,
+    validation_set="d" * 64,
+    validation_loss="1/3",
+    blob="predictions/s.age",
+    told_at=NOW,
+)
+
+
+@pytest.fixture(params=["sqlite"])
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    """An empty database of each kind."""
+    assert request.param == "sqlite"
+    return f"sqlite:///{tmp_path / 'meter.db'}"
+
+
+@pytest.fixture
+def store(url: str) -> Iterator[Store]:
+    opened = Store.open(url)
+    with opened.writing() as books:
+        books.add_meter(METER)
+        books.add_generation(GENERATION)
+    yield opened
+    opened.close()
+
+
+def step(number: int, **changes: Any) -> EntryRow:
+    return replace(ENTRY, step=number, submission=f"{number:064}", **changes)
+
+
+def write(store: Store, *deeds: Callable[[Books], object]) -> None:
+    """Do all of it in one transaction."""
+    with store.writing() as books:
+        for deed in deeds:
+            deed(books)
+
+
+def test_rows_come_back_as_they_went_in(store: Store) -> None:
+    delivered = replace(
+        GENERATION,
+        phase=Phase.ACTIVE,
+        rows=123,
+        fingerprint="f" * 64,
+        manifest={"columns": [{"name": "x", "type": "double"}]},
+        blob="testsets/1.sealed",
+    )
+    with store.writing() as books:
+        books.update_generation(delivered)
+        books.add_validation(VALIDATION)
+        books.add_entry(ENTRY)
+        link = books.append_audit("m", NOW, "told", {"step": 1, "model": "ü"})
+    with store.reading() as books:
+        assert books.has_meter()
+        assert books.meter() == METER
+        assert books.generations("m") == [delivered]
+        assert books.validations("m") == [VALIDATION]
+        assert books.entries("m", 1) == [ENTRY]
+        assert books.audit("m") == [link]
+
+
+def test_rows_outlive_the_process(store: Store, url: str) -> None:
+    with store.writing() as books:
+        books.add_entry(ENTRY)
+    store.close()
+    again = Store.open(url)
+    with again.reading() as books:
+        assert books.entries("m", 1) == [ENTRY]
+    again.close()
+
+
+def test_entries_come_in_the_order_of_each_tenants_steps(store: Store) -> None:
+    with store.writing() as books:
+        for tenant, number in ((1, 2), (0, 2), (1, 1), (0, 10), (0, 1)):
+            books.add_entry(step(number, tenant=tenant))
+    with store.reading() as books:
+        found = [(entry.tenant, entry.step) for entry in books.entries("m", 1)]
+        assert found == [(0, 1), (0, 2), (0, 10), (1, 1), (1, 2)]
+        assert [entry.step for entry in books.entries("m", 1, tenant=1)] == [1, 2]
+        assert books.entries("m", 2) == []
+
+
+def test_an_exception_leaves_no_trace(store: Store) -> None:
+    def fail(_: Books) -> None:
+        raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        write(
+            store,
+            lambda books: books.add_entry(ENTRY),
+            lambda books: books.add_validation(VALIDATION),
+            lambda books: books.append_audit("m", NOW, "told", {}),
+            lambda books: books.update_generation(replace(GENERATION, phase=Phase.ACTIVE)),
+            fail,
+        )
+    with store.reading() as books:
+        assert books.entries("m", 1) == []
+        assert books.validations("m") == []
+        assert books.audit("m") == []
+        assert books.generations("m") == [GENERATION]
+    with store.writing() as books:  # and the lock is free again
+        books.add_entry(ENTRY)
+
+
+@pytest.mark.parametrize(
+    ("deed", "what"),
+    [
+        (lambda books: books.add_entry(replace(ENTRY, submission="t" * 64)), "a step twice"),
+        (lambda books: books.add_entry(replace(ENTRY, step=2)), "a submission twice"),
+        (lambda books: books.add_entry(step(5, generation=9)), "an unknown test set"),
+        (lambda books: books.add_generation(GENERATION), "a generation twice"),
+        (lambda books: books.add_meter(METER), "a meter twice"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_what_must_not_be_entered_is_refused(
+    store: Store, deed: Callable[[Books], None], what: str
+) -> None:
+    with store.writing() as books:
+        books.add_entry(ENTRY)
+    with pytest.raises(StorageError) as refused:
+        write(store, lambda books: books.append_audit("m", NOW, "told", {"what": what}), deed)
+    assert "\n" not in str(refused.value)
+    with store.reading() as books:
+        assert books.entries("m", 1) == [ENTRY]
+        assert books.audit("m") == []
+
+
+def test_the_same_rows_cannot_be_two_test_sets(store: Store) -> None:
+    first, second = (replace(GENERATION, number=n, fingerprint="f" * 64) for n in (1, 2))
+    with pytest.raises(StorageError):
+        write(
+            store,
+            lambda books: books.update_generation(first),
+            lambda books: books.add_generation(second),
+        )
+
+
+def test_the_same_submission_of_another_tenant_or_validation_set_is_another(store: Store) -> None:
+    with store.writing() as books:
+        books.add_entry(ENTRY)
+        books.add_entry(replace(ENTRY, tenant=1))
+        books.add_entry(replace(ENTRY, step=2, validation_set="e" * 64))
+        assert len(books.entries("m", 1)) == 3
+
+
+def increment(url: str, times: int) -> None:
+    """Read the last step, then write the next one."""
+    store = Store.open(url)
+    for _ in range(times):
+        with store.writing() as books:
+            books.add_entry(step(len(books.entries("m", 1)) + 1))
+            books.append_audit("m", NOW, "told", {})
+    store.close()
+
+
+def assert_counted(store: Store, times: int) -> None:
+    with store.reading() as books:
+        assert [entry.step for entry in books.entries("m", 1)] == list(range(1, times + 1))
+        assert broken_link(books.audit("m")) is None
+        assert len(books.audit("m")) == times
+
+
+def test_four_threads_lose_no_step(store: Store, url: str) -> None:
+    threads = [threading.Thread(target=increment, args=(url, 10)) for _ in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert_counted(store, 40)
+
+
+def test_two_processes_lose_no_step(store: Store, url: str) -> None:
+    context = multiprocessing.get_context("spawn")
+    processes = [context.Process(target=increment, args=(url, 15)) for _ in range(2)]
+    for process in processes:
+        process.start()
+    for process in processes:
+        process.join()
+        assert process.exitcode == 0
+    assert_counted(store, 30)
+
+
+def test_a_writer_waits_until_the_other_one_is_done(store: Store, url: str) -> None:
+    waiting = threading.Thread(target=increment, args=(url, 1))
+    with store.writing() as books:
+        waiting.start()
+        waiting.join(0.2)
+        assert waiting.is_alive()
+        assert books.entries("m", 1) == []
+        books.add_entry(step(1))
+        books.append_audit("m", NOW, "told", {})
+    waiting.join()
+    assert_counted(store, 2)
+
+
+def test_reading_sees_one_moment_and_needs_no_lock(store: Store, url: str) -> None:
+    other = Store.open(url)
+    with store.reading() as before:
+        assert before.entries("m", 1) == []
+        with other.writing() as books:
+            books.add_entry(ENTRY)
+            assert before.entries("m", 1) == []  # not yet committed
+        assert before.entries("m", 1) == []  # committed after this moment
+    with store.reading() as after:
+        assert after.entries("m", 1) == [ENTRY]
+    other.close()
+
+
+def chain(store: Store) -> list[schema.AuditRow]:
+    with store.writing() as books:
+        for number in range(1, 6):
+            books.append_audit("m", NOW, "told", {"step": number})
+    with store.reading() as books:
+        return books.audit("m")
+
+
+def test_a_sound_chain(store: Store) -> None:
+    links = chain(store)
+    assert [link.number for link in links] == [1, 2, 3, 4, 5]
+    assert broken_link(links) is None
+    assert broken_link([]) is None
+
+
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"at": "2027"},
+        {"event": "released"},
+        {"details": {"step": 9}},
+        {"meter": "n"},
+        {"number": 9},
+        {"previous": "0" * 64},
+        {"digest": "0" * 64},
+    ],
+    ids=str,
+)
+def test_a_changed_link_shows(store: Store, changes: dict[str, Any]) -> None:
+    links = chain(store)
+    links[2] = replace(links[2], **changes)
+    assert broken_link(links) == 3
+
+
+def test_a_changed_link_with_its_digest_made_to_fit_shows_one_later(store: Store) -> None:
+    links = chain(store)
+    changed = replace(links[2], details={"step": 9})
+    links[2] = replace(changed, digest=link_digest(changed))
+    assert broken_link(links) == 4
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_a_removed_link_shows(store: Store, index: int) -> None:
+    links = chain(store)
+    del links[index]
+    assert broken_link(links) == index + 1
+
+
+@pytest.mark.parametrize("index", range(4))
+def test_reordered_links_show(store: Store, index: int) -> None:
+    links = chain(store)
+    links[index], links[index + 1] = links[index + 1], links[index]
+    assert broken_link(links) == index + 1
+
+
+def test_links_cut_off_at_the_end_are_not_seen_by_the_chain_alone(store: Store) -> None:
+    # That is what the journal beside the test set is for: see tests/service/test_durability.py.
+    assert broken_link(chain(store)[:-1]) is None
+
+
+def test_chains_of_two_meters_are_apart(store: Store) -> None:
+    with store.writing() as books:
+        books.add_meter(replace(METER, id="n"))
+        first = books.append_audit("m", NOW, "created", {})
+        second = books.append_audit("n", NOW, "created", {})
+        assert (first.number, second.number) == (1, 1)
+    with pytest.raises(StorageError, match="2 meters"), store.reading() as books:
+        books.meter()
+
+
+# Files that are no database
+
+
+def assert_one_line(error: StorageError, *words: str) -> None:
+    assert "\n" not in str(error)
+    for word in words:
+        assert word in str(error)
+
+
+def test_a_file_that_is_no_database(tmp_path: Path) -> None:
+    path = tmp_path / "meter.db"
+    path.write_bytes(b"this is no database, " * 100)
+    with pytest.raises(StorageError) as refused:
+        Store.at(path)
+    assert_one_line(refused.value, "cannot be opened", "not a database")
+    assert path.read_bytes() == b"this is no database, " * 100
+
+
+def test_a_database_damaged_in_the_middle(tmp_path: Path) -> None:
+    path = tmp_path / "meter.db"
+    store = Store.at(path)
+    with store.writing() as books:
+        books.add_meter(METER)
+        books.add_generation(GENERATION)
+        for number in range(1, 200):
+            books.add_entry(step(number))
+    store.close()
+    content = bytearray(path.read_bytes())
+    for page in range(4096, len(content), 4096):
+        content[page : page + 4096] = b"\xaa" * 4096
+    path.write_bytes(content)
+    with pytest.raises(StorageError) as refused, Store.at(path).reading() as books:
+        books.entries("m", 1)
+    assert_one_line(refused.value)
+
+
+def test_a_directory_in_place_of_the_file(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as refused:
+        Store.at(tmp_path)
+    assert_one_line(refused.value, "cannot be opened")
+
+
+def test_a_folder_that_does_not_exist(tmp_path: Path) -> None:
+    with pytest.raises(StorageError) as refused:
+        Store.at(tmp_path / "nowhere" / "meter.db")
+    assert_one_line(refused.value, "cannot be opened")
+
+
+def test_a_database_newer_than_the_program(tmp_path: Path) -> None:
+    path = tmp_path / "meter.db"
+    Store.at(path).close()
+    database = sqlite3.connect(path)
+    database.execute("UPDATE alembic_version SET version_num = '9999'")
+    database.commit()
+    database.close()
+    before = path.read_bytes()
+    with pytest.raises(StorageError) as refused:
+        Store.at(path)
+    assert_one_line(refused.value, "'9999'", "newer", "update easeml-meter")
+    assert path.read_bytes() == before
+
+
+READ_ONLY = """
+import os, sys
+from pathlib import Path
+from easeml_meter.storage.store import Store, StorageError
+
+path = Path(sys.argv[1])
+Store.at(path).close()  # the other account may not be able to read the installation
+os.setgid(65534)
+os.setuid(65534)
+try:
+    with Store.at(path).writing() as books:
+        books.append_audit("m", "", "told", {})
+except StorageError as error:
+    print(error)
+"""
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="becoming another account needs root")
+def test_a_folder_that_may_only_be_read() -> None:
+    with tempfile.TemporaryDirectory() as folder:
+        Path(folder).chmod(0o755)
+        path = Path(folder) / "meter.db"
+        Store.at(path).close()
+        before = path.read_bytes()
+        done = subprocess.run(
+            [sys.executable, "-c", READ_ONLY, path], capture_output=True, text=True, check=False
+        )
+        assert done.stderr == ""
+        assert done.stdout.count("\n") == 1
+        assert "readonly" in done.stdout
+        assert path.read_bytes() == before
+
+
+def test_nobody_writes_through_a_snapshot_that_grew_old(store: Store, url: str) -> None:
+    """Writing in a reading transaction is no way around the lock."""
+    other = Store.open(url)
+
+    def read_then_write() -> None:
+        with store.reading() as stale:
+            number = len(stale.entries("m", 1)) + 1
+            write(other, lambda books: books.add_entry(step(1)))
+            stale.add_entry(step(number))
+
+    with pytest.raises(StorageError):
+        read_then_write()
+    other.close()
+    with store.reading() as books:
+        assert [entry.step for entry in books.entries("m", 1)] == [1]
+
+
+def test_settings_of_every_connection(store: Store) -> None:
+    with store.reading() as books:
+        found = {
+            name: books._connection.execute(sa.text(f"PRAGMA {name}")).scalar()
+            for name in ("journal_mode", "synchronous", "foreign_keys")
+        }
+    assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
