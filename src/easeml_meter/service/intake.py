@@ -21,6 +21,7 @@ from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import Output, parse_loss
 from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.scoring.validation import Validation
+from easeml_meter.service.measuring import open_sealed
 from easeml_meter.service.sessions import Situation, reconcile
 from easeml_meter.service.workspace import Workspace, unusable
 from easeml_meter.spec import MeterSpec, Protocol
@@ -129,12 +130,7 @@ def export_inputs(space: Workspace, destination: Path) -> int:
     with space.store.reading() as books:
         situation = Situation.read(books)
     generation = situation.active()
-    with SealedTestSet.open(
-        space.folder / str(generation.blob),
-        space.identity,
-        meter=generation.meter,
-        generation=generation.number,
-    ) as sealed:
+    with open_sealed(space, generation) as sealed:
         columns = [name for name in sealed.schema.names if name != sealed.manifest.label.name]
         schema = pa.schema([sealed.schema.field(name) for name in columns])
         with new_file(destination) as stream, pq.ParquetWriter(stream, schema) as writer:
@@ -292,12 +288,7 @@ def _notify(space: Workspace, situation: Situation, validation: ValidationRow) -
     shared: list[int] = []
     if generation.phase is Phase.ACTIVE:
         key = fingerprint_key(space.identity)
-        with SealedTestSet.open(
-            space.folder / str(generation.blob),
-            space.identity,
-            meter=generation.meter,
-            generation=generation.number,
-        ) as sealed:
+        with open_sealed(space, generation) as sealed:
             digests = collect(sealed.row_digests(key))
             others = _plain_digests(space.folder / validation.blob, _inputs(sealed), key)
         shared = [int(row) for row in shared_rows(digests, others)]

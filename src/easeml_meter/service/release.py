@@ -15,12 +15,11 @@ from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.scoring.score import Unscorable, score
+from easeml_meter.service.measuring import hidden_loss, open_sealed
 from easeml_meter.service.sessions import Situation, reconcile
 from easeml_meter.service.workspace import Workspace, unusable
 from easeml_meter.storage.schema import EntryRow, GenerationRow
 from easeml_meter.vault.keys import unwrap
-from easeml_meter.vault.sealing import SealedTestSet
 
 
 def release(space: Workspace) -> Path:
@@ -44,13 +43,8 @@ def release(space: Workspace) -> Path:
         folder.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise unusable(folder, error) from error
-    with SealedTestSet.open(
-        space.folder / str(generation.blob),
-        space.identity,
-        meter=generation.meter,
-        generation=generation.number,
-    ) as sealed:
-        truths = [_truth(space, situation, sealed, entry) for entry in entries]
+    truths = [_truth(space, situation, generation, entry) for entry in entries]
+    with open_sealed(space, generation) as sealed:
         target = folder / "testset.parquet"
         target.unlink(missing_ok=True)
         sealed.export(target)
@@ -84,23 +78,21 @@ def truths_of(space: Workspace, generation: GenerationRow, tenant: int) -> tuple
 
 
 def _truth(
-    space: Workspace, situation: Situation, sealed: SealedTestSet, entry: EntryRow
+    space: Workspace, situation: Situation, generation: GenerationRow, entry: EntryRow
 ) -> Truth | None:
     """Score the kept predictions once more; None where a model could not be measured."""
     blob = space.folder / entry.blob
     content = unwrap(blob.read_bytes(), space.identity, "the kept predictions")
     loss = parse_loss(situation.spec.loss)
     listed = situation.validation.settings["classes"] if situation.validation else None
-    expected = Expected(sealed.rows, loss, Classes.of(listed) if listed else None)
+    expected = Expected(generation.rows or 0, loss, Classes.of(listed) if listed else None)
     suffix = Path(blob.stem).suffix
     with tempfile.TemporaryDirectory() as folder:  # a developer's own predictions, no labels
         path = Path(folder) / f"predictions{suffix}"
         path.write_bytes(content)
-        groups = (sealed.labels(index) for index in range(sealed.row_groups))
-        try:
-            test_loss = score(Predictions.open(path, expected=expected), groups).mean
-        except (Unscorable, SystemExit):
-            return None
+        test_loss = hidden_loss(space, generation, Predictions.open(path, expected=expected))
+    if test_loss is None:
+        return None
     validation_loss = Fraction(entry.validation_loss)
     band = Rules(situation.spec).band_of(gap_between(validation_loss, test_loss))
     return Truth(validation_loss=float(validation_loss), test_loss=float(test_loss), band=band)

@@ -3,10 +3,6 @@
 from __future__ import annotations
 
 import hashlib
-import os
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
@@ -20,8 +16,7 @@ from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.scoring.score import Unscorable, score
-from easeml_meter.scoring.validation import Validation
+from easeml_meter.service.measuring import hidden_loss, visible_loss
 from easeml_meter.service.sessions import (
     Situation,
     Spent,
@@ -36,7 +31,6 @@ from easeml_meter.stats.planning import required_labels
 from easeml_meter.storage.schema import EntryRow, GenerationRow, ValidationRow
 from easeml_meter.storage.store import Books
 from easeml_meter.vault.keys import wrap
-from easeml_meter.vault.sealing import SealedTestSet
 
 MAX_NAME = 200
 
@@ -104,8 +98,8 @@ def submit(space: Workspace, submission: Submission) -> Signal:
     if not ledger.may_submit(account):
         raise _spent(situation, generation)
     losses = Losses(
-        validation=_validation_loss(space, validation, on_validation),
-        test=_test_loss(space, generation, on_test),
+        validation=visible_loss(space, validation, on_validation),
+        test=hidden_loss(space, generation, on_test),
     )
     kept = wrap(submission.test.read_bytes(), [space.identity.recipient])
     on_test.table.check_unchanged()
@@ -150,47 +144,6 @@ def _validation_of(situation: Situation) -> ValidationRow:
     if situation.validation is None:
         raise WrongPhase("no validation set yet: give one with meter validation set")
     return situation.validation
-
-
-def _validation_loss(
-    space: Workspace, validation: ValidationRow, predictions: Predictions
-) -> Fraction:
-    table = Validation.open(
-        space.folder / validation.blob,
-        label=validation.settings["label"],
-        loss=predictions.expected.loss,
-        classes=predictions.expected.classes,
-    )
-    return table.score(predictions).mean
-
-
-def _test_loss(
-    space: Workspace, generation: GenerationRow, predictions: Predictions
-) -> Fraction | None:
-    """Score on the sealed set; None if the loss failed there, which is an answer, too."""
-    path = space.folder / str(generation.blob)
-    with SealedTestSet.open(
-        path, space.identity, meter=generation.meter, generation=generation.number
-    ) as sealed:
-        groups = (sealed.labels(index) for index in range(sealed.row_groups))
-        try:
-            with _silence():
-                return score(predictions, groups).mean
-        except (Unscorable, SystemExit):
-            return None
-
-
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Drop what a loss of one's own prints or warns of: on hidden labels it would tell of them."""
-    with (
-        open(os.devnull, "w", encoding="utf-8") as nowhere,
-        redirect_stdout(nowhere),
-        redirect_stderr(nowhere),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")
-        yield
 
 
 def _same(entries: list[EntryRow], draft: EntryRow) -> EntryRow | None:

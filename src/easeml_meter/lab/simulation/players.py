@@ -71,7 +71,9 @@ class Player:
         if self.rules.incremental:
             spec = self.desk.spec
             marches = spec.signals - state.top
-            marches += (spec.resets - state.resets_used) * (spec.signals - 1)
+            saved = int(spec.tolerances[0] < spec.tolerances[-1])
+            again = max(0, spec.resets - saved - state.resets_used)
+            marches += again * (spec.signals - 1)
             share = min(share, marches / max(1, self.desk.promised - steps - 1))
         return max(1, round(16 * share)) / 16
 
@@ -128,10 +130,17 @@ class Player:
                 self.asked = 0
 
     def _spend_resets(self, last: Flags) -> None:
-        """Reset an incremental meter that tells nothing more, or before the decisive model."""
-        if self.desk.spec.resets:
+        """Reset an incremental meter that tells nothing more, or before the decisive model.
+
+        Where a march costs tolerance, one reset is saved for the decisive model.
+        """
+        spec = self.desk.spec
+        if spec.resets:
             top = np.array([state.top for state in self.desk.states])
-            self.desk.reset((top == self.desk.spec.signals) | (last & (top > 1)))
+            used = np.array([state.resets_used for state in self.desk.states])
+            saved = int(spec.tolerances[0] < spec.tolerances[-1])
+            silent = (top == spec.signals) & (used < spec.resets - saved)
+            self.desk.reset(silent | (last & (top > 1)))
 
 
 def told(questions: Sequence[Question], answers: Integers) -> Floats:

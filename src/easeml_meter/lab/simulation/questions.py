@@ -44,15 +44,19 @@ def best_question(
     """Find the question whose answer tells the most about a model of this true loss.
 
     The most is the largest mean square of what is learnt: that is what a combination of many models
-    gains. One edge is put where it cuts off a share `rare` of the deviations still possible; less
-    than one half pays if unusual answers are dear.
+    gains. Less than one half for `rare` pays if unusual signals are dear: then at most that share
+    of the deviations still possible gets one.
     """
     best, best_value = Question(loss, {}, {}), -math.inf
+    usual = rules.answers(state)[0]
+    most = len(possible) if rare >= 0.5 else round(rare * len(possible))
     for validation in _places(rules, loss, deviation, possible, rare):
         groups: dict[int, list[float]] = {}
         for z in possible:
             test = min(1.0, max(0.0, loss + z * deviation))
             groups.setdefault(rules.answer(state, validation, test), []).append(z)
+        if sum(len(group) for answer, group in groups.items() if 0 < answer != usual) > most:
+            continue
         told = {answer: math.fsum(group) / len(group) for answer, group in groups.items()}
         value = math.fsum(len(groups[answer]) * mean**2 for answer, mean in told.items())
         if value > best_value + 1e-9:
@@ -64,16 +68,17 @@ def best_question(
 def _places(
     rules: Rules, loss: float, deviation: float, possible: tuple[float, ...], rare: float
 ) -> Iterator[float]:
-    """Yield validation losses that put an edge of the bands at the cut."""
+    """Yield validation losses that put an edge of the bands where it cuts off such a share.
+
+    If any share will do, also at the quarters: a ceiling or a second edge may cut in the middle.
+    """
     yield loss
-    cut_off = min(max(1, round(rare * len(possible))), len(possible) - 1)
-    if cut_off < 1:
-        return
     inner = [band.lower for band in rules.spec.bands[1:]]
     edges = inner[:: math.ceil(len(inner) / _MOST_EDGES)] if inner else []
-    for index in {cut_off, len(possible) - cut_off}:
-        cut = loss + deviation * (possible[index - 1] + possible[index]) / 2
-        for edge in edges:
-            for place in (cut + edge, cut - edge):
-                if 0 <= place <= 1:
-                    yield place
+    shares = (rare, 1 - rare) if rare < 0.5 else (0.5, 0.25, 0.75)
+    for share in shares:
+        index = round(share * len(possible))
+        if 0 < index < len(possible):
+            cut = loss + deviation * (possible[index - 1] + possible[index]) / 2
+            places = [cut + side * edge for edge in edges for side in (1, -1)]
+            yield from (place for place in places if 0 <= place <= 1)
