@@ -19,7 +19,8 @@ help: ## list these targets
 demo: for-use ## plan a meter, then watch the whole loop on real data
 	$(BIN)/meter plan --steps 10 --signals 5 --tolerance 0.01 --delta 0.01
 	$(BIN)/meter compare --steps 10 --tolerance 0.01 --delta 0.01
-	$(BIN)/python examples/digits.py
+	@rm -rf out/demo && mkdir -p out/demo
+	$(BIN)/python examples/digits.py out/demo
 
 test: lint types imports unit ## everything CI checks: lint, types, imports, unit
 
@@ -50,7 +51,7 @@ constraints: ## refresh constraints.txt with today's versions
 	@sh scripts/setup.sh constraints
 
 clean: ## remove .venv and everything else that was made
-	rm -rf .venv build dist .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv build dist out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name .git -prune -o -name __pycache__ -exec rm -rf {} +
 
 # What a user installs, and what a developer does. Both return at once when nothing changed.

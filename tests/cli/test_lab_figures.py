@@ -11,24 +11,19 @@ from pathlib import Path
 
 import pytest
 
-from easeml_meter.cli import main
 from easeml_meter.lab import figures as lab_figures
 from easeml_meter.lab.figures import FIGURES
+
+from .running import run
 
 METER = str(Path(sys.executable).with_name("meter"))
 
 
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main(["lab", *arguments])
-    captured = capsys.readouterr()
-    assert isinstance(stopped.value.code, int)
-    return stopped.value.code, captured.out, captured.err
-
-
 def test_json_for_programs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "figures"
-    code, printed, err = run(capsys, "figures", "--out", str(out), "--only", "trees", "--json")
+    code, printed, err = run(
+        capsys, "lab", "figures", "--out", str(out), "--only", "trees", "--json"
+    )
     assert (code, err) == (0, "")
     answer = json.loads(printed)
     assert [figure["name"] for figure in answer["figures"]] == ["trees"]
@@ -43,7 +38,7 @@ def test_json_for_programs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -
 
 def test_words_for_people(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     out = tmp_path / "figures"
-    code, printed, err = run(capsys, "figures", "--out", str(out), "--only", "trees")
+    code, printed, err = run(capsys, "lab", "figures", "--out", str(out), "--only", "trees")
     assert (code, err) == (0, "")
     assert printed.startswith("1 figure, 3 claims: 3 hold\n")
     assert "36 printed numbers: 29 hold, 4 hold roughly, 3 do not hold" in printed
@@ -56,7 +51,7 @@ def test_a_folder_that_cannot_be_written(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, bad: str
 ) -> None:
     (tmp_path / "file").write_text("mine", encoding="utf-8")
-    code, out, err = run(capsys, "figures", "--out", str(tmp_path / bad))
+    code, out, err = run(capsys, "lab", "figures", "--out", str(tmp_path / bad))
     assert (code, out) == (2, "")
     assert err.startswith("meter: out: ")
     assert err.count("\n") == 1
@@ -72,7 +67,7 @@ def test_other_bad_input(
     arguments: list[str],
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    code, out, err = run(capsys, *arguments)
+    code, out, err = run(capsys, "lab", *arguments)
     assert (code, out) == (2, "")
     assert err.startswith("meter: ")
     assert err.count("\n") == 1
@@ -83,14 +78,14 @@ def test_a_missing_extra_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     monkeypatch.setattr(lab_figures, "find_spec", lambda name: None)
-    code, out, err = run(capsys, "figures", "--out", str(tmp_path / "out"))
+    code, out, err = run(capsys, "lab", "figures", "--out", str(tmp_path / "out"))
     assert (code, out) == (1, "")
     assert 'pip install "easeml-meter[lab]"' in err
     assert err.count("\n") == 1
 
 
 def test_help_names_every_figure(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, _ = run(capsys, "figures", "--help")
+    code, out, _ = run(capsys, "lab", "figures", "--help")
     assert code == 0
     for name in FIGURES:
         assert name in out

@@ -2,33 +2,18 @@
 
 from __future__ import annotations
 
-import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from easeml_meter.cli import main
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import assumptions_of
 
+from .running import plan_json, run
+
 ROOT = Path(__file__).parents[2]
 HEADLINE = ["--steps", "10", "--signals", "5", "--tolerance", "0.01", "--delta", "0.01"]
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main(arguments)
-    captured = capsys.readouterr()
-    assert isinstance(stopped.value.code, int)
-    return stopped.value.code, captured.out, captured.err
-
-
-def plan_json(capsys: pytest.CaptureFixture[str], *arguments: str) -> Any:
-    code, out, err = run(capsys, "plan", *arguments, "--json")
-    assert (code, err) == (0, "")
-    return json.loads(out)
 
 
 def test_the_json_has_both_prices(capsys: pytest.CaptureFixture[str]) -> None:

@@ -15,7 +15,7 @@ BY_BAND = [0.1, 0.2, 0.3]
 
 PROTOCOLS: dict[str, dict[str, Any]] = {
     "one step": {"steps": 1},
-    "two signals": {"signals": 2},
+    "two signals": {"signals": 2, "edges": (0.2,)},
     "regular": {},
     "regular, by band": {"tolerance": BY_BAND},
     "incremental": {"protocol": "incremental"},
@@ -56,13 +56,19 @@ OTHER_BOUNDS = ("one step", "regular", "incremental, by band")
 """Also attacked with the bounds that are not the default."""
 
 
-def meters(*, steps: int, delta: float, signals: int = 3) -> Iterator[tuple[str, MeterSpec]]:
-    """Yield every meter on offer, in one size."""
-    common = {"signals": signals, "tolerance": 0.1, "steps": steps, "delta": delta}
+def meters(*, steps: int, delta: float) -> Iterator[tuple[str, MeterSpec]]:
+    """Yield every meter on offer, in one size; every band can be reached by a model that errs."""
+    common: dict[str, Any] = {
+        "signals": 3,
+        "edges": (0.2, 0.4),
+        "tolerance": 0.1,
+        "steps": steps,
+        "delta": delta,
+    }
     for name, options in PROTOCOLS.items():
         forms = {name: options}
         if name in NARROW:
-            forms[f"{name}, narrow"] = options | {"edges": (0.02, 0.3)}
+            forms[f"{name}, narrow"] = options | {"edges": (0.02, 0.05)}
         if name in CEILINGS:
             forms[f"{name}, ceiling"] = options | {"ceiling": 0.2}
         if name in OTHER_BOUNDS:

@@ -7,26 +7,18 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.cli.running import run
 
-from easeml_meter.cli import main
 from easeml_meter.spec import MeterSpec
 
 SMALL = ["--steps", "4", "--signals", "3", "--tolerance", "0.1", "--delta", "0.1"]
-
-
-def run(capsys: pytest.CaptureFixture[str], *arguments: str) -> tuple[int, str, str]:
-    with pytest.raises(SystemExit) as stopped:
-        main(["lab", *arguments])
-    captured = capsys.readouterr()
-    assert isinstance(stopped.value.code, int)
-    return stopped.value.code, captured.out, captured.err
 
 
 def test_coverage_for_programs(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "meter.toml"
     MeterSpec.uniform(signals=3, tolerance=0.1, steps=4, delta=0.1, ceiling=0.2).write(path)
     options = ["--spec", str(path), "--developer", "majority", "--runs", "300", "--json"]
-    code, out, err = run(capsys, "coverage", *options)
+    code, out, err = run(capsys, "lab", "coverage", *options)
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert (found["verdict"], found["runs"], found["developer"]) == (
@@ -38,41 +30,50 @@ def test_coverage_for_programs(capsys: pytest.CaptureFixture[str], tmp_path: Pat
     assert found["delta"] == 0.1
     assert found["breaks"] is None
     assert found["meter"]["meter"]["ceiling"] == 0.2
-    assert run(capsys, "coverage", *options, "--jobs", "2") == (code, out, err)
+    assert run(capsys, "lab", "coverage", *options, "--jobs", "2") == (code, out, err)
 
 
 def test_coverage_for_people(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "coverage", *SMALL, "--runs", "250", "--labels", "60")
+    code, out, err = run(capsys, "lab", "coverage", *SMALL, "--runs", "250", "--labels", "60")
     assert (code, err) == (0, "")
     assert "promise broken" in out
     assert "60 (238 planned)" in out
     _, out, _ = run(
-        capsys, "coverage", *SMALL, "--memory", "1", "--runs", "250", "--developer", "climber"
+        capsys,
+        "lab",
+        "coverage",
+        *SMALL,
+        "--memory",
+        "1",
+        "--runs",
+        "250",
+        "--developer",
+        "climber",
     )
     assert "it remembers more than the last 1 signals" in " ".join(out.split())
 
 
 def test_coverage_goes_on_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     resume = ["--resume", str(tmp_path / "results.json"), "--runs", "300", "--json"]
-    first = run(capsys, "coverage", *SMALL, *resume)
-    assert run(capsys, "coverage", *SMALL, *resume) == first
+    first = run(capsys, "lab", "coverage", *SMALL, *resume)
+    assert run(capsys, "lab", "coverage", *SMALL, *resume) == first
     assert first[0] == 0
 
 
 def test_limit(capsys: pytest.CaptureFixture[str]) -> None:
     options = [*SMALL, "--runs", "250", "--developer", "threshold", "--developer", "independent"]
-    code, out, err = run(capsys, "limit", *options, "--json")
+    code, out, err = run(capsys, "lab", "limit", *options, "--json")
     assert (code, err) == (0, "")
     found = json.loads(out)
     assert found["planned"] == 238
     assert found["planned"] / found["limit"] == found["ratio"] > 1
-    code, out, _ = run(capsys, "limit", *options)
+    code, out, _ = run(capsys, "lab", "limit", *options)
     assert code == 0
     assert f"{found['limit']:,}" in out
 
 
 def test_misuse(capsys: pytest.CaptureFixture[str]) -> None:
-    code, out, err = run(capsys, "misuse", "--runs", "20", "--json")
+    code, out, err = run(capsys, "lab", "misuse", "--runs", "20", "--json")
     assert (code, err) == (0, "")
     assert [found["failure_rate"] for found in json.loads(out)] == [1.0, 1.0]
     assert [found["labels"] for found in json.loads(out)] == [9063, 1798]
@@ -90,7 +91,7 @@ def test_misuse_draws(
     one = misuse.Misuse("few", small(6, reverts=(1, 2, 3, 4, 5, 6)), "reverter", small(6))
     monkeypatch.setattr(misuse, "MISUSES", (one,))
     file = tmp_path / "chart.svg"
-    code, out, _ = run(capsys, "misuse", "--runs", "20", "--jobs", "1", "--chart", str(file))
+    code, out, _ = run(capsys, "lab", "misuse", "--runs", "20", "--jobs", "1", "--chart", str(file))
     assert code == 0
     assert "few:" in out
     assert file.read_text(encoding="utf-8").startswith("<svg")
@@ -125,7 +126,7 @@ def test_misuse_draws(
 def test_wrong_input_is_one_line(
     capsys: pytest.CaptureFixture[str], arguments: list[str], message: str
 ) -> None:
-    code, out, err = run(capsys, *arguments)
+    code, out, err = run(capsys, "lab", *arguments)
     assert (code, out) == (2, "")
     assert err.startswith(f"meter: {message}")
     assert err.count("\n") == 1

@@ -1,0 +1,157 @@
+"""The desk uses the meter's rules as they are, and counts broken promises exactly."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.lab.attacked import meters
+
+from easeml_meter.core.ledger import Account
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, State
+from easeml_meter.lab.simulation.coverage import experiment
+from easeml_meter.lab.simulation.desk import PATIENCE, AnySizeLedger, Desk
+from easeml_meter.lab.simulation.developers import DEVELOPERS
+from easeml_meter.lab.simulation.questions import QUANTILES, best_question
+from easeml_meter.lab.simulation.worlds import Integers, Models
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import required_labels
+
+LABELS = 1000
+
+
+def meter(**options: Any) -> MeterSpec:
+    usual: dict[str, Any] = {"signals": 3, "edges": (0.2, 0.4), "tolerance": [0.1, 0.15, 0.2]}
+    return MeterSpec.uniform(**usual | {"steps": 4, "delta": 0.1} | options)
+
+
+def one(desk: Desk, validation: float, units: int, true: float, *, crash: bool = False) -> int:
+    """Hand in one model of the only session."""
+    models = Models(np.array([units]), np.array([true]), LABELS)
+    everyone, crashes = np.ones(1, dtype=np.bool_), np.array([crash])
+    return int(desk.submit(np.array([validation]), models, everyone, crashes)[0])
+
+
+def at(**options: Any) -> Desk:
+    return Desk(AnySizeLedger(meter(**options), LABELS), 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "validation", "true", "answer", "broken"),
+    [
+        ({}, 0.5, 0.4, 1, False),  # exactly the tolerance
+        ({}, 0.5, 0.399, 1, True),
+        ({}, 0.5, 0.601, 1, True),
+        ({}, 0.8, 0.36, 2, False),  # the second band promises less
+        ({}, 0.8, 0.349, 2, True),
+        ({}, 0.95, 0.301, 3, False),
+        ({"protocol": "incremental"}, 0.8, 0.36, 2, False),
+        ({"ceiling": 0.4}, 0.5, 0.1, ABOVE_CEILING, False),  # no reading, no promise
+        ({"masked_reverts": 1, "mask_above": 1}, 0.8, 0.36, REVERTED, False),
+        ({"masked_reverts": 1, "mask_above": 1}, 0.95, 0.349, REVERTED, True),
+    ],
+)
+def test_the_promise_told_with_the_answer_counts(
+    options: dict[str, Any], validation: float, true: float, answer: int, broken: bool
+) -> None:
+    desk = at(**options)
+    assert one(desk, validation, 500, true) == answer
+    assert desk.failed[0] == broken
+
+
+def test_a_crash_is_an_answer_where_measuring_can_fail() -> None:
+    desk = at(loss="my.own:loss")
+    assert one(desk, 0.5, 500, 0.1, crash=True) == NO_READING
+    assert not desk.failed[0]
+    assert one(at(), 0.5, 500, 0.5, crash=True) == 1
+
+
+def test_incremental_promises_follow_the_maximum_until_it_is_reset() -> None:
+    desk = at(protocol="incremental", resets=1)
+    assert one(desk, 0.8, 500, 0.5) == 2
+    assert one(desk, 0.5, 500, 0.36) == 2
+    assert not desk.failed[0]
+    for _ in range(2):  # the second is not to be had
+        desk.reset(np.ones(1, dtype=np.bool_))
+    assert desk.states == [State(resets_used=1)]
+    assert one(desk, 0.5, 500, 0.36) == 1
+    assert desk.failed[0]
+
+
+def test_the_same_submission_again_is_free() -> None:
+    desk = at()
+    assert one(desk, 0.8, 500, 0.5) == 2
+    place = desk.places[0]
+    assert desk.resubmit().tolist() == [2]
+    assert desk.places[0] is place
+    assert desk.answered[0] == 1
+
+
+def test_tenants_who_hand_over_follow_each_other() -> None:
+    ledger = AnySizeLedger(meter(tenants=(1, 3)), LABELS)
+    desk = Desk(ledger, 1, [0, 1])
+    assert desk.promised == 4
+    seen = []
+    while desk.open[0]:
+        account: Account = desk.places[0].account
+        seen.append((account.tenant, account.steps, bool(desk.sure[0])))
+        one(desk, 0.5, 500, 0.5)
+    assert seen == [(0, 0, True), (1, 0, True), (1, 1, True), (1, 2, False)]
+
+
+@pytest.mark.parametrize("developer", DEVELOPERS.values(), ids=DEVELOPERS.keys())
+def test_everybody_uses_exactly_the_steps_there_are(developer: Any) -> None:
+    for name, spec in meters(steps=4, delta=0.1):
+        setting = experiment(spec, developer.name)
+        ledger = AnySizeLedger(spec, setting.labels)
+        desk = developer.run(ledger, setting.world, np.random.default_rng(1), 3)
+        answered: Integers = desk.answered
+        if spec.elastic:
+            assert (answered >= spec.steps).all(), name
+            assert (answered <= PATIENCE * spec.steps).all(), name
+        else:
+            assert (answered == spec.steps).all(), name
+        assert not desk.open.any() or len(spec.tenants) > 1
+
+
+def test_an_elastic_budget_is_used_up() -> None:
+    spec = meter(steps=20, elastic=True)
+    ledger = AnySizeLedger(spec, required_labels(spec).labels)
+    world = experiment(spec).world
+    steps = {
+        name: DEVELOPERS[name].run(ledger, world, np.random.default_rng(1), 20).answered.mean()
+        for name in ("independent", "frugal", "threshold")
+    }
+    assert steps["independent"] == PATIENCE * 20
+    assert steps["frugal"] > steps["threshold"] + 5
+    assert steps["threshold"] >= 20
+
+
+def test_a_question_cuts_where_it_tells_most() -> None:
+    rules = AnySizeLedger(meter(), LABELS).rules
+    question = best_question(rules, State(), 0.5, 0.01)
+    assert sorted(question.told.values()) == pytest.approx([-0.79, 0.79], abs=0.01)
+    assert {len(kept) for kept in question.kept.values()} == {len(QUANTILES) // 2}
+    closer = best_question(rules, State(), 0.5, 0.01, possible=QUANTILES[16:])
+    assert len(closer.told) == 2
+    assert min(closer.told.values()) > 0
+
+
+def test_rare_questions_march_seldom() -> None:
+    rules = AnySizeLedger(meter(protocol="incremental"), LABELS).rules
+    for top in (1, 2):
+        question = best_question(rules, State(top=top), 0.5, 0.01, rare=0.125)
+        assert set(question.told) == {top, top + 1}
+        assert len(question.kept[top + 1]) == len(QUANTILES) // 8
+    assert set(best_question(rules, State(top=3), 0.5, 0.01).told) == {3}
+
+
+def test_narrow_bands_tell_more_than_a_bit() -> None:
+    rules = AnySizeLedger(meter(edges=(0.3, 0.31)), LABELS).rules
+    assert set(best_question(rules, State(), 0.5, 0.01).told) == {1, 2, 3}
+
+
+def test_one_signal_tells_nothing() -> None:
+    rules = AnySizeLedger(meter(signals=1, edges=(), tolerance=0.1), LABELS).rules
+    assert best_question(rules, State(), 0.5, 0.01).told == {1: pytest.approx(0, abs=1e-12)}

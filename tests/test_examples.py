@@ -1,0 +1,27 @@
+"""The examples run from beginning to end, by themselves."""
+
+from __future__ import annotations
+
+import re
+import subprocess
+import sys
+from pathlib import Path
+
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_digits_march_to_the_end_of_the_meter(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "digits.py", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    bands = [int(band) for band in re.findall(r"^Step \d+: band (\d)", done.stdout, re.MULTILINE)]
+    assert len(bands) >= 12
+    assert bands == sorted(bands), "an incremental meter only marches"
+    assert (bands[0], bands[-1]) == (2, 5)
+    assert "refused: test set 1 is spent" in done.stdout
+    assert "problems found by the audit: 0" in done.stdout
+    assert (tmp_path / "meter" / "released" / "1" / "report.html").exists()
