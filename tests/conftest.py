@@ -15,3 +15,5 @@ if ROOT not in sys.path:
 # The same examples on every run, and no clock: a test fails for a reason, never by chance.
 settings.register_profile("meter", derandomize=True, deadline=None, database=None)
 settings.load_profile("meter")
+
+pytest_plugins = ["tests.postgresql", "tests.s3"]

@@ -7,7 +7,23 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+
 ROOT = Path(__file__).parents[1]
+
+
+@pytest.mark.parametrize(
+    "name", ["onnx_from_scikit_learn", "plain_command", "numpy_network", "regression_range"]
+)
+def test_models_of_every_kind_are_measured(name: str, tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / "models" / f"{name}.py", tmp_path],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"^Step 1: band 1 of 3", done.stdout, re.MULTILINE), done.stdout
 
 
 def test_the_digits_march_to_the_end_of_the_meter(tmp_path: Path) -> None:

@@ -11,8 +11,16 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from easeml_meter.client import RemoteMeter, connect
     from easeml_meter.core.views import SessionView, Signal
     from easeml_meter.errors import InvalidInput, MeterError
+    from easeml_meter.service.attempts import (
+        Command,
+        Conditions,
+        Function,
+        OnnxFile,
+        PredictionFiles,
+    )
     from easeml_meter.service.meter import Meter
     from easeml_meter.spec import Band, MeterSpec
     from easeml_meter.stats.planning import (
@@ -27,13 +35,20 @@ __version__ = "0.1.0"
 # Where each public name lives. Resolved on first use, so that `meter --help` imports no numpy.
 _HOME = {
     "Band": "easeml_meter.spec",
+    "Command": "easeml_meter.service.attempts",
+    "Conditions": "easeml_meter.service.attempts",
+    "Function": "easeml_meter.service.attempts",
     "InvalidInput": "easeml_meter.errors",
     "Meter": "easeml_meter.service.meter",
     "MeterError": "easeml_meter.errors",
     "MeterSpec": "easeml_meter.spec",
+    "OnnxFile": "easeml_meter.service.attempts",
     "Plan": "easeml_meter.stats.planning",
+    "PredictionFiles": "easeml_meter.service.attempts",
+    "RemoteMeter": "easeml_meter.client",
     "SessionView": "easeml_meter.core.views",
     "Signal": "easeml_meter.core.views",
+    "connect": "easeml_meter.client",
     "reachable_tolerance": "easeml_meter.stats.planning",
     "required_labels": "easeml_meter.stats.planning",
     "supported_steps": "easeml_meter.stats.planning",
@@ -41,13 +56,20 @@ _HOME = {
 
 __all__ = [
     "Band",
+    "Command",
+    "Conditions",
+    "Function",
     "InvalidInput",
     "Meter",
     "MeterError",
     "MeterSpec",
+    "OnnxFile",
     "Plan",
+    "PredictionFiles",
+    "RemoteMeter",
     "SessionView",
     "Signal",
+    "connect",
     "reachable_tolerance",
     "required_labels",
     "supported_steps",

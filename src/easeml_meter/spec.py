@@ -105,11 +105,13 @@ class MeterSpec:
     """Whether developers see the test inputs: "hidden", or "public" (predictions are uploaded)."""
     classes: tuple[str | int, ...] = ()
     """The classes that may be predicted; empty: those of the validation set."""
+    models: bool = False
+    """Models may be submitted too. One can fail on the hidden inputs, so that is an answer."""
 
     def __post_init__(self) -> None:
         for name in ("bands", "tenants", "reverts", "mixture", "classes"):
             object.__setattr__(self, name, listed(name, getattr(self, name)))
-        for name in ("published", "handover", "elastic"):
+        for name in ("published", "handover", "elastic", "models"):
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
         object.__setattr__(self, "protocol", one_of("protocol", self.protocol, Protocol))
@@ -205,6 +207,8 @@ class MeterSpec:
             "memory": self.memory,
             "resets": self.resets or None,
         }
+        if self.models:
+            raise invalid("models", True, "the paper has no count for it: leave out published")
         if self.may_fail:
             raise invalid("loss", self.loss, "the paper has no count for it: leave out published")
         for name, value in beyond.items():
@@ -239,9 +243,9 @@ class MeterSpec:
         """Tell whether measuring a model on hidden data can fail, which is then an answer.
 
         Labels are checked against a built-in loss when a test set is taken in; whether a loss of
-        one's own accepts them shows only when it is called.
+        one's own accepts them, or a model takes the inputs, shows only when it is called.
         """
-        return ":" in self.loss
+        return self.models or ":" in self.loss
 
     @property
     def silent_answers(self) -> int:

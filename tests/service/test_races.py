@@ -13,7 +13,7 @@ from easeml_meter.core.lifecycle import WrongPhase
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.service import intake
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.workspace import Workspace
+from easeml_meter.service.workspace import Home
 
 from .helpers import Clock, make_session, rows, small_spec
 
@@ -40,7 +40,7 @@ def test_two_test_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         sealed.append(tmp_path / f"{seed}.sealed")
         meter.seal(tmp_path / "plain.parquet", sealed[-1], label="label", id_column="id")
     rival = Meter.open(tmp_path / "meter")
-    before(monkeypatch, intake, "_keep_sealed", lambda: rival.add_test_set(sealed[1]))
+    before(monkeypatch, intake, "copy_into", lambda: rival.add_test_set(sealed[1]))
     with pytest.raises(WrongPhase):
         meter.add_test_set(sealed[0])
     taken = meter.generations[-1]
@@ -65,7 +65,7 @@ def test_two_validation_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 
 def test_two_meters_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    before(monkeypatch, Workspace, "create", lambda: Meter.create(tmp_path, small_spec(), name="a"))
+    before(monkeypatch, Home, "prepare", lambda: Meter.create(tmp_path, small_spec(), name="a"))
     with pytest.raises(InvalidInput, match="already holds a meter"):
         Meter.create(tmp_path, small_spec(), name="b")
     assert Meter.open(tmp_path).status().meter == "a"

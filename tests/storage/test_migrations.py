@@ -1,36 +1,82 @@
-"""The schema that migrations make is the one that the code declares."""
+"""The schema that migrations make is the one that the code declares, from every older one."""
 
 from __future__ import annotations
 
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from alembic import command
 from alembic.autogenerate import compare_metadata
 from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
+from tests.postgresql import Cluster
 
-from easeml_meter.storage import migrate, schema, store
-from easeml_meter.storage.store import Store
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.storage import migrate, queue, schema, store
+from easeml_meter.storage.schema import EntryRow, GenerationRow, MeterRow, ValidationRow
+from easeml_meter.storage.store import StorageError, Store, broken_link, link_digest
 
 FOLDER = Path(migrate.__file__).parent / "migrations"
+NOW = "2026-01-01T00:00:00.000000+00:00"
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def empty(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """The address of a database of each kind without tables."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'meter.db'}"
+        return
+    cluster: Cluster = request.getfixturevalue("postgresql")
+    address = cluster.new_database()
+    yield address
+    cluster.drop(address)
+
+
+def config() -> Config:
+    made = Config()
+    made.set_main_option("script_location", str(FOLDER))
+    return made
 
 
 def scripts() -> ScriptDirectory:
-    config = Config()
-    config.set_main_option("script_location", str(FOLDER))
-    return ScriptDirectory.from_config(config)
+    return ScriptDirectory.from_config(config())
 
 
-def test_migrations_make_the_declared_schema(tmp_path: Path) -> None:
-    opened = Store.at(tmp_path / "meter.db")
+def older() -> list[str]:
+    """List all released schemas but the newest."""
+    found = [each.revision for each in scripts().walk_revisions()]
+    return sorted(found)[:-1]
+
+
+def make(address: str, version: str, rows: dict[str, list[dict[str, Any]]]) -> None:
+    """Make a database as an older program left it; JSON is given as text."""
+    engine = store._engine(address)
+    with engine.connect().execution_options(lock="IMMEDIATE") as connection, connection.begin():
+        settings = config()
+        settings.attributes["connection"] = connection
+        command.upgrade(settings, version)
+        for table, values in rows.items():
+            for value in values:
+                names = ", ".join(f'"{name}"' for name in value)
+                places = ", ".join(f":{name}" for name in value)
+                order = f"INSERT INTO {table} ({names}) VALUES ({places})"  # noqa: S608
+                connection.execute(sa.text(order), value)
+    engine.dispose()
+
+
+def assert_declared(opened: Store) -> None:
     with opened.reading() as books:
         options = {"compare_type": True, "compare_server_default": True}
-        context = MigrationContext.configure(books._connection, opts=options)
+        context = MigrationContext.configure(books.connection, opts=options)
         assert compare_metadata(context, schema.metadata) == []
-        found = sa.inspect(books._connection)
+        found = sa.inspect(books.connection)
         for table in schema.metadata.sorted_tables:
             declared = {
                 tuple(column.name for column in constraint.columns)
@@ -43,12 +89,133 @@ def test_migrations_make_the_declared_schema(tmp_path: Path) -> None:
             assert made == declared, table.name
             primary = tuple(found.get_pk_constraint(table.name)["constrained_columns"])
             assert primary == tuple(column.name for column in table.primary_key), table.name
+            declared_links = {
+                (each.referred_table.name, tuple(each.column_keys))
+                for each in table.foreign_key_constraints
+            }
+            links = {
+                (str(each["referred_table"]), tuple(each["constrained_columns"]))
+                for each in found.get_foreign_keys(table.name)
+            }
+            assert links == declared_links, table.name
+            indexes = {
+                str(each["name"])
+                for each in found.get_indexes(table.name)
+                if not each.get("duplicates_constraint")
+            }
+            assert indexes == {str(each.name) for each in table.indexes}, table.name
+
+
+def test_migrations_make_the_declared_schema(empty: str) -> None:
+    opened = Store.open(empty)
+    assert_declared(opened)
     opened.close()
 
 
 def test_head_is_the_newest_migration() -> None:
     assert scripts().get_current_head() == schema.HEAD
     assert scripts().get_bases() == ["0001"]
+    assert len(scripts().get_heads()) == 1
+
+
+METER = MeterRow("m", "cats – ünïcode", {"meter": {"steps": 4}}, NOW)
+GENERATION = GenerationRow(
+    "m",
+    1,
+    Phase.ACTIVE,
+    100,
+    NOW,
+    rows=123,
+    fingerprint="f" * 64,
+    manifest={"columns": ["x"]},
+    blob="testsets/1.sealed",
+)
+VALIDATION = ValidationRow("m", 1, "d" * 64, 20, {"label": "y"}, "v/1.csv", NOW)
+ENTRY = EntryRow(
+    meter="m",
+    generation=1,
+    tenant=0,
+    step=1,
+    answer="2",
+    after_reset=False,
+    model="a model – with ünïcode",
+    submission="s" * 64,
+    validation_number=1,
+    validation_set="d" * 64,
+    validation_loss="1/3",
+    blob="predictions/s.age",
+    told_at=NOW,
+)
+_LINK = schema.AuditRow("m", 1, NOW, "told", {"step": 1, "model": "ü"}, "0" * 64, "")
+LINK = replace(_LINK, digest=link_digest(_LINK))
+
+
+def written(row: Any, *left_out: str) -> dict[str, Any]:
+    """Write a row as an older program did, without columns that came later."""
+    values = {name: getattr(row, name) for name in row.__slots__ if name not in left_out}
+    return {
+        name: json.dumps(value) if isinstance(value, dict) else value
+        for name, value in values.items()
+    }
+
+
+# What the first release wrote; later ones wrote that too.
+ROWS = {
+    "meters": [written(METER)],
+    "generations": [written(GENERATION, "reason", "deadline")],
+    "validation_sets": [written(VALIDATION)],
+    "entries": [written(ENTRY)],
+    "audit": [written(LINK)],
+}
+
+
+@pytest.mark.parametrize("version", older())
+def test_every_released_schema_is_upgraded_with_its_rows(empty: str, version: str) -> None:
+    make(empty, version, ROWS)
+    opened = Store.open(empty)
+    assert_declared(opened)
+    with opened.reading() as books:
+        assert books.meters() == [METER]
+        assert books.generations("m") == [GENERATION]
+        assert books.validations("m") == [VALIDATION]
+        assert books.entries("m", 1) == [ENTRY]
+        assert books.audit("m") == [LINK]
+        assert broken_link(books.audit("m")) is None
+    with opened.writing("m") as books:
+        books.add_entry(replace(ENTRY, step=2, submission="t" * 64))
+        books.append_audit("m", NOW, "told", {"step": 2})
+        assert broken_link(books.audit("m")) is None
+    opened.close()
+
+
+def test_many_servers_start_at_once(empty: str) -> None:
+    make(empty, "0001", ROWS)
+    failed: list[Exception] = []
+
+    def start() -> None:
+        try:
+            opened = Store.open(empty)
+            queue.install(opened)
+            opened.close()
+        except Exception as error:
+            failed.append(error)
+
+    threads = [threading.Thread(target=start) for _ in range(6)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert failed == []
+    opened = Store.open(empty)
+    assert_declared_besides_queue(opened)
+    opened.close()
+
+
+def assert_declared_besides_queue(opened: Store) -> None:
+    with opened.reading() as books:
+        tables = set(sa.inspect(books.connection).get_table_names())
+        assert set(schema.metadata.tables) <= tables
+        assert books.entries("m", 1) == [ENTRY]
 
 
 def test_opening_again_changes_nothing(tmp_path: Path) -> None:
@@ -59,15 +226,46 @@ def test_opening_again_changes_nothing(tmp_path: Path) -> None:
     assert path.read_bytes() == before
 
 
-def test_a_migration_cut_short_leaves_nothing_behind(tmp_path: Path) -> None:
-    engine = store._engine(f"sqlite:///{tmp_path / 'meter.db'}")
+def test_a_migration_cut_short_leaves_nothing_behind(empty: str) -> None:
+    engine = store._engine(empty)
 
     @sa.event.listens_for(engine, "before_cursor_execute")
     def fail(*call: Any) -> None:
-        if "CREATE TABLE audit" in call[2]:
+        if "CREATE TABLE webhooks" in call[2]:
             raise RuntimeError("power cut")
 
     with pytest.raises(RuntimeError, match="power cut"):
         migrate.upgrade(engine)
     assert sa.inspect(engine).get_table_names() == []
     engine.dispose()
+
+
+def test_an_upgrade_cut_short_leaves_the_old_database(empty: str) -> None:
+    make(empty, "0001", ROWS)
+    engine = store._engine(empty)
+
+    @sa.event.listens_for(engine, "before_cursor_execute")
+    def fail(*call: Any) -> None:
+        if "CREATE TABLE webhooks" in call[2]:
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        migrate.upgrade(engine)
+    with engine.connect() as connection:
+        found = connection.execute(sa.text("SELECT version_num FROM alembic_version"))
+        assert found.scalar_one() == "0001"
+        assert not sa.inspect(connection).has_table("users")
+    engine.dispose()
+    opened = Store.open(empty)
+    assert_declared(opened)
+    opened.close()
+
+
+def test_a_database_newer_than_the_program(empty: str) -> None:
+    Store.open(empty).close()
+    engine = store._engine(empty)
+    with engine.begin() as connection:
+        connection.execute(sa.text("UPDATE alembic_version SET version_num = '9999'"))
+    engine.dispose()
+    with pytest.raises(StorageError, match="'9999', newer than this program"):
+        Store.open(empty)

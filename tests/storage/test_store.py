@@ -1,4 +1,4 @@
-"""The contract of `Store`, for every database behind it (so far SQLite)."""
+"""The contract of `Store`, for every database behind it: SQLite and PostgreSQL."""
 
 from __future__ import annotations
 
@@ -44,11 +44,9 @@ ENTRY = EntryRow(
 )
 
 
-@pytest.fixture(params=["sqlite"])
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    """An empty database of each kind."""
-    assert request.param == "sqlite"
-    return f"sqlite:///{tmp_path / 'meter.db'}"
+@pytest.fixture
+def url(database: str) -> str:
+    return database
 
 
 @pytest.fixture
@@ -425,10 +423,13 @@ def test_nobody_writes_through_a_snapshot_that_grew_old(store: Store, url: str) 
         assert [entry.step for entry in books.entries("m", 1)] == [1]
 
 
+SAFE: dict[str, dict[str, object]] = {
+    "sqlite": {"PRAGMA journal_mode": "wal", "PRAGMA synchronous": 2, "PRAGMA foreign_keys": 1},
+    "postgresql": {"SHOW synchronous_commit": "on", "SHOW lock_timeout": "1min"},
+}
+
+
 def test_settings_of_every_connection(store: Store) -> None:
     with store.reading() as books:
-        found = {
-            name: books._connection.execute(sa.text(f"PRAGMA {name}")).scalar()
-            for name in ("journal_mode", "synchronous", "foreign_keys")
-        }
-    assert found == {"journal_mode": "wal", "synchronous": 2, "foreign_keys": 1}
+        for question, answer in SAFE[store.dialect].items():
+            assert books.connection.execute(sa.text(question)).scalar() == answer, question

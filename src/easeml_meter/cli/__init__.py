@@ -20,12 +20,16 @@ _COMMANDS = {
     "seal": ("easeml_meter.cli.labeler", "Seal labelled rows as a test set (labelers)."),
     "testset": ("easeml_meter.cli.labeler", "Add a sealed test set; inputs; notices to labelers."),
     "validation": ("easeml_meter.cli.developer", "Give or replace the validation set."),
-    "submit": ("easeml_meter.cli.developer", "Submit predictions, get a signal (developers)."),
+    "submit": ("easeml_meter.cli.submitting", "Submit predictions or a model, get a signal."),
     "status": ("easeml_meter.cli.developer", "Battery, steps promised and expected, last signal."),
     "history": ("easeml_meter.cli.developer", "Everything that was told."),
     "report": ("easeml_meter.cli.developer", "Draw a session: html, svg, badge."),
     "audit": ("easeml_meter.cli.developer", "Verify the chain of disclosures."),
     "release": ("easeml_meter.cli.labeler", "Hand a spent test set to the developers."),
+    "serve": ("easeml_meter.cli.server", "Run a server for a team."),
+    "worker": ("easeml_meter.cli.worker", "Answer a server's queued submissions, on any machine."),
+    "backup": ("easeml_meter.cli.backup", "Back up a meter's folder, or a server."),
+    "restore": ("easeml_meter.cli.backup", "Restore a backup; what was told stays told."),
     "lab": ("easeml_meter.cli.lab", "Attack the promise; redraw the paper's evaluation."),
 }
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import functools
 import json
 import os
 import sys
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
+from click.core import ParameterSource
 
 from easeml_meter.errors import invalid
 
 if TYPE_CHECKING:
+    from easeml_meter.client import RemoteMeter
     from easeml_meter.service.meter import Meter
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -23,15 +27,87 @@ HONOUR = (
 )
 
 
-def folder_option(command: Command) -> Command:
-    """Add the option that names the meter's folder."""
+@dataclass(frozen=True)
+class Place:
+    """Where a meter is: in a folder, or at a server, where it has a name."""
+
+    folder: Path = Path()
+    server: str | None = None
+    meter: str | None = None
+    ca: Path | None = None
+
+
+_FOLDER = click.option(
+    "--folder",
+    "-C",
+    type=click.Path(path_type=Path),
+    envvar="METER_FOLDER",
+    help="Folder of the meter. Default: this one, or METER_FOLDER.",
+)
+_SERVER = click.option("--server", help="Address of a team's server, or METER_SERVER.")
+_METER = click.option(
+    "--meter", help="Name or id of the meter at the server, or METER_NAME. Default: the only one."
+)
+_CA = click.option(
+    "--ca",
+    type=click.Path(path_type=Path),
+    help="Certificate of your own authority (PEM), or METER_CA.",
+)
+
+
+def place_options(command: Command) -> Command:
+    """Add the options that say where the meter is; the command gets a `place`."""
+    return _placed(command, _FOLDER, _SERVER, _METER, _CA)
+
+
+def server_options(command: Command) -> Command:
+    """Add the options that name a server; the command gets a `place`."""
+    return _placed(command, _SERVER, _CA)
+
+
+def _placed(command: Command, *options: Callable[[Any], Any]) -> Command:
+    @functools.wraps(command)
+    def placed(
+        *,
+        folder: Path | None = None,
+        server: str | None = None,
+        meter: str | None = None,
+        ca: Path | None = None,
+        **others: Any,
+    ) -> Any:
+        return command(place=_place(folder, server, meter, ca), **others)
+
+    found: Any = placed
+    for option in reversed(options):
+        found = option(found)
+    return cast(Command, found)
+
+
+def _place(folder: Path | None, server: str | None, meter: str | None, ca: Path | None) -> Place:
+    """Choose between folder and server; what was typed counts more than the environment.
+
+    What the environment says of a server is the value of the options of `meter` itself.
+    """
+    context = click.get_current_context()
+    root = context.find_root()
+    folder_typed = context.get_parameter_source("folder") is ParameterSource.COMMANDLINE
+    server_typed = (
+        server is not None or root.get_parameter_source("server") is ParameterSource.COMMANDLINE
+    )
+    server = server or root.params.get("server")
+    if folder is not None and server is not None:
+        if folder_typed == server_typed:
+            raise invalid("place", "a folder and a server", "give -C FOLDER or --server URL")
+        if folder_typed:
+            server = None
+    meter = meter or root.params.get("meter_name")
+    return Place(folder or Path(), server, meter, ca or root.params.get("ca"))
+
+
+def tenant_option(command: Command) -> Command:
+    """Add --tenant."""
     return click.option(
-        "--folder",
-        "-C",
-        type=click.Path(path_type=Path),
-        default=Path(),
-        envvar="METER_FOLDER",
-        help="Folder of the meter. Default: this one, or METER_FOLDER.",
+        "--tenant", type=int, help="Number of the tenant. Default: 1, at a server your own."
     )(command)
 
 
@@ -45,15 +121,36 @@ def file_argument(name: str) -> Callable[[Command], Command]:
     return click.argument(name, type=click.Path(path_type=Path))
 
 
-def open_meter(folder: Path) -> Meter:
-    """Open the meter of a command, in the role that METER_ROLE names (owner: may do it all)."""
+def open_meter(place: Place) -> Meter | RemoteMeter:
+    """Open the meter of a command.
+
+    In a folder, in the role that METER_ROLE names (owner: may do it all).
+    """
+    if place.server is not None:
+        return open_remote(place)
     from easeml_meter.service.meter import Meter
     from easeml_meter.service.roles import Role
 
     role = os.environ.get("METER_ROLE") or Role.OWNER
     if role not in list(Role):
         raise invalid("METER_ROLE", role[:40], f"one of {', '.join(Role)}")
-    return Meter.open(folder, role=Role(role))
+    return Meter.open(place.folder, role=Role(role))
+
+
+def open_remote(place: Place) -> RemoteMeter:
+    """Open a meter at a server."""
+    from easeml_meter.client import connect
+
+    meter = connect(server_of(place), place.meter, ca=place.ca)
+    click.get_current_context().call_on_close(meter.close)
+    return meter
+
+
+def server_of(place: Place) -> str:
+    """Give the address of the server, for what is not done in a folder."""
+    if place.server is None:
+        raise invalid("server", None, "name one with --server, or in METER_SERVER")
+    return place.server
 
 
 def echo_json(data: object) -> None:

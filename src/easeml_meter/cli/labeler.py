@@ -10,12 +10,14 @@ import click
 
 from easeml_meter.cli.common import (
     HONOUR,
+    Place,
     at_terminal,
     echo_json,
     file_argument,
-    folder_option,
     json_option,
     open_meter,
+    open_remote,
+    place_options,
 )
 from easeml_meter.errors import InvalidInput, MeterError, invalid
 
@@ -29,9 +31,9 @@ if TYPE_CHECKING:
 )
 @click.option("--name", help="Name of the meter. Default: the folder's.")
 @click.option("--yes", is_flag=True, help="Do not ask before committing to the plan.")
-@folder_option
+@place_options
 @json_option
-def init(path: Path | None, name: str | None, yes: bool, folder: Path, as_json: bool) -> None:
+def init(path: Path | None, name: str | None, yes: bool, place: Place, as_json: bool) -> None:
     """Make a meter in a folder: from a meter.toml, or by questions at a terminal.
 
     The plan is shown before anything is written: how many labels every test set will need.
@@ -152,11 +154,11 @@ def new(file: Path) -> None:
     multiple=True,
     help="Public key, or a file with one, that may open it, too.",
 )
-@folder_option
+@place_options
 @json_option
-def seal(data: Path, out: Path, folder: Path, as_json: bool, **options: Any) -> None:
+def seal(data: Path, out: Path, place: Place, as_json: bool, **options: Any) -> None:
     """Seal labelled rows (CSV, Parquet, Arrow, JSON Lines) as the test set that is asked for."""
-    manifest = open_meter(folder).seal(data, out, **options)
+    manifest = open_meter(place).seal(data, out, **options)
     if as_json:
         echo_json(asdict(manifest))
     else:
@@ -170,11 +172,11 @@ def testset() -> None:
 
 @testset.command()
 @file_argument("file")
-@folder_option
+@place_options
 @json_option
-def add(file: Path, folder: Path, as_json: bool) -> None:
+def add(file: Path, place: Place, as_json: bool) -> None:
     """Take in a sealed test set; from then on submissions are answered."""
-    meter = open_meter(folder)
+    meter = open_meter(place)
     row = meter.add_test_set(file)
     view = meter.status()
     if as_json:
@@ -188,19 +190,19 @@ def add(file: Path, folder: Path, as_json: bool) -> None:
 @click.option(
     "--out", type=click.Path(path_type=Path), required=True, help="Parquet file to write."
 )
-@folder_option
-def inputs(out: Path, folder: Path) -> None:
+@place_options
+def inputs(out: Path, place: Place) -> None:
     """Write the inputs, without labels, of the test set in use (if the meter says public)."""
-    rows = open_meter(folder).export_inputs(out)
+    rows = open_meter(place).export_inputs(out)
     click.echo(f"wrote the inputs of {rows:,} rows to {out}")
 
 
 @testset.command()
-@folder_option
+@place_options
 @json_option
-def notices(folder: Path, as_json: bool) -> None:
+def notices(place: Place, as_json: bool) -> None:
     """What labelers alone are told: rows of a validation set that stand in the test set."""
-    found = open_meter(folder).notices()
+    found = open_meter(place).notices()
     if as_json:
         echo_json(found)
         return
@@ -212,11 +214,11 @@ def notices(folder: Path, as_json: bool) -> None:
 
 
 @click.command()
-@folder_option
+@place_options
 @json_option
-def release(folder: Path, as_json: bool) -> None:
+def release(place: Place, as_json: bool) -> None:
     """Hand the spent test set to the developers, with the retrospective report."""
-    where = open_meter(folder).release()
+    where = open_meter(place).release()
     files = sorted(path.name for path in where.iterdir())
     if as_json:
         echo_json({"folder": str(where), "files": files})

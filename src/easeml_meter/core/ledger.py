@@ -8,7 +8,7 @@ the history of answers alone, so a refusal tells nothing.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 
@@ -32,6 +32,8 @@ class Account:
     steps: int = 0
     state: State = field(default_factory=State)
     code: Code = field(default_factory=Code)
+    group: tuple[int, ...] = ()
+    """The tenants that share this history by hand-over; empty: the one tenant alone."""
 
 
 @dataclass(frozen=True)
@@ -77,9 +79,46 @@ class Ledger:
         spec = self.spec
         return spec.steps if spec.handover or not spec.tenants else spec.tenants[tenant]
 
+    def _promised(self, account: Account) -> int:
+        return self.shared_steps(account.group) if account.group else self.promised(account.tenant)
+
+    def merge(self, accounts: Sequence[Account]) -> Account:
+        """Join the histories of tenants of whom one handed a checkpoint to another."""
+        return Account(
+            tenant=accounts[0].tenant,
+            steps=sum(account.steps for account in accounts),
+            state=State(top=max(account.state.top for account in accounts)),
+            group=tuple(account.tenant for account in accounts),
+        )
+
+    def shared_steps(self, group: Sequence[int]) -> int:
+        """Give the steps, told ones included, that tenants have together after a hand-over.
+
+        From then on their models depend on all of their answers, as those of one developer do. The
+        isolated histories stay possible until it happens, and whether it does may depend on the
+        answers. So the shared histories come on top: they must fit into what the plan has left of
+        delta, which is as much as the test set is larger than planned. Any group of tenants could
+        have been the one, so each has an equal share.
+        """
+        spec = self.spec
+        tenants = len(spec.tenants)
+        if spec.elastic or spec.handover or not tenants:
+            raise invalid("handover", list(group), "only of isolated tenants, on a plain budget")
+        slack = spec.session_delta - math.exp(self._log_total)
+        if slack <= 0:
+            return 0
+        share = math.log(slack) - math.log(2**tenants - tenants - 1)
+        steps = 0
+        while steps < sum(spec.tenants[tenant] for tenant in group):
+            shared = spec.replace(tenants=(), steps=steps + 1)
+            if log_failure(shared, counting.log_models(shared), self.labels) > share:
+                break
+            steps += 1
+        return steps
+
     def may_submit(self, account: Account) -> bool:
         """Tell whether one more submission can be answered."""
-        within = account.steps < self.promised(account.tenant)
+        within = account.steps < self._promised(account)
         if not self.spec.elastic:
             return within
         return within or self._log_cost(account) <= 0
@@ -100,13 +139,11 @@ class Ledger:
         possible = self.rules.answers(account.state)
         if answer not in possible:
             raise invalid("answer", answer, f"one of {possible} after this history")
-        symbol, choices = self._symbols(account.state, answer)
-        return replace(
-            account,
-            steps=account.steps + 1,
-            state=self.rules.after(account.state, answer),
-            code=account.code.after(symbol, choices),
-        )
+        code = account.code
+        if self.spec.elastic:  # a plain budget needs no bets
+            code = code.after(*self._symbols(account.state, answer))
+        state = self.rules.after(account.state, answer)
+        return Account(account.tenant, account.steps + 1, state, code, account.group)
 
     def _symbols(self, state: State, answer: int) -> tuple[int, dict[int, int]]:
         """Code an answer for the priors.
@@ -143,16 +180,15 @@ class Ledger:
         """
         if not self.may_submit(account):
             return 0.0
-        promised = self.promised(account.tenant)
         if not self.spec.elastic:
-            return 1 - account.steps / promised
+            return 1 - account.steps / self._promised(account)
         tail = self._log_tails[self.rules.level(account.state)]
         capacity = math.log(self.spec.session_delta) - tail
         return min(1.0, max(0.0, 1 + self._log_weight(account) / capacity))
 
     def steps_left(self, account: Account) -> int:
         """Give the steps still promised whatever the answers will be."""
-        left = self.promised(account.tenant) - account.steps
+        left = self._promised(account) - account.steps
         return left if left > 0 else int(self.may_submit(account))
 
     def steps_expected(self, account: Account) -> int:

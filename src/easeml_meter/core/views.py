@@ -6,11 +6,13 @@ test set has been released.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.signals import NO_READING, Rules, name_of, true_gap
+from easeml_meter.core.signals import NO_READING, Rules, answer_named, name_of, true_gap
 from easeml_meter.spec import MeterSpec
 
 
@@ -108,3 +110,88 @@ class SessionView:
     assumptions: tuple[str, ...]
     retrospective: tuple[Truth | None, ...] = ()
     """After release: one for each signal (None where a model could not be measured)."""
+
+
+def signal_json(signal: Signal) -> dict[str, Any]:
+    """Give an answer as JSON has it: the same from the command line and from the server."""
+    return {
+        "answer": signal.name,
+        "band": signal.band,
+        "gap": signal.gap,
+        "tolerance": signal.tolerance,
+        "true_gap": signal.true_gap,
+        "confidence": signal.confidence,
+        "promise": signal.promise,
+        "model": signal.model,
+        "step": signal.step,
+        "generation": signal.generation,
+        "tenant": signal.tenant,
+        "told_at": signal.told_at.isoformat(),
+        "repeated": signal.repeated,
+        "battery": signal.battery,
+        "steps_left": signal.steps_left,
+        "steps_expected": signal.steps_expected,
+    }
+
+
+def view_json(view: SessionView) -> dict[str, Any]:
+    """Give a session as JSON has it."""
+    return {
+        "meter": view.meter,
+        "generation": view.generation,
+        "phase": str(view.phase),
+        "rows": view.rows,
+        "labels_needed": view.labels_needed,
+        "battery": view.battery,
+        "steps_left": view.steps_left,
+        "steps_expected": view.steps_expected,
+        "promise": view.promise,
+        "assumptions": list(view.assumptions),
+        "signals": [signal_json(signal) for signal in view.signals],
+        "retrospective": [truth and vars(truth) for truth in view.retrospective],
+    }
+
+
+def signal_from_json(
+    data: Mapping[str, Any], spec: MeterSpec, kind: type[Signal] = Signal
+) -> Signal:
+    """Read what `signal_json` gave; the specification says the rest."""
+    return kind(
+        spec=spec,
+        answer=answer_named(data["answer"]),
+        told_at=datetime.fromisoformat(data["told_at"]),
+        **{name: data[name] for name in _PLAIN},
+    )
+
+
+_PLAIN = (
+    "step",
+    "generation",
+    "model",
+    "tenant",
+    "battery",
+    "steps_left",
+    "steps_expected",
+    "repeated",
+)
+
+
+def view_from_json(
+    data: Mapping[str, Any], spec: MeterSpec, kind: type[Signal] = Signal
+) -> SessionView:
+    """Read what `view_json` gave."""
+    return SessionView(
+        meter=data["meter"],
+        spec=spec,
+        generation=data["generation"],
+        phase=Phase(data["phase"]),
+        rows=data["rows"],
+        labels_needed=data["labels_needed"],
+        signals=tuple(signal_from_json(each, spec, kind) for each in data["signals"]),
+        battery=data["battery"],
+        steps_left=data["steps_left"],
+        steps_expected=data["steps_expected"],
+        promise=data["promise"],
+        assumptions=tuple(data["assumptions"]),
+        retrospective=tuple(each and Truth(**each) for each in data["retrospective"]),
+    )

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
@@ -17,7 +18,7 @@ from easeml_meter.scoring.losses import Output
 from easeml_meter.scoring.outputs import Expected, read_predictions
 from easeml_meter.tables.comma_separated import CsvTable
 from easeml_meter.tables.opening import open_raw
-from easeml_meter.tables.table import FileTable, Part, Table
+from easeml_meter.tables.table import FileTable, Part, Table, check_columns
 from easeml_meter.tables.wording import about, some
 
 KEEP_BYTES = 128 << 20
@@ -97,6 +98,31 @@ class Predictions:
         for batch in self.table.batches(self.layout.columns):
             yield read_predictions(batch.columns, self.expected, row, scores=self.layout.scores)
             row += batch.num_rows
+
+
+def read_answers(
+    batches: Iterable[pa.RecordBatch], expected: Expected, first_row: int, rows: int
+) -> Iterator[NDArray[Any]]:
+    """Turn the answers of a model for `rows` rows into what the loss takes, checked as a file is.
+
+    Columns are laid out as in a file of predictions.
+    """
+    row, end = first_row, first_row + rows
+    for batch in batches:
+        try:
+            batch.validate(full=True)  # offsets of a stranger's may lead out of memory
+        except pa.ArrowInvalid:
+            raise InvalidInput("no valid Arrow data given: write it again") from None
+        check_columns(batch.schema.names)
+        layout = _layout(tuple(batch.schema.names), expected)
+        if row + batch.num_rows > end:
+            raise InvalidInput(f"more than {rows:,} rows given, {rows:,} needed, one per example")
+        if batch.num_rows:
+            columns = [batch.column(name) for name in layout.columns]
+            yield read_predictions(columns, expected, row, scores=layout.scores)
+        row += batch.num_rows
+    if row < end:
+        raise InvalidInput(f"{row - first_row:,} rows given, {rows:,} needed, one per example")
 
 
 @dataclass(frozen=True)

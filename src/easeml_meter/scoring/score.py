@@ -9,7 +9,8 @@ while it runs.
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from contextlib import nullcontext
+from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -19,17 +20,27 @@ from easeml_meter.errors import MeterError
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import MOST_ROWS, Loss
 from easeml_meter.scoring.outputs import Expected, read_labels
+from easeml_meter.scoring.silence import silence
 
 _SLICE_ROWS = min(1 << 17, MOST_ROWS)
 _SLICE_VALUES = 1 << 20
 
 
 class Unscorable(MeterError):
-    """The labels do not fit the loss, or a loss of one's own failed on them.
+    """A label does not fit the loss, or the loss or the model failed on hidden rows.
 
-    Which one, and where, depends on labels, so it is not said. On hidden labels this is an answer
-    ("no reading"), to be booked like any other.
+    Which one, and where, depends on those rows, so it is not said. This is an answer ("no
+    reading"), to be booked like any other.
     """
+
+
+def unscorable() -> Unscorable:
+    """Say the same of every failure.
+
+    To be raised after the failure was handled, not while it is: a cluster sends the context of an
+    error along, whether it is shown or not.
+    """
+    return Unscorable("no reading: the hidden rows cannot be scored with this model and this loss")
 
 
 class Labels(Protocol):
@@ -77,8 +88,8 @@ class Task:
 
     loss: Loss
     classes: Classes | None
-    predictions: NDArray[Any]
-    labels: Any
+    predictions: NDArray[Any] = field(repr=False)
+    labels: Any = field(repr=False)
     first_row: int
     revealed: bool
 
@@ -90,12 +101,12 @@ class Task:
         if not len(group):
             return 0
         try:
-            return self._total_on(group)
-        except Exception:  # whatever it is, it depends on labels
+            with nullcontext() if self.revealed else silence():
+                return self._total_on(group)
+        except (Exception, SystemExit):  # whatever it is, it depends on labels
             if self.revealed:
                 raise
-            line = "the labels cannot be scored with this loss: ask the labelers to check the set"
-            raise Unscorable(line) from None
+        raise unscorable() from None
 
     def _total_on(self, group: Any) -> int:
         labels = read_labels(
@@ -106,12 +117,17 @@ class Task:
             known_only=self.revealed,
             secret=not self.revealed,
         )
-        width = max(1, self.predictions[:1].size)
-        size = max(1, min(_SLICE_ROWS, _SLICE_VALUES // width))
-        return sum(
-            self.loss.total(self.predictions[at : at + size], labels[at : at + size])
-            for at in range(0, len(labels), size)
-        )
+        return total_loss(self.loss, self.predictions, labels)
+
+
+def total_loss(loss: Loss, predictions: NDArray[Any], labels: NDArray[Any]) -> int:
+    """Sum up the losses of any number of examples, a slice at a time."""
+    width = max(1, predictions[:1].size)
+    size = max(1, min(_SLICE_ROWS, _SLICE_VALUES // width))
+    return sum(
+        loss.total(predictions[at : at + size], labels[at : at + size])
+        for at in range(0, len(labels), size)
+    )
 
 
 def score(

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
+import io
 import json
-import os
-import secrets
-import shutil
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from pathlib import Path
@@ -21,11 +19,12 @@ from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import Output, parse_loss
 from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.scoring.validation import Validation
+from easeml_meter.service.claims import claim
 from easeml_meter.service.measuring import open_sealed
 from easeml_meter.service.sessions import Situation, reconcile
-from easeml_meter.service.workspace import Workspace, unusable
+from easeml_meter.service.workspace import TEST_SETS, Workspace
 from easeml_meter.spec import MeterSpec, Protocol
-from easeml_meter.storage.journal import sync_folder
+from easeml_meter.storage.files import copy_into
 from easeml_meter.storage.schema import GenerationRow, ValidationRow
 from easeml_meter.tables.opening import open_table
 from easeml_meter.vault.digests import Digests, collect, duplicate_rows, row_digests, shared_rows
@@ -48,9 +47,9 @@ def seal_for(
     recipients: Sequence[str] = (),
 ) -> Manifest:
     """Seal a file of labelled rows for the test set that the meter asks for."""
-    with space.store.reading() as books:
-        situation = Situation.read(books)
-    wanted = _requested(situation)
+    with space.reading() as books:
+        situation = Situation.read(space, books)
+    wanted = requested(situation)
     return seal(
         source,
         destination,
@@ -68,27 +67,26 @@ def add_test_set(space: Workspace, path: Path) -> GenerationRow:
 
     What was told from the same rows before stays told: it is found by their fingerprint.
     """
-    with space.store.reading() as books:
-        situation = Situation.read(books)
-        wanted = _requested(situation)
+    with space.reading() as books:
+        situation = Situation.read(space, books)
+        wanted = requested(situation)
     key = fingerprint_key(space.identity)
     with SealedTestSet.open(
         path, space.identity, meter=wanted.meter, generation=wanted.number
     ) as sealed:
         manifest = sealed.verify()
-        _check_schema(situation, manifest)
         Ledger(situation.spec, sealed.rows)
-        _check_labels(situation, sealed)
-        digests = collect(sealed.row_digests(key))
-        _check_rows(space, situation, digests, _inputs(sealed), key)
+        check_given(space, situation, sealed)
         fingerprint = sealed.fingerprint(key)
     for other in situation.generations:
         if other.fingerprint == fingerprint:
             raise invalid("test set", path.name, f"the same rows were test set {other.number}")
-    blob = _keep_sealed(space, path, f"{wanted.number}-{manifest.sha256}.sealed")
-    with space.store.writing() as books:
-        situation = Situation.read(books)
-        wanted = _requested(situation)
+    claim(space, wanted.meter, fingerprint)
+    # Named by its digest, it replaces no other one.
+    blob = copy_into(space.files, f"{TEST_SETS}/{wanted.number}-{manifest.sha256}.sealed", path)
+    with space.writing() as books:
+        situation = Situation.read(space, books)
+        wanted = requested(situation)
         now = space.now()
         added = replace(
             wanted,
@@ -107,28 +105,10 @@ def add_test_set(space: Workspace, path: Path) -> GenerationRow:
     return added
 
 
-def _keep_sealed(space: Workspace, path: Path, name: str) -> str:
-    """Copy a sealed file, whole or not at all; named by its digest, it replaces no other one."""
-    target = space.sealed / name
-    partial = space.sealed / f".{secrets.token_hex(8)}.part"
-    try:
-        try:
-            shutil.copyfile(path, partial)
-            with partial.open("rb") as file:
-                os.fsync(file.fileno())
-            partial.replace(target)
-        finally:
-            partial.unlink(missing_ok=True)
-        sync_folder(space.sealed)
-    except OSError as error:
-        raise unusable(space.sealed, error) from error
-    return str(target.relative_to(space.folder))
-
-
 def export_inputs(space: Workspace, destination: Path) -> int:
     """Write ids and inputs of the test set in use, without labels; give the number of rows."""
-    with space.store.reading() as books:
-        situation = Situation.read(books)
+    with space.reading() as books:
+        situation = Situation.read(space, books)
     generation = situation.active()
     with open_sealed(space, generation) as sealed:
         columns = [name for name in sealed.schema.names if name != sealed.manifest.label.name]
@@ -139,11 +119,43 @@ def export_inputs(space: Workspace, destination: Path) -> int:
         return sealed.rows
 
 
-def _requested(situation: Situation) -> GenerationRow:
+def stream_inputs(space: Workspace, generation: GenerationRow) -> Iterator[bytes]:
+    """Give ids and inputs of a test set, without labels, as the bytes of a Parquet file."""
+    with open_sealed(space, generation) as sealed:
+        columns = [name for name in sealed.schema.names if name != sealed.manifest.label.name]
+        schema = pa.schema([sealed.schema.field(name) for name in columns])
+        sink = io.BytesIO()
+        with pq.ParquetWriter(sink, schema) as writer:
+            for batch in sealed.batches(columns):
+                writer.write_batch(batch)
+                yield _taken_from(sink)
+        yield _taken_from(sink)
+
+
+def _taken_from(sink: io.BytesIO) -> bytes:
+    """Empty a sink."""
+    data = sink.getvalue()
+    sink.seek(0)
+    sink.truncate()
+    return data
+
+
+def requested(situation: Situation) -> GenerationRow:
+    """Give the test set that is asked for, or say that none is."""
     latest = situation.generations[-1]
     if latest.phase is not Phase.REQUESTED:
         raise WrongPhase(f"test set {latest.number} is {latest.phase}: no other one is asked for")
     return latest
+
+
+def check_given(space: Workspace, situation: Situation, sealed: SealedTestSet) -> Digests:
+    """Refuse columns, labels or rows that a test set may not have; give the rows' digests."""
+    key = fingerprint_key(space.identity)
+    _check_schema(situation, sealed.manifest)
+    _check_labels(situation, sealed)
+    digests = collect(sealed.row_digests(key))
+    _check_rows(space, situation, digests, _inputs(sealed), key)
+    return digests
 
 
 def _check_schema(situation: Situation, manifest: Manifest) -> None:
@@ -187,16 +199,17 @@ def _check_rows(
     space: Workspace, situation: Situation, digests: Digests, inputs: pa.Schema, key: bytes
 ) -> None:
     """Refuse rows that stand twice, or that developers have seen."""
-    _refuse_rows(duplicate_rows(digests), "stand in it more than once", "give each row once")
+    refuse_rows(duplicate_rows(digests), "stand in it more than once", "give each row once")
     if situation.validation is not None:
-        others = _plain_digests(space.folder / situation.validation.blob, inputs, key)
-        _refuse_rows(shared_rows(digests, others), "stand in the validation set", "leave them out")
+        with space.files.local(situation.validation.blob) as path:
+            others = _plain_digests(path, inputs, key)
+        refuse_rows(shared_rows(digests, others), "stand in the validation set", "leave them out")
     for row in situation.generations:
         if row.phase is Phase.RELEASED:
-            path = space.folder / "released" / str(row.number) / "testset.parquet"
-            others = _plain_digests(path, inputs, key)
+            with space.files.local(f"released/{row.number}/testset.parquet") as path:
+                others = _plain_digests(path, inputs, key)
             problem = f"stand in test set {row.number}, which was released"
-            _refuse_rows(shared_rows(digests, others), problem, "leave them out")
+            refuse_rows(shared_rows(digests, others), problem, "leave them out")
 
 
 def _inputs(sealed: SealedTestSet) -> pa.Schema:
@@ -214,7 +227,8 @@ def _plain_digests(path: Path, inputs: pa.Schema, key: bytes) -> Digests:
     return collect(row_digests(table.batches(inputs.names), inputs.names, key))
 
 
-def _refuse_rows(rows: np.ndarray, problem: str, remedy: str) -> None:
+def refuse_rows(rows: np.ndarray, problem: str, remedy: str) -> None:
+    """Refuse a test set, or a part of one, that has such rows, by their numbers."""
     if len(rows):
         named = ", ".join(str(row) for row in rows[:_NAMED_ROWS])
         more = f" and {len(rows) - _NAMED_ROWS:,} more" if len(rows) > _NAMED_ROWS else ""
@@ -229,8 +243,8 @@ def set_validation(
     Whether it shares rows with the sealed test set is told to the labelers only: a refusal, or
     a file that appears only then, would let a developer probe for test inputs.
     """
-    with space.store.reading() as books:
-        situation = Situation.read(books)
+    with space.reading() as books:
+        situation = Situation.read(space, books)
         entries = books.entries(situation.meter.id, situation.current.number)
     spec, before = situation.spec, situation.validation
     if replacing and before is None:
@@ -249,7 +263,7 @@ def set_validation(
     number = before.number + 1 if before else 1
     content = path.read_bytes()
     table.table.check_unchanged()
-    blob = space.keep(content, space.validation, f"{number}-{table.digest}{path.suffix}")
+    blob = space.files.put(f"validation/{number}-{table.digest}{path.suffix}", content)
     row = ValidationRow(
         meter=situation.meter.id,
         number=number,
@@ -265,7 +279,7 @@ def set_validation(
         added_at=space.now(),
     )
     _notify(space, situation, row)
-    with space.store.writing() as books:
+    with space.writing() as books:
         if len(books.validations(row.meter)) != number - 1:
             raise MeterError("another validation set was given meanwhile: try again")
         books.add_validation(row)
@@ -290,7 +304,8 @@ def _notify(space: Workspace, situation: Situation, validation: ValidationRow) -
         key = fingerprint_key(space.identity)
         with open_sealed(space, generation) as sealed:
             digests = collect(sealed.row_digests(key))
-            others = _plain_digests(space.folder / validation.blob, _inputs(sealed), key)
+            with space.files.local(validation.blob) as path:
+                others = _plain_digests(path, _inputs(sealed), key)
         shared = [int(row) for row in shared_rows(digests, others)]
     notice = {
         "at": validation.added_at,
@@ -302,11 +317,12 @@ def _notify(space: Workspace, situation: Situation, validation: ValidationRow) -
     text = json.dumps(notice).encode().ljust(_NOTICE_BYTES)
     sealed_note = wrap(text, [space.identity.recipient])
     name = f"notice-{validation.number}-{validation.digest}.age"
-    space.keep(sealed_note, space.sealed, name)
+    space.files.put(f"{TEST_SETS}/{name}", sealed_note)
 
 
 def notices(space: Workspace) -> Iterator[dict[str, object]]:
     """Read the notes to the labelers."""
-    found = space.sealed.glob("notice-*.age")
-    for path in sorted(found, key=lambda path: int(path.stem.split("-")[1])):
-        yield json.loads(unwrap(path.read_bytes(), space.identity, "the notice"))
+    found = [name for name in space.files.names(TEST_SETS) if name.startswith("notice-")]
+    for name in sorted(found, key=lambda name: int(name.split("-")[1])):
+        content = space.files.read(f"{TEST_SETS}/{name}")
+        yield json.loads(unwrap(content, space.identity, "the notice"))

@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import os
-import warnings
-from collections.abc import Iterator
-from contextlib import contextmanager, redirect_stderr, redirect_stdout
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
 from fractions import Fraction
+from typing import Any
 
 from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.scoring.score import Unscorable, score
+from easeml_meter.scoring.score import MapFunction, Unscorable, score
 from easeml_meter.scoring.validation import Validation
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.storage.schema import GenerationRow, ValidationRow
@@ -19,7 +18,7 @@ from easeml_meter.vault.sealing import SealedTestSet
 def open_sealed(space: Workspace, generation: GenerationRow) -> SealedTestSet:
     """Open the sealed rows of a generation."""
     return SealedTestSet.open(
-        space.folder / str(generation.blob),
+        space.files.location(str(generation.blob)),
         space.identity,
         meter=generation.meter,
         generation=generation.number,
@@ -28,35 +27,55 @@ def open_sealed(space: Workspace, generation: GenerationRow) -> SealedTestSet:
 
 def visible_loss(space: Workspace, validation: ValidationRow, predictions: Predictions) -> Fraction:
     """Score on the validation set, which the developers own."""
-    table = Validation.open(
-        space.folder / validation.blob,
-        label=validation.settings["label"],
-        loss=predictions.expected.loss,
-        classes=predictions.expected.classes,
-    )
-    return table.score(predictions).mean
+    with space.files.local(validation.blob) as path:
+        table = Validation.open(
+            path,
+            label=validation.settings["label"],
+            loss=predictions.expected.loss,
+            classes=predictions.expected.classes,
+        )
+        return table.score(predictions).mean
 
 
 def hidden_loss(
-    space: Workspace, generation: GenerationRow, predictions: Predictions
+    space: Workspace,
+    generation: GenerationRow,
+    predictions: Predictions,
+    *,
+    map_function: MapFunction = map,
+    progress: Callable[[int, int], None] | None = None,
 ) -> Fraction | None:
     """Score on the sealed set; None if the loss failed there, which is an answer, too."""
-    with open_sealed(space, generation) as sealed, _silence():
-        groups = (sealed.labels(index) for index in range(sealed.row_groups))
+    with open_sealed(space, generation) as sealed:
         try:
-            return score(predictions, groups).mean
+            return score(
+                predictions,
+                sealed.label_groups(),
+                map_function=_counted(map_function, sealed.rows, progress),
+            ).mean
         except (Unscorable, SystemExit):
             return None
 
 
-@contextmanager
-def _silence() -> Iterator[None]:
-    """Drop what a loss of one's own prints or warns of: on hidden labels it would tell of them."""
-    with (
-        open(os.devnull, "w", encoding="utf-8") as nowhere,
-        redirect_stdout(nowhere),
-        redirect_stderr(nowhere),
-        warnings.catch_warnings(),
-    ):
-        warnings.simplefilter("ignore")
-        yield
+def _counted(
+    map_function: MapFunction, rows: int, progress: Callable[[int, int], None] | None
+) -> MapFunction:
+    """Tell how many rows are done as tasks come back."""
+    if progress is None:
+        return map_function
+
+    def counted(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+        sizes: deque[int] = deque()
+
+        def sized() -> Iterator[Any]:
+            for task in tasks:
+                sizes.append(len(task.predictions))
+                yield task
+
+        done = 0
+        for result in map_function(function, sized()):
+            done += sizes.popleft()
+            progress(done, rows)
+            yield result
+
+    return counted

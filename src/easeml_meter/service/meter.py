@@ -12,14 +12,16 @@ from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.service import intake, release, submission
+from easeml_meter.service.attempts import USUAL, Conditions, PredictionFiles, Submitted
 from easeml_meter.service.roles import Deed, Role, require
 from easeml_meter.service.sessions import Situation, session_view
-from easeml_meter.service.workspace import Clock, Workspace, unusable, utc_now
+from easeml_meter.service.workspace import TEST_SETS, Clock, Home, Workspace, utc_now
 from easeml_meter.spec import METERS, MeterSpec
 from easeml_meter.stats.planning import Plan, required_labels
-from easeml_meter.storage.journal import Journal
+from easeml_meter.storage.files import unusable
+from easeml_meter.storage.journal import SUFFIX, Journal
 from easeml_meter.storage.schema import AuditRow, GenerationRow, MeterRow, ValidationRow
-from easeml_meter.storage.store import broken_link
+from easeml_meter.storage.store import Books, broken_link
 from easeml_meter.vault.manifest import Manifest
 
 
@@ -34,9 +36,11 @@ class Audit:
 class Meter:
     """A meter in a folder: SQLite, a key, sealed files. Embedded mode is an honour system."""
 
-    def __init__(self, space: Workspace, role: Role = Role.OWNER) -> None:
+    def __init__(self, space: Workspace, role: Role = Role.OWNER, tenant: int = 1) -> None:
         self._space = space
         self._role = role
+        self._tenant = tenant
+        """For whom it acts, unless said otherwise."""
 
     @classmethod
     def create(
@@ -44,38 +48,32 @@ class Meter:
     ) -> Meter:
         """Make a meter and ask for its first test set."""
         cls.check_new(folder, spec, name)
-        space = Workspace.create(Path(folder), clock)
-        if not space.settings.exists():
-            spec.write(space.settings)
-        row = MeterRow(secrets.token_hex(16), name, spec.to_mapping(), space.now())
-        with space.store.writing() as books:
+        home = Home(Path(folder))
+        home.prepare()
+        if not home.settings.exists():
+            spec.write(home.settings)
+        space = home.workspace(clock)
+        with space.writing() as books:
             if books.has_meter():
-                raise _taken(space)
-            books.add_meter(row)
-            books.append_audit(row.id, row.created_at, "created", {"settings": row.settings})
-            submission.request(books, spec, row.id, 1, row.created_at)
+                raise _taken(home)
+            enter(books, spec, name, space.now())
         return cls(space)
 
     @staticmethod
     def check_new(folder: str | Path, spec: MeterSpec, name: str) -> None:
         """Refuse what `create` would refuse, before anything is written."""
-        if spec.protocol not in METERS:
-            raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
-        if not name.strip() or not name.isprintable() or len(name) > submission.MAX_NAME:
-            raise invalid("name", name[:40], f"1 to {submission.MAX_NAME} printable characters")
-        parse_loss(spec.loss)
-        required_labels(spec)
-        space = Workspace(Path(folder))
+        check_meter(spec, name)
+        home = Home(Path(folder))
         try:
-            used, described = space.database.exists(), space.settings.exists()
+            used, described = home.database.exists(), home.settings.exists()
         except OSError as error:
-            raise unusable(space.folder, error) from error
+            raise unusable(home.folder, error) from error
         if used:  # perhaps by a meter that was never finished
-            with space.store.reading() as books:
+            with home.workspace().reading() as books:
                 if books.has_meter():
-                    raise _taken(space)
-        if described and MeterSpec.read(space.settings) != spec:
-            raise invalid("spec", str(space.settings), "it describes another meter: remove it")
+                    raise _taken(home)
+        if described and MeterSpec.read(home.settings) != spec:
+            raise invalid("spec", str(home.settings), "it describes another meter: remove it")
 
     @classmethod
     def open(
@@ -160,25 +158,41 @@ class Meter:
         )
 
     def submit(
-        self, test: str | Path, validation: str | Path, *, model: str, tenant: int = 1
+        self, test: str | Path, validation: str | Path, *, model: str, tenant: int | None = None
     ) -> Signal:
         """Submit predictions on the test set and on the validation set; get a signal."""
         require(self._role, Deed.SUBMIT)
-        given = submission.Submission(Path(test), Path(validation), model, tenant)
-        return submission.submit(self._space, given)
+        return self.submit_any(
+            PredictionFiles(Path(test), Path(validation)), model=model, tenant=tenant
+        )
 
-    def status(self, *, generation: int | None = None, tenant: int = 1) -> SessionView:
+    def submit_any(
+        self,
+        submitted: Submitted,
+        *,
+        model: str,
+        tenant: int | None = None,
+        conditions: Conditions = USUAL,
+    ) -> Signal:
+        """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
+        require(self._role, Deed.SUBMIT)
+        tenant = self._tenant if tenant is None else tenant
+        given = submission.Submission(submitted, model, tenant)
+        return submission.submit(self._space, given, conditions)
+
+    def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
         """Show a session: what was told, what is promised, what is left."""
         require(self._role, Deed.SEE_SIGNALS)
-        with self._space.store.reading() as books:
-            situation = Situation.read(books)
-            index = situation.tenant(tenant)
+        with self._space.reading() as books:
+            situation = Situation.read(self._space, books)
+            index = situation.tenant(self._tenant if tenant is None else tenant)
             row = situation.current if generation is None else _numbered(situation, generation)
             entries = books.entries(row.meter, row.number)
+            handovers = books.handovers(row.meter, row.number)
         truths = release.truths_of(self._space, row, index)
-        return session_view(situation, row, entries, index, truths)
+        return session_view(situation, row, entries, index, handovers=handovers, truths=truths)
 
-    def history(self, *, tenant: int = 1) -> tuple[SessionView, ...]:
+    def history(self, *, tenant: int | None = None) -> tuple[SessionView, ...]:
         """Show the sessions of all test sets delivered so far."""
         delivered = [row for row in self.generations if row.phase is not Phase.REQUESTED]
         return tuple(self.status(generation=row.number, tenant=tenant) for row in delivered)
@@ -186,22 +200,22 @@ class Meter:
     def release(self) -> Path:
         """Hand a spent test set out in the clear, with the retrospective report."""
         require(self._role, Deed.RELEASE)
-        folder = release.release(self._space)
+        number = release.release(self._space).number
         from easeml_meter.report.page import html_page
 
-        number = int(folder.name)
+        folder = release.released_folder(number)
         tenants = range(1, self._situation().tenants + 1)
         for tenant in tenants:
             page = html_page(self.status(generation=number, tenant=tenant))
             suffix = "" if len(tenants) == 1 else f"-{tenant}"
-            self._space.keep(page.encode(), folder, f"report{suffix}.html")
-        return folder
+            self._space.files.put(f"{folder}/report{suffix}.html", page.encode())
+        return Path(self._space.files.location(folder))
 
     def audit(self) -> Audit:
         """Verify the chain of everything that was disclosed."""
         require(self._role, Deed.AUDIT)
-        with self._space.store.reading() as books:
-            meter = books.meter()
+        with self._space.reading() as books:
+            meter = books.meter(self._space.meter)
             links = books.audit(meter.id)
             known = {row.fingerprint: row for row in books.generations(meter.id)}
             told = {
@@ -218,9 +232,13 @@ class Meter:
             for link in links
             if link.event == "told"
         }
-        for journal in sorted(self._space.sealed.glob("*.journal")):
-            generation = known.get(journal.stem)
-            lines = [(entry.tenant, entry.step) for entry in Journal(journal).read()]
+        files = self._space.files
+        for name in files.names(TEST_SETS):
+            if not name.endswith(SUFFIX):
+                continue
+            generation = known.get(name.removesuffix(SUFFIX))
+            journal = Journal(files, f"{TEST_SETS}/{name}").read()
+            lines = [(entry.tenant, entry.step) for entry in journal]
             if generation is None:
                 problems.append(
                     f"a test set that these books do not know has answered {len(lines)} "
@@ -239,6 +257,12 @@ class Meter:
                 (link.details["generation"], tenant - 1, step)
                 for tenant, step in link.details["tenant_and_step"]
             }
+        problems += [
+            f"{link.at}: restored from a backup of {link.details['backup_at']} with no journal to "
+            "compare with: what was told in between is not known"
+            for link in links
+            if link.event == "restored" and not link.details["witnessed"]
+        ]
         if unlisted := told - listed:
             problems.append(f"{len(unlisted)} answers were entered without an audit link")
         if unentered := listed - told:
@@ -246,12 +270,31 @@ class Meter:
         return Audit(tuple(links), tuple(problems))
 
     def _situation(self) -> Situation:
-        with self._space.store.reading() as books:
-            return Situation.read(books)
+        with self._space.reading() as books:
+            return Situation.read(self._space, books)
 
 
-def _taken(space: Workspace) -> InvalidInput:
-    return InvalidInput(f"{space.folder}: already holds a meter: choose another folder")
+def check_meter(spec: MeterSpec, name: str) -> None:
+    """Refuse what cannot be a meter."""
+    if spec.protocol not in METERS:
+        raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
+    if not name.strip() or not name.isprintable() or len(name) > submission.MAX_NAME:
+        raise invalid("name", name[:40], f"1 to {submission.MAX_NAME} printable characters")
+    parse_loss(spec.loss)
+    required_labels(spec)
+
+
+def enter(books: Books, spec: MeterSpec, name: str, now: str) -> MeterRow:
+    """Enter a new meter into the books, and ask for its first test set."""
+    row = MeterRow(secrets.token_hex(16), name, spec.to_mapping(), now)
+    books.add_meter(row)
+    books.append_audit(row.id, row.created_at, "created", {"settings": row.settings})
+    submission.request(books, spec, row.id, 1, row.created_at)
+    return row
+
+
+def _taken(home: Home) -> InvalidInput:
+    return InvalidInput(f"{home.folder}: already holds a meter: choose another folder")
 
 
 def _numbered(situation: Situation, number: int) -> GenerationRow:

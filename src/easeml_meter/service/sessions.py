@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
 
@@ -14,7 +15,13 @@ from easeml_meter.report.shown import ShownSignal
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, assumptions_of, required_labels
-from easeml_meter.storage.schema import EntryRow, GenerationRow, MeterRow, ValidationRow
+from easeml_meter.storage.schema import (
+    EntryRow,
+    GenerationRow,
+    HandoverRow,
+    MeterRow,
+    ValidationRow,
+)
 from easeml_meter.storage.store import Books
 
 
@@ -34,9 +41,9 @@ class Situation:
     validation: ValidationRow | None
 
     @classmethod
-    def read(cls, books: Books) -> Situation:
+    def read(cls, space: Workspace, books: Books) -> Situation:
         """Read the books."""
-        meter = books.meter()
+        meter = books.meter(space.meter)
         validations = books.validations(meter.id)
         return cls(
             meter=meter,
@@ -93,24 +100,47 @@ def ledger_of(spec: MeterSpec, generation: GenerationRow) -> Ledger:
     return Ledger(spec, generation.rows)
 
 
-def replay(ledger: Ledger, entries: list[EntryRow], tenant: int) -> Account:
-    """Fold one tenant's entries."""
-    account = Account(tenant=tenant)
-    for entry in entries:
-        if entry.tenant == tenant:
-            account = replay_one(ledger, account, entry)
-    return account
+def replay(
+    ledger: Ledger, entries: list[EntryRow], tenant: int, handovers: Sequence[HandoverRow] = ()
+) -> Account:
+    """Fold one tenant's entries, and those of all with whom it shares a history by hand-over."""
+    group = sharing(tenant, handovers)
+    folded = []
+    for member in group:
+        account = Account(tenant=member)
+        for entry in entries:
+            if entry.tenant == member:
+                account = replay_one(ledger, account, entry)
+        folded.append(account)
+    return folded[0] if len(folded) == 1 else ledger.merge(folded)
+
+
+def sharing(tenant: int, handovers: Sequence[HandoverRow]) -> tuple[int, ...]:
+    """List the tenants that share one history with this one, itself included."""
+    found = {tenant}
+    for _ in handovers:  # as long a chain as there can be
+        for row in handovers:
+            if {row.giver, row.receiver} & found:
+                found |= {row.giver, row.receiver}
+    return tuple(sorted(found))
 
 
 def reconcile(
-    space: Workspace, books: Books, generation: GenerationRow
+    space: Workspace,
+    books: Books,
+    generation: GenerationRow,
+    seen: list[EntryRow] | None = None,
 ) -> tuple[list[EntryRow], list[EntryRow]]:
     """Complete the books from the journal beside the test set; what was told stays told.
 
     Gives all entries, and those the journal lacks (a crash came between the two): the caller
-    appends them once its transaction has been committed.
+    appends them once its transaction has been committed. `seen` are the entries read before.
     """
-    entries = books.entries(generation.meter, generation.number)
+    if seen is None or len(seen) != books.count_entries(generation.meter, generation.number):
+        seen = None
+    entries = books.entries(generation.meter, generation.number) if seen is None else seen
+    if space.journal(generation).count() == len(entries):
+        return entries, []
     known = {(entry.tenant, entry.step) for entry in entries}
     told = [
         replace(entry, meter=generation.meter, generation=generation.number)
@@ -162,6 +192,8 @@ def session_view(
     generation: GenerationRow,
     entries: list[EntryRow],
     tenant: int,
+    *,
+    handovers: Sequence[HandoverRow] = (),
     truths: tuple[Truth | None, ...] = (),
 ) -> SessionView:
     """Show one tenant's session on one test set."""
@@ -176,6 +208,7 @@ def session_view(
         for entry in own:
             account = replay_one(ledger, account, entry)
             signals.append(signal_of(situation, ledger, entry, account, forecast=False))
+        account = replay(ledger, entries, tenant, handovers)
         battery = ledger.battery(account)
         left, expected = ledger.steps_left(account), ledger.steps_expected(account)
     return SessionView(

@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import hashlib
 from dataclasses import dataclass, replace
-from fractions import Fraction
-from pathlib import Path
 
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase, WrongPhase, advance
 from easeml_meter.core.signals import NO_READING, name_of
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import MeterError, invalid
-from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.losses import parse_loss
-from easeml_meter.scoring.outputs import Expected
-from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.service.measuring import hidden_loss, visible_loss
+from easeml_meter.service.attempts import USUAL, Conditions, Losses, Measured, Submitted
 from easeml_meter.service.sessions import (
     Situation,
     Spent,
@@ -28,7 +21,7 @@ from easeml_meter.service.sessions import (
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
-from easeml_meter.storage.schema import EntryRow, GenerationRow, ValidationRow
+from easeml_meter.storage.schema import EntryRow, GenerationRow, HandoverRow, ValidationRow
 from easeml_meter.storage.store import Books
 from easeml_meter.vault.keys import wrap
 
@@ -37,10 +30,9 @@ MAX_NAME = 200
 
 @dataclass(frozen=True)
 class Submission:
-    """What a developer hands in: predictions on both sets, under a name."""
+    """What a developer hands in, under a name."""
 
-    test: Path
-    validation: Path
+    submitted: Submitted
     model: str
     tenant: int = 1
 
@@ -50,31 +42,24 @@ class Submission:
             raise invalid("model", shown, f"a name of 1 to {MAX_NAME} printable characters")
 
 
-@dataclass(frozen=True)
-class Losses:
-    """What was measured; it exists in memory only, until the answer is computed."""
-
-    validation: Fraction
-    test: Fraction | None
-    """None: the loss failed on the hidden labels, which is an answer, too."""
-
-
-def submit(space: Workspace, submission: Submission) -> Signal:
+def submit(space: Workspace, submission: Submission, conditions: Conditions = USUAL) -> Signal:
     """Answer a submission.
 
     Everything that can be wrong with it is found before a label is touched, and costs nothing. An
     identical submission gets the answer it got before, free of charge.
     """
-    with space.store.reading() as books:
-        situation = Situation.read(books)
+    with space.reading() as books:
+        situation = Situation.read(space, books)
         # A spent set still repeats what it told, for whom a crash kept from hearing it.
         generation = situation.current
         if generation.phase is Phase.REQUESTED:
             situation.active()
         tenant = situation.tenant(submission.tenant)
         validation = _validation_of(situation)
-        entries = books.entries(generation.meter, generation.number, tenant)
-    on_validation, on_test = _open(situation.spec, submission, generation, validation)
+        entries = books.entries(generation.meter, generation.number)
+        handovers = books.handovers(generation.meter, generation.number)
+    measured = Measured(space, situation.spec, generation, validation, conditions)
+    attempt = submission.submitted.open(measured)
     draft = EntryRow(
         meter=generation.meter,
         generation=generation.number,
@@ -83,7 +68,7 @@ def submit(space: Workspace, submission: Submission) -> Signal:
         answer="",
         after_reset=False,
         model=submission.model,
-        submission=_identity(on_test, on_validation),
+        submission=attempt.identity,
         validation_number=validation.number,
         validation_set=validation.digest,
         validation_loss="",
@@ -91,53 +76,19 @@ def submit(space: Workspace, submission: Submission) -> Signal:
         told_at="",
     )
     if _same(entries, draft) is not None:
-        return _tell(space, draft, None)
+        return _tell(space, draft, None, entries)
     situation.active()
     ledger = ledger_of(situation.spec, generation)
-    account, _ = _ready(situation, ledger, replay(ledger, entries, tenant), entries)
+    account, _ = _ready(situation, ledger, replay(ledger, entries, tenant, handovers), entries)
     if not ledger.may_submit(account):
         raise _spent(situation, generation)
-    losses = Losses(
-        validation=visible_loss(space, validation, on_validation),
-        test=hidden_loss(space, generation, on_test),
-    )
-    kept = wrap(submission.test.read_bytes(), [space.identity.recipient])
-    on_test.table.check_unchanged()
-    name = f"{draft.submission[:32]}{submission.test.suffix}.age"
-    blob = space.keep(kept, space.predictions, name)
-    return _tell(space, replace(draft, blob=blob, validation_loss=str(losses.validation)), losses)
-
-
-def _open(
-    spec: MeterSpec,
-    submission: Submission,
-    generation: GenerationRow,
-    validation: ValidationRow,
-) -> tuple[Predictions, Predictions]:
-    """Read and check both files of predictions."""
-    loss = parse_loss(spec.loss)
-    listed = validation.settings["classes"]
-    classes = Classes.of(listed) if listed else None
-    manifest = generation.manifest or {}
-    on_validation = Predictions.open(
-        submission.validation, expected=Expected(validation.rows, loss, classes)
-    )
-    on_test = Predictions.open(
-        submission.test,
-        expected=Expected(
-            generation.rows or 0,
-            loss,
-            classes,
-            id_column=manifest.get("id_column"),
-            ids_digest=manifest.get("order_digest"),
-        ),
-    )
-    return on_validation, on_test
-
-
-def _identity(on_test: Predictions, on_validation: Predictions) -> str:
-    """Two submissions are the same if their bytes are; what they predict is not looked at."""
-    return hashlib.sha256(f"{on_test.digest}|{on_validation.digest}".encode()).hexdigest()
+    losses = attempt.measure(measured)
+    if content := attempt.content():
+        name = f"predictions/{draft.submission[:32]}{attempt.suffix}.age"
+        draft = replace(
+            draft, blob=space.files.put(name, wrap(content, [space.identity.recipient]))
+        )
+    return _tell(space, replace(draft, validation_loss=str(losses.validation)), losses, entries)
 
 
 def _validation_of(situation: Situation) -> ValidationRow:
@@ -158,17 +109,18 @@ def _same(entries: list[EntryRow], draft: EntryRow) -> EntryRow | None:
     return None
 
 
-def _tell(space: Workspace, draft: EntryRow, losses: Losses | None) -> Signal:
-    """Enter the answer and commit; only then give it out.
+def _tell(space: Workspace, draft: EntryRow, losses: Losses | None, seen: list[EntryRow]) -> Signal:
+    """Enter the answer and commit; only then give it out. `seen` are the entries read before.
 
     Between reading and writing the books nobody else writes them, so what is checked here holds.
     """
-    with space.store.writing() as books:
-        situation = Situation.read(books)
+    with space.writing() as books:
+        situation = Situation.read(space, books)
         generation = _generation(situation, draft.generation)
-        entries, unjournaled = reconcile(space, books, generation)
+        entries, unjournaled = reconcile(space, books, generation, seen)
         ledger = ledger_of(situation.spec, generation)
-        account = replay(ledger, entries, draft.tenant)
+        handovers = books.handovers(generation.meter, generation.number)
+        account = replay(ledger, entries, draft.tenant, handovers)
         entry = _same(entries, draft)
         repeated = entry is not None
         if entry is None:
@@ -183,7 +135,7 @@ def _tell(space: Workspace, draft: EntryRow, losses: Losses | None) -> Signal:
             account = ledger.record(account, answer)
             entry = replace(
                 draft,
-                step=account.steps,
+                step=1 + max((e.step for e in entries if e.tenant == draft.tenant), default=0),
                 answer=name_of(answer),
                 after_reset=reset,
                 told_at=space.now(),
@@ -191,7 +143,8 @@ def _tell(space: Workspace, draft: EntryRow, losses: Losses | None) -> Signal:
             books.add_entry(entry)
             books.append_audit(entry.meter, entry.told_at, "told", _disclosed(entry))
             unjournaled.append(entry)
-            if _all_spent(ledger, situation, [*entries, entry]):
+            spent = not ledger.may_submit(account)
+            if spent and _all_spent(ledger, situation, [*entries, entry], handovers):
                 _retire(space, books, situation, generation)
     space.journal(generation).append(unjournaled)
     return signal_of(situation, ledger, entry, account, repeated=repeated)
@@ -242,9 +195,16 @@ def _generation(situation: Situation, number: int) -> GenerationRow:
     return next(row for row in situation.generations if row.number == number)
 
 
-def _all_spent(ledger: Ledger, situation: Situation, entries: list[EntryRow]) -> bool:
-    tenants = range(situation.tenants)
-    return not any(ledger.may_submit(replay(ledger, entries, tenant)) for tenant in tenants)
+def _all_spent(
+    ledger: Ledger,
+    situation: Situation,
+    entries: list[EntryRow],
+    handovers: list[HandoverRow],
+) -> bool:
+    return not any(
+        ledger.may_submit(replay(ledger, entries, tenant, handovers))
+        for tenant in range(situation.tenants)
+    )
 
 
 def _retire(

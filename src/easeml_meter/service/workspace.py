@@ -1,22 +1,25 @@
-"""Where an embedded meter lives: a folder with its database, its key and its files."""
+"""What a use case works with: one meter's books, key and files, embedded or on a server."""
 
 from __future__ import annotations
 
-import os
-import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
 
-from easeml_meter.errors import InvalidInput, MeterError
-from easeml_meter.storage.journal import Journal, sync_folder
+from easeml_meter.errors import InvalidInput
+from easeml_meter.storage.files import Files, FolderFiles, unusable
+from easeml_meter.storage.journal import SUFFIX, Journal
 from easeml_meter.storage.schema import GenerationRow, stamp
-from easeml_meter.storage.store import Store
+from easeml_meter.storage.store import Books, Store
 from easeml_meter.vault.keys import Identity
 
 Clock = Callable[[], datetime]
+
+TEST_SETS = "testsets"
+"""Sealed test sets, their journals, and notes to the labelers."""
 
 
 def utc_now() -> datetime:
@@ -25,37 +28,10 @@ def utc_now() -> datetime:
 
 
 @dataclass(frozen=True)
-class Workspace:
-    """Paths, database and key of one meter."""
+class Home:
+    """The folder of an embedded meter."""
 
     folder: Path
-    clock: Clock = utc_now
-
-    @classmethod
-    def create(cls, folder: Path, clock: Clock = utc_now) -> Workspace:
-        """Make the folders and a key, unless there is one already."""
-        space = cls(folder, clock)
-        try:
-            for path in (folder, space.sealed, space.validation, space.predictions, space.keys):
-                path.mkdir(parents=True, exist_ok=True)
-            space.keys.chmod(0o700)
-            if not space.key.exists():
-                Identity.new().write(space.key)
-        except OSError as error:
-            raise unusable(folder, error) from error
-        return space
-
-    @classmethod
-    def open(cls, folder: Path, clock: Clock = utc_now) -> Workspace:
-        """Find the meter in a folder."""
-        space = cls(folder, clock)
-        try:
-            found = space.database.is_file()
-        except OSError as error:
-            raise unusable(folder, error) from error
-        if not found:
-            raise InvalidInput(f"{folder}: holds no meter: give its folder, or run meter init")
-        return space
 
     @property
     def database(self) -> Path:
@@ -68,39 +44,77 @@ class Workspace:
         return self.folder / "meter.toml"
 
     @property
-    def sealed(self) -> Path:
-        """Sealed test sets and their journals."""
-        return self.folder / "testsets"
-
-    @property
-    def validation(self) -> Path:
-        """Validation sets."""
-        return self.folder / "validation"
-
-    @property
-    def predictions(self) -> Path:
-        """Encrypted predictions, kept for the retrospective."""
-        return self.folder / "predictions"
-
-    @property
-    def keys(self) -> Path:
-        """Keys."""
-        return self.folder / "keys"
-
-    @property
     def key(self) -> Path:
         """The meter's own key, to which test sets are sealed."""
-        return self.keys / "meter.key"
+        return self.folder / "keys" / "meter.key"
+
+    def prepare(self) -> None:
+        """Make the folders and a key, unless there is one already."""
+        try:
+            for name in (TEST_SETS, "validation", "predictions", "keys"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            self.key.parent.chmod(0o700)
+            if not self.key.exists():
+                Identity.new().write(self.key)
+        except OSError as error:
+            raise unusable(self.folder, error) from error
+
+    def workspace(self, clock: Clock = utc_now) -> Workspace:
+        """Give the meter that lives here."""
+        return Workspace(
+            FolderFiles(self.folder),
+            lambda: Store.at(self.database),
+            lambda: Identity.read(self.key),
+            clock,
+        )
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Books, key and files of one meter; the first two are opened when first used."""
+
+    files: Files
+    open_store: Callable[[], Store]
+    open_identity: Callable[[], Identity]
+    clock: Clock = utc_now
+    meter: str | None = None
+    """Id of the meter; None: the only one of an embedded database."""
+    claims: Files | None = None
+    """Where a server notes at which meter each test set counts; None: there is only one."""
+
+    @classmethod
+    def open(cls, folder: Path, clock: Clock = utc_now) -> Workspace:
+        """Find the meter in a folder."""
+        home = Home(folder)
+        try:
+            found = home.database.is_file()
+        except OSError as error:
+            raise unusable(folder, error) from error
+        if not found:
+            raise InvalidInput(f"{folder}: holds no meter: give its folder, or run meter init")
+        return home.workspace(clock)
 
     @cached_property
     def store(self) -> Store:
         """The opened books."""
-        return Store.at(self.database)
+        return self.open_store()
 
     @cached_property
     def identity(self) -> Identity:
-        """The meter's key, read when a sealed thing is first opened."""
-        return Identity.read(self.key)
+        """The key to which test sets are sealed."""
+        return self.open_identity()
+
+    @contextmanager
+    def reading(self) -> Iterator[Books]:
+        """Read a consistent snapshot of the books."""
+        with self.store.reading() as books:
+            yield books
+
+    @contextmanager
+    def writing(self) -> Iterator[Books]:
+        """Hold this meter's write lock; commit at the end, or leave no trace."""
+        with self.store.writing(self.meter) as books:
+            yield books
 
     def now(self) -> str:
         """Stamp this moment."""
@@ -108,28 +122,4 @@ class Workspace:
 
     def journal(self, generation: GenerationRow) -> Journal:
         """Give the journal that lies with a test set."""
-        return Journal(self.sealed / f"{generation.fingerprint}.journal")
-
-    def keep(self, content: bytes, folder: Path, name: str) -> str:
-        """Write a file whole or not at all, and return its path within the workspace."""
-        target = folder / name
-        try:
-            handle, temporary = tempfile.mkstemp(dir=folder, prefix=".", suffix=".part")
-            try:
-                with os.fdopen(handle, "wb") as file:
-                    file.write(content)
-                    file.flush()
-                    os.fsync(file.fileno())
-                os.replace(temporary, target)
-            except BaseException:
-                Path(temporary).unlink(missing_ok=True)
-                raise
-            sync_folder(folder)
-        except OSError as error:
-            raise unusable(folder, error) from error
-        return str(target.relative_to(self.folder))
-
-
-def unusable(path: Path, error: OSError) -> MeterError:
-    """Say in one line why a folder or file cannot be used."""
-    return MeterError(f"{path}: {error.strerror or error}: nothing was changed")
+        return Journal(self.files, f"{TEST_SETS}/{generation.fingerprint}{SUFFIX}")

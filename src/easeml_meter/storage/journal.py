@@ -7,56 +7,48 @@ with the test set, under its fingerprint, and the books are completed from it.
 from __future__ import annotations
 
 import json
-import os
+from collections.abc import Iterable
 from dataclasses import asdict
-from pathlib import Path
 
+from easeml_meter.storage.files import Files
 from easeml_meter.storage.schema import EntryRow
+
+SUFFIX = ".journal"
 
 
 class Journal:
-    """An append-only file of entries, one line each."""
+    """An append-only list of entries, one line each."""
 
-    def __init__(self, path: Path) -> None:
-        self._path = path
+    def __init__(self, files: Files, name: str) -> None:
+        self._files = files
+        self._name = name
 
     def append(self, entries: list[EntryRow]) -> None:
         """Add lines and wait until they are on disk."""
-        if not entries:
-            return
-        lines = [json.dumps(asdict(entry), sort_keys=True) for entry in entries]
-        # It starts on a fresh line even if a crash has cut the last one short.
-        text = "\n".join(["", *lines, ""])
-        new = not self._path.exists()
-        # One write to a file opened for appending: lines of two processes do not mix.
-        handle = os.open(self._path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
-        try:
-            os.write(handle, text.encode())
-            os.fsync(handle)
-        finally:
-            os.close(handle)
-        if new:
-            sync_folder(self._path.parent)
+        if entries:
+            lines = [json.dumps(asdict(entry), sort_keys=True) for entry in entries]
+            self._files.append(self._name, lines)
+
+    def count(self) -> int:
+        """Count the lines, or what they come in, without reading them: cheap, and enough to see
+        that nothing is missing.
+        """
+        return self._files.count(self._name)
 
     def read(self) -> list[EntryRow]:
-        """Give all entries; a last line cut short by a crash was never told, and is left out."""
+        """Give all entries."""
+        return entries_in(self._files.lines(self._name))
+
+
+def entries_in(lines: Iterable[str]) -> list[EntryRow]:
+    """Read the lines of a journal; one cut short by a crash was never told, and is left out.
+
+    Two answers at the same moment may both enter the one before them: it counts once.
+    """
+    found = set()
+    for line in lines:
         try:
-            lines = self._path.read_bytes().split(b"\n")
-        except FileNotFoundError:
-            return []
-        found = []
-        for line in lines:
-            try:
-                found.append(EntryRow(**json.loads(line)))
-            except (ValueError, TypeError):
-                continue
-        return found
-
-
-def sync_folder(path: Path) -> None:
-    """Wait until the names in a folder are on disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+            found.add(EntryRow(**json.loads(line)))
+        except (ValueError, TypeError):
+            continue
+    return sorted(found, key=lambda entry: (entry.tenant, entry.step))

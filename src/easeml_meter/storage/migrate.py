@@ -9,6 +9,8 @@ from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 
+from easeml_meter.storage.store import Books
+
 
 class UnknownVersion(Exception):
     """The database was written by a version of the program that this one does not know."""
@@ -20,6 +22,7 @@ def upgrade(engine: sa.Engine) -> None:
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     with engine.connect().execution_options(lock="IMMEDIATE") as connection, connection.begin():
         config.attributes["connection"] = connection
+        Books(connection).lock(None)  # two servers may start at the same time
         try:
             command.upgrade(config, "head")
         except CommandError as error:

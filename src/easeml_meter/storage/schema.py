@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from easeml_meter.core.lifecycle import Phase
 
-HEAD = "0001"
+HEAD = "0002"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()
@@ -40,7 +40,11 @@ generations = sa.Table(
     sa.Column("manifest", sa.JSON),
     sa.Column("blob", sa.String(200)),
     sa.Column("changed_at", sa.String(32), nullable=False),
+    sa.Column("reason", sa.String(500)),
+    sa.Column("deadline", sa.String(32)),
     sa.UniqueConstraint("meter", "fingerprint"),
+    # The same rows are one test set with one budget, whatever meter they are given to.
+    sa.Index("generations_by_fingerprint", "fingerprint", unique=True),
 )
 
 validation_sets = sa.Table(
@@ -89,6 +93,142 @@ audit = sa.Table(
     sa.Column("digest", sa.String(64), nullable=False),
 )
 
+# What follows is the server's alone; an embedded meter leaves it empty.
+
+handovers = sa.Table(
+    "handovers",
+    metadata,
+    sa.Column("meter", sa.String(32), primary_key=True),
+    sa.Column("generation", sa.Integer, primary_key=True),
+    sa.Column("giver", sa.Integer, primary_key=True),
+    sa.Column("receiver", sa.Integer, primary_key=True),
+    sa.Column("at", sa.String(32), nullable=False),
+    sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
+)
+
+users = sa.Table(
+    "users",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("name", sa.String(200), nullable=False, unique=True),
+    sa.Column("email", sa.String(200)),
+    sa.Column("password", sa.String(200)),  # argon2; None: no password, tokens only
+    sa.Column("admin", sa.Boolean, nullable=False),
+    sa.Column("disabled", sa.Boolean, nullable=False),
+    sa.Column("failures", sa.Integer, nullable=False),  # wrong passwords in a row
+    sa.Column("locked_until", sa.String(32)),
+    sa.Column("created_at", sa.String(32), nullable=False),
+)
+
+members = sa.Table(
+    "members",
+    metadata,
+    sa.Column("user", sa.String(32), sa.ForeignKey("users.id"), primary_key=True),
+    sa.Column("meter", sa.String(32), sa.ForeignKey("meters.id"), primary_key=True),
+    sa.Column("role", sa.String(16), primary_key=True),
+    sa.Column("tenant", sa.Integer, primary_key=True),  # from 1; 0 for roles without one
+    sa.Column("added_at", sa.String(32), nullable=False),
+)
+
+tokens = sa.Table(
+    "tokens",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("user", sa.String(32), sa.ForeignKey("users.id"), nullable=False),
+    sa.Column("name", sa.String(200), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),  # api, or session of a browser
+    sa.Column("digest", sa.String(64), nullable=False, unique=True),
+    sa.Column("scopes", sa.JSON, nullable=False),  # what it is limited to
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("expires_at", sa.String(32), nullable=False),
+    sa.Column("revoked_at", sa.String(32)),
+)
+
+uploads = sa.Table(
+    "uploads",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("meter", sa.String(32), sa.ForeignKey("meters.id"), nullable=False),
+    sa.Column("user", sa.String(32), sa.ForeignKey("users.id"), nullable=False),
+    sa.Column("name", sa.String(200), nullable=False),
+    sa.Column("size", sa.BigInteger, nullable=False),
+    sa.Column("created_at", sa.String(32), nullable=False),
+)
+
+parts = sa.Table(
+    "parts",
+    metadata,
+    sa.Column("meter", sa.String(32), primary_key=True),
+    sa.Column("generation", sa.Integer, primary_key=True),
+    sa.Column("number", sa.Integer, primary_key=True),
+    sa.Column("rows", sa.BigInteger, nullable=False),
+    sa.Column("digest", sa.String(64), nullable=False),
+    sa.Column("blob", sa.String(200), nullable=False),
+    sa.Column("added_by", sa.String(32), nullable=False),
+    sa.Column("added_at", sa.String(32), nullable=False),
+    sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
+    sa.UniqueConstraint("meter", "generation", "digest"),
+)
+
+submissions = sa.Table(
+    "submissions",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("meter", sa.String(32), sa.ForeignKey("meters.id"), nullable=False),
+    sa.Column("tenant", sa.Integer, nullable=False),  # from 1
+    sa.Column("user", sa.String(32), sa.ForeignKey("users.id"), nullable=False),
+    sa.Column("model", sa.String(200), nullable=False),
+    sa.Column("kind", sa.String(16), nullable=False),  # predictions, onnx, command
+    sa.Column("blob", sa.String(200), nullable=False),
+    sa.Column("options", sa.JSON, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),  # queued, running, done, refused
+    sa.Column("problem", sa.JSON),  # why it was refused: from what its sender knows anyway
+    sa.Column("generation", sa.Integer),
+    sa.Column("step", sa.Integer),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("changed_at", sa.String(32), nullable=False),
+    sa.Index("submissions_by_state", "state", "created_at"),
+    sa.Index("submissions_by_meter", "meter", "created_at"),
+)
+
+idempotency = sa.Table(
+    "idempotency",
+    metadata,
+    sa.Column("user", sa.String(32), primary_key=True),
+    sa.Column("key", sa.String(200), primary_key=True),
+    sa.Column("request", sa.String(64), nullable=False),  # digest of method, path and body
+    sa.Column("status", sa.Integer),  # None: under way
+    sa.Column("body", sa.JSON),
+    sa.Column("created_at", sa.String(32), nullable=False),
+)
+
+webhooks = sa.Table(
+    "webhooks",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("meter", sa.String(32), sa.ForeignKey("meters.id"), nullable=False),
+    sa.Column("url", sa.String(500), nullable=False),
+    sa.Column("events", sa.JSON, nullable=False),
+    sa.Column("secret", sa.Text, nullable=False),  # sealed to the server's key
+    sa.Column("seen", sa.Integer, nullable=False),  # the last audit link looked at
+    sa.Column("created_at", sa.String(32), nullable=False),
+)
+
+deliveries = sa.Table(
+    "deliveries",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("webhook", sa.String(32)),  # None: by e-mail
+    sa.Column("address", sa.String(500), nullable=False),
+    sa.Column("body", sa.JSON, nullable=False),
+    sa.Column("state", sa.String(16), nullable=False),  # waiting, sent, given up
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("due_at", sa.String(32), nullable=False),
+    sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Index("deliveries_by_state", "state", "due_at"),
+)
+
 
 @dataclass(frozen=True, slots=True)
 class MeterRow:
@@ -113,6 +253,9 @@ class GenerationRow:
     fingerprint: str | None = None
     manifest: dict[str, Any] | None = None
     blob: str | None = None
+    reason: str | None = None
+    """Why it was asked for, in the labelers' words."""
+    deadline: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,6 +302,17 @@ class AuditRow:
     details: dict[str, Any]
     previous: str
     digest: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandoverRow:
+    """A checkpoint that one tenant gave to another: from then on they share one history."""
+
+    meter: str
+    generation: int
+    giver: int
+    receiver: int
+    at: str
 
 
 def stamp(moment: datetime) -> str:

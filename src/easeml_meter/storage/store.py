@@ -2,9 +2,10 @@
 
 Contract, for every database behind it:
 
-- `Store.writing()` is one transaction that holds the meter's only write lock from its first
-  line, so that nobody else reads or writes between its reading and its writing. It commits at the
-  end of the block, or leaves no trace if the block raises. After it returns, the commit is on disk.
+- `Store.writing(meter)` is one transaction that holds the meter's only write lock from its first
+  line, so that nobody else writes between its reading and its writing. It commits at the end of the
+  block, or leaves no trace if the block raises. After it returns, the commit is on disk. Without a
+  meter it holds the lock of what belongs to none, such as users. SQLite has one lock for it all.
 - `Store.reading()` is a consistent snapshot.
 - Entries and audit links are only ever added. A step exists at most once.
 """
@@ -23,12 +24,32 @@ from typing import Any
 import sqlalchemy as sa
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.errors import MeterError
+from easeml_meter.errors import MeterError, invalid
 from easeml_meter.storage import schema
-from easeml_meter.storage.schema import AuditRow, EntryRow, GenerationRow, MeterRow, ValidationRow
+from easeml_meter.storage.schema import (
+    AuditRow,
+    EntryRow,
+    GenerationRow,
+    HandoverRow,
+    MeterRow,
+    ValidationRow,
+)
 
 _LOCK_SECONDS = 60
 _START = "0" * 64
+# A machine that vanishes in the middle of a transaction must not keep a meter's lock for hours.
+# A commit is on disk when it returns, also where the database's own settings are laxer.
+_SESSION = f"""
+SELECT set_config('lock_timeout', '{_LOCK_SECONDS}s', false),
+       set_config('idle_in_transaction_session_timeout', '300s', false),
+       set_config('tcp_keepalives_idle', '15', false),
+       set_config('tcp_keepalives_interval', '5', false),
+       set_config('tcp_keepalives_count', '3', false),
+       CASE current_setting('synchronous_commit')
+         WHEN 'off' THEN set_config('synchronous_commit', 'on', false)
+       END
+"""
+_ADDRESSES = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
 
 
 class StorageError(MeterError):
@@ -49,7 +70,11 @@ class Store:
         try:
             store._migrate()
         except sa.exc.SQLAlchemyError as error:
+            store.close()
             raise StorageError(f"the database cannot be opened: {_reason(error)}") from error
+        except StorageError:
+            store.close()
+            raise
         return store
 
     @classmethod
@@ -57,14 +82,25 @@ class Store:
         """Open the SQLite database in a file."""
         return cls.open(f"sqlite:///{path}")
 
+    @property
+    def dialect(self) -> str:
+        """The kind of database: sqlite or postgresql."""
+        return self._engine.dialect.name
+
+    @property
+    def address(self) -> str:
+        """Where the database is, with its password, for another driver."""
+        return self._engine.url.set(drivername=self.dialect).render_as_string(hide_password=False)
+
     def close(self) -> None:
         """Let go of all connections."""
         self._engine.dispose()
 
     @contextmanager
-    def writing(self) -> Iterator[Books]:
+    def writing(self, meter: str | None = None) -> Iterator[Books]:
         """Hold the write lock; commit at the end, or leave no trace."""
         with self._connection("IMMEDIATE") as books:
+            books.lock(meter)
             yield books
 
     @contextmanager
@@ -76,12 +112,15 @@ class Store:
     @contextmanager
     def _connection(self, mode: str) -> Iterator[Books]:
         try:
+            options: dict[str, Any] = {"lock": mode}
+            if mode == "DEFERRED" and self.dialect != "sqlite":
+                options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
             with (
-                self._engine.connect().execution_options(lock=mode) as connection,
+                self._engine.connect().execution_options(**options) as connection,
                 connection.begin(),
             ):
                 yield Books(connection)
-        except sa.exc.DBAPIError as error:
+        except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
             raise StorageError(f"the books cannot be used: {_reason(error)}") from error
 
     def _migrate(self) -> None:
@@ -110,20 +149,40 @@ class Books:
     def __init__(self, connection: sa.Connection) -> None:
         self._connection = connection
 
+    @property
+    def connection(self) -> sa.Connection:
+        """The transaction itself, for the tables of the server."""
+        return self._connection
+
+    def lock(self, meter: str | None) -> None:
+        """Wait for the lock of a meter, where beginning to write has not taken it already."""
+        if self._connection.dialect.name == "sqlite":
+            return
+        number = int.from_bytes(hashlib.sha256((meter or "").encode()).digest()[:8], signed=True)
+        # Not the meter's row: it also has to work before there is one.
+        self._connection.execute(sa.select(sa.func.pg_advisory_xact_lock(number)))
+
     def add_meter(self, row: MeterRow) -> None:
         """Enter a new meter."""
         self._connection.execute(schema.meters.insert(), asdict(row))
 
-    def meter(self) -> MeterRow:
-        """Give the meter of an embedded database, which has exactly one."""
-        rows = self._select(schema.meters)
+    def meter(self, meter: str | None = None) -> MeterRow:
+        """Give a meter by its id; that of an embedded database, which has exactly one, without."""
+        table = schema.meters
+        rows = self.select(table, None if meter is None else table.c.id == meter)
         if len(rows) != 1:
             raise StorageError(f"the database holds {len(rows)} meters: exactly one expected")
         return MeterRow(**rows[0])
 
+    def meters(self) -> list[MeterRow]:
+        """Give all meters, the oldest first."""
+        table = schema.meters
+        rows = self.select(table, order=(table.c.created_at, table.c.id))
+        return [MeterRow(**row) for row in rows]
+
     def has_meter(self) -> bool:
         """Tell whether a meter was entered."""
-        return bool(self._select(schema.meters))
+        return bool(self.select(schema.meters))
 
     def add_generation(self, row: GenerationRow) -> None:
         """Ask for a test set."""
@@ -138,7 +197,7 @@ class Books:
     def generations(self, meter: str) -> list[GenerationRow]:
         """Give all test sets of a meter, the oldest first."""
         table = schema.generations
-        rows = self._select(table, table.c.meter == meter, order=table.c.number)
+        rows = self.select(table, table.c.meter == meter, order=table.c.number)
         return [replace(GenerationRow(**row), phase=Phase(row["phase"])) for row in rows]
 
     def add_validation(self, row: ValidationRow) -> None:
@@ -148,7 +207,7 @@ class Books:
     def validations(self, meter: str) -> list[ValidationRow]:
         """Give all validation sets, the oldest first."""
         table = schema.validation_sets
-        rows = self._select(table, table.c.meter == meter, order=table.c.number)
+        rows = self.select(table, table.c.meter == meter, order=table.c.number)
         return [ValidationRow(**row) for row in rows]
 
     def add_entry(self, row: EntryRow) -> None:
@@ -161,13 +220,31 @@ class Books:
         where = (table.c.meter == meter) & (table.c.generation == generation)
         if tenant is not None:
             where &= table.c.tenant == tenant
-        rows = self._select(table, where, order=(table.c.tenant, table.c.step))
+        rows = self.select(table, where, order=(table.c.tenant, table.c.step))
         return [EntryRow(**row) for row in rows]
+
+    def count_entries(self, meter: str, generation: int) -> int:
+        """Count the answers told from one test set; as they are only ever added, that says all."""
+        table = schema.entries
+        where = (table.c.meter == meter) & (table.c.generation == generation)
+        query = sa.select(sa.func.count()).select_from(table).where(where)
+        return int(self._connection.execute(query).scalar_one())
+
+    def add_handover(self, row: HandoverRow) -> None:
+        """Record that a checkpoint was handed over."""
+        self._connection.execute(schema.handovers.insert(), asdict(row))
+
+    def handovers(self, meter: str, generation: int) -> list[HandoverRow]:
+        """Give the hand-overs while a test set was in use, the oldest first."""
+        table = schema.handovers
+        where = (table.c.meter == meter) & (table.c.generation == generation)
+        rows = self.select(table, where, order=(table.c.at, table.c.giver, table.c.receiver))
+        return [HandoverRow(**row) for row in rows]
 
     def audit(self, meter: str) -> list[AuditRow]:
         """Give the audit chain, the oldest link first."""
         table = schema.audit
-        rows = self._select(table, table.c.meter == meter, order=table.c.number)
+        rows = self.select(table, table.c.meter == meter, order=table.c.number)
         return [AuditRow(**row) for row in rows]
 
     def append_audit(self, meter: str, at: str, event: str, details: dict[str, Any]) -> AuditRow:
@@ -190,9 +267,8 @@ class Books:
         self._connection.execute(table.insert(), asdict(row))
         return row
 
-    def _select(
-        self, table: sa.Table, where: Any = None, order: Any = None
-    ) -> list[dict[str, Any]]:
+    def select(self, table: sa.Table, where: Any = None, order: Any = None) -> list[dict[str, Any]]:
+        """Read rows of a table."""
         query = table.select()
         if where is not None:
             query = query.where(where)
@@ -218,7 +294,48 @@ def broken_link(chain: list[AuditRow]) -> int | None:
 
 
 def _engine(url: str) -> sa.Engine:
-    engine = sa.create_engine(url, connect_args={"timeout": _LOCK_SECONDS})
+    address = _address(url)
+    if address.get_backend_name() == "sqlite":
+        return _sqlite(address)
+    try:
+        # A pooled connection may have outlived a restart of the database: each is tried first.
+        engine = sa.create_engine(
+            address,
+            pool_pre_ping=True,
+            pool_size=10,
+            max_overflow=20,
+            isolation_level="READ COMMITTED",
+            connect_args={"connect_timeout": 10},
+        )
+    except ImportError:
+        raise StorageError(
+            "PostgreSQL needs a driver; run: pip install 'easeml-meter[server]'"
+        ) from None
+
+    @sa.event.listens_for(engine, "connect")
+    def configure(connection: Any, _record: object) -> None:
+        connection.autocommit = True
+        connection.execute(_SESSION)
+        connection.autocommit = False
+
+    return engine
+
+
+def _address(url: str) -> sa.URL:
+    try:
+        address = sa.make_url(url)
+    except sa.exc.ArgumentError:
+        raise invalid("database", "an address that cannot be read", _ADDRESSES) from None
+    match address.get_backend_name():
+        case "sqlite":
+            return address
+        case "postgresql" | "postgres":
+            return address.set(drivername="postgresql+psycopg")
+    raise invalid("database", address.drivername, _ADDRESSES)
+
+
+def _sqlite(address: sa.URL) -> sa.Engine:
+    engine = sa.create_engine(address, connect_args={"timeout": _LOCK_SECONDS})
 
     @sa.event.listens_for(engine, "connect")
     def configure(connection: sqlite3.Connection, _record: object) -> None:

@@ -18,8 +18,6 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from pathlib import Path
-from types import TracebackType
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -27,9 +25,15 @@ import pyarrow.parquet as pq
 from pyarrow.parquet import encryption
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.tables.files import stamp_of
 from easeml_meter.vault.errors import VaultError, opaque
 from easeml_meter.vault.keys import Identity, unwrap, wrap
+from easeml_meter.vault.reading import (
+    Closing,
+    Location,
+    Positioned,
+    open_positioned,
+    whole_location,
+)
 
 MAGIC = b"EMSEAL\n\x01"
 GROUP_ROWS = 1 << 17
@@ -99,33 +103,40 @@ def write_container(
     return sink.hash.hexdigest(), groups
 
 
-class Container:
+class Container(Closing):
     """An encrypted file, opened. Not for use by two threads at once: open it once for each."""
 
-    def __init__(self, path: Path, identity: Identity, bound_to: bytes, what: str) -> None:
-        """Unwrap the key and authenticate the footer; any failure is one opaque `VaultError`."""
+    def __init__(
+        self, location: Location, key: Identity | bytes, bound_to: bytes, what: str
+    ) -> None:
+        """Unwrap the secret and authenticate the footer; any failure is one opaque `VaultError`.
+
+        `key` may also be the `secret` of this file, from one who could unwrap it.
+        """
         self._what = what
-        stamp_of(path)
-        self._stream = open(path, "rb", buffering=0)  # noqa: SIM115
+        self.location = whole_location(location)
+        self._source = open_positioned(location)
         try:
             with opaque(what):
-                self._open(identity, bound_to)
+                self._open(key, bound_to)
         except VaultError:
-            self._stream.close()
+            self._source.close()
             raise
 
-    def _open(self, identity: Identity, bound_to: bytes) -> None:
-        descriptor = self._stream.fileno()
-        size = os.fstat(descriptor).st_size
-        length = int.from_bytes(_exactly(descriptor, 4, size - 4), "little")
-        self._end = size - 4 - length
-        if _exactly(descriptor, len(MAGIC), 0) != MAGIC or self._end <= len(MAGIC):
+    def _open(self, key: Identity | bytes, bound_to: bytes) -> None:
+        source = self._source
+        length = int.from_bytes(source.exactly(source.size - 4, 4), "little")
+        self._end = source.size - 4 - length
+        if source.exactly(0, len(MAGIC)) != MAGIC or self._end <= len(MAGIC):
             raise ValueError("not a container")
-        secret = unwrap(_exactly(descriptor, length, self._end), identity)
-        key, self._digest = secret[:32], secret[32:]
+        if isinstance(key, Identity):
+            key = unwrap(source.exactly(self._end, length), key)
+        self.secret, data_key = key, key[:32]
         self._file = pq.ParquetFile(
-            pa.PythonFile(_Slice(descriptor, len(MAGIC), self._end), "r"),
-            decryption_properties=encryption.create_decryption_properties(key, aad_prefix=bound_to),
+            pa.PythonFile(_Slice(source, len(MAGIC), self._end), "r"),
+            decryption_properties=encryption.create_decryption_properties(
+                data_key, aad_prefix=bound_to
+            ),
             pre_buffer=False,
         )
         self.notes: dict[str, Any] = json.loads(self._file.metadata.metadata[_NOTES])
@@ -149,43 +160,32 @@ class Container:
                 raise ValueError("rows are missing")
             return table.select(indices).rename_columns(list(columns))
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Decrypt the rows in order, a row group at a time."""
+    def batches(
+        self, columns: Sequence[str] | None = None, groups: range | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Decrypt rows in order, a row group at a time; only `columns` and `groups` if given."""
         names = self.schema.names if columns is None else list(columns)
-        for group in range(len(self.group_rows)):
+        for group in range(len(self.group_rows)) if groups is None else groups:
             yield from self.read(group, names).to_batches()
 
     def verify(self) -> str:
         """Check every byte of the file and every value in it; return the file's SHA-256."""
-        hashed, position = hashlib.sha256(), 0
-        descriptor = self._stream.fileno()
+        hashed, position, source = hashlib.sha256(), 0, self._source
         with opaque(self._what):
-            while piece := os.pread(descriptor, min(_PIECE, self._end - position), position):
+            while piece := source.read_at(position, min(_PIECE, self._end - position)):
                 hashed.update(piece)
                 position += len(piece)
-            if hashed.digest() != self._digest:
+            if hashed.digest() != self.secret[32:]:
                 raise ValueError("changed")
             for _ in self.batches():
                 pass
-            rest = os.fstat(descriptor).st_size - self._end
-            hashed.update(_exactly(descriptor, rest, self._end))
+            hashed.update(source.exactly(self._end, source.size - self._end))
         return hashed.hexdigest()
 
     def close(self) -> None:
         """Let go of the file."""
         self._file.close()
-        self._stream.close()
-
-    def __enter__(self) -> Container:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
+        self._source.close()
 
 
 class _Sink(io.RawIOBase):
@@ -209,8 +209,8 @@ class _Sink(io.RawIOBase):
 class _Slice(io.RawIOBase):
     """Part of a file as a file: Arrow looks for Parquet's footer at a file's end."""
 
-    def __init__(self, descriptor: int, start: int, end: int) -> None:
-        self.descriptor = descriptor
+    def __init__(self, source: Positioned, start: int, end: int) -> None:
+        self.source = source
         self.start, self.size, self.position = start, end - start, 0
 
     def readable(self) -> bool:
@@ -230,16 +230,9 @@ class _Slice(io.RawIOBase):
     def read(self, size: int | None = -1) -> bytes:
         left = max(0, self.size - self.position)
         wanted = left if size is None or size < 0 else min(size, left)
-        data = os.pread(self.descriptor, wanted, self.start + self.position)
+        data = self.source.read_at(self.start + self.position, wanted)
         self.position += len(data)
         return data
-
-
-def _exactly(descriptor: int, size: int, position: int) -> bytes:
-    data = os.pread(descriptor, size, position)
-    if len(data) != size:
-        raise ValueError("cut short")
-    return data
 
 
 def _positional(schema: pa.Schema) -> pa.Schema:

@@ -7,7 +7,6 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
-from types import TracebackType
 
 import numpy as np
 import pyarrow as pa
@@ -17,12 +16,14 @@ import pyarrow.parquet as pq
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.order import OrderDigest
+from easeml_meter.tables.table import Table
 from easeml_meter.vault.containers import GROUP_ROWS, Container, binding, write_container
 from easeml_meter.vault.digests import Digests, content_digest, row_digests
 from easeml_meter.vault.errors import VaultError, opaque
 from easeml_meter.vault.files import new_file
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.manifest import Manifest, describe
+from easeml_meter.vault.reading import Closing, Location
 from easeml_meter.vault.survey import survey
 
 _WHAT = "the sealed test set"
@@ -38,7 +39,7 @@ def _purpose(meter: str, generation: int) -> bytes:
 
 
 def seal(
-    source: str | os.PathLike[str] | pa.Table,
+    source: str | os.PathLike[str] | pa.Table | Table,
     destination: Path,
     *,
     meter: str,
@@ -59,7 +60,7 @@ def seal(
         raise invalid("meter and generation", (meter, generation), "a name and a number are needed")
     if row_group_size < 1:
         raise invalid("row group size", row_group_size, "at least 1 row is needed")
-    table = open_table(source)
+    table = source if isinstance(source, Table) else open_table(source)
     found = survey(table, label, id_column)
     order = OrderDigest()
     created = clock().astimezone(UTC).isoformat(timespec="seconds")
@@ -103,7 +104,43 @@ def seal(
 
 
 @dataclass(frozen=True)
-class SealedTestSet:
+class Grant:
+    """Leave to open one sealed test set, and no other: its secret, not the key that unwrapped it.
+
+    It can be sent to a worker, which opens the set by itself; a repr of it tells nothing secret.
+    """
+
+    location: str
+    meter: str
+    generation: int
+    _secret: bytes = field(repr=False)
+
+    def open(self) -> SealedTestSet:
+        """Open the set."""
+        return SealedTestSet.open(
+            self.location, self._secret, meter=self.meter, generation=self.generation
+        )
+
+
+@dataclass(frozen=True)
+class GroupLabels:
+    """The labels of one row group, to be decrypted where they are needed."""
+
+    grant: Grant
+    group: int
+    rows: int
+
+    def __len__(self) -> int:
+        return self.rows
+
+    def read(self) -> pa.Array:
+        """Decrypt them, as `SealedTestSet.labels` does."""
+        with self.grant.open() as sealed:
+            return sealed.labels(self.group)
+
+
+@dataclass(frozen=True)
+class SealedTestSet(Closing):
     """A sealed test set that its key opened. Cheap to open: give each thread its own.
 
     Opening authenticates the footer, and reading authenticates what is read. Only `verify`
@@ -117,9 +154,11 @@ class SealedTestSet:
     _container: Container = field(repr=False)
 
     @classmethod
-    def open(cls, path: Path, identity: Identity, *, meter: str, generation: int) -> SealedTestSet:
+    def open(
+        cls, location: Location, key: Identity | bytes, *, meter: str, generation: int
+    ) -> SealedTestSet:
         """Open the file, or raise `VaultError`, the same whatever is wrong with it."""
-        container = Container(Path(path), identity, _purpose(meter, generation), _WHAT)
+        container = Container(location, key, _purpose(meter, generation), _WHAT)
         try:
             with opaque(_WHAT):
                 manifest = describe(
@@ -137,6 +176,11 @@ class SealedTestSet:
             container.close()
             raise
         return cls(manifest, classes, container)
+
+    def grant(self) -> Grant:
+        """Let a worker open this set, too."""
+        container, manifest = self._container, self.manifest
+        return Grant(container.location, manifest.meter, manifest.generation, container.secret)
 
     @property
     def rows(self) -> int:
@@ -180,15 +224,23 @@ class SealedTestSet:
         with opaque(_WHAT):
             return pa.DictionaryArray.from_arrays(column, self.classes)
 
-    def batches(self, columns: Sequence[str] | None = None) -> Iterator[pa.RecordBatch]:
-        """Decrypt rows in their order, only `columns` if given."""
+    def label_groups(self) -> Iterator[GroupLabels]:
+        """Give handles on the labels of each row group, for workers elsewhere."""
+        grant = self.grant()
+        for group, rows in enumerate(self.group_rows):
+            yield GroupLabels(grant, group, rows)
+
+    def batches(
+        self, columns: Sequence[str] | None = None, groups: range | None = None
+    ) -> Iterator[pa.RecordBatch]:
+        """Decrypt rows in their order, only `columns` and only of row groups `groups` if given."""
         names = self.schema.names if columns is None else list(columns)
         for name in names:
             if name not in self.schema.names:
                 raise invalid("column", name, "the sealed test set has none of that name")
         label, schema = self.manifest.label.name, self.schema
         chosen = pa.schema([schema.field(name) for name in names])
-        for batch in self._container.batches(names):
+        for batch in self._container.batches(names, groups):
             columns = list(batch.columns)
             if self.classes is not None and label in names:
                 with opaque(_WHAT):
@@ -252,17 +304,6 @@ class SealedTestSet:
     def close(self) -> None:
         """Let go of the file."""
         self._container.close()
-
-    def __enter__(self) -> SealedTestSet:
-        return self
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        self.close()
 
 
 def _numbered(batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:

@@ -1,0 +1,194 @@
+"""Commands that keep a meter or a server safe from disasters: backup, restore."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from easeml_meter.cli.common import Command, echo_json, file_argument, json_option
+from easeml_meter.cli.server import settings_options
+from easeml_meter.errors import InvalidInput
+from easeml_meter.server.settings import Settings, read_settings
+
+if TYPE_CHECKING:
+    from easeml_meter.service.backup import Backup, Place
+    from easeml_meter.service.workspace import Home
+
+
+def _where(command: Command) -> Command:
+    """Add the options that name a meter's folder or a server."""
+    command = settings_options("database", "files", "key")(command)
+    return click.option(
+        "--folder",
+        "-C",
+        type=click.Path(path_type=Path),
+        envvar="METER_FOLDER",
+        help="Folder of a meter, or of a server. Default: this one, else the server's settings.",
+    )(command)
+
+
+@click.command()
+@file_argument("out")
+@click.option("--meter", "identifier", help="Id of one meter of a server. Default: all of it.")
+@click.option("--with-key", is_flag=True, help="Put the secret key into it, too.")
+@_where
+@json_option
+def backup(
+    out: Path,
+    *,
+    identifier: str | None,
+    with_key: bool,
+    folder: Path | None,
+    settings_file: Path | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Back up a meter's folder, or a server, to the file OUT; it may be in use meanwhile.
+
+    Test sets and kept submissions are in it as they are stored, encrypted; validation sets and
+    released test sets are plain. The key that opens it all is not, unless you say --with-key.
+    """
+    from easeml_meter.service.backup import back_up
+
+    home = _embedded(folder or Path())
+    if home is not None:
+        opened, key = _home(home), home.key
+    else:
+        settings = _settings(folder, settings_file, flags)
+        if not settings.key_file.is_file():
+            raise InvalidInput(
+                f"{settings.key_file}: there is no key: name the folder of a meter or of a server"
+            )
+        opened, key = _site(settings), settings.key_file
+    with opened as place:
+        contents = back_up(place, out, meter=identifier, key=key if with_key else None)
+    if as_json:
+        shown = asdict(contents) | {"members": len(contents.members)}
+        echo_json({"file": str(out), **shown})
+        return
+    for each in contents.meters:
+        click.echo(f"meter {each.name} ({each.id}): {each.answers} answers")
+    for name in contents.missing:
+        click.echo(f"warning: {name} is missing", err=True)
+    click.echo(f"backed up to {out}: {len(contents.members)} members, {out.stat().st_size:,} bytes")
+    if with_key:
+        click.echo("warning: the key is in it: whoever reads this file reads the labels", err=True)
+    else:
+        click.echo(f"the key is not in it: keep a copy of {key} elsewhere")
+
+
+@click.command()
+@file_argument("file")
+@click.option("--meter", "identifier", help="Id of one meter in it. Default: all.")
+@_where
+@json_option
+def restore(
+    file: Path,
+    *,
+    identifier: str | None,
+    folder: Path | None,
+    settings_file: Path | None,
+    as_json: bool,
+    **flags: Any,
+) -> None:
+    """Restore what is in FILE, into an empty folder or server, or beside what is there.
+
+    Nothing that is there is lost: answers told since the backup was made stay told.
+    """
+    from easeml_meter.service.backup import Backup
+    from easeml_meter.service.restoring import restore as bring_back
+    from easeml_meter.service.workspace import Home
+    from easeml_meter.spec import MeterSpec
+
+    if not file.is_file():
+        raise InvalidInput(f"{file}: there is no such file")
+    home = None
+    with Backup.open(file) as found:
+        if found.contents.single:
+            home = Home(folder or Path())
+            _place_key(found, home.key)
+            home.prepare()
+            opened = _home(home)
+        else:
+            settings = _settings(folder, settings_file, flags)
+            _place_key(found, settings.key_file)
+            opened = _site(settings)
+    with opened as place:
+        meters = bring_back(place, file, meter=identifier)
+        if home is not None and not home.settings.exists():
+            with place.store.reading() as books:
+                MeterSpec.from_mapping(books.meter().settings).write(home.settings)
+    if as_json:
+        echo_json([asdict(each) for each in meters])
+        return
+    for each in meters:
+        click.echo(
+            f"meter {each.name} ({each.id}): {each.answers_then} answers when it was backed up "
+            f"({each.backup_at[:19]}), {each.answers_now} now"
+        )
+        if not each.witnessed:
+            click.echo(
+                "warning: there was no journal to compare with: what was told since the backup is "
+                "not known, and meter audit says so from now on",
+                err=True,
+            )
+
+
+def _embedded(folder: Path) -> Home | None:
+    """Give the meter in a folder, if it is one."""
+    from easeml_meter.service.workspace import Home
+
+    home = Home(folder)
+    return home if home.database.is_file() and home.key.is_file() else None
+
+
+def _settings(folder: Path | None, file: Path | None, flags: dict[str, Any]) -> Settings:
+    return read_settings(file, os.environ, flags | {"folder": folder})
+
+
+@contextmanager
+def _home(home: Home) -> Iterator[Place]:
+    """Open the folder of a meter."""
+    from easeml_meter.service.backup import Place
+
+    place = Place.of_folder(home)
+    try:
+        yield place
+    finally:
+        place.store.close()
+
+
+@contextmanager
+def _site(settings: Settings) -> Iterator[Place]:
+    """Open the site of a server."""
+    from easeml_meter.service.backup import Place
+    from easeml_meter.service.site import Site
+
+    settings.folder.mkdir(parents=True, exist_ok=True)
+    site = Site.open(settings.database_url, settings.files_place, settings.key_file)
+    try:
+        yield Place.of_site(site)
+    finally:
+        site.close()
+
+
+def _place_key(found: Backup, path: Path) -> None:
+    """Put the key of a backup where it belongs, unless there is one."""
+    from easeml_meter.vault.files import new_file
+
+    if path.is_file():
+        return
+    key = found.key()
+    if key is None:
+        raise InvalidInput(
+            f"{path}: there is no key, and none in the backup: put the one that belongs to it there"
+        )
+    path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
+    with new_file(path, private=True) as stream:
+        stream.write(key)

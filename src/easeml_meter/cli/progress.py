@@ -1,0 +1,47 @@
+"""What is going on, how fast, and how long it will take, on stderr."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+
+@contextmanager
+def progress_bar(*, shown: bool) -> Iterator[Callable[[str, float, float], None]]:
+    """Give a function that is told what is done; without a terminal, let nothing be seen of it."""
+    if not (shown and sys.stderr.isatty()):
+        yield lambda what, done, total: None
+        return
+    from rich.console import Console
+    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+
+    columns = (
+        TextColumn("{task.description}"),
+        BarColumn(),
+        TextColumn("{task.fields[rate]}"),
+        TimeRemainingColumn(),
+    )
+    # The stream itself: while hidden rows are scored, sys.stderr leads nowhere.
+    with Progress(*columns, console=Console(file=sys.stderr), transient=True) as bars:
+        bar = bars.add_task("", total=None, rate="")
+        current, started = "", time.monotonic()
+
+        def progress(what: str, done: float, total: float) -> None:
+            nonlocal current, started
+            if what != current:
+                current, started = what, time.monotonic()
+                bars.reset(bar)
+            elapsed = time.monotonic() - started
+            unit = "bytes" if what == "sending" else "rows"
+            rate = f"{done:,.0f} of {total:,.0f} {unit}"
+            if done and elapsed > 0:
+                rate += f", {done / elapsed:,.0f} per second"
+            if what == "running on the test set":  # how far it got is not for the eye
+                rate = f"the answer comes in {total:g} seconds"
+            if not total:  # at a server: nobody knows how long it takes
+                rate = f"{elapsed:,.0f} seconds"
+            bars.update(bar, description=what, completed=done, total=total or None, rate=rate)
+
+        yield progress

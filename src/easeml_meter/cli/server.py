@@ -1,0 +1,80 @@
+"""`meter serve`."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from dataclasses import Field
+from pathlib import Path
+from typing import Any
+
+import click
+
+from easeml_meter.cli.common import Command
+from easeml_meter.errors import MeterError
+from easeml_meter.server.settings import ENVIRONMENT, known, read_settings
+
+_TYPES: dict[str, Any] = {
+    "int": int,
+    "float": float,
+    "Path": click.Path(path_type=Path),
+    "Path | None": click.Path(path_type=Path),
+}
+
+
+def settings_options(*names: str) -> Callable[[Command], Command]:
+    """Add --settings and a flag for each setting, or for those named."""
+
+    def add(command: Command) -> Command:
+        for name in reversed(names or tuple(known())):
+            command = _option(known()[name])(command)
+        return click.option(
+            "--settings",
+            "settings_file",
+            type=click.Path(path_type=Path),
+            help="TOML file with settings by the names of the flags, - written as _.",
+        )(command)
+
+    return add
+
+
+def _option(setting: Field[Any]) -> Callable[[Command], Command]:
+    flag = "--" + setting.name.replace("_", "-")
+    options: dict[str, Any] = {"default": None, "type": _TYPES.get(str(setting.type))}
+    if setting.type == "bool":
+        flag = f"{flag}/--no-{flag[2:]}"
+    elif setting.type == "tuple[str, ...]":
+        # Not given is not the same as given none: the environment and the file may say more.
+        options |= {"multiple": True, "callback": lambda _, __, value: value or None}
+    text = f"{setting.metadata['help']} [{ENVIRONMENT}{setting.name.upper()}; {_shown(setting)}]"
+    return click.option(flag, setting.name, help=text, **options)
+
+
+def _shown(setting: Field[Any]) -> str:
+    value = setting.default
+    if isinstance(value, bool):
+        return f"default: {str(value).lower()}"
+    return f"default: {value}" if value not in (None, "", ()) else "default: none"
+
+
+@click.command()
+@click.option("--new-admin-token", is_flag=True, help="Make and print a token of the user admin.")
+@settings_options()
+def serve(settings_file: Path | None, new_admin_token: bool, **flags: Any) -> None:
+    """Serve meters to a team: REST API, accounts, roles.
+
+    Prints the address and, while no admin could sign in otherwise, a token of the user "admin".
+    Logs go to stderr, one JSON object per line. SIGTERM and Ctrl-C let accepted requests finish.
+
+    Each setting is taken from its flag, else from its environment variable, else from the file
+    given with --settings. Several values in one variable are set apart by commas. Pass secrets by
+    environment or file: others on this machine can see flags.
+    """
+    settings = read_settings(settings_file, os.environ, flags)
+    try:
+        from easeml_meter.server.running import run
+    except ModuleNotFoundError as error:
+        raise MeterError(
+            f"the server needs {error.name}; run: pip install 'easeml-meter[server]'"
+        ) from error
+    run(settings, click.echo, new_admin_token=new_admin_token)

@@ -1,0 +1,42 @@
+"""`meter worker`."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+from typing import Any
+
+import click
+
+from easeml_meter.cli.server import settings_options
+from easeml_meter.errors import MeterError
+from easeml_meter.server.settings import read_settings
+
+
+@click.command()
+@click.option(
+    "--heartbeat",
+    type=float,
+    default=10.0,
+    show_default=True,
+    help="Seconds between signs of life; after three missed ones another worker takes over.",
+)
+@settings_options("database", "files", "folder", "key", "log_level", "shutdown_seconds")
+def worker(settings_file: Path | None, heartbeat: float, **flags: Any) -> None:
+    """Answer the submissions that wait at a server, on this machine.
+
+    Any number of workers on any number of machines share the work; the steps of each tenant keep
+    their order. A worker needs what the server has: its PostgreSQL, its files (a shared folder or a
+    URL) and a copy of its key file. The settings are those of meter serve, and are taken from the
+    same places.
+
+    SIGTERM and Ctrl-C let the submission under way finish, or put it back.
+    """
+    settings = read_settings(settings_file, os.environ, flags)
+    try:
+        from easeml_meter.server.worker import run
+    except ImportError as error:
+        raise MeterError(
+            f"a worker needs {error.name}; run: pip install 'easeml-meter[server]'"
+        ) from error
+    run(settings, click.echo, heartbeat=heartbeat)

@@ -1,0 +1,277 @@
+"""A server, spoken to over HTTP: calls are repeated when a connection breaks, and done once.
+
+Every call that changes something carries an Idempotency-Key, so that one whose answer was lost is
+sent again and charged once. What the server refuses is raised as the use cases raise it.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import ssl
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from easeml_meter.client import credentials
+from easeml_meter.core.lifecycle import WrongPhase
+from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.service.accounts import Unknown
+from easeml_meter.service.roles import Denied
+from easeml_meter.service.sessions import Spent
+from easeml_meter.service.site import NotFound
+from easeml_meter.storage.store import StorageError
+from easeml_meter.tables.files import stamp_of
+from easeml_meter.vault.files import new_file
+
+if TYPE_CHECKING:
+    import httpx
+
+TOKEN = "METER_TOKEN"  # noqa: S105 - where a token may be found, not one
+RETRIES = 5
+FIRST_PAUSE = 0.1
+"""Seconds before a call is repeated; each time twice as long."""
+_LONGEST_PAUSE = 60.0
+_CONNECT_SECONDS = 10.0
+_ANSWER_SECONDS = 60.0
+"""What takes longer is asked for again by its key: then the server says that it is under way."""
+_PIECE = 1 << 18
+_PAGE = 200
+
+Tell = Callable[[float, float], None]
+"""Told how many bytes are done, and how many there are."""
+
+_KINDS: dict[str, type[MeterError]] = {
+    "unknown-caller": Unknown,
+    "denied": Denied,
+    "not-found": NotFound,
+    "spent": Spent,
+    "wrong-time": WrongPhase,
+    "too-large": InvalidInput,
+    "invalid": InvalidInput,
+    "unavailable": StorageError,
+}
+
+
+class Unreachable(MeterError):
+    """The server cannot be reached, or the connection broke again and again."""
+
+
+def problem_of(error: str, message: str) -> MeterError:
+    """Give the exception that a server's error stands for."""
+    return _KINDS.get(error, MeterError)(message)
+
+
+class Connection:
+    """A connection to one server, with a token."""
+
+    def __init__(
+        self, server: str, token: str | None = None, *, ca: str | Path | None = None
+    ) -> None:
+        try:
+            import httpx
+        except ImportError as error:
+            raise MeterError(
+                f"the client needs {error.name}; run: pip install 'easeml-meter[client]'"
+            ) from error
+        self.server = credentials.server_address(server)
+        url = httpx.URL(self.server)
+        self._client = httpx.Client(
+            base_url=f"{self.server}/api/v1",
+            headers={"Authorization": f"Bearer {token}"} if token else {},
+            timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
+            verify=_authorities(ca) if url.scheme == "https" else False,
+            trust_env=not credentials.loopback(url.host),  # no proxy leads to this machine
+        )
+
+    @classmethod
+    def open(
+        cls, server: str, token: str | None = None, *, ca: str | Path | None = None
+    ) -> Connection:
+        """Connect with the token given, else that of METER_TOKEN, else that of `meter login`."""
+        address = credentials.server_address(server)
+        token = token or os.environ.get(TOKEN)
+        if not token:
+            kept = credentials.find(address)
+            if kept is None:
+                raise Unknown(f"{address}: no token for it: run meter login --server {address}")
+            token = kept.token
+        if not (token.isascii() and token.isprintable()):
+            raise InvalidInput(f"{TOKEN}: it holds more than a token: letters and digits only")
+        return cls(address, token, ca=ca)
+
+    def close(self) -> None:
+        """Let go of it."""
+        self._client.close()
+
+    def call(
+        self,
+        method: str,
+        path: str,
+        *,
+        params: dict[str, Any] | None = None,
+        json: object = None,
+        content: bytes | None = None,
+    ) -> Any:
+        """Ask, and give what the answer holds."""
+        headers = {"Idempotency-Key": secrets.token_hex(16)} if method == "POST" else {}
+
+        def send() -> httpx.Response:
+            return self._client.request(
+                method, path, params=params, json=json, content=content, headers=headers
+            )
+
+        answer = self._repeated(send)
+        return answer.json() if answer.content else None
+
+    def listed(self, path: str, params: dict[str, Any] | None = None) -> Iterator[Any]:
+        """Give the items of a list, page by page."""
+        after = ""
+        while after is not None:
+            page = self.call("GET", path, params={**(params or {}), "limit": _PAGE, "after": after})
+            yield from page["items"]
+            after = page["next"]
+
+    def download(self, path: str, destination: Path, params: dict[str, Any] | None = None) -> None:
+        """Write what is asked for to a new file, which appears when it is whole."""
+
+        def send() -> httpx.Response:
+            with self._client.stream("GET", path, params=params) as answer:
+                if not answer.is_success:
+                    answer.read()
+                    return answer
+                with new_file(destination) as file:
+                    for piece in answer.iter_bytes(_PIECE):
+                        file.write(piece)
+                return answer
+
+        self._repeated(send)
+
+    def upload(self, path: str, file: Path, tell: Tell) -> str:
+        """Send a file; after a broken connection go on from what arrived. Give the upload's id."""
+        import httpx
+
+        size = stamp_of(file)[2]
+        begun = self.call("POST", path, json={"name": "sealed test set", "size": size})
+        place, offset, failures = f"{path}/{begun['id']}", int(begun["offset"]), 0
+        while offset < size:
+            tell(offset, size)
+            problem: MeterError | None = None
+            try:
+                answer = self._client.put(
+                    place,
+                    params={"offset": offset},
+                    headers={"Content-Length": str(size - offset)},
+                    content=_pieces(file, offset, size, tell),
+                )
+                # 409: something else arrived than was thought, or is still being written.
+                if not answer.is_success and answer.status_code != 409:
+                    problem = _problem(self.server, answer)
+                    if _pause(answer) is None:
+                        raise problem
+            except httpx.TransportError as error:
+                problem = self._unreachable(error)
+            here = int(self.call("GET", place)["offset"])
+            failures = 0 if here > offset else failures + 1
+            offset = here
+            if failures > RETRIES:
+                raise problem or Unreachable(f"{self.server}: the upload does not get on: retry")
+            if failures:
+                time.sleep(FIRST_PAUSE * 2 ** (failures - 1))
+        tell(size, size)
+        return str(begun["id"])
+
+    def _repeated(self, send: Callable[[], httpx.Response]) -> httpx.Response:
+        """Send, and send again as long as that may help."""
+        import httpx
+
+        failures = 0
+        while True:
+            pause: float | None = FIRST_PAUSE * 2**failures
+            try:
+                answer = send()
+            except httpx.TransportError as error:
+                problem: MeterError = self._unreachable(error)
+                if "CERTIFICATE" in str(error):
+                    raise problem from None
+            except httpx.HTTPError as error:
+                raise self._unreachable(error) from None
+            else:
+                if answer.is_success:
+                    return answer
+                problem = _problem(self.server, answer)
+                pause = _pause(answer)
+                if _under_way(answer):  # the first of two: the server ends this, in its own time
+                    time.sleep(1)
+                    continue
+            failures += 1
+            if pause is None or failures > RETRIES:
+                raise problem
+            time.sleep(pause)
+
+    def _unreachable(self, error: httpx.HTTPError) -> Unreachable:
+        import httpx
+
+        if "CERTIFICATE" in str(error):
+            remedy = "its certificate is not trusted here: give its authority with --ca FILE"
+        elif isinstance(error, httpx.ConnectError | httpx.ConnectTimeout):
+            remedy = f"it cannot be reached ({error or 'no answer'}): is this its address, is it up"
+        else:
+            remedy = f"the connection broke ({error or type(error).__name__}): try again"
+        return Unreachable(f"{self.server}: {remedy}")
+
+
+def _authorities(ca: str | Path | None) -> ssl.SSLContext:
+    if ca is not None:
+        stamp_of(ca, "file of certificates (PEM)")
+    try:
+        return ssl.create_default_context(cafile=ca)
+    except (OSError, ssl.SSLError):
+        raise InvalidInput(
+            f"{ca}: no certificates (PEM) in it: give those of the authority"
+        ) from None
+
+
+def _pieces(file: Path, offset: int, size: int, tell: Tell) -> Iterator[bytes]:
+    with file.open("rb") as stream:
+        stream.seek(offset)
+        while piece := stream.read(_PIECE):
+            tell(stream.tell(), size)
+            yield piece
+
+
+def _pause(answer: httpx.Response) -> float | None:
+    """Tell after how many seconds to ask again; None: it would not help."""
+    if answer.status_code in (502, 504):
+        return 1.0
+    if answer.status_code in (429, 503):
+        given = answer.headers.get("Retry-After", "1")
+        pause = float(given) if given.isdigit() else 1.0
+        return pause if pause <= _LONGEST_PAUSE else None
+    return None
+
+
+def _under_way(answer: httpx.Response) -> bool:
+    if answer.status_code != 409:
+        return False
+    message = str(_body(answer).get("message", ""))
+    return message.startswith("Idempotency-Key:") and "under way" in message
+
+
+def _problem(server: str, answer: httpx.Response) -> MeterError:
+    body = _body(answer)
+    if not isinstance(body.get("error"), str) or not isinstance(body.get("message"), str):
+        return MeterError(
+            f"{server}: {answer.status_code} answered, and not by a meter's server: is this its "
+            "address"
+        )
+    return problem_of(body["error"], body["message"])
+
+
+def _body(answer: httpx.Response) -> dict[str, Any]:
+    try:
+        found = answer.json()
+    except ValueError:
+        return {}
+    return found if isinstance(found, dict) else {}

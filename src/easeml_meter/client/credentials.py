@@ -1,0 +1,118 @@
+"""Addresses of servers, and the tokens that were given for them: one file that you alone can read.
+
+It is $XDG_CONFIG_HOME/easeml-meter/credentials.json, where that is not set below ~/.config.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import json
+import os
+import secrets
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from easeml_meter.errors import InvalidInput, MeterError, invalid
+
+INSECURE = "METER_INSECURE"
+_NEEDED = "an address such as https://meter.example.org or http://127.0.0.1:8080"
+
+
+@dataclass(frozen=True)
+class Credential:
+    """A token for one server."""
+
+    token: str = field(repr=False)
+    expires_at: str | None = None
+
+
+def server_address(given: str) -> str:
+    """Check and normalise the address of a server.
+
+    Over plain http a token could be read on its way, so that must not leave this machine.
+    """
+    try:
+        parts = urlsplit(given.strip())
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise invalid("server", given[:80], _NEEDED) from None
+    if parts.scheme not in ("http", "https") or not host or parts.query or parts.fragment:
+        raise invalid("server", given[:80], _NEEDED)
+    if parts.username is not None:
+        raise invalid("server", "an address with a user name", f"{_NEEDED}; use meter login")
+    if parts.scheme == "http" and not loopback(host) and os.environ.get(INSECURE) != "1":
+        raise invalid(
+            "server",
+            given[:80],
+            f"https is needed: over http anyone on the way reads your token ({INSECURE}=1 allows)",
+        )
+    name = f"[{host}]" if ":" in host else host
+    return f"{parts.scheme}://{name}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
+
+
+def loopback(host: str) -> bool:
+    """Tell whether a host is this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def credentials_file() -> Path:
+    """Give the place of the file."""
+    home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
+    return Path(home) / "easeml-meter" / "credentials.json"
+
+
+def find(server: str) -> Credential | None:
+    """Look up the token for a server."""
+    found = _read().get(server)
+    return None if found is None else Credential(**found)
+
+
+def store(server: str, credential: Credential) -> Path:
+    """Keep a token; give the file."""
+    return _write(_read() | {server: asdict(credential)})
+
+
+def forget(server: str) -> None:
+    """Drop the token for a server."""
+    _write({name: each for name, each in _read().items() if name != server})
+
+
+def _read() -> dict[str, Any]:
+    path = credentials_file()
+    try:
+        with path.open("rb") as file:
+            # Of the file that was opened, not of one that has its name by now.
+            if os.fstat(file.fileno()).st_mode & 0o077:
+                raise InvalidInput(f"{path}: others can read it: run chmod 600 on it")
+            found: dict[str, Any] = json.load(file)["servers"]
+            return found
+    except FileNotFoundError:
+        return {}
+    except (ValueError, KeyError, TypeError):
+        raise InvalidInput(f"{path}: not a file of credentials: remove it, log in again") from None
+    except OSError as error:
+        raise MeterError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+def _write(servers: dict[str, Any]) -> Path:
+    path = credentials_file()
+    temporary = path.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+        try:
+            handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
+            with os.fdopen(handle, "w", encoding="utf-8") as file:
+                json.dump({"servers": servers}, file, indent=2)
+            temporary.replace(path)
+        finally:
+            temporary.unlink(missing_ok=True)
+    except OSError as error:
+        raise MeterError(f"{path}: cannot be written: {error.strerror or error}") from None
+    return path

@@ -1,0 +1,520 @@
+"""`RemoteMeter`: a meter at a server, with the verbs of `service.meter.Meter`.
+
+Sealing happens here, on the labeler's machine: only sealed files are sent.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import re
+import tarfile
+import time
+from collections.abc import Mapping, Sequence
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from easeml_meter.client.connection import Connection, problem_of
+from easeml_meter.core.lifecycle import Phase, WrongPhase
+from easeml_meter.core.views import SessionView, Signal, signal_from_json, view_from_json
+from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.report.shown import ShownSignal
+from easeml_meter.service import intake
+from easeml_meter.service.attempts import (
+    USUAL,
+    Command,
+    Conditions,
+    OnnxFile,
+    PredictionFiles,
+    Progress,
+    Submitted,
+)
+from easeml_meter.service.meter import Audit, check_meter
+from easeml_meter.service.parts import Part, Request
+from easeml_meter.service.roles import Role
+from easeml_meter.service.sessions import Situation
+from easeml_meter.service.site import NotFound
+from easeml_meter.service.submission import Submission
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import Plan, required_labels
+from easeml_meter.storage.schema import AuditRow, GenerationRow, MeterRow, ValidationRow
+from easeml_meter.tables.files import stamp_of
+from easeml_meter.tables.wording import named
+from easeml_meter.vault.files import new_file
+from easeml_meter.vault.keys import read_recipient
+from easeml_meter.vault.manifest import Manifest
+from easeml_meter.vault.sealing import seal
+
+_ID = re.compile("[0-9a-f]{32}")
+_WAIT = 2
+"""Seconds that the server is asked to wait for an answer before it tells the state."""
+_STATES = {"queued": "waiting in the queue", "running": "running at the server"}
+SENDING = "sending"
+# What the readers take a file for goes by its ending; of several the server knows the first.
+_ALIASES = {
+    "pq": "parquet",
+    "arrows": "arrow",
+    "feather": "arrow",
+    "ipc": "arrow",
+    "ndjson": "jsonl",
+}
+
+
+class Untold(MeterError):
+    """The submission was answered, but the caller's role does not see signals."""
+
+    exit_code = 0
+
+
+def connect(
+    server: str,
+    meter: str | None = None,
+    *,
+    token: str | None = None,
+    ca: str | Path | None = None,
+) -> RemoteMeter:
+    """Open a meter at a server, by its name or id; without one, the only meter that is yours.
+
+    The token is that of METER_TOKEN or of `meter login`, unless given. `ca` is a file with the
+    certificate of an authority of your own.
+    """
+    connection = Connection.open(server, token, ca=ca)
+    try:
+        return RemoteMeter(connection, _find(connection, meter))
+    except BaseException:
+        connection.close()
+        raise
+
+
+def create_meter(
+    server: str,
+    spec: MeterSpec,
+    *,
+    name: str,
+    token: str | None = None,
+    ca: str | Path | None = None,
+) -> RemoteMeter:
+    """Make a meter at a server, and ask for its first test set (an admin's verb)."""
+    check_meter(spec, name)
+    connection = Connection.open(server, token, ca=ca)
+    try:
+        made = connection.call(
+            "POST", "/meters", json={"name": name, "settings": spec.to_mapping()}
+        )
+        return RemoteMeter(connection, made["id"])
+    except BaseException:
+        connection.close()
+        raise
+
+
+def list_meters(connection: Connection) -> list[dict[str, Any]]:
+    """List the meters at which the caller has a seat: id, name, roles."""
+    return list(connection.listed("/meters"))
+
+
+def _find(connection: Connection, meter: str | None) -> str:
+    if meter is not None and _ID.fullmatch(meter):
+        return meter
+    meters = list_meters(connection)
+    found = [each["id"] for each in meters if meter in (None, each["name"])]
+    if len(found) == 1:
+        return str(found[0])
+    if meter is not None and not found:
+        raise NotFound(f"meter {meter[:80]!r}: none of that name that you have a seat at")
+    if not meters:
+        raise NotFound(f"{connection.server}: no meter at which you have a seat: ask an admin")
+    if meter is not None:
+        raise invalid("meter", meter[:80], f"{len(found)} have that name: give the id of one")
+    names = ", ".join(sorted(each["name"] for each in meters)[:10])
+    raise invalid("meter", None, f"name one of yours with --meter: {names}")
+
+
+class RemoteMeter:
+    """A meter at a server. What may be done is up to the seats of whoever the token belongs to."""
+
+    def __init__(self, connection: Connection, identifier: str) -> None:
+        self._connection = connection
+        self._id = identifier
+        self.progress = USUAL.progress
+        """Told how far the upload of a test set has got."""
+
+    def close(self) -> None:
+        """Let go of the connection."""
+        self._connection.close()
+
+    def __enter__(self) -> RemoteMeter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def id(self) -> str:
+        """The meter's id at its server."""
+        return self._id
+
+    @cached_property
+    def _row(self) -> MeterRow:
+        """What never changes of a meter."""
+        found = self._get()
+        return MeterRow(found["id"], found["name"], found["settings"], found["created_at"])
+
+    @cached_property
+    def _spec(self) -> MeterSpec:
+        return MeterSpec.from_mapping(self._row.settings)
+
+    @property
+    def spec(self) -> MeterSpec:
+        """The specification in force."""
+        return self._spec
+
+    @property
+    def plan(self) -> Plan:
+        """How many labels each test set needs, and why."""
+        return required_labels(self.spec)
+
+    @property
+    def generations(self) -> tuple[GenerationRow, ...]:
+        """All test sets, the oldest first; without what only the server may know of them."""
+        found = self._connection.listed(self._at("test-sets"))
+        return tuple(self._generation(each) for each in found)
+
+    def seal(
+        self,
+        source: str | Path,
+        destination: str | Path,
+        *,
+        label: str,
+        id_column: str | None = None,
+        recipients: Sequence[str] = (),
+    ) -> Manifest:
+        """Seal labelled rows for the test set asked for (a labeler's verb)."""
+        requests = list(self._connection.listed(self._at("requests")))
+        if not requests:
+            intake.requested(self._situation())  # says why there is none
+        wanted = requests[-1]
+        return seal(
+            source,
+            Path(destination),
+            meter=self._id,
+            generation=wanted["generation"],
+            label=label,
+            id_column=id_column,
+            recipients=[*wanted["recipients"], *map(read_recipient, recipients)],
+        )
+
+    def add_test_set(self, path: str | Path) -> GenerationRow:
+        """Take in a sealed test set (a labeler's verb).
+
+        One with fewer rows than are needed becomes a part: the phase stays "requested".
+        """
+        return self._add(Path(path), part=False)
+
+    def add_part(self, path: str | Path) -> GenerationRow:
+        """Take in some of the rows, sealed; the test set begins when enough are there."""
+        return self._add(Path(path), part=True)
+
+    def requests(self) -> list[Request]:
+        """Give the open requests for labels, and how far they have got (a labeler's verb)."""
+        return [self._request(each) for each in self._connection.listed(self._at("requests"))]
+
+    def export_inputs(self, destination: str | Path) -> int:
+        """Write the test inputs, without labels; developers may if the meter says "public"."""
+        import pyarrow.parquet as pq
+
+        active = self._situation().active()
+        path = Path(destination)
+        self._connection.download(self._at("test-sets", active.number, "inputs"), path)
+        return int(pq.read_metadata(path).num_rows)
+
+    def notices(self) -> list[dict[str, object]]:
+        """Read what labelers alone are told."""
+        return list(self._connection.listed(self._at("notices")))
+
+    def set_validation(self, path: str | Path, *, label: str) -> ValidationRow:
+        """Give the first validation set."""
+        if self._validations():
+            raise WrongPhase("there is a validation set already: use meter validation replace")
+        return self._validate(Path(path), {"label": label})
+
+    def replace_validation(
+        self, path: str | Path, *, label: str | None = None, reset: bool = False
+    ) -> ValidationRow:
+        """Replace the validation set, from the next submission on."""
+        if not self._validations():
+            raise WrongPhase("there is no validation set yet: give one with meter validation set")
+        chosen = {} if label is None else {"label": label}
+        return self._validate(Path(path), {**chosen, "reset": reset})
+
+    def submit(
+        self, test: str | Path, validation: str | Path, *, model: str, tenant: int | None = None
+    ) -> Signal:
+        """Submit predictions on the test set and on the validation set; get a signal."""
+        return self.submit_any(
+            PredictionFiles(Path(test), Path(validation)), model=model, tenant=tenant
+        )
+
+    def submit_any(
+        self,
+        submitted: Submitted,
+        *,
+        model: str,
+        tenant: int | None = None,
+        conditions: Conditions = USUAL,
+    ) -> Signal:
+        """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`).
+
+        Ctrl-C while it waits in the queue takes it back, without cost. A runner, who sees no
+        signals, gets `Untold`.
+        """
+        for name, given in (("executor", conditions.executor), ("seconds", conditions.seconds)):
+            if given is not None:
+                raise invalid(name, given, "nothing: at a server the server decides")
+        Submission(submitted, model)  # what is wrong with its name
+        files = _files(submitted)
+        chosen = _tenant(tenant)
+        conditions.progress(SENDING, 0, 0)
+        try:
+            answer = self._connection.call(
+                "POST",
+                self._at("submissions"),
+                params={"model": model, **chosen},
+                content=_packed(submitted, files),
+            )
+        except InvalidInput as error:
+            raise _renamed(error, files) from None
+        answer = self._settled(answer, chosen, conditions.progress)
+        if answer["state"] == "refused":
+            problem = problem_of(**answer["problem"])
+            raise _renamed(problem, files) if isinstance(problem, InvalidInput) else problem
+        if answer["signal"] is None:
+            raise Untold(
+                f"submitted as step {answer['step']} of test set {answer['generation']}: the "
+                f"signal is shown to the developers of tenant {answer['tenant']}"
+            )
+        return signal_from_json(answer["signal"], self.spec, ShownSignal)
+
+    def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
+        """Show a session: what was told, what is promised, what is left."""
+        chosen = {} if generation is None else {"generation": generation}
+        return self._view(self._get("status", params={**chosen, **_tenant(tenant)}))
+
+    def history(self, *, tenant: int | None = None) -> tuple[SessionView, ...]:
+        """Show the sessions of all test sets delivered so far."""
+        found = self._connection.listed(self._at("history"), _tenant(tenant))
+        return tuple(self._view(each) for each in found)
+
+    def release(self) -> Path:
+        """Hand a spent test set out in the clear, with the retrospective report.
+
+        The files are also written here, to released/NUMBER in the current folder.
+        """
+        generations = self.generations
+        spent = [row.number for row in generations if row.phase is Phase.SPENT]
+        # Where none is spent, the server says what the newest one is instead.
+        number = spent[0] if spent else generations[-1].number
+        folder = _new_folder(Path("released", str(number)))
+        self._connection.call("POST", self._at("test-sets", number, "release"))
+        return self.fetch_released(number, folder)
+
+    def fetch_released(self, generation: int, folder: str | Path) -> Path:
+        """Write the files of a released test set to a new folder: of all tenants that you see."""
+        folder = _new_folder(Path(folder))
+        phase = self._get("test-sets", generation)["phase"]
+        if phase != Phase.RELEASED:
+            raise WrongPhase(f"test set {generation} is {phase}: it was not released yet")
+        try:
+            folder.mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            raise invalid("folder", str(folder), error.strerror or "cannot be made") from None
+        place = self._at("test-sets", generation, "released")
+        self._connection.download(f"{place}/testset.parquet", folder / "testset.parquet")
+        tenants = self._get()["tenants"]
+        records: list[Any] = []
+        for tenant in (seen := self._seen(tenants)):
+            name = "report.html" if tenants == 1 else f"report-{tenant}.html"
+            self._connection.download(f"{place}/report.html", folder / name, _tenant(tenant))
+            records += self._connection.call(
+                "GET", f"{place}/retrospective.json", params=_tenant(tenant)
+            )
+        if seen:
+            with new_file(folder / "retrospective.json") as file:
+                file.write(json.dumps(records, indent=2).encode())
+        return folder
+
+    def audit(self) -> Audit:
+        """Verify the chain of everything that was disclosed.
+
+        Links about the answers of others come without details, and then all without digests.
+        """
+        links: list[AuditRow] = []
+        after: str | None = ""
+        while after is not None:
+            page = self._get("audit", params={"limit": 200, "after": after})
+            for each in page["items"]:
+                previous = links[-1].digest if links else ""
+                known = {**each, "digest": each["digest"] or ""}
+                links.append(AuditRow(meter=self._id, previous=previous, **known))
+            after = page["next"]
+        return Audit(tuple(links), tuple(page["problems"]))
+
+    def _at(self, *parts: object) -> str:
+        return "/".join(["/meters", self._id, *map(str, parts)])
+
+    def _get(self, *parts: object, params: dict[str, Any] | None = None) -> Any:
+        return self._connection.call("GET", self._at(*parts), params=params)
+
+    def _situation(self) -> Situation:
+        return Situation(self._row, self.spec, self.generations, None)
+
+    def _view(self, data: dict[str, Any]) -> SessionView:
+        return view_from_json(data, self.spec, ShownSignal)
+
+    def _generation(self, data: dict[str, Any]) -> GenerationRow:
+        manifest = None
+        if data["columns"]:
+            label = next(each for each in data["columns"] if each["name"] == data["label"])
+            manifest = {"columns": data["columns"], "label": label, "id_column": data["id_column"]}
+        return GenerationRow(
+            meter=self._id,
+            number=data["generation"],
+            phase=Phase(data["phase"]),
+            labels_needed=data["labels_needed"],
+            changed_at=data["changed_at"],
+            rows=data["rows"],
+            manifest=manifest,
+        )
+
+    def _request(self, data: dict[str, Any]) -> Request:
+        number = data["generation"]
+        asked = GenerationRow(
+            meter=self._id,
+            number=number,
+            phase=Phase.REQUESTED,
+            labels_needed=data["labels_needed"],
+            changed_at=data["since"],
+            reason=data["reason"],
+            deadline=data["deadline"],
+        )
+        here = [Part(self._id, number, digest="", blob="", **each) for each in data["parts"]]
+        return Request(asked, tuple(here))
+
+    def _add(self, path: Path, *, part: bool) -> GenerationRow:
+        def tell(done: float, total: float) -> None:
+            self.progress(SENDING, done, total)
+
+        upload = self._connection.upload(self._at("uploads"), path, tell)
+        self.progress("taking it in", 0, 0)
+        added = self._connection.call(
+            "POST", self._at("test-sets"), json={"upload": upload, "part": part}
+        )
+        return self._generation(added)
+
+    def _validations(self) -> list[Any]:
+        return list(self._connection.listed(self._at("validation-sets")))
+
+    def _validate(self, path: Path, params: dict[str, Any]) -> ValidationRow:
+        ending = path.suffix.lower().removeprefix(".")
+        suffix = _ALIASES.get(ending, ending)
+        try:
+            added = self._connection.call(
+                "POST",
+                self._at("validation-sets"),
+                params={**params, "suffix": suffix},
+                content=_content(path),
+            )
+        except InvalidInput as error:
+            raise _renamed(error, {f"validation.{suffix}": path}) from None
+        return ValidationRow(
+            meter=self._id,
+            number=added["number"],
+            digest=added["digest"],
+            rows=added["rows"],
+            settings={"label": added["label"]},
+            blob="",
+            added_at=added["added_at"],
+        )
+
+    def _settled(
+        self, answer: dict[str, Any], tenant: dict[str, int], progress: Progress
+    ) -> dict[str, Any]:
+        """Wait until a submission is answered or refused."""
+        started = time.monotonic()
+        place = self._at("submissions", answer["id"])
+        try:
+            while answer["state"] in _STATES:
+                progress(_STATES[answer["state"]], time.monotonic() - started, 0)
+                answer = self._connection.call("GET", place, params={"wait": _WAIT, **tenant})
+        except KeyboardInterrupt:
+            raise KeyboardInterrupt(self._cancel(place, tenant)) from None
+        return answer
+
+    def _cancel(self, place: str, tenant: dict[str, int]) -> str:
+        try:
+            self._connection.call("DELETE", place, params=tenant)
+        except NotFound:  # the first of two tries did it
+            pass
+        except MeterError:
+            return "interrupted: the submission is under way, see its signal with meter history"
+        return "interrupted: the submission was taken back, it cost nothing"
+
+    def _seen(self, tenants: int) -> list[int]:
+        """List the tenants whose signals the caller sees here."""
+        seats = self._connection.call("GET", "/me")["seats"]
+        here = [seat for seat in seats if seat["meter"] == self._id]
+        if any(seat["role"] == Role.LABELER for seat in here):
+            return list(range(1, tenants + 1))
+        return sorted(seat["tenant"] for seat in here if seat["role"] == Role.DEVELOPER)
+
+
+def _tenant(number: int | None) -> dict[str, int]:
+    return {} if number is None else {"tenant": number}
+
+
+def _content(path: Path) -> bytes:
+    stamp_of(path)
+    return path.read_bytes()
+
+
+def _files(submitted: Submitted) -> dict[str, Path]:
+    """Name the files that are sent, as the server knows them."""
+    match submitted:
+        case PredictionFiles(test, validation):
+            return {f"test{test.suffix}": test, f"validation{validation.suffix}": validation}
+        case OnnxFile(path):
+            return {"model.onnx": path}
+        case Command():
+            return {}
+    raise invalid("submission", "a function", "at a server predictions, an OnnxFile or a Command")
+
+
+def _packed(submitted: Submitted, files: Mapping[str, Path]) -> bytes:
+    contents = {name: _content(path) for name, path in files.items()}
+    if isinstance(submitted, Command):
+        contents["command.bundle"] = submitted.bundle.to_bytes()
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        for name, content in contents.items():
+            member = tarfile.TarInfo(name)
+            member.size = len(content)
+            archive.addfile(member, io.BytesIO(content))
+    return packed.getvalue()
+
+
+def _renamed(error: InvalidInput, files: Mapping[str, Path]) -> InvalidInput:
+    """Name files in a refusal as they are named here."""
+    if not files:
+        return error
+    names = "|".join(map(re.escape, files))
+    line = re.sub(rf"(?<![\w./-])({names})(?![\w/-])", lambda m: named(files[m[0]]), str(error))
+    return InvalidInput(line)
+
+
+def _new_folder(path: Path) -> Path:
+    try:
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise invalid("folder", str(path), "it is there already: move it, or choose another")
+    except OSError as error:
+        raise invalid("folder", str(path), error.strerror or "cannot be read") from None
+    return path

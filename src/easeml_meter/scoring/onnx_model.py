@@ -1,0 +1,182 @@
+"""A submitted ONNX model: looked at, fitted to the columns, and run in a process of its own."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shlex
+import shutil
+import sys
+import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, field
+from functools import cached_property
+from pathlib import Path
+
+import pyarrow as pa
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.scoring.bundle import Bundle, BundledFile
+from easeml_meter.scoring.command import HIDDEN_FAILURE, CommandModel
+from easeml_meter.scoring.losses import Output
+from easeml_meter.scoring.onnx_checks import (
+    LARGEST_FILE,
+    NUMERIC,
+    Tensor,
+    inspect,
+    listing,
+    too_large,
+)
+from easeml_meter.scoring.onnx_child import PlainCommand
+from easeml_meter.scoring.onnx_inputs import Feed, feeds_for, made_up, packed, schema_of
+from easeml_meter.scoring.outputs import Expected
+from easeml_meter.scoring.predictor import Limits, ModelFailed
+from easeml_meter.tables.files import stamp_of
+from easeml_meter.tables.wording import about
+
+_RUNNER = Path(__file__).with_name("onnx_runner.py")
+_WORDS = ("-I", "onnx_runner.py", "model.onnx", "plan.json")
+_MOST_ROWS = 1 << 14
+_MOST_BYTES = 16 << 20
+"""What the model is given at a time: enough to keep its threads busy, little enough for caches."""
+_TRIAL = Limits(seconds=30)
+_PREFERRED = ("probabilities", "output_probability", "probability", "probs", "scores")
+
+
+@dataclass(frozen=True)
+class OnnxModel:
+    """A `Predictor` for a file whose outputs fit the loss; only `open` and `of` make it."""
+
+    content: bytes = field(repr=False)
+    inputs: tuple[Tensor, ...]
+    output: Tensor
+    width: int | None
+    """Values of a prediction: 0 for a single one, None for any number."""
+
+    @classmethod
+    def open(cls, path: str | os.PathLike[str], expected: Expected) -> OnnxModel:
+        """Read a file and check all of it that can be checked without running it."""
+        stamp_of(path, "model")
+        with about(path):
+            size = os.path.getsize(path)
+            if size > LARGEST_FILE:
+                raise too_large(size)
+            with open(path, "rb") as file:
+                return cls.of(file.read(LARGEST_FILE + 1), expected)
+
+    @classmethod
+    def of(cls, content: bytes, expected: Expected) -> OnnxModel:
+        """Check the content of a file."""
+        found = inspect(content)
+        output, width = _output_for(found.outputs, expected)
+        return cls(content, found.inputs, output, width)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 (hex) of the file."""
+        return hashlib.sha256(self.content).hexdigest()
+
+    def check(self, inputs: pa.Schema) -> None:
+        """Refuse columns that do not fit the model, and a model that does not run on a made-up row.
+
+        Some models refuse texts or numbers they have not seen in training: if it is only about
+        the values, it runs on no rows at all.
+        """
+        feeds = feeds_for(self.inputs, inputs)
+        row = made_up(feeds)
+        start = time.monotonic()
+        failure = self._trial(feeds, row)
+        if failure and time.monotonic() - start < _TRIAL.seconds:
+            failure = self._trial(feeds, row.slice(0, 0)) and failure
+        if failure:
+            raise InvalidInput(f"on a made-up row of these columns, {failure}")
+
+    def _trial(self, feeds: tuple[Feed, ...], row: pa.RecordBatch) -> str | None:
+        try:
+            for _ in self._run(feeds, [row], _TRIAL):
+                pass
+        except ModelFailed as error:
+            return str(error)
+        return None
+
+    def predict(
+        self, inputs: pa.Schema, batches: Iterable[pa.RecordBatch], limits: Limits, *, hidden: bool
+    ) -> Iterator[pa.RecordBatch]:
+        """Run the model once over all of `batches`, and stream its predictions."""
+        feeds = feeds_for(self.inputs, inputs)
+        row_bytes = sum(feed.row_bytes for feed in feeds) + 4 * (self.width or 0)
+        rows = max(1, min(_MOST_ROWS, _MOST_BYTES // row_bytes))
+        reason = None
+        try:
+            yield from self._run(feeds, packed(feeds, batches, rows), limits, hidden=hidden)
+        except ModelFailed as error:
+            reason = HIDDEN_FAILURE if hidden else str(error)
+        if reason:  # raised here so that it carries nothing else along
+            raise ModelFailed(reason)
+
+    def _run(
+        self,
+        feeds: tuple[Feed, ...],
+        batches: Iterable[pa.RecordBatch],
+        limits: Limits,
+        *,
+        hidden: bool = False,
+    ) -> Iterator[pa.RecordBatch]:
+        plan = {
+            "threads": limits.threads,
+            "seconds": limits.seconds,
+            "memory": limits.memory,
+            "output": self.output.name,
+            "width": self.width,
+            "shapes": {feed.name: feed.shape for feed in feeds},
+        }
+        files = (
+            BundledFile("model.onnx", self.content),
+            BundledFile("onnx_runner.py", _RUNNER.read_bytes()),
+            BundledFile("plan.json", json.dumps(plan).encode()),
+        )
+        bundle = Bundle(shlex.join([sys.executable, *_WORDS]), files)
+        # Where there is bubblewrap, but it fails, that is an error and not a reason to go without.
+        command = CommandModel(bundle) if shutil.which("bwrap") else PlainCommand(bundle)
+        return command.predict(schema_of(feeds), batches, limits, hidden=hidden)
+
+
+def _output_for(outputs: tuple[Tensor, ...], expected: Expected) -> tuple[Tensor, int | None]:
+    """Choose the output that is the prediction, and how many values each has; or refuse all."""
+    kind = expected.loss.output
+    size = len(expected.class_list) if expected.classes else 0
+    plain = [tensor for tensor in outputs if tensor.kind in (*NUMERIC, "bool", "str")]
+    single = [tensor for tensor in plain if _is_single(tensor)]
+    scores = [tensor for tensor in plain if _holds(tensor, size)]
+    scores.sort(key=lambda tensor: tensor.name not in _PREFERRED)
+    found: list[tuple[Tensor, int | None]] = []
+    match kind:
+        case Output.CLASS:
+            wanted = f"classes as integers or text [?], or scores as float [?, {size}]"
+            found = [(tensor, 0) for tensor in single if not tensor.kind.startswith("float")]
+            found += [(tensor, size) for tensor in scores]
+        case Output.RANKED | Output.PROBABILITIES:
+            wanted = f"{'scores' if kind is Output.RANKED else kind.value} as float [?, {size}]"
+            found = [(tensor, size) for tensor in scores]
+        case Output.REAL:
+            wanted = "numbers [?] or [?, 1]"
+            found = [(tensor, 0) for tensor in single if tensor.kind in NUMERIC]
+        case _:
+            wanted = "numbers or text [?] or [?, ?]"
+            found = [(t, None) for t in plain if t.shape is None or len(t.shape) in (1, 2)]
+    if not found:
+        hint = ""
+        if any(tensor.kind == "sequence" for tensor in outputs):
+            hint = ": export it with zipmap=False"
+        raise InvalidInput(f"model outputs {listing(outputs)} given, {wanted} needed{hint}")
+    return found[0]
+
+
+def _is_single(tensor: Tensor) -> bool:
+    return tensor.shape is None or len(tensor.shape) == 1 or tensor.shape[1:] in ((1,), (None,))
+
+
+def _holds(tensor: Tensor, size: int) -> bool:
+    floating = tensor.kind.startswith("float")
+    return floating and (tensor.shape is None or tensor.shape[1:] in ((size,), (None,)))

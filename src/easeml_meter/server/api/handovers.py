@@ -1,0 +1,75 @@
+"""Hand-over of a checkpoint from one tenant to another: shown first, then confirmed."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+
+from easeml_meter.server.access import CallerHere, SiteHere
+from easeml_meter.server.api.common import Id
+from easeml_meter.server.api.seats import seat_for
+from easeml_meter.server.errors import answers
+from easeml_meter.server.idempotency import OnceHere
+from easeml_meter.service.handover import Consequence, hand_over, preview
+from easeml_meter.service.roles import Deed, Denied
+
+router = APIRouter(tags=["hand-overs"])
+
+Tenant = Annotated[int, Field(ge=1, le=1_000_000)]
+
+
+class HandoverAsked(BaseModel):
+    """Who gives a checkpoint to whom; without `confirm`, only the consequence is told."""
+
+    giver: Tenant
+    receiver: Tenant
+    confirm: bool = False
+
+
+class HandoverShown(BaseModel):
+    """What a hand-over means for the budget."""
+
+    recorded: bool
+    generation: int
+    giver: int
+    receiver: int
+    sharing: list[int]
+    steps_left_before: list[int]
+    steps_left_after: int
+    labels_planned_shared: int
+    sentence: str
+
+
+@router.post("/meters/{meter}/handovers", responses=answers(404, 409), response_model=HandoverShown)
+def handover(
+    site: SiteHere, caller: CallerHere, once: OnceHere, meter: Id, asked: HandoverAsked
+) -> JSONResponse:
+    """Tell what a hand-over would do to the budget; with `confirm`, record it."""
+    try:
+        seat_for(site, caller, meter, Deed.HAND_OVER, asked.giver)
+    except Denied:  # the giver's developers may, and so may the receiver's
+        seat_for(site, caller, meter, Deed.HAND_OVER, asked.receiver)
+
+    def make() -> tuple[int, HandoverShown]:
+        act = hand_over if asked.confirm else preview
+        found = act(site.space(meter), asked.giver, asked.receiver)
+        return 200, _shown(found, recorded=asked.confirm)
+
+    return once.answer(make)
+
+
+def _shown(found: Consequence, *, recorded: bool) -> HandoverShown:
+    return HandoverShown(
+        recorded=recorded,
+        generation=found.generation,
+        giver=found.giver,
+        receiver=found.receiver,
+        sharing=list(found.sharing),
+        steps_left_before=list(found.steps_left_before),
+        steps_left_after=found.steps_left_after,
+        labels_planned_shared=found.labels_planned_shared,
+        sentence=found.sentence,
+    )

@@ -1,0 +1,130 @@
+"""What was told: signals, the session in use, all sessions, and pictures of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query
+from fastapi.responses import Response
+
+from easeml_meter.core.views import SessionView, signal_json, view_json
+from easeml_meter.server.access import CallerHere, SiteHere, meter_for
+from easeml_meter.server.api.common import Id, Listed, PageHere, paged
+from easeml_meter.server.api.seats import Tenant, gives
+from easeml_meter.server.errors import answers
+from easeml_meter.server.frame import REPORT_POLICY
+from easeml_meter.service.accounts import Caller
+from easeml_meter.service.roles import Deed
+from easeml_meter.service.site import Site
+
+router = APIRouter(tags=["signals"])
+
+Generation = Annotated[
+    int | None,
+    Query(ge=1, le=1_000_000, description="Number of the test set; the one in use unless given."),
+]
+
+
+@router.get("/meters/{meter}/signals", responses=answers(404))
+def list_signals(  # noqa: PLR0917
+    site: SiteHere,
+    caller: CallerHere,
+    meter: Id,
+    page: PageHere,
+    tenant: Tenant = None,
+    generation: Generation = None,
+) -> Listed[dict[str, Any]]:
+    """List what a tenant was told from a test set, the oldest first."""
+    view = _view(site, caller, meter, tenant, generation)
+    return paged(
+        view.signals,
+        page,
+        key=lambda signal: f"{signal.told_at.isoformat()} {signal.tenant} {signal.step:09}",
+        show=signal_json,
+    )
+
+
+def _view(
+    site: Site, caller: Caller, meter: str, tenant: int | None, generation: int | None
+) -> SessionView:
+    opened = meter_for(site, caller, meter, Deed.SEE_SIGNALS, tenant)
+    return opened.status(generation=generation)
+
+
+@router.get("/meters/{meter}/status", responses=answers(404))
+def status(
+    site: SiteHere,
+    caller: CallerHere,
+    meter: Id,
+    tenant: Tenant = None,
+    generation: Generation = None,
+) -> dict[str, Any]:
+    """Show a session, as `meter status --json` does."""
+    return view_json(_view(site, caller, meter, tenant, generation))
+
+
+@router.get("/meters/{meter}/history", responses=answers(404))
+def history(
+    site: SiteHere, caller: CallerHere, meter: Id, page: PageHere, tenant: Tenant = None
+) -> Listed[dict[str, Any]]:
+    """Show the sessions of all test sets delivered so far."""
+    views = meter_for(site, caller, meter, Deed.SEE_SIGNALS, tenant).history()
+    return paged(views, page, key=lambda view: f"{view.generation:09}", show=view_json)
+
+
+@router.get(
+    "/meters/{meter}/report.html",
+    responses=answers(404) | gives("text/html", "One page, with all it needs."),
+    response_class=Response,
+)
+def report(
+    site: SiteHere,
+    caller: CallerHere,
+    meter: Id,
+    tenant: Tenant = None,
+    generation: Generation = None,
+) -> Response:
+    """Draw a session as a page."""
+    from easeml_meter.report.page import html_page
+
+    page = html_page(_view(site, caller, meter, tenant, generation))
+    headers = {"Content-Security-Policy": REPORT_POLICY}
+    return Response(page, media_type="text/html", headers=headers)
+
+
+@router.get(
+    "/meters/{meter}/report.svg",
+    responses=answers(404) | gives("image/svg+xml", "The meter, step by step."),
+    response_class=Response,
+)
+def picture(
+    site: SiteHere,
+    caller: CallerHere,
+    meter: Id,
+    tenant: Tenant = None,
+    generation: Generation = None,
+) -> Response:
+    """Draw a session."""
+    from easeml_meter.report.meter import meter_svg
+
+    drawn = meter_svg(_view(site, caller, meter, tenant, generation))
+    return Response(drawn, media_type="image/svg+xml")
+
+
+@router.get(
+    "/meters/{meter}/badge.svg",
+    responses=answers(404) | gives("image/svg+xml", "The last signal."),
+    response_class=Response,
+)
+def badge(
+    site: SiteHere,
+    caller: CallerHere,
+    meter: Id,
+    tenant: Tenant = None,
+    generation: Generation = None,
+) -> Response:
+    """Draw the last signal as a badge."""
+    from easeml_meter.report.badges import badge_svg
+
+    drawn = badge_svg(_view(site, caller, meter, tenant, generation))
+    return Response(drawn, media_type="image/svg+xml")

@@ -1,0 +1,213 @@
+"""Submissions: predictions are answered at once, models wait for their turn."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import json
+import time
+from collections.abc import AsyncIterator
+from dataclasses import asdict
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel
+
+from easeml_meter.core.views import Signal, signal_json
+from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere
+from easeml_meter.server.api.common import Id, Listed, PageHere, paged
+from easeml_meter.server.api.seats import Tenant, body_of, gives, raw, seat_for
+from easeml_meter.server.errors import answers
+from easeml_meter.server.idempotency import OnceStreamed
+from easeml_meter.service import desk
+from easeml_meter.service.accounts import Caller, Member
+from easeml_meter.service.desk import Receipt
+from easeml_meter.service.roles import Deed, allowed
+from easeml_meter.service.site import Site
+
+router = APIRouter(tags=["submissions"])
+
+Wait = Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the answer.")]
+Model = Annotated[str, Query(min_length=1, max_length=200, description="Name of the model.")]
+
+_READING = (Deed.SEE_SIGNALS, Deed.SUBMIT)
+"""Who may ask about submissions: whoever sees their signals, or hands them in."""
+_LOOK = 0.2
+"""Seconds between two looks at a submission that somebody waits for."""
+_SIGN_OF_LIFE = 15.0
+
+
+class SubmissionListed(BaseModel):
+    """A submission in a list."""
+
+    id: str
+    state: str
+    kind: str
+    model: str
+    tenant: int
+    generation: int | None
+    step: int | None
+    created_at: str
+    problem: dict[str, str] | None
+
+
+class SubmissionShown(SubmissionListed):
+    """A submission, and its signal for those who may see it."""
+
+    signal: dict[str, Any] | None
+
+
+@router.post(
+    "/meters/{meter}/submissions",
+    responses=answers(404, 409, 413)
+    | {202: {"model": SubmissionShown, "description": "It waits, or is under way."}},
+    response_model=SubmissionShown,
+    openapi_extra=raw("application/x-tar"),
+)
+async def submit(  # noqa: PLR0917
+    request: Request,
+    site: SiteHere,
+    settings: SettingsHere,
+    caller: CallerHere,
+    once: OnceStreamed,
+    meter: Id,
+    model: Model,
+    tenant: Tenant = None,
+    wait: Wait = 0,
+) -> Response:
+    """Hand in a tar of test.EXT and validation.EXT, of model.onnx, or of command.bundle.
+
+    Predictions are answered at once. The answer to a model is waited for as long as `wait` says.
+    """
+    seat = seat_for(site, caller, meter, Deed.SUBMIT, tenant=tenant)
+    body = await body_of(request, settings)
+    seen = _may_see(caller, seat)
+
+    def make() -> tuple[int, dict[str, Any]]:
+        receipt, signal = desk.accept(site, seat, model, body)
+        return 200 if receipt.final else 202, _shown(receipt, signal if seen else None)
+
+    digest = hashlib.sha256(body).hexdigest() if once.key is not None else ""
+    answer = await run_in_threadpool(once.answer, make, body=digest)
+    if answer.status_code != 202:
+        return answer
+    if request.app.state.worker is not None:
+        request.app.state.worker.call()
+    receipt = await _settled(request, site, seat, json.loads(bytes(answer.body))["id"], wait)
+    return await run_in_threadpool(_answer, site, caller, seat, receipt)
+
+
+def _may_see(caller: Caller, seat: Member) -> bool:
+    """Tell whether the caller sees the signals of a seat's tenant; a runner does not."""
+    return any(
+        allowed(each.role, Deed.SEE_SIGNALS) and each.tenant in (0, seat.tenant)
+        for each in caller.seats(seat.meter)
+    )
+
+
+def _shown(receipt: Receipt, signal: Signal | None) -> dict[str, Any]:
+    return asdict(receipt) | {"signal": None if signal is None else signal_json(signal)}
+
+
+def _answer(site: Site, caller: Caller, seat: Member, receipt: Receipt) -> JSONResponse:
+    signal = desk.signal_for(site, seat, receipt) if _may_see(caller, seat) else None
+    return JSONResponse(_shown(receipt, signal), 200 if receipt.final else 202)
+
+
+async def _settled(
+    request: Request, site: Site, seat: Member, submission: str, wait: float
+) -> Receipt:
+    """Give a submission when it is answered, or when the wait is over."""
+    end = time.monotonic() + wait
+    while True:
+        receipt = await run_in_threadpool(desk.receipt, site, seat, submission)
+        left = end - time.monotonic()
+        if receipt.final or left <= 0 or request.app.state.stopping.is_set():
+            return receipt
+        await asyncio.sleep(min(left, _LOOK))
+
+
+@router.get("/meters/{meter}/submissions", responses=answers(404))
+def list_submissions(
+    site: SiteHere, caller: CallerHere, meter: Id, page: PageHere, tenant: Tenant = None
+) -> Listed[SubmissionListed]:
+    """List a tenant's submissions, the newest first."""
+    seat = seat_for(site, caller, meter, *_READING, tenant=tenant)
+    return paged(
+        desk.receipts(site, seat),
+        page,
+        key=lambda receipt: f"{receipt.created_at} {receipt.id}",
+        show=lambda receipt: SubmissionListed(**asdict(receipt)),
+        falling=True,
+    )
+
+
+@router.get(
+    "/meters/{meter}/submissions/{submission}",
+    responses=answers(404)
+    | {202: {"model": SubmissionShown, "description": "It waits, or is under way."}},
+    response_model=SubmissionShown,
+)
+async def show_submission(  # noqa: PLR0917
+    request: Request,
+    site: SiteHere,
+    caller: CallerHere,
+    meter: Id,
+    submission: Id,
+    tenant: Tenant = None,
+    wait: Wait = 0,
+) -> Response:
+    """Show a submission, as soon as it is answered or the wait is over."""
+    seat = seat_for(site, caller, meter, *_READING, tenant=tenant)
+    receipt = await _settled(request, site, seat, submission, wait)
+    return await run_in_threadpool(_answer, site, caller, seat, receipt)
+
+
+@router.get(
+    "/meters/{meter}/submissions/{submission}/events",
+    responses=answers(404) | gives("text/event-stream", "Server-sent events, one per state."),
+    response_class=StreamingResponse,
+)
+async def submission_events(  # noqa: PLR0917
+    request: Request,
+    site: SiteHere,
+    caller: CallerHere,
+    meter: Id,
+    submission: Id,
+    tenant: Tenant = None,
+) -> StreamingResponse:
+    """Tell each change of a submission's state until it is answered."""
+    seat = seat_for(site, caller, meter, *_READING, tenant=tenant)
+    first = await run_in_threadpool(desk.receipt, site, seat, submission)
+    return StreamingResponse(_events(request, site, seat, first), media_type="text/event-stream")
+
+
+async def _events(
+    request: Request, site: Site, seat: Member, receipt: Receipt
+) -> AsyncIterator[str]:
+    told, quiet_since = None, time.monotonic()
+    while True:
+        if receipt.state != told:
+            told, quiet_since = receipt.state, time.monotonic()
+            yield f"event: state\ndata: {json.dumps({'id': receipt.id, 'state': told})}\n\n"
+        elif time.monotonic() - quiet_since > _SIGN_OF_LIFE:
+            quiet_since = time.monotonic()
+            yield ": waiting\n\n"
+        if receipt.final or request.app.state.stopping.is_set():
+            return
+        await asyncio.sleep(_LOOK)
+        receipt = await run_in_threadpool(desk.receipt, site, seat, receipt.id)
+
+
+@router.delete(
+    "/meters/{meter}/submissions/{submission}", status_code=204, responses=answers(404, 409)
+)
+def cancel_submission(
+    site: SiteHere, caller: CallerHere, meter: Id, submission: Id, tenant: Tenant = None
+) -> Response:
+    """Take a submission back while it waits; it costs nothing."""
+    seat = seat_for(site, caller, meter, Deed.SUBMIT, tenant=tenant)
+    desk.cancel(site, seat, submission)
+    return Response(status_code=204)

@@ -1,0 +1,136 @@
+"""Uploads of sealed files: announced, sent in pieces of any size, resumed where they broke off."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field
+from starlette.requests import ClientDisconnect
+
+from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere
+from easeml_meter.server.api.common import Given, Id, Line
+from easeml_meter.server.api.seats import raw, seat_for
+from easeml_meter.server.errors import TooLarge, answers
+from easeml_meter.server.idempotency import OnceHere
+from easeml_meter.server.limits import streamed
+from easeml_meter.service.roles import Deed
+from easeml_meter.service.uploads import LARGEST, Piece, Upload, Uploads
+
+router = APIRouter(tags=["uploads"])
+
+_BUFFER = 1 << 20
+
+
+class NewUpload(Given):
+    """A file to be sent."""
+
+    name: Line
+    size: Annotated[int, Field(ge=1, le=LARGEST)]
+
+
+class UploadShown(BaseModel):
+    """How far an upload has got."""
+
+    id: str
+    name: str
+    size: int
+    offset: int
+    """Bytes that are here, on disk: the next piece begins there."""
+
+
+async def the_uploads(site: SiteHere, settings: SettingsHere) -> Uploads:
+    """Give what has arrived at this machine."""
+    return Uploads(site, settings.folder / "uploads")
+
+
+UploadsHere = Annotated[Uploads, Depends(the_uploads)]
+
+
+@router.post(
+    "/meters/{meter}/uploads",
+    status_code=201,
+    responses=answers(404, 409, 413),
+    response_model=UploadShown,
+)
+def begin_upload(
+    uploads: UploadsHere, caller: CallerHere, once: OnceHere, meter: Id, given: NewUpload
+) -> JSONResponse:
+    """Announce a sealed file (a labeler's deed)."""
+    seat_for(uploads.site, caller, meter, Deed.ADD_TEST_SET)
+
+    def make() -> tuple[int, UploadShown]:
+        upload = uploads.begin(meter, caller.user.id, given.name, given.size)
+        return 201, _shown(uploads, upload)
+
+    return once.answer(make)
+
+
+def _shown(uploads: Uploads, upload: Upload) -> UploadShown:
+    return UploadShown(
+        id=upload.id, name=upload.name, size=upload.size, offset=uploads.offset(upload)
+    )
+
+
+@router.get("/meters/{meter}/uploads/{upload}", responses=answers(404))
+def show_upload(uploads: UploadsHere, caller: CallerHere, meter: Id, upload: Id) -> UploadShown:
+    """Tell how much has arrived."""
+    return _shown(uploads, _own(uploads, caller, meter, upload))
+
+
+def _own(uploads: Uploads, caller: CallerHere, meter: str, upload: str) -> Upload:
+    seat_for(uploads.site, caller, meter, Deed.ADD_TEST_SET)
+    return uploads.find(meter, caller.user.id, upload)
+
+
+@router.put(
+    "/meters/{meter}/uploads/{upload}",
+    responses=answers(404, 409, 413),
+    openapi_extra=raw(),
+)
+async def send_piece(  # noqa: PLR0917
+    request: Request,
+    uploads: UploadsHere,
+    caller: CallerHere,
+    meter: Id,
+    upload: Id,
+    offset: Annotated[int, Query(ge=0, le=LARGEST)],
+) -> UploadShown:
+    """Send bytes from `offset` on; 409 says which offset is next.
+
+    What arrived before a connection broke is kept.
+    """
+    found = await run_in_threadpool(_own, uploads, caller, meter, upload)
+    receiving = uploads.receiving(found, offset)
+    piece = await run_in_threadpool(receiving.__enter__)
+    try:
+        await _receive(request, piece)
+    except ClientDisconnect:
+        pass  # nobody hears the answer; what arrived stays
+    finally:
+        await run_in_threadpool(receiving.__exit__, None, None, None)
+    return _shown(uploads, found)
+
+
+async def _receive(request: Request, piece: Piece) -> None:
+    """Write in the background what came together meanwhile: little memory, few threads."""
+    waiting = bytearray()
+    left = piece.left
+    async for data in streamed(request, left + _BUFFER):
+        waiting += data
+        left -= len(data)
+        if left < 0:
+            raise TooLarge("upload: more bytes than were announced as its size")
+        if len(waiting) >= _BUFFER:
+            await run_in_threadpool(piece.write, bytes(waiting))
+            waiting.clear()
+    await run_in_threadpool(piece.write, bytes(waiting))
+
+
+@router.delete("/meters/{meter}/uploads/{upload}", status_code=204, responses=answers(404))
+def cancel_upload(uploads: UploadsHere, caller: CallerHere, meter: Id, upload: Id) -> Response:
+    """Forget an upload."""
+    uploads.remove(_own(uploads, caller, meter, upload))
+    return Response(status_code=204)

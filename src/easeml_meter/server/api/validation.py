@@ -1,0 +1,127 @@
+"""Validation sets: the developers' own, in the clear."""
+
+from __future__ import annotations
+
+import hashlib
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated, Literal
+
+from fastapi import APIRouter, Query, Request
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import JSONResponse, StreamingResponse
+from pydantic import BaseModel
+
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere, meter_for
+from easeml_meter.server.api.common import Id, Listed, PageHere, paged
+from easeml_meter.server.api.seats import Number, body_of, file_response, gives, raw, seat_for
+from easeml_meter.server.errors import answers
+from easeml_meter.server.idempotency import OnceStreamed
+from easeml_meter.service.roles import Deed
+from easeml_meter.service.site import NotFound, Site
+from easeml_meter.storage.schema import ValidationRow
+
+router = APIRouter(tags=["validation sets"])
+
+Suffix = Literal["parquet", "arrow", "csv", "tsv", "jsonl", "npy"]
+Label = Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+
+
+class ValidationShown(BaseModel):
+    """A validation set; the one with the highest number is in force."""
+
+    number: int
+    rows: int
+    digest: str
+    label: str
+    added_at: str
+
+
+@router.get("/meters/{meter}/validation-sets", responses=answers(404))
+def list_validation_sets(
+    site: SiteHere, caller: CallerHere, meter: Id, page: PageHere
+) -> Listed[ValidationShown]:
+    """List the validation sets, the oldest first."""
+    seat_for(site, caller, meter, Deed.SEE_VALIDATION)
+    return paged(_rows(site, meter), page, key=lambda row: f"{row.number:09}", show=_shown)
+
+
+def _rows(site: Site, meter: str) -> list[ValidationRow]:
+    with site.reading() as books:
+        return books.validations(meter)
+
+
+def _shown(row: ValidationRow) -> ValidationShown:
+    return ValidationShown(
+        number=row.number,
+        rows=row.rows,
+        digest=row.digest,
+        label=row.settings["label"],
+        added_at=row.added_at,
+    )
+
+
+@router.post(
+    "/meters/{meter}/validation-sets",
+    status_code=201,
+    responses=answers(404, 409, 413),
+    response_model=ValidationShown,
+    openapi_extra=raw(),
+)
+async def set_validation(  # noqa: PLR0917
+    request: Request,
+    site: SiteHere,
+    settings: SettingsHere,
+    caller: CallerHere,
+    once: OnceStreamed,
+    meter: Id,
+    suffix: Suffix = "parquet",
+    label: Label | None = None,
+    reset: bool = False,
+) -> JSONResponse:
+    """Give the first validation set, or replace it, from the next submission on."""
+    opened = meter_for(site, caller, meter, Deed.SET_VALIDATION)
+    body = await body_of(request, settings)
+
+    def make() -> tuple[int, ValidationShown]:
+        with _as_file(body, suffix) as path:
+            if _rows(site, meter):
+                return 201, _shown(opened.replace_validation(path, label=label, reset=reset))
+            if label is None or reset:
+                given = "reset" if reset else None
+                raise invalid("label", given, "the first validation set needs its label column")
+            return 201, _shown(opened.set_validation(path, label=label))
+
+    digest = hashlib.sha256(body).hexdigest()
+    return await run_in_threadpool(once.answer, make, body=digest)
+
+
+@contextmanager
+def _as_file(body: bytes, suffix: str) -> Iterator[Path]:
+    """Give the body as a file; errors name it without its folder."""
+    with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
+        path = Path(folder) / f"validation.{suffix}"
+        path.write_bytes(body)
+        try:
+            yield path
+        except InvalidInput as error:
+            raise InvalidInput(str(error).replace(f"{folder}/", "")) from None
+
+
+@router.get(
+    "/meters/{meter}/validation-sets/{number}/file",
+    responses=answers(404) | gives("application/octet-stream", "The file, as it was given."),
+    response_class=StreamingResponse,
+)
+def validation_file(
+    site: SiteHere, caller: CallerHere, meter: Id, number: Number
+) -> StreamingResponse:
+    """Give a validation set."""
+    seat_for(site, caller, meter, Deed.SEE_VALIDATION)
+    for row in _rows(site, meter):
+        if row.number == number:
+            return file_response(site.space(meter), row.blob, "application/octet-stream")
+    raise NotFound(f"validation set {number}: there is none of that number")

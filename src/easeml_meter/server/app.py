@@ -1,0 +1,44 @@
+"""The application: routes, error shape, and what every request passes through."""
+
+from __future__ import annotations
+
+import threading
+
+from fastapi import FastAPI
+
+from easeml_meter import __version__
+from easeml_meter.server import errors, health
+from easeml_meter.server.api import ROUTERS
+from easeml_meter.server.errors import PREFIX
+from easeml_meter.server.frame import Frame
+from easeml_meter.server.limits import Limits
+from easeml_meter.server.metrics import Metrics
+from easeml_meter.server.settings import Settings
+from easeml_meter.service.site import Site
+
+
+def create_app(site: Site, settings: Settings) -> FastAPI:
+    """Make the application that serves a site.
+
+    `app.state.stopping` is set when the server stops; what waits for something looks at it.
+    `app.state.worker` is called when a submission was queued, where this process works them off.
+    """
+    app = FastAPI(
+        title="easeml-meter",
+        version=__version__,
+        docs_url=None,
+        redoc_url=None,
+        openapi_url=f"{PREFIX}/openapi.json",
+    )
+    app.state.site = site
+    app.state.settings = settings
+    app.state.limits = Limits(settings)
+    app.state.metrics = Metrics()
+    app.state.stopping = threading.Event()
+    app.state.worker = None
+    errors.install(app)
+    app.include_router(health.router)
+    for router in ROUTERS:
+        app.include_router(router, prefix=PREFIX)
+    app.add_middleware(Frame, settings=settings, metrics=app.state.metrics)
+    return app

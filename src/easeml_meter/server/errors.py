@@ -1,0 +1,137 @@
+"""The one error shape, and the table from what went wrong to a status code."""
+
+from __future__ import annotations
+
+import logging
+import math
+from http import HTTPStatus
+from typing import Any
+
+from fastapi import FastAPI, Request
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel
+from starlette.exceptions import HTTPException
+from starlette.types import Scope
+
+from easeml_meter.core.lifecycle import WrongPhase
+from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.service.accounts import Unknown
+from easeml_meter.service.roles import Denied
+from easeml_meter.service.sessions import Spent
+from easeml_meter.service.site import NotFound
+from easeml_meter.storage.store import StorageError
+
+_LOG = logging.getLogger(__name__)
+
+PREFIX = "/api/v1"
+
+
+class Problem(BaseModel):
+    """Every error: a word for programs, a line for people."""
+
+    error: str
+    message: str
+
+
+class TooMany(MeterError):
+    """Too many requests in too short a time."""
+
+    def __init__(self, message: str, wait: float = 1) -> None:
+        super().__init__(message)
+        self.wait = math.ceil(wait)
+
+
+class TooLarge(MeterError):
+    """More bytes than are taken."""
+
+
+class Conflict(MeterError):
+    """It does not fit what happened before, or meanwhile."""
+
+
+# The first that fits counts. What else a use case refuses, it refuses for what happened meanwhile.
+_TABLE: list[tuple[type[MeterError], int, str]] = [
+    (Unknown, 401, "unknown-caller"),
+    (Denied, 403, "denied"),
+    (NotFound, 404, "not-found"),
+    (Spent, 409, "spent"),
+    (WrongPhase, 409, "wrong-time"),
+    (TooLarge, 413, "too-large"),
+    (InvalidInput, 422, "invalid"),
+    (TooMany, 429, "too-many"),
+    (StorageError, 503, "unavailable"),
+    (MeterError, 409, "conflict"),
+]
+
+_CODES = {status: code for _, status, code in reversed(_TABLE)} | {
+    404: "not-found",
+    405: "no-such-method",
+    409: "conflict",
+}
+
+
+def problem(error: MeterError) -> tuple[int, Problem]:
+    """Give the status and the body for what went wrong."""
+    status, code = next((s, c) for kind, s, c in _TABLE if isinstance(error, kind))
+    # What a database says of itself is for the log.
+    message = "the books cannot be used now: try again" if status == 503 else str(error)
+    return status, Problem(error=code, message=message)
+
+
+def answers(
+    *statuses: int, only: tuple[int, ...] = (401, 403, 422, 429, 503)
+) -> dict[int | str, dict[str, Any]]:
+    """Document the error answers of a route: those that most have, or `only` these, and more."""
+    listed = sorted({*statuses, *only})
+    return {
+        status: {"model": Problem, "description": HTTPStatus(status).phrase} for status in listed
+    }
+
+
+def error_response(status: int, body: Problem) -> JSONResponse:
+    """Answer with an error."""
+    headers = {"WWW-Authenticate": "Bearer"} if status == 401 else {}
+    if status in (429, 503):
+        headers["Retry-After"] = "1"
+    # What was sent can be part of the message, and half a surrogate has no bytes.
+    message = body.message.encode(errors="replace").decode()
+    return JSONResponse({"error": body.error, "message": message}, status, headers)
+
+
+def route_of(scope: Scope) -> str:
+    """Give the template of a request's path: ids of others and typing errors stay out."""
+    route: str = getattr(scope.get("route"), "path", "-")
+    within = scope["path"].startswith(PREFIX) and not route.startswith((PREFIX, "-"))
+    return f"{PREFIX}{route}" if within else route  # newer versions of FastAPI leave it out
+
+
+def install(app: FastAPI) -> None:
+    """Make every failure of an app answer in the one shape."""
+
+    @app.exception_handler(MeterError)
+    async def expected(_: Request, error: MeterError) -> JSONResponse:
+        if isinstance(error, StorageError):
+            _LOG.error("database", exc_info=error)
+        answer = error_response(*problem(error))
+        if isinstance(error, TooMany):
+            answer.headers["Retry-After"] = str(error.wait)
+        return answer
+
+    @app.exception_handler(RequestValidationError)
+    async def malformed(_: Request, error: RequestValidationError) -> JSONResponse:
+        first = error.errors()[0]
+        where = ".".join(str(part) for part in first["loc"])
+        return error_response(422, Problem(error="invalid", message=f"{where}: {first['msg']}"))
+
+    @app.exception_handler(HTTPException)
+    async def routed(request: Request, error: HTTPException) -> JSONResponse:
+        # A body that cannot be read at all is as invalid as one that says the wrong things.
+        status = 422 if error.status_code == 400 else error.status_code
+        code = _CODES.get(status, "failed")
+        answer = error_response(status, Problem(error=code, message=str(error.detail)))
+        answer.headers.update(error.headers or {})
+        if status == 405:  # the router knows only the methods of the first route that fits
+            documented = app.openapi()["paths"].get(route_of(request.scope), {})
+            answer.headers["Allow"] = ", ".join(method.upper() for method in documented) or "GET"
+        return answer

@@ -1,0 +1,121 @@
+"""What every request passes through: size limit, headers, counting, one line in the log."""
+
+from __future__ import annotations
+
+import logging
+import secrets
+import time
+
+from starlette.datastructures import Headers, MutableHeaders
+from starlette.exceptions import HTTPException
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from easeml_meter.server.errors import Problem, error_response, route_of
+from easeml_meter.server.limits import LARGEST, SMALL_BODY
+from easeml_meter.server.metrics import Metrics
+from easeml_meter.server.settings import Settings
+
+_LOG = logging.getLogger(__name__)
+
+USER = "meter.user"
+"""Where a request's scope says which user it came from."""
+_DATA_POLICY = "default-src 'none'; frame-ancestors 'none'"
+_PAGE_POLICY = (
+    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
+    "form-action 'self'; frame-ancestors 'none'"
+)
+REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
+"""For reports, which are one file with its styles inside."""
+_ALWAYS = {
+    "X-Content-Type-Options": "nosniff",
+    "X-Frame-Options": "DENY",
+    "Referrer-Policy": "no-referrer",
+}
+
+
+class Frame:
+    """The outermost layer of the app."""
+
+    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+        self._app = app
+        self._hosts = {name.lower() for name in settings.allowed_host}
+        self._metrics = metrics
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        started = time.perf_counter()
+        request_id = secrets.token_hex(8)
+        status = 0
+
+        async def limited() -> Message:
+            message = await receive()
+            taken = scope["meter.taken"] = scope.get("meter.taken", 0) + len(
+                message.get("body", b"")
+            )
+            if taken > scope.get(LARGEST, SMALL_BODY):
+                raise HTTPException(413, f"more than {scope.get(LARGEST, SMALL_BODY)} bytes")
+            return message
+
+        async def dressed(message: Message) -> None:
+            nonlocal status
+            if message["type"] == "http.response.start":
+                status = message["status"]
+                headers = MutableHeaders(raw=message["headers"])
+                _dress(headers, scope)
+                headers["X-Request-Id"] = request_id
+                message["headers"] = headers.raw
+            await send(message)
+
+        try:
+            if self._hosts and _host(scope) not in self._hosts:
+                body = Problem(error="wrong-host", message="this server has another name")
+                await error_response(421, body)(scope, limited, dressed)
+            else:
+                await self._app(scope, limited, dressed)
+        except Exception as error:
+            _LOG.error("request failed", extra={"fields": {"request": request_id}}, exc_info=error)
+            if status:
+                raise
+            body = Problem(error="internal", message="the server failed: the log says where")
+            await error_response(500, body)(scope, limited, dressed)
+        finally:
+            self._note(scope, status, request_id, time.perf_counter() - started)
+
+    def _note(self, scope: Scope, status: int, request_id: str, seconds: float) -> None:
+        route = route_of(scope)
+        self._metrics.count_request(_method(scope), route, status)
+        fields = {
+            "method": _method(scope),
+            "route": route,
+            "status": status,
+            "ms": round(1000 * seconds, 2),
+            "request": request_id,
+            "user": scope.get(USER),
+        }
+        _LOG.info("request", extra={"fields": fields})
+
+
+def _method(scope: Scope) -> str:
+    method: str = scope["method"]
+    return method if method in _METHODS else "-"
+
+
+_METHODS = {"GET", "HEAD", "POST", "PUT", "PATCH", "DELETE", "OPTIONS"}
+
+
+def _host(scope: Scope) -> str:
+    host = Headers(scope=scope).get("host", "").lower()
+    return host.rpartition(":")[0] if host.rpartition(":")[2].isdigit() else host
+
+
+def _dress(headers: MutableHeaders, scope: Scope) -> None:
+    api = scope["path"].startswith("/api/")
+    headers.update(_ALWAYS)
+    headers.setdefault("Content-Security-Policy", _DATA_POLICY if api else _PAGE_POLICY)
+    if api:
+        headers.setdefault("Cache-Control", "no-store")
+    if scope["scheme"] == "https":
+        headers["Strict-Transport-Security"] = "max-age=31536000"

@@ -1,0 +1,141 @@
+"""Idempotency-Key: a request that is sent again is answered again, and not done again."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Annotated, Any
+
+from fastapi import Depends, Header, Request
+from fastapi.encoders import jsonable_encoder
+from fastapi.responses import JSONResponse
+
+from easeml_meter.server.access import CallerHere, SiteHere
+from easeml_meter.server.errors import Conflict
+from easeml_meter.service.site import Site
+from easeml_meter.storage.schema import idempotency, stamp
+from easeml_meter.vault.keys import unwrap, wrap
+
+KEPT = timedelta(days=1)
+LOST = timedelta(minutes=10)
+"""After this, a request still under way is taken for one that died with its server."""
+
+Key = Annotated[
+    str | None,
+    Header(
+        alias="Idempotency-Key",
+        min_length=1,
+        max_length=200,
+        pattern=r"^[\x21-\x7e]+$",
+        description="Sent again with the same request, it gets the same answer; nothing is redone.",
+    ),
+]
+
+
+@dataclass(frozen=True)
+class Once:
+    """A request that may carry a key."""
+
+    site: Site
+    user: str
+    key: str | None
+    request: str
+    """What the key stands for: method, path and query, and the body unless that is streamed."""
+
+    def answer(
+        self, make: Callable[[], tuple[int, Any]], *, body: str = "", secret: bool = False
+    ) -> JSONResponse:
+        """Answer with the status and body that `make` gives, or gave when the key came first.
+
+        `body` is the digest of a body that was streamed. What fails leaves the key unused.
+        With `secret`, what is stored can be read with the server's key only.
+        """
+        if self.key is None:
+            status, content = make()
+            return JSONResponse(jsonable_encoder(content), status)
+        request = hashlib.sha256(f"{self.request}\n{body}".encode()).hexdigest()
+        found = self._begin(request)
+        if found is not None:
+            content = self._opened(found["body"]) if secret else found["body"]
+            return JSONResponse(content, found["status"], {"Idempotency-Replayed": "true"})
+        try:
+            status, content = make()
+            plain = jsonable_encoder(content)
+        except BaseException:
+            self._forget()
+            raise
+        self._finish(status, self._sealed(plain) if secret else plain)
+        return JSONResponse(plain, status)
+
+    def _begin(self, request: str) -> dict[str, Any] | None:
+        """Enter the key; give what was answered under it before."""
+        now = self.site.clock()
+        with self.site.store.writing(self.user) as books:
+            rows = books.select(idempotency, self._mine)
+            if rows and not _stale(rows[0], now):
+                if rows[0]["request"] != request:
+                    raise Conflict("Idempotency-Key: it came with another request: use a new one")
+                if rows[0]["status"] is None:
+                    raise Conflict("Idempotency-Key: that request is still under way: wait")
+                return rows[0]
+            books.connection.execute(idempotency.delete().where(self._mine))
+            row = {"user": self.user, "key": self.key, "request": request, "created_at": stamp(now)}
+            books.connection.execute(idempotency.insert(), row)
+        return None
+
+    def _finish(self, status: int, body: Any) -> None:
+        with self.site.store.writing(self.user) as books:
+            changes = {"status": status, "body": body}
+            books.connection.execute(idempotency.update().where(self._mine), changes)
+
+    def _forget(self) -> None:
+        with self.site.store.writing(self.user) as books:
+            books.connection.execute(idempotency.delete().where(self._mine))
+
+    @property
+    def _mine(self) -> Any:
+        return (idempotency.c.user == self.user) & (idempotency.c.key == self.key)
+
+    def _sealed(self, body: Any) -> str:
+        sealed = wrap(json.dumps(body).encode(), [self.site.identity.recipient])
+        return base64.b64encode(sealed).decode()
+
+    def _opened(self, body: str) -> Any:
+        return json.loads(unwrap(base64.b64decode(body), self.site.identity))
+
+
+def _stale(row: dict[str, Any], now: datetime) -> bool:
+    age = now - datetime.fromisoformat(row["created_at"])
+    return age > (LOST if row["status"] is None else KEPT)
+
+
+def forget_old_keys(site: Site) -> None:
+    """Drop the keys that are no longer honoured."""
+    with site.writing() as books:
+        old = idempotency.c.created_at < stamp(site.clock() - KEPT)
+        books.connection.execute(idempotency.delete().where(old))
+
+
+async def once(request: Request, site: SiteHere, caller: CallerHere, key: Key = None) -> Once:
+    """Give the key of a request with a small body."""
+    body = hashlib.sha256(await request.body()).hexdigest()
+    return Once(site, caller.user.id, key, f"{_asked(request)}\n{body}")
+
+
+async def once_streamed(
+    request: Request, site: SiteHere, caller: CallerHere, key: Key = None
+) -> Once:
+    """Give the key of a request whose body the route reads itself."""
+    return Once(site, caller.user.id, key, _asked(request))
+
+
+def _asked(request: Request) -> str:
+    return f"{request.method} {request.url.path}?{request.url.query}"
+
+
+OnceHere = Annotated[Once, Depends(once)]
+OnceStreamed = Annotated[Once, Depends(once_streamed)]

@@ -1,0 +1,91 @@
+"""How often and how much anyone may ask."""
+
+from __future__ import annotations
+
+import ipaddress
+import threading
+import time
+from collections.abc import AsyncIterator, Callable
+from typing import Annotated
+
+from fastapi import Depends, Request
+
+from easeml_meter.server.errors import TooMany
+from easeml_meter.server.settings import Settings
+
+SMALL_BODY = 1 << 20
+"""Bytes of a body that a route does not read by itself."""
+LARGEST = "meter.largest_body"
+"""Where a request's scope says how many bytes its route takes."""
+_BUCKETS = 10_000
+
+
+class Buckets:
+    """Token buckets, one for each name: `rate` requests a second, and `burst` at once."""
+
+    def __init__(
+        self, rate: float, burst: float, clock: Callable[[], float] = time.monotonic
+    ) -> None:
+        self._rate = rate
+        self._burst = max(1.0, burst)
+        self._clock = clock
+        self._full_at: dict[str, float] = {}
+        self._lock = threading.Lock()
+
+    def take(self, name: str) -> None:
+        """Let one request pass, or refuse; a rate of 0 lets all pass."""
+        if self._rate <= 0:
+            return
+        now = self._clock()
+        with self._lock:
+            # A bucket is known by the moment it will be full again, so a full one needs no entry.
+            full_at = max(self._full_at.get(name, now), now) + 1 / self._rate
+            wait = full_at - now - self._burst / self._rate
+            if wait > 1e-9:
+                raise TooMany("too many requests in too short a time: wait", wait)
+            self._full_at[name] = full_at
+            if len(self._full_at) > _BUCKETS:
+                self._full_at = {name: at for name, at in self._full_at.items() if at > now}
+
+
+class Limits:
+    """The buckets of one app."""
+
+    def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
+        self.users = Buckets(settings.requests_per_second, settings.burst, clock)
+        logins, plans = settings.logins_per_minute, settings.plans_per_minute
+        self.logins = Buckets(logins / 60, logins, clock)
+        self.plans = Buckets(plans / 60, plans, clock)
+
+
+def address_of(request: Request) -> str:
+    """Give whom an anonymous request is counted for: an address, or a network of IPv6."""
+    host = request.client.host if request.client else ""
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return host
+    if isinstance(address, ipaddress.IPv6Address) and address.ipv4_mapped is None:
+        return str(ipaddress.ip_network((int(address), 64), strict=False))
+    return str(address)
+
+
+async def count_login(request: Request) -> None:
+    """Let a login pass, unless too many came from its address."""
+    request.app.state.limits.logins.take(address_of(request))
+
+
+async def count_plan(request: Request) -> None:
+    """Let an anonymous question to the planner pass, unless too many came from its address."""
+    request.app.state.limits.plans.take(address_of(request))
+
+
+LoginCounted = Annotated[None, Depends(count_login)]
+PlanCounted = Annotated[None, Depends(count_plan)]
+
+
+async def streamed(request: Request, largest: int) -> AsyncIterator[bytes]:
+    """Read a large body piece by piece; 413 if it is longer than `largest` bytes."""
+    request.scope[LARGEST] = largest
+    async for piece in request.stream():
+        yield piece

@@ -1,0 +1,336 @@
+"""Backups: one file with the books and the files of one meter, or of a whole site.
+
+A zip archive. The rows of each table are JSON lines from one snapshot of the books; sealed files,
+kept submissions and notices go in as they lie there, encrypted; validation sets and released test
+sets are plain. A manifest lists every member with its SHA-256 and is signed with the server's key.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import re
+import zipfile
+from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import IO, Any
+
+import sqlalchemy as sa
+
+from easeml_meter import __version__
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.service.release import released_folder
+from easeml_meter.service.site import NotFound, Site
+from easeml_meter.service.workspace import TEST_SETS, Clock, Home, Workspace
+from easeml_meter.storage import schema
+from easeml_meter.storage.files import Files
+from easeml_meter.storage.journal import SUFFIX
+from easeml_meter.storage.schema import stamp
+from easeml_meter.storage.store import Books, Store
+from easeml_meter.vault.files import new_file
+from easeml_meter.vault.keys import Identity, fingerprint_key
+
+FORMAT = 1
+MANIFEST = "manifest.json"
+KEY = "key"
+
+SITE_TABLES = (schema.users, schema.tokens)
+METER_TABLES = (
+    schema.meters,
+    schema.generations,
+    schema.validation_sets,
+    schema.entries,
+    schema.audit,
+    schema.handovers,
+    schema.parts,
+    schema.members,
+    schema.webhooks,
+    schema.submissions,
+)
+"""In an order in which they can be filled."""
+LEFT_OUT = (schema.uploads, schema.idempotency, schema.deliveries)
+"""What is under way at the moment, and is begun again by whoever began it."""
+
+_CHUNK = 1 << 20
+_LONGEST_MANIFEST = 256 << 20
+_AT_ONCE = 1000
+
+
+@dataclass(frozen=True)
+class Place:
+    """What is backed up, and restored to: a site, or the folder of an embedded meter."""
+
+    store: Store
+    identity: Identity = field(repr=False)
+    clock: Clock
+    space: Callable[[str], Workspace]
+    single: bool = False
+    """Whether it holds one meter only."""
+
+    @classmethod
+    def of_site(cls, site: Site) -> Place:
+        """Give a server's site."""
+        return cls(site.store, site.identity, site.clock, site.space)
+
+    @classmethod
+    def of_folder(cls, home: Home) -> Place:
+        """Give the folder of an embedded meter."""
+        space = home.workspace()
+        return cls(space.store, space.identity, space.clock, lambda _: space, single=True)
+
+
+@dataclass(frozen=True)
+class Counted:
+    """A meter in a backup."""
+
+    id: str
+    name: str
+    answers: int
+
+
+@dataclass(frozen=True)
+class Contents:
+    """What the manifest of a backup says."""
+
+    at: str
+    recipient: str
+    """The public half of the key that opens what is sealed."""
+    whole: bool
+    """All of a site, accounts included."""
+    single: bool
+    """The folder of an embedded meter."""
+    meters: tuple[Counted, ...]
+    missing: tuple[str, ...]
+    """Files that the books name and that were not there."""
+    with_key: bool
+    members: dict[str, str]
+    """The SHA-256 of each member."""
+
+
+def back_up(
+    place: Place, out: Path, *, meter: str | None = None, key: Path | None = None
+) -> Contents:
+    """Write a backup of one meter, or of all; with the secret key in `key`, if given."""
+    with new_file(out, private=True) as stream, zipfile.ZipFile(stream, "w") as archive:
+        writer = _Writer(archive)
+        with place.store.reading() as books:
+            at = stamp(place.clock())
+            rows = [row for row in books.meters() if meter in (None, row.id)]
+            if not rows:
+                raise NotFound("there is no such meter" if meter else "there is no meter")
+            for row in rows:
+                for table in METER_TABLES:
+                    lines = _rows(books, table, _of_meter(table, row.id))
+                    writer.lines(f"meters/{row.id}/books/{table.name}.jsonl", lines)
+            if meter is None:
+                for table in SITE_TABLES:
+                    writer.lines(f"site/{table.name}.jsonl", _rows(books, table))
+            named = {row.id: _named_files(books, row.id) for row in rows}
+            counted = tuple(Counted(row.id, row.name, _answers(books, row.id)) for row in rows)
+        # After the rows: what they name is there, and journals may hold more but never less.
+        for row in rows:
+            _copy_files(writer, f"meters/{row.id}/files", place.space(row.id).files, named[row.id])
+        if key is not None:
+            writer.content(KEY, key.read_bytes())
+        contents = Contents(
+            at=at,
+            recipient=place.identity.recipient,
+            whole=meter is None,
+            single=place.single,
+            meters=counted,
+            missing=tuple(writer.missing),
+            with_key=key is not None,
+            members=writer.members,
+        )
+        _write_manifest(archive, contents, place.identity)
+    return contents
+
+
+def _of_meter(table: sa.Table, meter: str) -> Any:
+    where = (table.c.id if table is schema.meters else table.c.meter) == meter
+    if table is schema.submissions:
+        # One that waits has cost nothing; its sender sends it again.
+        where &= table.c.state.in_(["done", "refused"])
+    return where
+
+
+def _rows(books: Books, table: sa.Table, where: Any = None) -> Iterator[str]:
+    query = table.select().order_by(*table.primary_key.columns)
+    if where is not None:
+        query = query.where(where)
+    query = query.execution_options(yield_per=_AT_ONCE)
+    for row in books.connection.execute(query).mappings():
+        yield json.dumps(dict(row), sort_keys=True)
+
+
+def _answers(books: Books, meter: str) -> int:
+    query = sa.select(sa.func.count()).where(schema.entries.c.meter == meter)
+    return int(books.connection.execute(query).scalar_one())
+
+
+def _named_files(books: Books, meter: str) -> set[str]:
+    """Give the files that the books name; folders, which end in a slash, go as a whole."""
+    named = {f"{TEST_SETS}/"}
+    for table in (schema.generations, schema.validation_sets, schema.entries, schema.parts):
+        query = sa.select(table.c.blob).where(table.c.meter == meter).distinct()
+        named |= set(filter(None, books.connection.execute(query).scalars()))
+    released = [row for row in books.generations(meter) if row.phase is Phase.RELEASED]
+    return named | {f"{released_folder(row.number)}/" for row in released}
+
+
+def _copy_files(writer: _Writer, prefix: str, files: Files, named: set[str]) -> None:
+    """Copy files by name, and all that lie in folders."""
+    single = {name for name in named if not name.endswith("/")}
+    for folder in named - single:
+        single |= {folder + name for name in files.names(folder.rstrip("/"))}
+    for name in sorted(single):
+        if name.endswith(SUFFIX):
+            writer.lines(f"{prefix}/{name}", files.lines(name))
+            continue
+        try:
+            with files.local(name) as path, path.open("rb") as source:
+                writer.stream(f"{prefix}/{name}", source)
+        except FileNotFoundError:
+            writer.missing.append(f"{prefix}/{name}")
+
+
+class _Writer:
+    """Writes members, and remembers their digests. No times, so equal content is equal bytes."""
+
+    def __init__(self, archive: zipfile.ZipFile) -> None:
+        self._archive = archive
+        self.members: dict[str, str] = {}
+        self.missing: list[str] = []
+
+    def lines(self, name: str, lines: Iterable[str]) -> None:
+        self._write(name, (f"{line}\n".encode() for line in lines), zipfile.ZIP_DEFLATED)
+
+    def content(self, name: str, content: bytes) -> None:
+        self._write(name, [content], zipfile.ZIP_STORED)
+
+    def stream(self, name: str, source: IO[bytes]) -> None:
+        # Encrypted, or compressed by its own format: packing it again would be for nothing.
+        self._write(name, iter(lambda: source.read(_CHUNK), b""), zipfile.ZIP_STORED)
+
+    def _write(self, name: str, pieces: Iterable[bytes], packing: int) -> None:
+        digest = hashlib.sha256()
+        info = zipfile.ZipInfo(name)
+        info.compress_type = packing
+        info.external_attr = 0o600 << 16
+        with self._archive.open(info, "w", force_zip64=True) as target:
+            for piece in pieces:
+                digest.update(piece)
+                target.write(piece)
+        self.members[name] = digest.hexdigest()
+
+
+def _write_manifest(archive: zipfile.ZipFile, contents: Contents, identity: Identity) -> None:
+    said = {
+        "format": FORMAT,
+        "program": __version__,
+        "schema": schema.HEAD,
+        **asdict(contents),
+    }
+    text = json.dumps(said, sort_keys=True, indent=1)
+    signed = json.dumps({"manifest": text, "signature": _signature(text, identity)})
+    archive.writestr(zipfile.ZipInfo(MANIFEST), signed)
+
+
+def _signature(manifest: str, identity: Identity) -> str:
+    key = hmac.digest(fingerprint_key(identity), b"easeml-meter/1 backup", hashlib.sha256)
+    return hmac.new(key, manifest.encode(), hashlib.sha256).hexdigest()
+
+
+class Backup:
+    """A backup opened for reading."""
+
+    def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
+        self._archive = archive
+        self._path = path
+        self._manifest, self._signature, self.contents = self._read_manifest()
+
+    @classmethod
+    @contextmanager
+    def open(cls, path: Path) -> Iterator[Backup]:
+        """Open a backup and read its manifest."""
+        try:
+            with zipfile.ZipFile(path) as archive:
+                yield cls(archive, path)
+        except zipfile.BadZipFile:
+            raise _damaged(path) from None
+
+    def _read_manifest(self) -> tuple[str, str, Contents]:
+        try:
+            if self._archive.getinfo(MANIFEST).file_size > _LONGEST_MANIFEST:
+                raise ValueError
+            signed = json.loads(self._archive.read(MANIFEST))
+            text, signature = str(signed["manifest"]), str(signed["signature"])
+            said = json.loads(text)
+            found = {name: said.pop(name) for name in ("format", "program", "schema")}
+            meters = tuple(Counted(**each) for each in said.pop("meters"))
+            contents = Contents(**said, meters=meters)
+        except (KeyError, TypeError, ValueError):
+            raise invalid("backup", str(self._path), "a file that meter backup wrote") from None
+        if (found["format"], found["schema"]) != (FORMAT, schema.HEAD):
+            raise InvalidInput(
+                f"{self._path}: made by version {found['program']} with another schema: restore "
+                "it with that version, then upgrade"
+            )
+        return text, signature, contents
+
+    def check(self, identity: Identity) -> None:
+        """Verify that this key's holder made it, and every byte of it."""
+        if self.contents.recipient != identity.recipient:
+            raise InvalidInput(
+                f"{self._path}: sealed to the key {self.contents.recipient}, and the key here is "
+                f"{identity.recipient}: put the key that belongs to it in place first"
+            )
+        if not hmac.compare_digest(self._signature, _signature(self._manifest, identity)):
+            raise _damaged(self._path)
+        members = self.contents.members
+        if {*self._archive.namelist()} != {*members, MANIFEST}:
+            raise _damaged(self._path)
+        if not all(re.fullmatch("[0-9a-f]{32}", each.id) for each in self.contents.meters):
+            raise _damaged(self._path)
+        for name, expected in members.items():
+            digest = hashlib.sha256()
+            with self.member(name) as source:
+                while piece := source.read(_CHUNK):
+                    digest.update(piece)
+            if digest.hexdigest() != expected:
+                raise _damaged(self._path)
+
+    def key(self) -> bytes | None:
+        """Give the secret key, if it is in the backup."""
+        return self._archive.read(KEY) if self.contents.with_key else None
+
+    def member(self, name: str) -> IO[bytes]:
+        """Open a member."""
+        try:
+            return self._archive.open(name)
+        except KeyError:
+            raise _damaged(self._path) from None
+
+    def rows(self, table: sa.Table, meter: str | None = None) -> Iterator[dict[str, Any]]:
+        """Read the rows of a table: a meter's, or the site's."""
+        folder = "site" if meter is None else f"meters/{meter}/books"
+        with self.member(f"{folder}/{table.name}.jsonl") as source:
+            for line in source:
+                yield json.loads(line)
+
+    def files(self, meter: str) -> list[str]:
+        """List the files of a meter."""
+        prefix = f"meters/{meter}/files/"
+        return [name[len(prefix) :] for name in self.contents.members if name.startswith(prefix)]
+
+    def file(self, meter: str, name: str) -> IO[bytes]:
+        """Open a file of a meter."""
+        return self.member(f"meters/{meter}/files/{name}")
+
+
+def _damaged(path: Path) -> MeterError:
+    return MeterError(f"{path}: damaged, or changed since it was made: nothing was restored")

@@ -1,0 +1,78 @@
+"""A team server's site: one database, one key, one place for files, many meters."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from easeml_meter.errors import MeterError
+from easeml_meter.service.meter import check_meter, enter
+from easeml_meter.service.workspace import Clock, Workspace, utc_now
+from easeml_meter.spec import MeterSpec
+from easeml_meter.storage.files import Files, open_files
+from easeml_meter.storage.schema import MeterRow, stamp
+from easeml_meter.storage.store import Books, Store
+from easeml_meter.vault.keys import Identity
+
+
+class NotFound(MeterError):
+    """There is no such thing, or it is none of the caller's business: the two look the same."""
+
+    exit_code = 2
+
+
+@dataclass(frozen=True)
+class Site:
+    """Everything a server's use cases work with."""
+
+    store: Store
+    files: Files
+    identity: Identity = field(repr=False)
+    clock: Clock = utc_now
+
+    @classmethod
+    def open(cls, database: str, files: str | Path, key: Path, clock: Clock = utc_now) -> Site:
+        """Open the database (made or upgraded as needed), the files and the key (made if new)."""
+        if not key.exists():
+            key.parent.mkdir(parents=True, exist_ok=True)
+            Identity.new().write(key)
+        return cls(Store.open(database), open_files(files), Identity.read(key), clock)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.store.close()
+
+    def now(self) -> str:
+        """Stamp this moment."""
+        return stamp(self.clock())
+
+    def space(self, meter: str) -> Workspace:
+        """Give what the use cases of one meter work with."""
+        return Workspace(
+            self.files.under(f"meters/{meter}"),
+            lambda: self.store,
+            lambda: self.identity,
+            self.clock,
+            meter,
+            claims=self.files.under("claims"),
+        )
+
+    def create_meter(self, spec: MeterSpec, name: str) -> MeterRow:
+        """Make a meter and ask for its first test set."""
+        check_meter(spec, name)
+        with self.writing() as books:
+            return enter(books, spec, name, self.now())
+
+    @contextmanager
+    def reading(self) -> Iterator[Books]:
+        """Read a consistent snapshot of the books."""
+        with self.store.reading() as books:
+            yield books
+
+    @contextmanager
+    def writing(self) -> Iterator[Books]:
+        """Hold the lock of what belongs to no meter: users, tokens, the list of meters."""
+        with self.store.writing() as books:
+            yield books

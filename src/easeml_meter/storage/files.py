@@ -1,0 +1,312 @@
+"""Where the files of a meter lie: a folder, or any URL that fsspec opens, such as s3://.
+
+Names are relative, with slashes. A file appears under its name whole, or not at all; those who list
+or read never meet half of one.
+"""
+
+from __future__ import annotations
+
+import os
+import secrets
+import shutil
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from copy import copy
+from pathlib import Path, PurePosixPath
+from typing import Protocol
+
+from easeml_meter.errors import MeterError, invalid
+
+
+class Files(Protocol):
+    """The contract of both kinds."""
+
+    def put(self, name: str, content: bytes) -> str:
+        """Write a file, replacing one of that name; return the name."""
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Path]:
+        """Give a path for a program that writes files; it appears as `name` at the end."""
+
+    def read(self, name: str) -> bytes:
+        """Read a file whole; FileNotFoundError if there is none."""
+
+    @contextmanager
+    def local(self, name: str) -> Iterator[Path]:
+        """Give a path on this machine with the file's content, for reading."""
+
+    def location(self, name: str) -> str:
+        """Give the path or URL under which a worker elsewhere finds the file."""
+
+    def exists(self, name: str) -> bool:
+        """Tell whether there is such a file."""
+
+    def names(self, folder: str) -> list[str]:
+        """List the names of the files in a folder, sorted."""
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+
+    def append(self, name: str, lines: list[str]) -> None:
+        """Add lines to a journal, and wait until they are on disk."""
+
+    def lines(self, name: str) -> list[str]:
+        """Read a journal; a last line cut short by a crash may be among them."""
+
+    def count(self, name: str) -> int:
+        """Count what was appended to a journal, line by line."""
+
+    def under(self, folder: str) -> Files:
+        """Give the files in a folder of these."""
+
+
+def open_files(place: str | Path) -> Files:
+    """Open a folder, or a URL."""
+    return RemoteFiles(str(place)) if "://" in str(place) else FolderFiles(Path(place))
+
+
+class FolderFiles:
+    """Files in a folder of this machine, or of a file system that machines share."""
+
+    def __init__(self, root: Path) -> None:
+        self.root = root
+
+    def _path(self, name: str) -> Path:
+        return self.root / _safe(name)
+
+    def put(self, name: str, content: bytes) -> str:
+        """Write a file, replacing one of that name."""
+        with self.writing(name) as path:
+            path.write_bytes(content)
+        return name
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Path]:
+        """Give a path beside the final one, renamed at the end."""
+        target = self._path(name)
+        partial = target.with_name(f".{secrets.token_hex(8)}{target.suffix}")
+        try:
+            target.parent.mkdir(parents=True, exist_ok=True)
+            try:
+                yield partial
+                sync(partial)
+                os.replace(partial, target)
+            finally:
+                partial.unlink(missing_ok=True)
+            sync(target.parent)
+        except OSError as error:
+            raise unusable(target.parent, error) from error
+
+    def read(self, name: str) -> bytes:
+        """Read a file whole."""
+        return self._path(name).read_bytes()
+
+    @contextmanager
+    def local(self, name: str) -> Iterator[Path]:
+        """Give the file itself."""
+        yield self._path(name)
+
+    def location(self, name: str) -> str:
+        """Give the path."""
+        return str(self._path(name))
+
+    def exists(self, name: str) -> bool:
+        """Tell whether there is such a file."""
+        return self._path(name).is_file()
+
+    def names(self, folder: str) -> list[str]:
+        """List the files in a folder; those half written begin with a dot and are left out."""
+        path = self._path(folder)
+        if not path.is_dir():
+            return []
+        found = (each for each in path.iterdir() if each.is_file() and each.name[0] != ".")
+        return sorted(each.name for each in found)
+
+    def remove(self, name: str) -> None:
+        """Remove a file, if it is there."""
+        self._path(name).unlink(missing_ok=True)
+
+    def append(self, name: str, lines: list[str]) -> None:
+        """Add lines, and wait until they are on disk."""
+        path = self._path(name)
+        # It starts on a fresh line even if a crash has cut the last one short.
+        text = "\n".join(["", *lines, ""])
+        new = not path.exists()
+        # One write to a file opened for appending: lines of two processes do not mix.
+        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            os.write(handle, text.encode())
+            os.fsync(handle)
+        finally:
+            os.close(handle)
+        if new:
+            sync(path.parent)
+
+    def lines(self, name: str) -> list[str]:
+        """Read a journal."""
+        try:
+            content = self.read(name)
+        except FileNotFoundError:
+            return []
+        return [line for line in content.decode(errors="replace").split("\n") if line]
+
+    def count(self, name: str) -> int:
+        """Count the lines of a journal."""
+        return len(self.lines(name))
+
+    def under(self, folder: str) -> FolderFiles:
+        """Give the files in a folder of these."""
+        return FolderFiles(self._path(folder))
+
+
+class RemoteFiles:
+    """Objects under a URL. An object is written by one request, so it is whole or not there."""
+
+    def __init__(self, url: str) -> None:
+        try:
+            import fsspec
+        except ImportError:
+            raise MeterError(
+                f"{url}: needs fsspec; run: pip install 'easeml-meter[server]' (s3: [s3])"
+            ) from None
+        self.url = url.rstrip("/")
+        self._pieces: dict[str, bytes] = {}
+        """Content of journals, by path."""
+        try:
+            # No listing is cached: other machines write, too.
+            self._system, self._root = fsspec.core.url_to_fs(self.url, use_listings_cache=False)
+        except (ValueError, ImportError) as error:
+            raise invalid("files", url, str(error).split("\n", maxsplit=1)[0]) from None
+
+    def _path(self, name: str) -> str:
+        return f"{self._root}/{_safe(name)}"
+
+    def put(self, name: str, content: bytes) -> str:
+        """Write an object."""
+        with self._told(name, missing=False):
+            self._system.pipe_file(self._path(name), content)
+        return name
+
+    @contextmanager
+    def writing(self, name: str) -> Iterator[Path]:
+        """Give a path on this machine, uploaded at the end."""
+        with _scratch(name) as path:
+            yield path
+            with self._told(name, missing=False):
+                self._system.put_file(str(path), self._path(name))
+
+    def read(self, name: str) -> bytes:
+        """Read an object whole."""
+        with self._told(name):
+            return bytes(self._system.cat_file(self._path(name)))
+
+    @contextmanager
+    def local(self, name: str) -> Iterator[Path]:
+        """Give a copy, removed at the end."""
+        with _scratch(name) as path:
+            with self._told(name):
+                self._system.get_file(self._path(name), str(path))
+            yield path
+
+    def location(self, name: str) -> str:
+        """Give the URL."""
+        return f"{self.url}/{_safe(name)}"
+
+    def exists(self, name: str) -> bool:
+        """Tell whether there is such an object."""
+        with self._told(name):
+            return bool(self._system.isfile(self._path(name)))
+
+    def names(self, folder: str) -> list[str]:
+        """List the objects in a folder, and the journals, which are folders here."""
+        try:
+            with self._told(folder):
+                found = self._system.ls(self._path(folder), detail=False)
+        except FileNotFoundError:
+            return []
+        return sorted(PurePosixPath(each).name for each in found)
+
+    def remove(self, name: str) -> None:
+        """Remove an object, if it is there."""
+        with self._told(name):
+            if self._system.isfile(self._path(name)):
+                self._system.rm_file(self._path(name))
+
+    def append(self, name: str, lines: list[str]) -> None:
+        """Write the lines as an object of their own: objects cannot be appended to."""
+        self.put(f"{name}/{secrets.token_hex(16)}", "\n".join(lines).encode())
+
+    def lines(self, name: str) -> list[str]:
+        """Read all objects of a journal, in no particular order.
+
+        They are never changed, so that each is fetched once.
+        """
+        paths = [self._path(f"{name}/{part}") for part in self.names(name)]
+        new = [path for path in paths if path not in self._pieces]
+        if new:
+            with self._told(name):
+                self._pieces.update(self._system.cat(new))
+        pieces = [self._pieces[path] for path in paths]
+        return [line for piece in pieces for line in piece.decode(errors="replace").split("\n")]
+
+    def count(self, name: str) -> int:
+        """Count the objects of a journal: as many as lines, unless some were added together."""
+        return len(self.names(name))
+
+    def under(self, folder: str) -> RemoteFiles:
+        """Give the objects in a folder of these."""
+        inner = copy(self)  # connections and what was fetched are shared
+        inner.url, inner._root = self.location(folder), self._path(folder)
+        return inner
+
+    @contextmanager
+    def _told(self, name: str, *, missing: bool = True) -> Iterator[None]:
+        """Say in one line what failed; that a file is missing stays what it is, if it may be."""
+        try:
+            yield
+        except Exception as error:  # each file system has errors of its own
+            if missing and isinstance(error, FileNotFoundError):
+                raise
+            reason = str(error).split("\n", maxsplit=1)[0]
+            raise MeterError(f"{self.location(name)}: {reason}: nothing was changed") from error
+
+
+def _safe(name: str) -> str:
+    """Refuse a name that leaves its folder."""
+    if name.startswith("/") or ".." in name.split("/"):
+        raise invalid("file name", name[:80], "a relative name")
+    return name
+
+
+@contextmanager
+def _scratch(name: str) -> Iterator[Path]:
+    with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
+        yield Path(folder) / PurePosixPath(name).name
+
+
+def copy_into(files: Files, name: str, source: Path) -> str:
+    """Copy a file of this machine, whole or not at all."""
+    with files.writing(name) as path:
+        shutil.copyfile(source, path)
+    return name
+
+
+def sync(path: Path) -> None:
+    """Wait until a file's content, or the names in a folder, are on disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def unusable(path: Path, error: OSError) -> MeterError:
+    """Say in one line why a folder or file cannot be used."""
+    return MeterError(f"{path}: {error.strerror or error}: nothing was changed")
+
+
+def url_without_secrets(url: str) -> str:
+    """Give a URL as it may be shown and logged."""
+    head, mark, rest = url.partition("://")
+    return f"{head}{mark}{rest.rpartition('@')[2]}" if mark else url

@@ -1,0 +1,198 @@
+"""A throwaway PostgreSQL: one cluster per test process, a fresh database per test."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import pwd
+import secrets
+import shutil
+import signal
+import socket
+import subprocess
+import tempfile
+import time
+from collections.abc import Iterator
+from functools import cached_property
+from pathlib import Path
+
+import psycopg
+import pytest
+from psycopg import sql
+
+from easeml_meter.storage import queue
+from easeml_meter.storage.store import Store
+
+PACKAGE = "the tests need PostgreSQL; run: apt-get install postgresql"
+
+# Without fsync a commit survives a kill of the database, though not a power cut: enough to test
+# with, and fast. All else is as in production.
+SETTINGS = {
+    "fsync": "off",
+    "full_page_writes": "off",
+    "max_connections": "200",
+    "shared_buffers": "32MB",
+    "autovacuum": "off",
+}
+
+
+class Cluster:
+    """A PostgreSQL server of one's own, that can be stopped and started again."""
+
+    def __init__(self, folder: Path, host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> None:
+        self.folder = folder
+        self.host = host
+        self.port = free_port()
+        self._inside = inside
+        """A command before the server's own, such as one that enters a network namespace."""
+        self._process: subprocess.Popen[bytes] | None = None
+        own = _account()
+        if own:
+            shutil.chown(folder, own)
+        made = subprocess.run(
+            [
+                *(*_as_account(), _program("initdb"), "-D", f"{folder}/data", "-U", "postgres"),
+                *("-A", "trust", "--no-sync", "-E", "UTF8", "--locale", "C.UTF-8"),
+            ],
+            capture_output=True,
+            text=True,
+            check=False,
+        )
+        assert made.returncode == 0, made.stderr
+        if host != "127.0.0.1":
+            with (folder / "data" / "pg_hba.conf").open("a") as file:
+                file.write("host all all samenet trust\n")
+
+    def start(self) -> None:
+        """Start it and wait until it answers."""
+        settings = SETTINGS | {
+            "listen_addresses": self.host,
+            "port": str(self.port),
+            "unix_socket_directories": str(self.folder),
+        }
+        with (self.folder / "log").open("ab") as log:
+            self._process = subprocess.Popen(
+                [*self._inside, *_as_account(), _program("postgres"), "-D", f"{self.folder}/data"]
+                + [f"--{name}={value}" for name, value in settings.items()],
+                stdout=subprocess.DEVNULL,
+                stderr=log,
+            )
+        for _ in range(600):
+            assert self._process.poll() is None, (self.folder / "log").read_text()
+            with contextlib.suppress(psycopg.OperationalError):
+                self._admin().close()
+                return
+            time.sleep(0.05)
+        raise AssertionError((self.folder / "log").read_text())
+
+    def stop(self, *, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop it: SIGINT ends all sessions first, SIGQUIT is a crash."""
+        assert self._process is not None
+        self._process.send_signal(how)
+        self._process.wait()
+        self._process = None
+
+    def restart(self, *, how: signal.Signals = signal.SIGINT) -> None:
+        """Stop it and start it again."""
+        self.stop(how=how)
+        self.start()
+
+    def new_database(self, *, empty: bool = True) -> str:
+        """Make a database, empty or with the tables of today; return its address."""
+        template = "template0" if empty else self._template
+        name = f"test_{secrets.token_hex(8)}"
+        with self._admin() as connection:
+            # Cheaper than a checkpoint, which is the price of copying files.
+            order = sql.SQL("CREATE DATABASE {} TEMPLATE {} STRATEGY wal_log")
+            connection.execute(order.format(sql.Identifier(name), sql.Identifier(template)))
+        return f"postgresql://postgres@{self.host}:{self.port}/{name}"
+
+    @cached_property
+    def _template(self) -> str:
+        """A database to copy: that is faster than to migrate each anew."""
+        address = self.new_database()
+        store = Store.open(address)
+        queue.install(store)
+        store.close()
+        return address.rpartition("/")[2]
+
+    def drop(self, address: str) -> None:
+        """Remove a database, whoever is still connected to it."""
+        with self._admin() as connection:
+            order = sql.SQL("DROP DATABASE {} WITH (FORCE)")
+            connection.execute(order.format(sql.Identifier(address.rpartition("/")[2])))
+
+    def _admin(self) -> psycopg.Connection:
+        # By the socket, which is there in whatever network the server is.
+        address = f"host={self.folder} port={self.port} user=postgres dbname=postgres"
+        return psycopg.connect(address, autocommit=True)
+
+
+def free_port() -> int:
+    """Give a port that nobody uses."""
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def _program(name: str) -> str:
+    """Find a program of the newest version installed."""
+    found = list(Path("/usr/lib/postgresql").glob(f"*/bin/{name}"))
+    if not found:
+        pytest.fail(PACKAGE, pytrace=False)
+    return str(max(found, key=lambda path: int(path.parts[4])))
+
+
+def _account() -> str | None:
+    """Give the account to run it as: PostgreSQL refuses to be root."""
+    return pwd.getpwnam("postgres").pw_name if os.geteuid() == 0 else None
+
+
+def _as_account() -> list[str]:
+    # It ends with the tests, however these end.
+    command = ["setpriv", "--pdeathsig", "INT"]
+    account = _account()
+    if account:
+        command += ["--reuid", account, "--regid", account, "--init-groups"]
+    return command
+
+
+@contextlib.contextmanager
+def running(host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> Iterator[Cluster]:
+    """Run a cluster of one's own in a folder that vanishes."""
+    _program("postgres")
+    # Not in pytest's folders, which other accounts cannot enter; short, for a socket's name.
+    with tempfile.TemporaryDirectory(prefix="meter-pg-") as folder:
+        cluster = Cluster(Path(folder), host, inside)
+        cluster.start()
+        try:
+            yield cluster
+        finally:
+            cluster.stop(how=signal.SIGQUIT)
+
+
+@pytest.fixture(scope="session")
+def postgresql() -> Iterator[Cluster]:
+    """Give the cluster of this test process."""
+    with running() as cluster:
+        yield cluster
+
+
+@pytest.fixture(params=["sqlite", "postgresql"])
+def database(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    """Give the address of a database of each kind, without rows."""
+    if request.param == "sqlite":
+        yield f"sqlite:///{tmp_path / 'meter.db'}"
+        return
+    cluster: Cluster = request.getfixturevalue("postgresql")
+    address = cluster.new_database(empty=False)
+    yield address
+    cluster.drop(address)
+
+
+@pytest.fixture
+def team_database(postgresql: Cluster) -> Iterator[str]:
+    """Give the address of a PostgreSQL database, without rows."""
+    address = postgresql.new_database(empty=False)
+    yield address
+    postgresql.drop(address)

@@ -1,0 +1,308 @@
+"""Executors: the same bits from each, bounded, in order; nothing secret stays with a worker."""
+
+from __future__ import annotations
+
+import gc
+import sys
+import time
+from collections.abc import Callable, Iterator
+from functools import partial
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from distributed import Client, LocalCluster
+from tests.scoring import functions
+from tests.scoring.examples import expected
+
+from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.scoring import executors, running
+from easeml_meter.scoring.executors import Executor, open_executor
+from easeml_meter.scoring.function import FunctionModel
+from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.predictor import Limits
+from easeml_meter.scoring.running import ShardTask, score_model
+from easeml_meter.scoring.score import Score, Task, Unscorable, score
+from easeml_meter.vault.sealing import Grant
+
+ROWS = 1000
+KINDS = ("inline", "processes:2", "dask")
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[LocalCluster]:
+    with LocalCluster(  # type: ignore[no-untyped-call]
+        n_workers=2, threads_per_worker=1, processes=True, dashboard_address=":0"
+    ) as started:
+        yield started
+
+
+@pytest.fixture(scope="module")
+def dask(cluster: LocalCluster) -> Iterator[Executor]:
+    with open_executor(f"dask:{cluster.scheduler_address}") as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module")
+def processes() -> Iterator[Executor]:
+    with open_executor("processes:2") as executor:
+        yield executor
+
+
+@pytest.fixture(scope="module", params=KINDS)
+def executor(request: pytest.FixtureRequest) -> Iterator[Executor]:
+    if request.param == "inline":
+        with open_executor("inline") as opened:
+            yield opened
+    else:
+        yield request.getfixturevalue(request.param.partition(":")[0])
+
+
+# --- Which one ---
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "threads",
+        "processes:",
+        "processes:0",
+        "processes:-1",
+        "processes:2 ",
+        "processes:99999",
+        "dask",
+        "dask:",
+        "dask:localhost:8786",
+        "dask:http://localhost:80",
+        "dask:tcp://localhost",
+        "dask:tcp:///x:1",
+        "inline:1",
+    ],
+)
+def test_other_executors_are_refused(text: str) -> None:
+    with pytest.raises(InvalidInput, match=r"executor: .* given, one of inline, .* needed"):
+        open_executor(text)
+
+
+def test_too_many_processes_are_refused() -> None:
+    with pytest.raises(InvalidInput, match="at most 1024 processes"):
+        open_executor("processes:1025")
+
+
+def test_without_dask_it_says_what_to_install(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "distributed", None)
+    with pytest.raises(InvalidInput, match=r"pip install 'easeml-meter\[cluster\]'"):
+        open_executor("dask:tcp://127.0.0.1:1").__enter__()
+
+
+def test_a_scheduler_that_does_not_answer(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "_PATIENCE", 1)
+    with pytest.raises(MeterError, match=r"no dask scheduler answers at tcp://127\.0\.0\.1:1:"):
+        open_executor("dask:tcp://127.0.0.1:1").__enter__()
+
+
+def test_a_cluster_without_workers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(executors, "_PATIENCE", 1)
+    with (
+        LocalCluster(n_workers=0, dashboard_address=":0") as empty,  # type: ignore[no-untyped-call]
+        pytest.raises(MeterError, match="has no workers: start some"),
+    ):
+        open_executor(f"dask:{empty.scheduler_address}").__enter__()
+
+
+def test_no_executor_named_is_inline() -> None:
+    with open_executor() as executor:
+        assert list(executor.map(functions.square, range(3))) == [0, 1, 4]
+
+
+# --- Tasks ---
+
+
+def test_results_come_in_order_from_few_tasks_at_a_time(executor: Executor) -> None:
+    taken = 0
+
+    def tasks() -> Iterator[int]:
+        nonlocal taken
+        while True:  # so they cannot be gathered first
+            yield taken
+            taken += 1
+
+    results = executor.map(functions.square, tasks())
+    for number in range(20):
+        assert next(results) == number**2
+        assert taken <= number + 5
+
+
+def test_an_error_of_a_task_comes_back_as_itself(executor: Executor) -> None:
+    results = executor.map(functions.refusing, [7])
+    with pytest.raises(InvalidInput, match=r"^number: 7 given, none needed$") as refused:
+        next(results)
+    if not isinstance(executor, type(open_executor().__enter__())):
+        assert refused.value.__context__ is None
+        assert "working on" not in str(refused.value.__cause__)
+    assert next(executor.map(functions.square, [3])) == 9
+
+
+def test_processes_that_die_are_one_line() -> None:
+    with open_executor("processes:1") as executor, pytest.raises(MeterError) as lost:
+        list(executor.map(functions.dying, range(3)))
+    assert "the workers died or were lost" in str(lost.value)
+    assert "\n" not in str(lost.value)
+
+
+def test_ending_early_cancels_what_has_not_begun(cluster: LocalCluster, tmp_path: Path) -> None:
+    names = ["first", *(f"wait {number}" for number in range(9))]
+    address = cluster.scheduler_address
+
+    def interrupted() -> None:
+        with open_executor(f"dask:{address}") as executor:
+            results = executor.map(functions.waiting, ((str(tmp_path), name) for name in names))
+            assert next(results) == "first"
+            until(lambda: len(begun()) == 2)
+            raise KeyboardInterrupt
+
+    def begun() -> list[Path]:
+        return list(tmp_path.glob("wait*"))
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    with Client(address, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+        until(lambda: not any(client.run(tasks_not_begun).values()))
+        (tmp_path / "go").touch()
+        until(lambda: not any(client.processing().values()))
+        client.gather(client.map(functions.square, range(10), pure=False))
+    assert len(begun()) == 2
+
+
+def tasks_not_begun(dask_worker: Any) -> int:
+    return len(dask_worker.state.ready)
+
+
+def until(true: Callable[[], bool]) -> None:
+    for _ in range(3000):
+        if true():
+            return
+        time.sleep(0.01)
+    raise AssertionError("waited in vain")
+
+
+# --- Scores ---
+
+
+@pytest.mark.parametrize("loss", functions.CLASSES)
+def test_files_of_predictions_score_the_same_everywhere(
+    executor: Executor, tmp_path: Path, loss: str
+) -> None:
+    table = functions.labelled(loss, ROWS)
+    predictions = written(table, tmp_path, loss)
+    plain = score(predictions, [table["label"]])
+    with functions.hidden(table, tmp_path, loss) as sealed:
+        assert sealed.row_groups == 16
+        assert score(predictions, sealed.label_groups(), map_function=executor.map) == plain
+    assert 0 < plain.mean < 1
+
+
+@pytest.mark.parametrize("loss", functions.CLASSES)
+def test_models_score_the_same_everywhere(
+    executor: Executor, tmp_path: Path, loss: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "SHARD_ROWS", 150)
+    table = functions.labelled(loss, ROWS)
+    plain = score(written(table, tmp_path, loss), [table["label"]])
+    model = FunctionModel(functions.MODELS[loss], "mine")
+    told: list[tuple[int, int]] = []
+    with functions.hidden(table, tmp_path, loss) as sealed:
+        found = score_model(
+            model,
+            functions.rows_of(sealed, loss),
+            Limits(),
+            map_function=executor.map,
+            progress=lambda done, rows: told.append((done, rows)),
+        )
+    assert found == plain
+    assert told == [(done, ROWS) for done in (*range(128, ROWS, 128), ROWS)]
+
+
+def written(table: pa.Table, folder: Path, loss: str) -> Predictions:
+    """Keep the model's predictions in a file."""
+    (batch,) = table.combine_chunks().to_batches()
+    values = functions.MODELS[loss](batch)
+    column = pa.array(values.tolist())
+    pq.write_table(pa.table({"prediction": column}), folder / "p.parquet")
+    return Predictions.open(
+        folder / "p.parquet", expected=expected(len(table), loss, functions.CLASSES[loss])
+    )
+
+
+def test_a_worker_killed_half_way_changes_nothing(
+    dask: Executor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(running, "SHARD_ROWS", 64)
+    table = functions.labelled("0-1", ROWS)
+    plain = score(written(table, tmp_path, "0-1"), [table["label"]])
+    mortal = FunctionModel(partial(functions.dying_once, str(tmp_path)), "mine")
+    with functions.hidden(table, tmp_path, "0-1") as sealed:
+        source = functions.rows_of(sealed, "0-1")
+        assert score_model(mortal, source, Limits(), map_function=dask.map) == plain
+    assert (tmp_path / "called").exists()
+
+
+# --- Secrets ---
+
+
+def test_failed_tasks_leave_nothing_secret(
+    dask: Executor, cluster: LocalCluster, tmp_path: Path
+) -> None:
+    table = functions.labelled("absolute[-3,3]", ROWS)
+    predictions = written(table, tmp_path, "absolute[-3,3]")
+    raising = expected(ROWS, "tests.scoring.examples:raising[real]")
+    own = Predictions.open(tmp_path / "p.parquet", expected=raising)
+    with functions.hidden(table, tmp_path, "absolute[-3,3]") as sealed:
+        grant = sealed.grant()
+        source = functions.rows_of(sealed, "absolute[-3,3]")
+        model = FunctionModel(functions.telling, "mine")
+        with pytest.raises(Unscorable) as by_model:
+            score_model(model, source, Limits(), map_function=dask.map)
+        with pytest.raises(Unscorable) as by_loss:
+            score(own, sealed.label_groups(), map_function=dask.map)
+        (tmp_path / "hidden.sealed").unlink()
+        with pytest.raises(InvalidInput, match=r"hidden\.sealed: cannot be read"):
+            score(predictions, sealed.label_groups(), map_function=dask.map)
+    assert str(by_model.value) == str(by_loss.value)
+    with Client(cluster.scheduler_address, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+        logs = repr(client.get_worker_logs()) + repr(client.get_scheduler_logs())
+        assert "Compute Failed" in logs
+        assert "hidden.sealed" in logs
+        until(lambda: not any(client.run(grants_in_memory).values()))
+    secret = grant._secret[:32]
+    shown = [secret.hex(), repr(secret)[2:-1], "secret", *map(str, table["label"].to_pylist())]
+    assert [word for word in shown if word in logs] == []
+    assert by_model.value.__context__ is by_loss.value.__context__ is None
+
+
+def grants_in_memory() -> int:
+    gc.collect()
+    return sum(isinstance(thing, Grant) for thing in gc.get_objects())
+
+
+def test_no_repr_of_a_task_tells_the_secret(tmp_path: Path) -> None:
+    table = functions.labelled("0-1", 10)
+    with functions.hidden(table, tmp_path, "0-1") as sealed:
+        source = functions.rows_of(sealed, "0-1")
+        model = FunctionModel(functions.classes, "mine")
+        task = ShardTask(model, source, Limits(), range(1), 1, 10)
+        predictions = written(table, tmp_path, "0-1")
+        seen: list[Task] = []
+
+        def keep(function: Any, tasks: Any) -> list[int]:
+            seen.extend(tasks)
+            return [0]
+
+        assert score(predictions, sealed.label_groups(), map_function=keep) == Score(0, 10)
+        secret = sealed.grant()._secret
+    for shown in (repr(task), repr(seen)):
+        assert repr(secret)[2:20] not in shown
+        assert "array" not in shown

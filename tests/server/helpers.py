@@ -1,0 +1,114 @@
+"""A site with users of every role, and clients that speak to its app in this process."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+from anyio.from_thread import BlockingPortal, start_blocking_portal
+from fastapi import FastAPI
+from tests.service.helpers import small_spec
+
+from easeml_meter.server.app import create_app
+from easeml_meter.server.settings import Settings
+from easeml_meter.service import accounts
+from easeml_meter.service.accounts import User
+from easeml_meter.service.roles import Role
+from easeml_meter.service.site import Site
+from easeml_meter.service.workspace import Clock, utc_now
+from easeml_meter.spec import MeterSpec
+
+API = "http://server/api/v1"
+
+
+class _InProcess(httpx.BaseTransport):
+    """Hand requests to an app without a network; answers are whole (no server-sent events)."""
+
+    def __init__(self, app: FastAPI, portal: BlockingPortal, address: str) -> None:
+        self._inner = httpx.ASGITransport(app, raise_app_exceptions=False, client=(address, 1))
+        self._portal = portal
+
+    def handle_request(self, request: httpx.Request) -> httpx.Response:
+        return self._portal.call(self._answer, request)
+
+    async def _answer(self, request: httpx.Request) -> httpx.Response:
+        sent = httpx.Request(
+            request.method,
+            request.url,
+            headers=request.headers,
+            content=request.read(),
+            extensions=request.extensions,
+        )
+        answer = await self._inner.handle_async_request(sent)
+        body = await answer.aread()
+        return httpx.Response(answer.status_code, headers=answer.headers, content=body)
+
+
+@dataclass
+class Served:
+    """A site, its app, and the users made so far, each with a token."""
+
+    site: Site
+    app: FastAPI
+    portal: BlockingPortal
+    users: dict[str, User] = field(default_factory=dict)
+    tokens: dict[str, str] = field(default_factory=dict)
+
+    def add_user(self, name: str, **options: Any) -> User:
+        """Open an account with a token."""
+        user = accounts.add_user(self.site, name, **options)
+        self.users[name] = user
+        self.tokens[name] = accounts.new_token(self.site, user.id, "test")[1]
+        return user
+
+    def add_meter(self, spec: MeterSpec | None = None, *, prefix: str = "") -> str:
+        """Make a meter with a user for each seat, named by role, tenants after the first numbered.
+
+        With one tenant: developer, labeler, runner; with two also developer2 and runner2.
+        """
+        spec = spec or small_spec()
+        meter = self.site.create_meter(spec, f"{prefix}meter").id
+        seats = [(f"{prefix}labeler", Role.LABELER, 0)]
+        for tenant in range(1, max(1, len(spec.tenants)) + 1):
+            suffix = "" if tenant == 1 else str(tenant)
+            seats += [
+                (f"{prefix}{role}{suffix}", role, tenant) for role in (Role.DEVELOPER, Role.RUNNER)
+            ]
+        for name, role, tenant in seats:
+            user = self.add_user(name)
+            accounts.add_member(self.site, user.id, meter, role, tenant)
+        return meter
+
+    def client(self, user: str | None = None, *, token: str | None = None) -> httpx.Client:
+        """Give a client with a user's token, another token, or none. Paths are below /api/v1."""
+        secret = self.tokens[user] if user is not None else token
+        headers = {} if secret is None else {"Authorization": f"Bearer {secret}"}
+        return self.client_from("192.0.2.1", headers=headers)
+
+    def client_from(self, address: str, **options: Any) -> httpx.Client:
+        """Give a client at an address."""
+        transport = _InProcess(self.app, self.portal, address)
+        return httpx.Client(transport=transport, base_url=API, **options)
+
+
+@contextmanager
+def serve(
+    folder: Path, *, clock: Clock = utc_now, database: str | None = None, **settings: Any
+) -> Iterator[Served]:
+    """Make a site in a folder with the user `admin` and, without a seat anywhere, `stranger`."""
+    chosen = Settings(folder=folder, **settings)
+    folder.mkdir(parents=True, exist_ok=True)
+    url = database or chosen.database_url
+    site = Site.open(url, chosen.files_place, chosen.key_file, clock)
+    with start_blocking_portal() as portal:
+        served = Served(site, create_app(site, chosen), portal)
+        served.add_user("admin", admin=True)
+        served.add_user("stranger")
+        try:
+            yield served
+        finally:
+            site.close()

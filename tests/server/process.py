@@ -1,0 +1,73 @@
+"""A real `meter serve` process on a free port."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import httpx
+
+
+@dataclass
+class Process:
+    """A server that was started."""
+
+    popen: subprocess.Popen[str]
+    address: str
+    token: str | None
+    """Of the admin; None if the server did not print one."""
+    log: list[str] = field(default_factory=list)
+
+    def client(self, token: str | None = None) -> httpx.Client:
+        """Give a client with a token, else with the admin's."""
+        secret = token or self.token
+        headers = {"Authorization": f"Bearer {secret}"} if secret else {}
+        return httpx.Client(base_url=f"{self.address}/api/v1", headers=headers, trust_env=False)
+
+    def stop(self) -> int:
+        """Ask it to stop; give its exit code."""
+        self.popen.send_signal(signal.SIGTERM)
+        return self.popen.wait(60)
+
+
+@contextmanager
+def started(
+    folder: Path, *arguments: str, environment: dict[str, str] | None = None
+) -> Iterator[Process]:
+    """Run `meter serve` until the block ends."""
+    popen = subprocess.Popen(
+        [
+            *(sys.executable, "-c", "from easeml_meter.cli import main; main()", "serve"),
+            *("--folder", str(folder), "--port", "0", *arguments),
+        ],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+        env=os.environ | (environment or {}),
+    )
+    log: list[str] = []
+    assert popen.stdout is not None
+    assert popen.stderr is not None
+    reader = threading.Thread(target=log.extend, args=(popen.stderr,))
+    reader.start()
+    try:
+        told: list[str] = []
+        while not told or "://" not in told[-1]:
+            told.append(popen.stdout.readline())
+            assert told[-1], f"it did not start: {''.join(log)}"
+        token = told[0].split()[-1] if len(told) == 2 else None
+        yield Process(popen, told[-1].split()[-1], token, log)
+    finally:
+        if popen.poll() is None:
+            popen.kill()
+        popen.wait()
+        reader.join()
+        popen.stdout.close()
+        popen.stderr.close()

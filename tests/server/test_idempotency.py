@@ -1,0 +1,196 @@
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import httpx
+import pytest
+from fastapi import APIRouter, Request
+from fastapi.responses import JSONResponse
+from tests.server.helpers import Served, serve
+
+from easeml_meter.server.idempotency import KEPT, LOST, OnceHere, OnceStreamed, forget_old_keys
+from easeml_meter.server.limits import streamed
+from easeml_meter.service import accounts
+from easeml_meter.storage import schema
+
+KEY = {"Idempotency-Key": "one"}
+
+
+class Moment:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@pytest.fixture
+def clock() -> Moment:
+    return Moment()
+
+
+@pytest.fixture
+def served(tmp_path: Path, clock: Moment) -> Iterator[Served]:
+    with serve(tmp_path / "site", clock=clock) as each:
+        yield each
+
+
+def add(client: httpx.Client, name: str, headers: dict[str, str]) -> httpx.Response:
+    return client.post("/users", json={"name": name}, headers=headers)
+
+
+def test_the_same_request_is_answered_again(served: Served) -> None:
+    client = served.client("admin")
+    first, second = add(client, "anna", KEY), add(client, "anna", KEY)
+    assert (first.status_code, second.status_code) == (201, 201)
+    assert first.content == second.content
+    assert "idempotency-replayed" not in first.headers
+    assert second.headers["idempotency-replayed"] == "true"
+    assert [user.name for user in accounts.users(served.site)] == ["admin", "anna", "stranger"]
+
+
+def test_another_request_is_a_conflict(served: Served) -> None:
+    client = served.client("admin")
+    add(client, "anna", KEY)
+    other = add(client, "bert", KEY)
+    assert (other.status_code, other.json()["error"]) == (409, "conflict")
+    elsewhere = client.post("/tokens", json={"name": "anna"}, headers=KEY)
+    assert elsewhere.status_code == 409
+    assert len(accounts.users(served.site)) == 3
+
+
+def test_keys_belong_to_their_user(served: Served) -> None:
+    served.add_user("second", admin=True)
+    assert add(served.client("admin"), "anna", KEY).status_code == 201
+    assert add(served.client("second"), "bert", KEY).status_code == 201
+
+
+def test_a_refused_request_leaves_the_key_unused(served: Served) -> None:
+    client = served.client("admin")
+    assert add(client, "stranger", KEY).status_code == 409
+    assert add(client, "anna", KEY).status_code == 201
+
+
+def test_the_answer_is_for_the_one_who_may_still_ask(served: Served) -> None:
+    second = served.add_user("second", admin=True)
+    client = served.client("second")
+    add(client, "anna", KEY)
+    accounts.change_user(served.site, second.id, admin=False)
+    assert add(client, "anna", KEY).status_code == 403
+
+
+@pytest.mark.parametrize("key", ["", "x" * 201, "with space", "\u00e9"])
+def test_malformed_keys(served: Served, key: str) -> None:
+    headers = {"Idempotency-Key": key.encode("latin-1")}
+    answer = served.client("admin").post("/users", json={"name": "anna"}, headers=headers)  # type: ignore[arg-type]
+    assert answer.status_code == 422
+
+
+def test_keys_are_forgotten_after_a_day(served: Served, clock: Moment) -> None:
+    client = served.client("admin")
+    add(client, "anna", KEY)
+    clock.now += KEPT
+    assert add(client, "anna", KEY).status_code == 201
+    clock.now += timedelta(seconds=1)
+    assert add(client, "bert", KEY).status_code == 201
+    clock.now += KEPT
+    forget_old_keys(served.site)
+    assert _stored(served) == 1
+    clock.now += timedelta(seconds=1)
+    forget_old_keys(served.site)
+    assert _stored(served) == 0
+
+
+def _stored(served: Served) -> int:
+    with served.site.reading() as books:
+        return len(books.select(schema.idempotency))
+
+
+@pytest.fixture
+def slow(served: Served) -> Slow:
+    return Slow(served)
+
+
+class Slow:
+    """A route that counts how often it was at work, and waits to be let go."""
+
+    def __init__(self, served: Served) -> None:
+        self.begun = threading.Semaphore(0)
+        self.go_on = threading.Event()
+        self.runs = 0
+        router = APIRouter()
+
+        @router.post("/slow")
+        def route(once: OnceHere) -> JSONResponse:
+            return once.answer(self._work)
+
+        served.app.include_router(router, prefix="/api/v1")
+
+    def _work(self) -> tuple[int, dict[str, int]]:
+        self.runs += 1
+        self.begun.release()
+        assert self.go_on.wait(60)
+        return 200, {"run": self.runs}
+
+
+def test_a_second_one_meanwhile_is_told_to_wait(served: Served, slow: Slow) -> None:
+    client = served.client("admin")
+    with ThreadPoolExecutor(1) as pool:
+        first = pool.submit(client.post, "/slow", headers=KEY)
+        assert slow.begun.acquire(timeout=60)
+        second = client.post("/slow", headers=KEY)
+        slow.go_on.set()
+        assert first.result().json() == {"run": 1}
+    assert second.status_code == 409
+    assert "under way" in second.json()["message"]
+    assert client.post("/slow", headers=KEY).json() == {"run": 1}
+
+
+def test_of_many_at_once_one_is_done(served: Served, slow: Slow) -> None:
+    slow.go_on.set()
+    clients = [served.client("admin") for _ in range(8)]
+    with ThreadPoolExecutor(8) as pool:
+        answers = list(pool.map(lambda each: each.post("/slow", headers=KEY), clients))
+    assert slow.runs == 1
+    assert {answer.status_code for answer in answers} <= {200, 409}
+    done = [answer.json() for answer in answers if answer.status_code == 200]
+    assert done
+    assert all(body == {"run": 1} for body in done)
+
+
+def test_one_that_died_with_its_server_can_be_repeated(
+    served: Served, slow: Slow, clock: Moment
+) -> None:
+    slow.go_on.set()
+    client = served.client("admin")
+    client.post("/slow", headers=KEY)
+    with served.site.writing() as books:  # as if the server had died before it answered
+        books.connection.execute(schema.idempotency.update(), {"status": None, "body": None})
+    assert client.post("/slow", headers=KEY).status_code == 409
+    clock.now += LOST + timedelta(seconds=1)
+    assert client.post("/slow", headers=KEY).json() == {"run": 2}
+
+
+def test_a_streamed_body_counts(served: Served) -> None:
+    router = APIRouter()
+
+    @router.post("/raw")
+    async def route(request: Request, once: OnceStreamed) -> JSONResponse:
+        body = b"".join([piece async for piece in streamed(request, 100)])
+        return once.answer(lambda: (200, len(body)), body=body.hex())
+
+    served.app.include_router(router, prefix="/api/v1")
+    client = served.client("admin")
+    assert client.post("/raw", content=b"abc", headers=KEY).json() == 3
+    again = client.post("/raw", content=b"abc", headers=KEY)
+    assert (again.json(), again.headers["idempotency-replayed"]) == (3, "true")
+    assert client.post("/raw", content=b"abd", headers=KEY).status_code == 409
+    assert client.post("/raw?x=1", content=b"abc", headers=KEY).status_code == 409
+    too_long = client.post("/raw", content=b"x" * 101)
+    assert (too_long.status_code, too_long.json()["error"]) == (413, "too-large")

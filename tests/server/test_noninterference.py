@@ -1,0 +1,247 @@
+"""What a developer can observe over HTTP is a function of the signal history alone.
+
+Two servers differ in nothing but the labels of their test sets. The same developer drives both,
+side by side. As long as the signals are the same, everything else must be, byte for byte: status
+codes, headers, bodies, events, pictures, files, counts, what is logged; ids and times aside.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+import tempfile
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pyarrow as pa
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from tests.service.helpers import Clock, Labels, rows, small_spec
+
+from easeml_meter.spec import MeterSpec
+
+from .driving import VALIDATION, add, give_validation, packed, parquet, predictions, sealed
+from .helpers import Served, serve
+
+ROWS = 64
+INPUTS_SEED = 5
+IDS = re.compile(r"[0-9a-f]{16,64}")
+_START = re.compile(r"(meter_start_time_seconds) \S+\n")
+LOOKS = (
+    "",
+    "/status",
+    "/history",
+    "/signals",
+    "/submissions",
+    "/report.html",
+    "/report.svg",
+    "/badge.svg",
+    "/audit",
+    "/test-sets",
+    "/test-sets/1",
+    "/test-sets/1/inputs",
+    "/test-sets/1/released/testset.parquet",
+    "/validation-sets",
+    "/validation-sets/1/file",
+    "/notices",
+    "/requests",
+)
+
+
+class Lines(logging.Handler):
+    """Keeps what is logged, without how long things took."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.lines: list[str] = []
+
+    def emit(self, record: logging.LogRecord) -> None:
+        fields = dict(getattr(record, "fields", {}))
+        fields.pop("ms", None)
+        self.lines.append(IDS.sub("<id>", f"{record.levelname} {record.getMessage()} {fields}"))
+
+
+@dataclass
+class Side:
+    """One of the two servers, and what its developer sees."""
+
+    served: Served
+    folder: Path
+    labels: Labels
+    spec: MeterSpec
+    last: bytes = b""
+    lines: Lines = field(default_factory=Lines)
+
+    def __post_init__(self) -> None:
+        self.meter = self.served.add_meter(self.spec)
+        self.developer = self.served.client("developer")
+        assert give_validation(self.developer, self.meter).is_success
+        table = rows(self.labels, seed=INPUTS_SEED)
+        content = sealed(self.served, self.meter, table, self.folder, clock=self.served.site.clock)
+        assert add(self.served.client("labeler"), self.meter, content).is_success
+
+    def ask(self, method: str, path: str, **options: Any) -> dict[str, object]:
+        """Ask as the developer does; give everything that comes back."""
+        logger = logging.getLogger("easeml_meter")
+        logger.addHandler(self.lines)
+        level = logger.level
+        logger.setLevel(logging.DEBUG)
+        self.lines.lines.clear()
+        try:
+            answer = self.developer.request(method, f"/meters/{self.meter}{path}", **options)
+        finally:
+            logger.removeHandler(self.lines)
+            logger.setLevel(level)
+        return {
+            "status": answer.status_code,
+            "headers": [(name, IDS.sub("<id>", value)) for name, value in answer.headers.items()],
+            "body": IDS.sub("<id>", answer.content.decode("latin-1")),
+            "log": list(self.lines.lines),
+        }
+
+    def metrics(self) -> str:
+        """Read the counts, as someone on the server's machine may."""
+        client = self.served.client_from("127.0.0.1")
+        return _START.sub("", client.get("http://server/metrics").text)
+
+    def answers(self) -> list[str]:
+        """Give the signal history."""
+        found: httpx.Response = self.developer.get(f"/meters/{self.meter}/history")
+        return [signal["answer"] for view in found.json()["items"] for signal in view["signals"]]
+
+
+@contextmanager
+def two_sides(first: Labels, second: Labels, spec: MeterSpec) -> Iterator[list[Side]]:
+    with ExitStack() as stack:
+        sides = []
+        for labels in (first, second):
+            folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
+            served = stack.enter_context(
+                serve(folder / "site", clock=Clock(), requests_per_second=0)
+            )
+            sides.append(Side(served, folder, labels, spec))
+        yield sides
+
+
+Action = tuple[str, Any]
+
+guesses = st.lists(st.integers(0, 1), min_size=ROWS, max_size=ROWS)
+actions = st.lists(
+    st.one_of(
+        st.tuples(st.just("submit"), st.tuples(guesses, st.integers(0, 20))),
+        st.tuples(st.just("repeat"), st.none()),
+        st.tuples(st.just("bad"), st.sampled_from(["short", "class", "order", "name", "tar"])),
+        st.tuples(st.just("validation"), st.integers(10, 13)),
+        st.tuples(st.just("look"), st.sampled_from(LOOKS)),
+        st.tuples(st.just("events"), st.none()),
+    ),
+    min_size=1,
+    max_size=7,
+)
+
+
+def perform(side: Side, action: Action, number: int) -> dict[str, object]:
+    """Do on one side what the developer decided to do."""
+    kind, detail = action
+    if kind == "submit":
+        guess, errors = detail
+        validation = VALIDATION.copy()
+        validation[:errors] ^= 1
+        side.last = packed(
+            test_parquet=predictions(np.array(guess), str(number)),
+            validation_parquet=predictions(validation, str(number)),
+        )
+        return side.ask("POST", "/submissions", params={"model": "m"}, content=side.last)
+    if kind == "repeat":
+        return side.ask("POST", "/submissions", params={"model": "m"}, content=side.last)
+    if kind == "bad":
+        name, body = bad_submission(detail)
+        return side.ask("POST", "/submissions", params={"model": name}, content=body)
+    if kind == "validation":
+        content = parquet(rows(np.zeros(20, dtype=np.int64), seed=detail))
+        return side.ask("POST", "/validation-sets", content=content)
+    if kind == "events":
+        listed = side.developer.get(f"/meters/{side.meter}/submissions").json()["items"]
+        newest = listed[0]["id"] if listed else "0" * 32
+        return side.ask("GET", f"/submissions/{newest}/events")
+    return side.ask("GET", detail)
+
+
+def bad_submission(kind: str) -> tuple[str, bytes]:
+    """Make a submission that must be refused before a label is touched."""
+    guess = np.zeros(ROWS - (kind == "short"), dtype=np.int64)
+    if kind == "class":
+        guess[3] = 9
+    ids = np.arange(len(guess))[:: -1 if kind == "order" else 1]
+    test = parquet(pa.table({"id": ids, "prediction": guess}))
+    body = packed(test_parquet=test, validation_parquet=predictions(VALIDATION))
+    return ("x" * 10_000 if kind == "name" else "bad"), (b"x" if kind == "tar" else body)
+
+
+@given(
+    labels=guesses,
+    flips=st.lists(st.integers(0, ROWS - 1), max_size=6),
+    todo=actions,
+    protocol=st.sampled_from(["regular", "incremental"]),
+    ceiling=st.sampled_from([None, 0.6]),
+    elastic=st.booleans(),
+)
+@settings(
+    max_examples=20,
+    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
+)
+def test_equal_signals_look_equal(  # noqa: PLR0917
+    labels: list[int],
+    flips: list[int],
+    todo: list[Action],
+    protocol: str,
+    ceiling: float | None,
+    elastic: bool,
+) -> None:
+    # Bands so wide that the two often agree though their losses differ.
+    spec = small_spec(
+        signals=2, edges=[0.4], protocol=protocol, ceiling=ceiling, elastic=elastic, steps=3
+    )
+    first = np.array(labels)
+    second = first.copy()
+    second[flips] ^= 1
+    with two_sides(first, second, spec) as sides:
+        for number, action in enumerate(todo):
+            shown = [perform(side, action, number) for side in sides]
+            if sides[0].answers() != sides[1].answers():
+                return  # the signals differ: from here on everything may
+            assert shown[0] == shown[1]
+            assert sides[0].metrics() == sides[1].metrics()
+        for look in LOOKS:
+            seen = [side.ask("GET", look) for side in sides]
+            assert seen[0] == seen[1]
+
+
+def test_a_validation_set_made_of_test_rows_looks_like_any_other() -> None:
+    labels = np.random.default_rng(0).integers(0, 2, ROWS)
+    with two_sides(labels, labels, small_spec()) as sides:
+        probes = [rows(labels, seed=seed).slice(0, 20) for seed in (INPUTS_SEED, 77)]
+        shown = []
+        for side, probe in zip(sides, probes, strict=True):
+            shown.append(side.ask("POST", "/validation-sets", content=parquet(probe)))
+        assert shown[0] == shown[1]
+        looks = [look for look in LOOKS if not look.startswith("/validation-sets")]
+        for look in looks:
+            seen = [side.ask("GET", look) for side in sides]
+            assert seen[0] == seen[1]
+
+
+def test_the_comparison_sees_a_difference() -> None:
+    """Two servers whose signals differ do not look the same to it."""
+    labels = np.zeros(ROWS, dtype=np.int64)
+    with two_sides(labels, 1 - labels, small_spec()) as sides:
+        shown = [perform(side, ("submit", ([0] * ROWS, 0)), 0) for side in sides]
+        assert shown[0] != shown[1]
+        seen = [side.ask("GET", "/status") for side in sides]
+        assert seen[0] != seen[1]
+        assert sides[0].metrics() == sides[1].metrics()

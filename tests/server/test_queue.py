@@ -1,0 +1,251 @@
+"""Models wait in a queue: in order, once, and through crashes."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from tests.service.helpers import Labels, small_spec
+
+from easeml_meter.core.views import Signal
+from easeml_meter.errors import InvalidInput
+from easeml_meter.scoring.bundle import Bundle
+from easeml_meter.service import desk
+from easeml_meter.service.attempts import Command, PredictionFiles, Submitted
+from easeml_meter.service.meter import Meter
+from easeml_meter.storage.store import StorageError
+
+from .driving import VALIDATION, begin, packed, predictions, submit
+from .helpers import Served, serve
+
+Answer = Callable[[str], None]
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serve(tmp_path / "site") as site:
+        yield site
+
+
+@pytest.fixture
+def meter(served: Served) -> str:
+    return served.add_meter(small_spec(models=True, tenants=(2, 2)))
+
+
+@pytest.fixture
+def labels(served: Served, meter: str, tmp_path: Path) -> Labels:
+    return begin(served, meter, tmp_path)
+
+
+@pytest.fixture
+def told(labels: Labels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Answer]:
+    """Let commands stand for perfect predictions; what a name stands for is done first."""
+    answers: dict[str, Answer] = {}
+    original = Meter.submit_any
+
+    def submit_any(meter: Meter, submitted: Submitted, *, model: str, **options: Any) -> Signal:
+        if isinstance(submitted, Command):
+            answers.get(model, lambda _: None)(model)
+            files = tmp_path / f"{model}.parquet", tmp_path / f"{model}-validation.parquet"
+            files[0].write_bytes(predictions(labels, submitted.bundle.digest))
+            files[1].write_bytes(predictions(VALIDATION))
+            submitted = PredictionFiles(*files)
+        return original(meter, submitted, model=model, **options)
+
+    monkeypatch.setattr(Meter, "submit_any", submit_any)
+    return answers
+
+
+def hand_in(
+    client: httpx.Client, meter: str, model: str = "model", **options: Any
+) -> httpx.Response:
+    body = packed(command_bundle=Bundle(f"predict {model}").to_bytes())
+    params = {"model": model, **options.pop("params", {})}
+    return client.post(f"/meters/{meter}/submissions", params=params, content=body, **options)
+
+
+def show(client: httpx.Client, meter: str, submission: str) -> dict[str, Any]:
+    found: dict[str, Any] = client.get(f"/meters/{meter}/submissions/{submission}").json()
+    return found
+
+
+@pytest.mark.usefixtures("told")
+def test_a_model_is_queued_and_then_answered(served: Served, meter: str) -> None:
+    developer = served.client("developer")
+    accepted = hand_in(developer, meter)
+    assert accepted.status_code == 202, accepted.text
+    waiting = accepted.json()
+    assert (waiting["state"], waiting["kind"], waiting["signal"]) == ("queued", "command", None)
+    assert developer.get(f"/meters/{meter}/submissions/{waiting['id']}").status_code == 202
+
+    assert desk.claim(served.site) == waiting["id"]
+    assert show(developer, meter, waiting["id"])["state"] == "running"
+    desk.work(served.site, waiting["id"])
+    done = show(developer, meter, waiting["id"])
+    assert (done["state"], done["step"], done["signal"]["band"]) == ("done", 1, 1)
+    listed = developer.get(f"/meters/{meter}/submissions").json()["items"]
+    assert [each["id"] for each in listed] == [waiting["id"]]
+    assert not served.site.space(meter).files.names("submissions")
+    desk.work(served.site, waiting["id"])  # done twice, it does nothing
+    assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 1
+
+
+@pytest.mark.usefixtures("told")
+def test_a_tenants_submissions_go_one_after_the_other(served: Served, meter: str) -> None:
+    one, two = served.client("developer"), served.client("developer2")
+    first, second = (hand_in(one, meter, name).json()["id"] for name in ("a", "b"))
+    other = hand_in(two, meter, "c").json()["id"]
+    assert desk.claim(served.site) == first
+    assert desk.claim(served.site) == other
+    assert desk.claim(served.site) is None
+    desk.work(served.site, first)
+    assert desk.claim(served.site) == second
+    desk.put_back(served.site, second)
+    assert desk.claim(served.site) == second
+
+
+@pytest.mark.usefixtures("told")
+def test_what_a_dead_process_held_is_done_again(served: Served, meter: str) -> None:
+    developer = served.client("developer")
+    submission = hand_in(developer, meter).json()["id"]
+    assert desk.claim(served.site) == submission
+    worker = desk.Worker(served.site)
+    worker.start()
+    try:
+        done = developer.get(f"/meters/{meter}/submissions/{submission}", params={"wait": 30})
+    finally:
+        worker.stop()
+    assert done.status_code == 200
+    assert done.json()["state"] == "done"
+
+
+@pytest.mark.usefixtures("told")
+def test_waiting_for_a_model_gives_its_answer(served: Served, meter: str) -> None:
+    worker = served.app.state.worker = desk.Worker(served.site)
+    worker.start()
+    try:
+        answer = hand_in(served.client("developer"), meter, params={"wait": 30})
+    finally:
+        worker.stop()
+    assert answer.status_code == 200
+    assert answer.json()["signal"]["band"] == 1
+    submission = answer.json()["id"]
+    events = served.client("developer").get(f"/meters/{meter}/submissions/{submission}/events")
+    assert events.text == f'event: state\ndata: {{"id": "{submission}", "state": "done"}}\n\n'
+
+
+def test_a_stop_puts_back_what_takes_too_long(
+    served: Served, meter: str, told: dict[str, Answer]
+) -> None:
+    begun, over = threading.Event(), threading.Event()
+
+    def slow(_: str) -> None:
+        begun.set()
+        assert over.wait(30)
+
+    told["slow"] = slow
+    developer = served.client("developer")
+    submission = hand_in(developer, meter, "slow").json()["id"]
+    worker = desk.Worker(served.site)
+    worker.start()
+    assert begun.wait(30)
+    worker.stop(patience=0)
+    try:
+        assert show(developer, meter, submission)["state"] == "queued"
+    finally:
+        over.set()
+        worker.stop()
+
+
+def test_a_model_that_does_not_fit_is_refused_for_nothing(
+    served: Served, meter: str, told: dict[str, Answer]
+) -> None:
+    def unfit(_: str) -> None:
+        raise InvalidInput("model: no output fits the loss")
+
+    told["unfit"] = unfit
+    developer = served.client("developer")
+    submission = hand_in(developer, meter, "unfit").json()["id"]
+    desk.work(served.site, submission)
+    refused = show(developer, meter, submission)
+    assert refused["state"] == "refused"
+    assert refused["problem"] == {"error": "invalid", "message": "model: no output fits the loss"}
+    assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 2
+
+
+def test_without_a_database_it_is_tried_again(
+    served: Served, meter: str, told: dict[str, Answer]
+) -> None:
+    def down(_: str) -> None:
+        raise StorageError("the database is away")
+
+    told["model"] = down
+    developer = served.client("developer")
+    submission = hand_in(developer, meter).json()["id"]
+    with pytest.raises(StorageError):
+        desk.work(served.site, submission)
+    assert show(developer, meter, submission)["state"] == "queued"
+    del told["model"]
+    desk.work(served.site, submission)
+    assert show(developer, meter, submission)["state"] == "done"
+
+
+def test_the_programs_own_failure_is_not_repeated_for_ever(
+    served: Served, meter: str, told: dict[str, Answer]
+) -> None:
+    def broken(_: str) -> None:
+        raise ZeroDivisionError("secret")
+
+    told["model"] = broken
+    developer = served.client("developer")
+    submission = hand_in(developer, meter).json()["id"]
+    for _ in range(desk.MOST_ATTEMPTS - 1):
+        with pytest.raises(ZeroDivisionError):
+            desk.work(served.site, submission)
+    desk.work(served.site, submission)
+    refused = show(developer, meter, submission)
+    assert (refused["state"], refused["problem"]["error"]) == ("refused", "internal")
+    assert "secret" not in str(refused)
+
+
+@pytest.mark.usefixtures("told")
+def test_what_waits_can_be_taken_back(served: Served, meter: str) -> None:
+    developer, other = served.client("developer"), served.client("developer2")
+    submission = hand_in(developer, meter).json()["id"]
+    path = f"/meters/{meter}/submissions/{submission}"
+    assert other.delete(path).status_code == 404
+    assert developer.delete(path).status_code == 204
+    assert developer.get(path).status_code == 404
+    assert desk.claim(served.site) is None
+    desk.work(served.site, submission)
+    assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 2
+
+    submission = hand_in(developer, meter).json()["id"]
+    desk.work(served.site, submission)
+    refused = developer.delete(f"/meters/{meter}/submissions/{submission}")
+    assert (refused.status_code, refused.json()["error"]) == (409, "conflict")
+
+
+@pytest.mark.usefixtures("told")
+def test_a_key_queues_a_model_once(served: Served, meter: str) -> None:
+    developer, headers = served.client("developer"), {"Idempotency-Key": "one"}
+    first, again = (hand_in(developer, meter, headers=headers) for _ in range(2))
+    assert first.json() == again.json()
+    assert len(developer.get(f"/meters/{meter}/submissions").json()["items"]) == 1
+
+
+def test_a_model_is_refused_before_there_is_a_test_set(served: Served, meter: str) -> None:
+    refused = hand_in(served.client("developer"), meter)
+    assert (refused.status_code, refused.json()["error"]) == (409, "wrong-time")
+
+
+def test_predictions_do_not_wait_for_models(
+    served: Served, meter: str, labels: Labels, told: dict[str, Answer]
+) -> None:
+    developer = served.client("developer")
+    hand_in(developer, meter)
+    assert submit(developer, meter, labels).json()["step"] == 1

@@ -1,0 +1,1 @@
+"""schemathesis over the OpenAPI document: no 5xx, no answer that is not documented."""

@@ -1,0 +1,173 @@
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import threading
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.cli.running import Captured, run
+from tests.server.process import started
+
+from easeml_meter.errors import MeterError
+from easeml_meter.server import running
+from easeml_meter.server.settings import Settings
+
+
+def test_first_start_prints_address_and_admin_token_and_stops_cleanly(tmp_path: Path) -> None:
+    with started(tmp_path / "site") as server:
+        assert server.token is not None
+        with server.client() as client:
+            me = client.get("/me").json()
+            assert (me["user"]["name"], me["user"]["admin"]) == ("admin", True)
+            assert client.get(f"{server.address}/healthz").text == "ok\n"
+            assert client.get(f"{server.address}/readyz").text == "ok\n"
+            assert "meter_requests_total" in client.get(f"{server.address}/metrics").text
+        assert (tmp_path / "site").stat().st_mode & 0o077 == 0
+        assert server.stop() == 0
+    lines = [json.loads(line) for line in server.log]
+    assert [line["event"] for line in lines] == ["started", *["request"] * 4, "stopped"]
+    assert {line["level"] for line in lines} == {"info"}
+    assert server.token not in "".join(server.log)
+
+
+def test_token_is_printed_again_only_while_no_admin_can_sign_in(tmp_path: Path) -> None:
+    with started(tmp_path / "site") as server:
+        token = server.token
+        server.stop()
+    assert token is not None
+    with started(tmp_path / "site") as server:
+        assert server.token is None
+        with server.client(token) as client:
+            assert client.post("/logout").status_code == 204
+        server.stop()
+    with started(tmp_path / "site") as server:  # the only token is gone, and there is no password
+        assert server.token is not None
+        server.stop()
+    with started(tmp_path / "site", "--new-admin-token") as server:
+        assert server.token is not None
+        with server.client() as client:
+            assert client.get("/me").status_code == 200
+
+
+def test_an_accepted_request_is_finished_before_the_end(tmp_path: Path) -> None:
+    with started(tmp_path / "site") as server:
+        host, port = server.address.removeprefix("http://").split(":")
+        body = json.dumps({"name": "late"}).encode()
+        head = (
+            f"POST /api/v1/users HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {server.token}"
+            f"\r\nContent-Type: application/json\r\nContent-Length: {len(body)}\r\n\r\n"
+        )
+        with socket.create_connection((host, int(port)), timeout=60) as connection:
+            connection.sendall(head.encode() + body[:5])
+            with server.client() as client:  # by then, the half request was accepted
+                client.get("/me")
+            stopping = threading.Thread(target=server.stop)
+            stopping.start()
+            while _listens(server.address):
+                pass
+            connection.sendall(body[5:])
+            assert connection.recv(4096).startswith(b"HTTP/1.1 201 ")
+        stopping.join()
+        assert server.popen.returncode == 0
+
+
+def _listens(address: str) -> bool:
+    try:
+        httpx.get(f"{address}/healthz", trust_env=False)
+    except httpx.TransportError:
+        return False
+    return True
+
+
+def test_tls(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 1"
+    outputs = ("-keyout", str(key), "-out", str(certificate))
+    subprocess.run([*command.split(), *outputs], check=True, capture_output=True)
+    files = ("--tls-certificate", str(certificate), "--tls-key", str(key))
+    with started(tmp_path / "site", "--host", "0.0.0.0", *files) as server:  # noqa: S104
+        assert server.address.startswith("https://")
+        address = server.address.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
+        answer = httpx.get(f"{address}/healthz", trust_env=False, verify=False)  # noqa: S501
+        assert answer.headers["strict-transport-security"] == "max-age=31536000"
+        server.stop()
+    assert not [line for line in server.log if "warning" in line]
+
+
+def test_plain_http_for_all_the_world_is_warned_of(tmp_path: Path) -> None:
+    with started(tmp_path / "site", "--host", "0.0.0.0") as server:  # noqa: S104
+        server.stop()
+    warnings = [json.loads(line) for line in server.log if '"warning"' in line]
+    assert ["tokens travel in the clear" in line["event"] for line in warnings] == [True]
+
+
+@pytest.mark.parametrize(
+    ("trusted", "status"), [((), 401), (("--trusted-proxy", "127.0.0.1"), 401)]
+)
+def test_metrics_are_not_passed_on_by_a_proxy(
+    tmp_path: Path, trusted: tuple[str, ...], status: int
+) -> None:
+    with started(tmp_path / "site", *trusted) as server:
+        answer = httpx.get(
+            f"{server.address}/metrics", headers={"X-Forwarded-For": "192.0.2.7"}, trust_env=False
+        )
+        assert answer.status_code == 401
+
+
+def test_forwarded_headers_count_only_from_a_trusted_proxy(tmp_path: Path) -> None:
+    header = {"X-Forwarded-Proto": "https"}
+    seen = {}
+    for trusted in ("127.0.0.0/8", "192.0.2.1"):
+        with started(tmp_path / "site", "--trusted-proxy", trusted) as server:
+            answer = httpx.get(f"{server.address}/healthz", headers=header, trust_env=False)
+            seen[trusted] = "strict-transport-security" in answer.headers
+            server.stop()
+    assert seen == {"127.0.0.0/8": True, "192.0.2.1": False}
+
+
+def test_a_port_in_use_is_one_line(tmp_path: Path, capsys: Captured) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        arguments = ("serve", "--folder", str(tmp_path / "site"), "--port", str(port))
+        code, out, err = run(capsys, *arguments)
+    assert (code, out) == (1, "")
+    assert err.startswith(f"meter: 127.0.0.1:{port}: cannot listen there")
+    assert err.count("\n") == 1
+
+
+def test_missing_certificate_is_one_line(tmp_path: Path, capsys: Captured) -> None:
+    arguments = ("--tls-certificate", str(tmp_path / "no.pem"), "--tls-key", str(tmp_path / "no"))
+    code, _, err = run(
+        capsys, "serve", "--folder", str(tmp_path / "site"), "--port", "0", *arguments
+    )
+    assert code == 1
+    assert "cannot be used for TLS: No such file" in err
+    assert err.count("\n") == 1
+
+
+def test_a_companion_that_fails_is_started_again_and_stops_with_the_server(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    runs: list[int] = []
+    again = threading.Event()
+
+    def shaky(_site: object, _settings: object, stopping: threading.Event) -> None:
+        runs.append(1)
+        if len(runs) == 1:
+            raise MeterError("the database went away")
+        again.set()
+        stopping.wait()
+
+    monkeypatch.setattr(running, "COMPANIONS", [shaky])
+    monkeypatch.setattr(running, "_PAUSE", 0)
+    settings = Settings(folder=tmp_path)
+    site = running.open_site(settings)
+    stopping = threading.Event()
+    with running._beside(site, settings, stopping):
+        assert again.wait(60)
+    assert stopping.is_set()
+    assert len(runs) == 2
+    site.close()

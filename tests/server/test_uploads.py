@@ -1,0 +1,138 @@
+"""Uploads: in pieces, resumed, limited, swept."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.service.helpers import Clock
+
+from easeml_meter.service import accounts
+from easeml_meter.service.roles import Role
+from easeml_meter.service.uploads import KEPT, Uploads, WrongOffset
+
+from .driving import upload
+from .helpers import Served, serve
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def served(tmp_path: Path, clock: Clock) -> Iterator[Served]:
+    with serve(tmp_path / "site", clock=clock) as site:
+        yield site
+
+
+@pytest.fixture
+def meter(served: Served) -> str:
+    return served.add_meter()
+
+
+@pytest.fixture
+def uploads(served: Served) -> Uploads:
+    return Uploads(served.site, served.app.state.settings.folder / "uploads")
+
+
+def begun(served: Served, meter: str, size: int) -> str:
+    body = {"name": "set", "size": size}
+    answer = served.client("labeler").post(f"/meters/{meter}/uploads", json=body)
+    assert (answer.status_code, answer.json()["offset"]) == (201, 0)
+    return f"/meters/{meter}/uploads/{answer.json()['id']}"
+
+
+def test_pieces_follow_each_other(served: Served, meter: str, uploads: Uploads) -> None:
+    content = bytes(range(256)) * 40
+    labeler = served.client("labeler")
+    identifier = upload(labeler, meter, content, pieces=7)
+    shown = labeler.get(f"/meters/{meter}/uploads/{identifier}").json()
+    assert (shown["offset"], shown["size"]) == (len(content), len(content))
+    found = uploads.find(meter, served.users["labeler"].id, identifier)
+    assert uploads.finished(found).read_bytes() == content
+
+
+def test_a_wrong_offset_says_which_is_next(served: Served, meter: str) -> None:
+    labeler, path = served.client("labeler"), begun(served, meter, 10)
+    assert labeler.put(path, params={"offset": 0}, content=b"12345").json()["offset"] == 5
+    for offset in (0, 4, 6):
+        refused = labeler.put(path, params={"offset": offset}, content=b"12345")
+        assert (refused.status_code, refused.json()["error"]) == (409, "conflict")
+        assert "5 is next" in refused.json()["message"]
+    assert labeler.put(path, params={"offset": 5}, content=b"").json()["offset"] == 5
+    assert labeler.put(path, params={"offset": 5}, content=b"67890").json()["offset"] == 10
+
+
+def test_more_than_announced_is_refused(served: Served, meter: str) -> None:
+    labeler, path = served.client("labeler"), begun(served, meter, 10)
+    refused = labeler.put(path, params={"offset": 0}, content=b"x" * 11)
+    assert (refused.status_code, refused.json()["error"]) == (413, "too-large")
+    large = labeler.put(path, params={"offset": 0}, content=b"x" * (3 << 20))
+    assert large.status_code == 413
+
+
+def test_an_unfinished_upload_is_no_test_set(served: Served, meter: str) -> None:
+    labeler, path = served.client("labeler"), begun(served, meter, 10)
+    body = {"upload": path.rpartition("/")[2]}
+    refused = labeler.post(f"/meters/{meter}/test-sets", json=body)
+    assert refused.status_code == 409
+    assert "0 of 10 bytes" in refused.json()["message"]
+
+
+def test_uploads_are_ones_own(served: Served, meter: str) -> None:
+    path = begun(served, meter, 10)
+    served.add_meter(prefix="other-")
+    for user in ("developer", "runner", "admin"):
+        assert served.client(user).get(path).status_code == 403
+    for user in ("other-labeler", "stranger"):
+        assert served.client(user).get(path).status_code == 404
+    second = served.add_user("labeler2")
+    accounts.add_member(served.site, second.id, meter, Role.LABELER)
+    assert served.client("labeler2").get(path).status_code == 404
+    assert served.client("labeler2").put(path, params={"offset": 0}, content=b"1").is_error
+
+
+def test_an_upload_can_be_cancelled(served: Served, meter: str, uploads: Uploads) -> None:
+    labeler, path = served.client("labeler"), begun(served, meter, 10)
+    assert labeler.put(path, params={"offset": 0}, content=b"12345").is_success
+    assert labeler.delete(path).status_code == 204
+    assert labeler.get(path).status_code == 404
+    assert not list(uploads.folder.iterdir())
+
+
+def test_abandoned_uploads_are_swept(
+    served: Served, meter: str, uploads: Uploads, clock: Clock
+) -> None:
+    labeler = served.client("labeler")
+    old = upload(labeler, meter, b"12345")
+    clock.moment += KEPT / 2
+    young = upload(labeler, meter, b"12345")
+    clock.moment += KEPT / 2 + timedelta(minutes=1)
+    upload(labeler, meter, b"12345")
+    assert labeler.get(f"/meters/{meter}/uploads/{old}").status_code == 404
+    assert labeler.get(f"/meters/{meter}/uploads/{young}").status_code == 200
+    assert len(list(uploads.folder.iterdir())) == 2
+
+
+def test_two_at_once_do_not_mix(served: Served, meter: str, uploads: Uploads) -> None:
+    identifier = begun(served, meter, 10).rpartition("/")[2]
+    found = uploads.find(meter, served.users["labeler"].id, identifier)
+    with uploads.receiving(found, 0) as piece:
+        piece.write(b"123")
+        with pytest.raises(WrongOffset, match="another request"), uploads.receiving(found, 3):
+            pass
+    assert uploads.offset(found) == 3
+
+
+def test_what_arrived_before_a_failure_is_kept(
+    served: Served, meter: str, uploads: Uploads
+) -> None:
+    identifier = begun(served, meter, 10).rpartition("/")[2]
+    found = uploads.find(meter, served.users["labeler"].id, identifier)
+    receiving = uploads.receiving(found, 0)
+    receiving.__enter__().write(b"123")
+    assert not receiving.__exit__(RuntimeError, RuntimeError("cut"), None)
+    assert uploads.offset(found) == 3

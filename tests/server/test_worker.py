@@ -1,0 +1,293 @@
+"""Workers: each submission is taken once, in order, and taken back from a worker that died."""
+
+from __future__ import annotations
+
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import pytest
+from tests.postgresql import Cluster
+from tests.service.helpers import small_spec
+
+from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.server import worker
+from easeml_meter.server.worker import Worker
+from easeml_meter.service.site import Site
+from easeml_meter.storage import queue, schema
+from easeml_meter.vault.keys import Identity
+
+NOW = "2026-01-01T00:00:00.000000+00:00"
+
+# A worker whose work is to write down that it began, to wait for leave, and to write down the end.
+WORKER = """
+import sys, time
+from pathlib import Path
+from easeml_meter.server.worker import Worker
+from easeml_meter.service.site import Site
+from easeml_meter.storage import schema
+
+database, folder, name, patience = sys.argv[1:]
+folder = Path(folder)
+
+
+def work(site, submission):
+    table = schema.submissions
+    with site.writing() as books:
+        row, = books.select(table, table.c.id == submission)
+        if row["state"] == "done":
+            return
+    note(f"{submission} begun by {name}")
+    while (folder / "wait").exists():
+        time.sleep(0.02)
+    if (folder / "fail").exists():
+        (folder / "fail").unlink()
+        raise RuntimeError("SECRET LABELS")
+    with site.writing() as books:
+        books.connection.execute(
+            table.update().where(table.c.id == submission), {"state": "done"}
+        )
+    note(f"{submission} done by {name}")
+
+
+def note(line):
+    with (folder / "notes").open("a") as file:
+        file.write(line + "\\n")
+
+
+site = Site.open(database, folder / "files", folder / "server.key")
+print("ready", flush=True)
+Worker(site, work, heartbeat=0.3, patience=float(patience)).run()
+"""
+
+
+class Bench:
+    """A site with a meter, workers in processes of their own, and what they wrote down."""
+
+    def __init__(self, database: str, folder: Path) -> None:
+        self.database = database
+        self.folder = folder
+        self.site = Site.open(database, folder / "files", folder / "server.key")
+        worker.prepare(self.site)
+        self.meters = [self.site.create_meter(small_spec(), name).id for name in "ab"]
+        with self.site.writing() as books:
+            user = {"id": "u", "name": "u", "admin": False, "disabled": False, "failures": 0}
+            books.connection.execute(schema.users.insert(), user | {"created_at": NOW})
+        self._workers: list[subprocess.Popen[str]] = []
+
+    def queue(self, name: str, meter: int = 0, tenant: int = 1, *, job: bool = True) -> None:
+        """Put a submission into the queue, or leave it without a job, as a crash would."""
+        row = {
+            "id": name,
+            "meter": self.meters[meter],
+            "tenant": tenant,
+            "user": "u",
+            "model": name,
+            "kind": "onnx",
+            "blob": "",
+            "options": {},
+            "state": "queued",
+            "attempts": 0,
+            "created_at": NOW,
+            "changed_at": NOW,
+        }
+        with self.site.store.writing(self.meters[meter]) as books:
+            books.connection.execute(schema.submissions.insert(), row)
+            if job:
+                queue.enqueue(books, queue.Job(name, self.meters[meter], tenant))
+
+    def start(self, name: str, patience: float = 30) -> subprocess.Popen[str]:
+        process = subprocess.Popen(
+            [sys.executable, "-c", WORKER, self.database, self.folder, name, str(patience)],
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            text=True,
+        )
+        self._workers.append(process)
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    @contextmanager
+    def held(self) -> Iterator[None]:
+        """Let no submission finish meanwhile."""
+        (self.folder / "wait").touch()
+        yield
+        (self.folder / "wait").unlink()
+
+    def notes(self) -> list[str]:
+        path = self.folder / "notes"
+        return path.read_text().splitlines() if path.exists() else []
+
+    def done(self) -> list[str]:
+        return [line.split()[0] for line in self.notes() if "done" in line]
+
+    def jobs(self) -> int:
+        with self.site.reading() as books:
+            found = books.connection.exec_driver_sql("SELECT count(*) FROM procrastinate_jobs")
+            return int(found.scalar_one())
+
+    def close(self) -> None:
+        for process in self._workers:
+            process.kill()
+            process.communicate()
+        self.site.close()
+
+
+def wait(until: Callable[[], object]) -> None:
+    """Wait for something that happens soon; a minute without it is a failure."""
+    for _ in range(3000):
+        if until():
+            return
+        time.sleep(0.02)
+    raise AssertionError("it did not happen")
+
+
+@pytest.fixture
+def bench(team_database: str, tmp_path: Path) -> Iterator[Bench]:
+    made = Bench(team_database, tmp_path)
+    yield made
+    made.close()
+
+
+def test_two_workers_share_the_work_and_keep_each_tenants_order(bench: Bench) -> None:
+    expected: dict[tuple[int, int], list[str]] = {}
+    for number in range(6):
+        for meter, tenant in ((0, 1), (0, 2), (1, 1)):
+            name = f"{meter}-{tenant}-{number}"
+            bench.queue(name, meter, tenant)
+            expected.setdefault((meter, tenant), []).append(name)
+    with bench.held():
+        bench.start("first")
+        bench.start("second")
+        # Both are busy, with submissions of two tenants: the lock of the first is taken.
+        wait(lambda: len(bench.notes()) == 2)
+        assert {line.split()[0] for line in bench.notes()} == {"0-1-0", "0-2-0"}
+    wait(lambda: len(bench.done()) == 18)
+    for (meter, tenant), names in expected.items():
+        lines = [line for line in bench.notes() if line.startswith(f"{meter}-{tenant}-")]
+        in_order = [f"{name} {what}" for name in names for what in ("begun", "done")]
+        assert [line.partition(" by")[0] for line in lines] == in_order
+    wait(lambda: bench.jobs() == 0)
+
+
+def test_a_killed_workers_submission_is_answered_by_another(bench: Bench) -> None:
+    with bench.held():
+        dying = bench.start("dying")
+        bench.queue("x")
+        bench.queue("y")
+        wait(lambda: bench.notes() == ["x begun by dying"])
+        dying.send_signal(signal.SIGKILL)
+        dying.wait()
+        bench.start("heir")
+        wait(lambda: "x begun by heir" in bench.notes())
+    wait(lambda: bench.done() == ["x", "y"])
+    assert "y begun by dying" not in bench.notes()
+
+
+def test_a_submission_without_a_job_is_found(bench: Bench) -> None:
+    for name in ("first", "second", "third"):
+        bench.queue(name, job=False)
+    bench.start("worker")
+    wait(lambda: len(bench.done()) == 3)
+    bench.queue("fourth", job=False)
+    wait(lambda: len(bench.done()) == 4)
+    assert bench.done() == ["first", "second", "third", "fourth"]
+
+
+def test_sigterm_lets_the_submission_finish(bench: Bench) -> None:
+    process = bench.start("worker")
+    with bench.held():
+        bench.queue("x")
+        bench.queue("y")
+        wait(bench.notes)
+        process.terminate()
+    assert process.wait() == 0
+    assert bench.done() == ["x"]
+    assert bench.jobs() == 1
+    bench.start("next")
+    wait(lambda: bench.done() == ["x", "y"])
+
+
+def test_sigterm_puts_a_long_submission_back(bench: Bench) -> None:
+    process = bench.start("worker", patience=0.1)
+    with bench.held():
+        bench.queue("x")
+        wait(bench.notes)
+        process.terminate()
+        assert process.wait() == 0
+        bench.start("next")
+        wait(lambda: bench.notes() == ["x begun by worker", "x begun by next"])
+    wait(lambda: bench.done() == ["x"])
+
+
+def test_a_failed_submission_is_tried_again_and_tells_the_log_no_secret(bench: Bench) -> None:
+    process = bench.start("worker")
+    (bench.folder / "fail").touch()
+    bench.queue("x")
+    bench.queue("y")
+    wait(lambda: bench.done() == ["x", "y"])
+    process.terminate()
+    _, log = process.communicate()
+    assert "submission x: unexpected RuntimeError" in log
+    assert "SECRET" not in log
+
+
+def test_a_restart_of_the_database_loses_nothing(bench: Bench, postgresql: Cluster) -> None:
+    bench.start("first")
+    bench.start("second")
+    with bench.held():
+        bench.queue("x", tenant=1)
+        bench.queue("y", tenant=1)
+        bench.queue("z", tenant=2)
+        wait(lambda: len(bench.notes()) == 2)
+        postgresql.restart()
+    wait(lambda: {"x", "y", "z"} <= set(bench.done()))
+    bench.queue("later")
+    wait(lambda: "later" in bench.done())
+    # x and y are of one tenant.
+    assert bench.done().index("x") < bench.done().index("y")
+
+
+def test_stopping_while_the_database_is_away(bench: Bench, postgresql: Cluster) -> None:
+    process = bench.start("worker")
+    bench.queue("x")
+    wait(bench.done)
+    postgresql.stop()
+    try:
+        process.terminate()
+        assert process.wait() == 0
+    finally:
+        postgresql.start()
+
+
+def test_another_key_is_refused(bench: Bench, tmp_path: Path) -> None:
+    key = tmp_path / "other.key"
+    Identity.new().write(key)
+    site = Site.open(bench.database, tmp_path / "files", key)
+    with pytest.raises(MeterError, match="not the server's") as refused:
+        worker.check_key(site)
+    assert str(bench.site.identity.recipient) in str(refused.value)
+    with pytest.raises(MeterError, match="not the server's"):
+        worker.prepare(site)
+    site.close()
+
+
+def test_other_files_are_refused(bench: Bench, tmp_path: Path) -> None:
+    site = Site.open(bench.database, tmp_path / "elsewhere", tmp_path / "server.key")
+    with pytest.raises(MeterError, match="the same --files"):
+        worker.check_key(site)
+    site.close()
+
+
+def test_sqlite_needs_no_worker(tmp_path: Path) -> None:
+    site = Site.open(f"sqlite:///{tmp_path / 'db'}", tmp_path / "files", tmp_path / "key")
+    worker.prepare(site)
+    worker.check_key(site)
+    with pytest.raises(InvalidInput, match="no workers"):
+        Worker(site, lambda site, submission: None)
+    site.close()

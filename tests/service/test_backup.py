@@ -1,0 +1,523 @@
+"""Backup and restore: everything comes back, and no answer is ever forgotten by it."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import zipfile
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.views import Signal
+from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.service import accounts, backup, hooks
+from easeml_meter.service.backup import Backup, Place, back_up
+from easeml_meter.service.meter import Meter
+from easeml_meter.service.restoring import Restored, restore
+from easeml_meter.service.roles import Role
+from easeml_meter.service.sessions import Spent
+from easeml_meter.service.site import NotFound, Site
+from easeml_meter.service.workspace import TEST_SETS, Home
+from easeml_meter.storage import schema
+from easeml_meter.storage.journal import SUFFIX
+from easeml_meter.storage.store import StorageError
+from easeml_meter.vault.keys import Identity
+
+from .helpers import Clock, deliver, make_session, small_spec
+from .sites import Room, make_room, make_site, same_key
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    return tmp_path / "site"
+
+
+@pytest.fixture
+def site(folder: Path, database: str) -> Iterator[Site]:
+    opened = make_site(folder, database)
+    yield opened
+    opened.close()
+
+
+@pytest.fixture
+def room(site: Site, tmp_path: Path) -> Room:
+    return make_room(site, tmp_path / "room")
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, folder: Path) -> Iterator[Callable[[str], Site]]:
+    """Give empty sites with the same key."""
+    made = []
+
+    def make(name: str) -> Site:
+        place = tmp_path / name
+        same_key(place, folder)
+        made.append(make_site(place, f"sqlite:///{place / 'meter.db'}"))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+Fresh = Callable[[str], Site]
+
+
+def saved(site: Site, out: Path, **options: Any) -> Path:
+    back_up(Place.of_site(site), out, **options)
+    return out
+
+
+def brought(site: Site, path: Path, **options: Any) -> Restored:
+    (only,) = restore(Place.of_site(site), path, **options)
+    return only
+
+
+def rows_of(site: Site, leave_out: tuple[str, ...] = ("audit", "deliveries")) -> dict[str, Any]:
+    with site.reading() as books:
+        return {
+            table.name: books.select(table, order=tuple(table.primary_key.columns))
+            for table in schema.metadata.sorted_tables
+            if table.name not in leave_out
+        }
+
+
+def as_there(room: Room, site: Site) -> Room:
+    """Give the same meter on another site."""
+    meter = Meter(site.space(room.id))
+    return Room(site, room.id, replace(room.session, meter=meter))
+
+
+def test_every_table_is_in_or_knowingly_left_out() -> None:
+    known = [*backup.SITE_TABLES, *backup.METER_TABLES, *backup.LEFT_OUT]
+    assert sorted(table.name for table in known) == sorted(schema.metadata.tables)
+
+
+def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path: Path) -> None:
+    admin = accounts.add_user(site, "admin", password="long enough", admin=True)  # noqa: S106
+    token = accounts.new_token(site, admin.id, "t")[1]
+    labeler = accounts.add_user(site, "labeler", email="l@example.org")
+    accounts.add_member(site, labeler.id, room.id, Role.LABELER)
+    hooks.add_webhook(site, room.id, "https://hooks.example/")
+    other = make_room(site, tmp_path / "other", seed=5, name="other")
+    for number in range(4):
+        room.submit(number, model=f"m{number}")
+    room.meter.release()
+    other.submit(1, model="x")
+    path = saved(site, tmp_path / "all.zip")
+    there = fresh("there")
+    restored = restore(Place.of_site(there), path)
+    assert [(each.name, each.answers_then, each.answers_now) for each in restored] == [
+        ("small", 4, 4),
+        ("other", 1, 1),
+    ]
+    assert rows_of(there) == rows_of(site)
+    assert accounts.caller_of(there, token).admin
+    for original in (room, other):
+        copy = as_there(original, there)
+        assert copy.meter.status() == original.meter.status()
+        assert copy.meter.history() == original.meter.history()
+        assert copy.meter.notices() == original.meter.notices()
+        links = copy.meter.audit().links
+        assert links[:-1] == original.meter.audit().links
+        assert links[-1].event == "restored"
+    again = as_there(other, there).submit(1, model="x")  # the sealed set opens and answers
+    assert (again.step, again.repeated) == (1, True)
+    assert as_there(other, there).submit(2, model="y").step == 2
+    released = there.files.read(f"meters/{room.id}/released/1/testset.parquet")
+    assert released == site.files.read(f"meters/{room.id}/released/1/testset.parquet")
+
+
+def test_one_meter_comes_without_accounts_and_secrets(
+    site: Site, room: Room, fresh: Fresh, tmp_path: Path
+) -> None:
+    user = accounts.add_user(site, "dev", password="long enough")  # noqa: S106
+    accounts.add_member(site, user.id, room.id, Role.DEVELOPER)
+    make_room(site, tmp_path / "other", seed=5, name="other")
+    path = saved(site, tmp_path / "one.zip", meter=room.id)
+    with zipfile.ZipFile(path) as archive:
+        assert not [name for name in archive.namelist() if name.startswith(("site", "key"))]
+    there = fresh("there")
+    assert brought(there, path).name == "small"
+    assert accounts.members(there, room.id) == []  # nobody of that id is here
+    # On the site that it came from, where books and journals are, nothing changes but the chain.
+    before = rows_of(site)
+    assert brought(site, path).witnessed
+    assert rows_of(site) == before
+
+
+def test_one_meter_of_a_backup_of_all(site: Site, room: Room, fresh: Fresh, tmp_path: Path) -> None:
+    make_room(site, tmp_path / "other", seed=5, name="other")
+    path = saved(site, tmp_path / "all.zip")
+    there = fresh("there")
+    assert brought(there, path, meter=room.id).id == room.id
+    with there.reading() as books:
+        assert [row.name for row in books.meters()] == ["small"]
+    with pytest.raises(NotFound):
+        restore(Place.of_site(there), path, meter="f" * 32)
+
+
+def test_it_may_be_in_use_meanwhile(site: Site, room: Room, fresh: Fresh, tmp_path: Path) -> None:
+    """An answer told between the snapshot of the books and the copying of files is not lost."""
+    room.submit(0, model="before")
+    place = Place.of_site(site)
+    told: list[Signal] = []
+
+    def space(meter: str) -> Any:
+        if not told:
+            told.append(room.submit(1, model="meanwhile"))
+        return site.space(meter)
+
+    back_up(replace(place, space=space), tmp_path / "busy.zip")
+    there = fresh("there")
+    restored = brought(there, tmp_path / "busy.zip")
+    assert (restored.answers_then, restored.answers_now) == (1, 2)
+    assert as_there(room, there).submit(1, model="meanwhile").repeated
+
+
+class TestNoAnswerIsForgotten:
+    def test_over_newer_books(self, site: Site, room: Room, tmp_path: Path) -> None:
+        room.submit(0, model="a")
+        path = saved(site, tmp_path / "old.zip")
+        for name in "bcd":
+            room.submit(1, model=name)
+        restored = brought(site, path)
+        assert (restored.answers_then, restored.answers_now) == (1, 4)
+        with pytest.raises(Spent):
+            room.submit(2, model="e")
+        found = room.meter.audit()
+        assert found.problems == ()
+        assert found.links[-1].event == "restored"
+        assert found.links[-1].details == {
+            "backup_at": restored.backup_at,
+            "answers_then": 1,
+            "answers_now": 4,
+            "witnessed": True,
+        }
+
+    def test_into_an_empty_database_beside_the_files(
+        self, site: Site, room: Room, folder: Path, tmp_path: Path
+    ) -> None:
+        room.submit(0, model="a")
+        path = saved(site, tmp_path / "old.zip")
+        for name in "bcd":
+            room.submit(1, model=name)
+        there = make_site(folder, f"sqlite:///{tmp_path / 'new.db'}")
+        restored = brought(there, path)
+        assert (restored.answers_then, restored.answers_now) == (1, 4)
+        assert restored.witnessed
+        copy = as_there(room, there)
+        assert copy.submit(1, model="d").repeated
+        with pytest.raises(Spent):
+            copy.submit(2, model="e")
+        assert any("3 answers were missing" in each for each in copy.meter.audit().problems)
+        there.close()
+
+    def test_into_a_place_with_nothing_the_audit_says_so_for_ever(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
+    ) -> None:
+        room.submit(0, model="a")
+        path = saved(site, tmp_path / "old.zip")
+        room.submit(1, model="b")
+        there = fresh("there")
+        assert not brought(there, path).witnessed
+        copy = as_there(room, there)
+        assert len(copy.meter.status().signals) == 1
+        copy.submit(1, model="c")
+        (problem,) = copy.meter.audit().problems
+        assert "what was told in between is not known" in problem
+
+    def test_a_newer_backup_completes_what_an_older_one_restored(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
+    ) -> None:
+        room.submit(0, model="a")
+        older = saved(site, tmp_path / "older.zip")
+        room.submit(1, model="b")
+        newer = saved(site, tmp_path / "newer.zip")
+        there = fresh("there")
+        brought(there, older)
+        restored = brought(there, newer)
+        assert (restored.answers_then, restored.answers_now) == (2, 2)
+        copy = as_there(room, there)
+        assert copy.submit(1, model="b").repeated
+        assert copy.submit(2, model="c").step == 3
+
+    def test_older_books_are_brought_up_to_date(
+        self, site: Site, room: Room, folder: Path, tmp_path: Path
+    ) -> None:
+        """An old copy of the database that was put back, without a trace of its own."""
+        room.submit(0, model="a")
+        with site.reading() as books:
+            tables = [t for t in schema.metadata.sorted_tables if t.name != "alembic_version"]
+            copied = {table: books.select(table) for table in tables}
+        for name in "bcd":
+            room.submit(1, model=name)
+        room.meter.release()
+        path = saved(site, tmp_path / "newer.zip")
+        there = make_site(folder, f"sqlite:///{tmp_path / 'old.db'}")
+        with there.writing() as books:
+            for table, rows in copied.items():
+                if rows:
+                    books.connection.execute(table.insert(), rows)
+        restored = brought(there, path)
+        assert (restored.answers_now, restored.witnessed) == (4, True)
+        assert rows_of(there) == rows_of(site)
+        assert as_there(room, there).meter.audit().problems == ()
+        there.close()
+
+    def test_two_copies_that_both_answered_are_not_mixed(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
+    ) -> None:
+        path = saved(site, tmp_path / "old.zip")
+        there = fresh("there")
+        brought(there, path)
+        room.submit(0, model="here")
+        as_there(room, there).submit(1, model="there")
+        newer = saved(site, tmp_path / "newer.zip")
+        before = rows_of(there, ())
+        with pytest.raises(MeterError, match="answered differently here and in the backup"):
+            brought(there, newer)
+        assert rows_of(there, ()) == before
+
+    def test_a_longer_journal_is_never_shortened(
+        self, site: Site, room: Room, folder: Path, tmp_path: Path
+    ) -> None:
+        room.submit(0, model="a")
+        path = saved(site, tmp_path / "old.zip")
+        room.submit(1, model="b")
+        (journal,) = (folder / "files" / "meters" / room.id / TEST_SETS).glob(f"*{SUFFIX}")
+        before = journal.read_text()
+        brought(site, path)
+        assert journal.read_text().startswith(before)
+        journal.unlink()  # and one that is gone is written anew, from books and backup
+        restored = brought(site, path)
+        assert restored.answers_now == 2
+        assert len([line for line in journal.read_text().splitlines() if line]) == 2
+
+
+class TestOneBudgetPerTestSet:
+    def test_the_same_rows_at_another_meter_are_refused(
+        self, site: Site, room: Room, tmp_path: Path
+    ) -> None:
+        other = Meter(site.space(site.create_meter(small_spec(), "second").id))
+        with pytest.raises(InvalidInput, match="test set of another meter"):
+            deliver(other, tmp_path, room.session.test_labels, seed=0)
+        assert [row.phase for row in other.generations] == [Phase.REQUESTED]
+        deliver(other, tmp_path, room.session.test_labels, seed=3)  # other inputs
+        assert [row.phase for row in other.generations] == [Phase.ACTIVE]
+
+    def test_also_after_release(self, site: Site, room: Room, tmp_path: Path) -> None:
+        for number in range(4):
+            room.submit(number, model=f"m{number}")
+        room.meter.release()
+        other = Meter(site.space(site.create_meter(small_spec(), "second").id))
+        with pytest.raises(InvalidInput, match="test set of another meter"):
+            deliver(other, tmp_path, room.session.test_labels, seed=0)
+
+    def test_also_if_the_database_was_lost(self, room: Room, folder: Path, tmp_path: Path) -> None:
+        there = make_site(folder, f"sqlite:///{tmp_path / 'new.db'}")
+        other = Meter(there.space(there.create_meter(small_spec(), "again").id))
+        with pytest.raises(InvalidInput, match="test set of another meter"):
+            deliver(other, tmp_path, room.session.test_labels, seed=0)
+        there.close()
+
+    def test_the_books_refuse_it_even_if_two_come_at_once(self, site: Site, room: Room) -> None:
+        other = site.create_meter(small_spec(), "second").id
+        with site.reading() as books:
+            (first,) = books.generations(room.id)
+
+        def enter() -> None:
+            with site.store.writing(other) as books:
+                row = replace(books.generations(other)[0], fingerprint=first.fingerprint)
+                books.update_generation(row)
+
+        with pytest.raises(StorageError, match=r"(?i)unique"):
+            enter()
+
+    def test_a_restored_meter_whose_rows_were_given_to_another_one_meanwhile(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
+    ) -> None:
+        path = saved(site, tmp_path / "old.zip")
+        there = fresh("there")
+        other = Meter(there.space(there.create_meter(small_spec(), "second").id))
+        deliver(other, tmp_path, room.session.test_labels, seed=0)
+        with pytest.raises(InvalidInput, match="test set of another meter"):
+            brought(there, path)
+        with there.reading() as books:
+            assert [row.name for row in books.meters()] == ["second"]
+
+    def test_a_restored_one_is_refused_elsewhere(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
+    ) -> None:
+        there = fresh("there")
+        brought(there, saved(site, tmp_path / "b.zip"))
+        other = Meter(there.space(there.create_meter(small_spec(), "second").id))
+        with pytest.raises(InvalidInput, match="test set of another meter"):
+            deliver(other, tmp_path, room.session.test_labels, seed=0)
+
+
+class TestTheFile:
+    def test_it_holds_no_key_unless_asked(self, site: Site, room: Room, folder: Path) -> None:
+        key = folder / "server.key"
+        plain, full = folder / "plain.zip", folder / "full.zip"
+        assert not back_up(Place.of_site(site), plain).with_key
+        assert back_up(Place.of_site(site), full, key=key).with_key
+        secret = key.read_bytes().splitlines()[-1]
+        assert secret not in plain.read_bytes()
+        with Backup.open(full) as opened:
+            assert opened.key() == key.read_bytes()
+        assert plain.stat().st_mode & 0o077 == 0
+
+    def test_it_holds_no_plain_label_before_release(self, tmp_path: Path) -> None:
+        site = make_site(tmp_path, f"sqlite:///{tmp_path / 'meter.db'}")
+        room = make_room(site, tmp_path / "room")
+        room.submit(1, model="a")
+        path = saved(site, tmp_path / "b.zip")
+        with zipfile.ZipFile(path) as archive:
+            names = archive.namelist()
+            assert not [name for name in names if "/released/" in name]
+            plain = [name for name in names if archive.read(name)[:4] == b"PAR1"]
+        assert len(plain) == 1
+        assert "/validation/" in plain[0]
+        site.close()
+
+    def test_another_key_is_refused(self, site: Site, room: Room, tmp_path: Path) -> None:
+        path = saved(site, tmp_path / "b.zip")
+        there = make_site(tmp_path / "there", f"sqlite:///{tmp_path / 'there.db'}")
+        with pytest.raises(InvalidInput, match="put the key that belongs to it in place"):
+            brought(there, path)
+        there.close()
+
+    @pytest.mark.parametrize("part", ["entries.jsonl", ".sealed", ".journal", "manifest.json"])
+    def test_a_changed_member_is_found(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path, part: str
+    ) -> None:
+        room.submit(1, model="a")
+        path, changed = saved(site, tmp_path / "b.zip"), tmp_path / "changed.zip"
+        with zipfile.ZipFile(path) as source, zipfile.ZipFile(changed, "w") as target:
+            for name in source.namelist():
+                content = source.read(name)
+                if name.endswith(part):
+                    # One answer, one byte, or one digest that would fit another content.
+                    content = content.replace(b"a", b"b")
+                target.writestr(name, content)
+        there = fresh("there")
+        with pytest.raises(MeterError):
+            brought(there, changed)
+        with there.reading() as books:
+            assert not books.has_meter()
+
+    def test_a_missing_or_additional_member_is_found(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
+    ) -> None:
+        path = saved(site, tmp_path / "b.zip")
+        less, more = tmp_path / "less.zip", tmp_path / "more.zip"
+        with zipfile.ZipFile(path) as source, zipfile.ZipFile(less, "w") as target:
+            for name in source.namelist():
+                if not name.endswith(".sealed"):
+                    target.writestr(name, source.read(name))
+        shutil.copy(path, more)
+        with zipfile.ZipFile(more, "a") as target:
+            target.writestr(f"meters/{room.id}/files/testsets/extra", b"")
+        there = fresh("there")
+        for bad in (less, more):
+            with pytest.raises(MeterError, match="damaged"):
+                brought(there, bad)
+
+    def test_a_manifest_signed_by_nobody_is_refused(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
+    ) -> None:
+        """Whoever can write to where backups lie cannot take an answer out of one."""
+        room.submit(1, model="a")
+        path, forged = saved(site, tmp_path / "b.zip"), tmp_path / "forged.zip"
+        with zipfile.ZipFile(path) as source, zipfile.ZipFile(forged, "w") as target:
+            for name in source.namelist():
+                content = source.read(name)
+                if name == backup.MANIFEST:
+                    signed = json.loads(content)
+                    signed["manifest"] = signed["manifest"].replace('"answers": 1', '"answers": 0')
+                    content = json.dumps(signed).encode()
+                target.writestr(name, content)
+        with pytest.raises(MeterError, match="damaged, or changed"):
+            brought(fresh("there"), forged)
+
+    @pytest.mark.parametrize("content", [b"", b"PK", b"hello" * 1000])
+    def test_what_is_no_backup(self, site: Site, tmp_path: Path, content: bytes) -> None:
+        path = tmp_path / "no.zip"
+        path.write_bytes(content)
+        with pytest.raises(MeterError, match=r"no\.zip"):
+            restore(Place.of_site(site), path)
+
+    def test_another_schema_is_refused(
+        self, site: Site, room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        path = saved(site, tmp_path / "b.zip")
+        monkeypatch.setattr(schema, "HEAD", "9999")
+        with pytest.raises(InvalidInput, match="restore it with that version"):
+            restore(Place.of_site(site), path)
+
+    def test_missing_files_are_named(self, site: Site, room: Room, folder: Path) -> None:
+        (validation,) = (folder / "files" / "meters" / room.id / "validation").iterdir()
+        validation.unlink()
+        contents = back_up(Place.of_site(site), folder / "b.zip")
+        assert [name.rpartition("/")[2] for name in contents.missing] == [validation.name]
+
+    def test_an_existing_file_is_not_replaced(self, site: Site, room: Room, folder: Path) -> None:
+        path = saved(site, folder / "b.zip")
+        with pytest.raises(InvalidInput, match="already exists"):
+            saved(site, path)
+
+    def test_no_such_meter(self, site: Site, room: Room, folder: Path) -> None:
+        with pytest.raises(NotFound):
+            saved(site, folder / "b.zip", meter="f" * 32)
+        assert not (folder / "b.zip").exists()
+
+    def test_the_same_content_gives_the_same_members(
+        self, site: Site, room: Room, folder: Path
+    ) -> None:
+        room.submit(1, model="a")
+        first = back_up(Place.of_site(site), folder / "1.zip")
+        second = back_up(Place.of_site(site), folder / "2.zip")
+        assert first.members == second.members
+
+
+class TestAFolder:
+    def test_it_comes_back(self, tmp_path: Path) -> None:
+        session = make_session(tmp_path)
+        session.submit(1, 0, model="a")
+        home = Home(tmp_path / "meter")
+        place = Place.of_folder(home)
+        assert back_up(place, tmp_path / "b.zip").single
+        place.store.close()
+        there = Home(tmp_path / "there")
+        there.key.parent.mkdir(parents=True)
+        Identity.read(home.key).write(there.key)
+        there.prepare()
+        copy = Place.of_folder(there)
+        (restored,) = restore(copy, tmp_path / "b.zip")
+        copy.store.close()
+        assert restored.answers_now == 1
+        with Meter.open(there.folder, clock=Clock()) as meter:
+            assert meter.status() == session.meter.status()
+            assert replace(session, meter=meter).submit(1, 0, model="a").repeated
+            assert "not known" in meter.audit().problems[0]
+
+    def test_it_holds_one_meter(self, tmp_path: Path) -> None:
+        make_session(tmp_path).meter.close()
+        home = Home(tmp_path / "meter")
+        place = Place.of_folder(home)
+        back_up(place, tmp_path / "b.zip")
+        second = Home(tmp_path / "second")
+        second.key.parent.mkdir(parents=True)
+        Identity.read(home.key).write(second.key)
+        Meter.create(second.folder, small_spec(), name="second").close()
+        other = Place.of_folder(second)
+        with pytest.raises(InvalidInput, match="one folder holds one"):
+            restore(other, tmp_path / "b.zip")
+        place.store.close()
+        other.store.close()

@@ -1,0 +1,152 @@
+"""Hand-over of a checkpoint: shown first, then recorded; the two histories become one."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from pathlib import Path
+
+import pytest
+
+from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.lifecycle import WrongPhase
+from easeml_meter.core.signals import State
+from easeml_meter.errors import InvalidInput
+from easeml_meter.service.handover import hand_over, preview
+from easeml_meter.service.sessions import Spent, sharing
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import log_failure, required_labels
+from easeml_meter.stats.tails import log_tail
+from easeml_meter.storage.schema import HandoverRow
+
+from .helpers import Session, make_session, small_spec
+
+TENANTS = (3, 3)
+
+
+def tenant_spec(**options: object) -> MeterSpec:
+    return small_spec(steps=6, tenants=TENANTS, **options)
+
+
+def made(tmp_path: Path, extra: int = 10, **options: object) -> Session:
+    """Make a session whose test set is larger than planned."""
+    spec = tenant_spec(**options)
+    return make_session(tmp_path, spec, size=required_labels(spec).labels + extra)
+
+
+def reachable(signals: int, shares: tuple[int, ...], shared: int) -> int:
+    """Count all models that any two developers could submit, by listing every history.
+
+    A model is what is submitted after a history: one's own while isolated, all answers of both in
+    their order once they share. Whether and when they share may depend on anything.
+    """
+    models: set[object] = set()
+    for tenant, steps in enumerate(shares):
+        for length in range(steps):
+            models |= {
+                ("alone", tenant, h) for h in itertools.product(range(signals), repeat=length)
+            }
+    for length in range(shared):
+        models |= {("shared", h) for h in itertools.product(range(signals), repeat=length)}
+    return len(models)
+
+
+@pytest.mark.parametrize("extra", [0, 5, 20, 60])
+def test_shared_steps_fit_what_the_plan_left(extra: int) -> None:
+    spec = tenant_spec()
+    ledger = Ledger(spec, required_labels(spec).labels + extra)
+    steps = ledger.shared_steps((0, 1))
+    tail = math.exp(log_tail(spec.tail, ledger.labels, 0.25, None))
+    assert reachable(3, TENANTS, steps) * tail <= spec.session_delta
+    if steps < sum(TENANTS):
+        assert reachable(3, TENANTS, steps + 1) * tail > spec.session_delta
+
+
+def test_a_test_set_of_the_planned_size_has_nothing_to_share() -> None:
+    spec = tenant_spec()
+    assert Ledger(spec, required_labels(spec).labels).shared_steps((0, 1)) == 0
+
+
+def test_more_tenants_share_less() -> None:
+    """Any group could have been the one that shares, so each has a smaller part of delta."""
+    two = MeterSpec.uniform(signals=3, tolerance=0.2, steps=8, delta=0.2, tenants=(4, 4))
+    four = two.replace(steps=16, tenants=(4, 4, 4, 4))
+    assert Ledger(four, 400).shared_steps((0, 1)) <= Ledger(two, 400).shared_steps((0, 1))
+
+
+def test_incremental_histories_join_at_the_worst() -> None:
+    spec = tenant_spec(protocol="incremental")
+    ledger = Ledger(spec, 400)
+    joined = ledger.merge([Account(0, 2, State(top=2)), Account(1, 1, State(top=3))])
+    assert (joined.steps, joined.state.top, joined.group) == (3, 3, (0, 1))
+    assert ledger.rules.answers(joined.state) == (3,)
+
+
+def test_shown_before_it_is_confirmed(tmp_path: Path) -> None:
+    session = made(tmp_path)
+    session.submit(0, 0, model="a", tenant=1)
+    space = session.meter._space
+    shown = preview(space, 1, 2)
+    assert shown.steps_left_before == (2, 3)
+    assert shown.steps_left_after < 5
+    assert shown.labels_planned_shared > required_labels(tenant_spec()).labels
+    assert str(shown.steps_left_after) in shown.sentence
+    assert session.meter.status(tenant=1).steps_left == 2  # nothing has happened
+    assert hand_over(space, 1, 2) == shown
+    for tenant in (1, 2):
+        assert session.meter.status(tenant=tenant).steps_left == shown.steps_left_after
+    assert session.meter.audit().links[-1].event == "handed over"
+    assert session.meter.audit().problems == ()
+
+
+def test_both_spend_the_shared_steps(tmp_path: Path) -> None:
+    session = made(tmp_path, extra=20)
+    session.submit(0, 0, model="a", tenant=1)
+    left = hand_over(session.meter._space, 1, 2).steps_left_after
+    assert left >= 2
+    steps = [session.submit(0, 0, model=f"m{i}", tenant=1 + i % 2).step for i in range(left)]
+    assert steps == [[1, 2][i % 2 == 0] + i // 2 for i in range(left)]  # each tenant's own count
+    for tenant in (1, 2):
+        with pytest.raises(Spent):
+            session.submit(1, 1, model="late", tenant=tenant)
+    assert session.meter.generations[-1].number == 2  # fresh labels were asked for
+    assert session.meter.audit().problems == ()
+
+
+def test_refusals(tmp_path: Path) -> None:
+    session = made(tmp_path)
+    space = session.meter._space
+    with pytest.raises(InvalidInput, match="another tenant"):
+        preview(space, 1, 1)
+    with pytest.raises(InvalidInput, match="from 1 to 2"):
+        hand_over(space, 1, 3)
+    hand_over(space, 1, 2)
+    with pytest.raises(InvalidInput, match="already"):
+        hand_over(space, 2, 1)
+
+
+def test_not_without_a_test_set_in_use(tmp_path: Path) -> None:
+    session = made(tmp_path)
+    other = tmp_path / "other"
+    from easeml_meter.service.meter import Meter
+
+    fresh = Meter.create(other, tenant_spec())
+    with pytest.raises(WrongPhase):
+        preview(fresh._space, 1, 2)
+    session.meter.close()
+
+
+def test_sharing_is_transitive() -> None:
+    rows = [HandoverRow("m", 1, 2, 3, "a"), HandoverRow("m", 1, 0, 1, "b")]
+    assert sharing(0, rows) == (0, 1)
+    assert sharing(3, [*rows, HandoverRow("m", 1, 1, 2, "c")]) == (0, 1, 2, 3)
+    assert sharing(4, rows) == (4,)
+
+
+def test_log_failure_is_the_planners() -> None:
+    """The slack used is the one the planner's own inequality leaves."""
+    spec = tenant_spec()
+    ledger = Ledger(spec, 300)
+    from easeml_meter.stats import counting
+
+    assert ledger._log_total == log_failure(spec, counting.log_models(spec), 300)

@@ -1,0 +1,256 @@
+"""Models at work: submitted, run on both sets, answered; what fails on hidden rows is an answer."""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from easeml_meter.core.views import Signal
+from easeml_meter.errors import InvalidInput
+from easeml_meter.scoring import sandbox
+from easeml_meter.scoring.bundle import Bundle, BundledFile
+from easeml_meter.scoring.function import FunctionModel
+from easeml_meter.scoring.predictor import ModelFailed
+from easeml_meter.service.attempts import Command, Conditions, Function, OnnxFile, allotted
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import required_labels
+
+from .helpers import Session, make_session, small_spec
+
+HEAD = """
+import sys
+import numpy as np
+import pyarrow as pa
+reader = pa.ipc.open_stream(sys.stdin.buffer)
+schema = pa.schema([("prediction", pa.int64())])
+writer = pa.ipc.new_stream(sys.stdout.buffer, schema)
+rows = 0
+for batch in reader:
+    x = batch.column("x").to_numpy()
+    rows += len(x)
+    guess = (x > 0).astype(np.int64)
+"""
+TAIL = """
+    writer.write_batch(pa.RecordBatch.from_arrays([pa.array(guess)], schema=schema))
+writer.close()
+"""
+VISIBLE = 20
+"""Rows of the validation set; the test set has another number, by which the programs know it."""
+
+
+def program(trick: str = "    pass", after: str = "") -> Command:
+    """A command that predicts, and does `trick` with each batch; `hidden` tells it which set."""
+    body = f"    hidden = len(x) not in (1, {VISIBLE})\n{trick}"
+    text = HEAD + body + TAIL + after
+    return Command(Bundle("python predict.py", (BundledFile("predict.py", text.encode()),)))
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return make_session(tmp_path, hidden_spec(), validation_size=VISIBLE)
+
+
+def hidden_spec(**options: Any) -> MeterSpec:
+    return small_spec(models=True, inputs="hidden", **options)
+
+
+def run(session: Session, submitted: Any, name: str = "model", **conditions: Any) -> Signal:
+    conditions.setdefault("seconds", 3.0)
+    return session.meter.submit_any(submitted, model=name, conditions=Conditions(**conditions))
+
+
+def test_models_cost_an_answer_more() -> None:
+    plain, models = small_spec(), small_spec(models=True)
+    assert required_labels(models).labels > required_labels(plain).labels
+    assert required_labels(models) == required_labels(plain.replace(loss="0-1", models=True))
+
+
+def test_a_meter_planned_without_models_refuses_them(tmp_path: Path) -> None:
+    session = make_session(tmp_path, small_spec(inputs="hidden"))
+    with pytest.raises(InvalidInput, match="models = true"):
+        run(session, program())
+    assert session.meter.status().signals == ()
+
+
+def test_a_command_is_measured_like_its_predictions(session: Session) -> None:
+    told = run(session, program())
+    assert told.step == 1
+    labels = session.test_labels
+    table = np.random.default_rng(1000).normal(size=(len(labels), 2))
+    test_loss = np.mean((table[:, 0] > 0) != labels)
+    visible = np.random.default_rng(7).normal(size=(VISIBLE, 2))
+    gap = abs(np.mean((visible[:, 0] > 0) != session.validation_labels) - test_loss)
+    assert told.gap is not None
+    assert told.gap[0] <= gap <= told.gap[1]
+
+
+def test_the_same_bytes_are_answered_once(session: Session) -> None:
+    first = run(session, program())
+    again = run(session, program(), name="other name")
+    assert (again.repeated, again.step, again.name) == (True, 1, first.name)
+    # Another program that predicts the same is another submission.
+    assert run(session, program("    pass  # another")).step == 2
+
+
+def test_what_is_wrong_on_visible_rows_is_told_and_free(session: Session) -> None:
+    with pytest.raises(ModelFailed, match="ZeroDivisionError"):
+        run(session, program("    1 / 0"))
+    with pytest.raises(ModelFailed, match="one of"):
+        run(session, program("    guess += 7"))
+    assert session.meter.status().signals == ()
+
+
+BAD = {
+    "crash": "    if hidden: 1 / 0",
+    "exit": "    if hidden: sys.exit(0)",
+    "hang": "    if hidden:\n        import time\n        time.sleep(1000)",
+    "too few": "    if hidden: guess = guess[:-1]",
+    "too many": "    if hidden: guess = np.append(guess, 0)",
+    "no class": "    if hidden: guess += 5",
+    "noise": "    if hidden: sys.stdout.buffer.write(b'the labels are ...')",
+    "stderr": "    if hidden: print(batch, file=sys.stderr); 1 / 0",
+}
+
+
+def test_what_is_wrong_on_hidden_rows_is_one_answer(tmp_path: Path, capfd: Any) -> None:
+    told, seen = [], []
+    for name, trick in BAD.items():
+        folder = tmp_path / name.replace(" ", "-")
+        folder.mkdir()
+        session = make_session(folder, hidden_spec(), validation_size=VISIBLE)
+        started = time.monotonic()
+        signal = run(session, program(trick), seconds=1.5)
+        assert time.monotonic() - started > 1.5, name  # never sooner than decided
+        told.append((signal.name, signal.promise, signal.step, signal.battery))
+        view = json.dumps(session.meter.audit().links[-1].details)
+        seen.append(view.replace(session.meter.audit().links[-1].details["submission"], ""))
+    assert set(told) == {(told[0][0], told[0][1], 1, 0.75)}
+    assert told[0][0] == "no-reading"
+    assert len(set(seen)) == 1
+    out, err = capfd.readouterr()
+    assert (out, err) == ("", "")
+
+
+def test_no_answer_leaves_before_its_time(session: Session) -> None:
+    """What a run on hidden rows takes is decided before it begins."""
+    started = time.monotonic()
+    run(session, program(), seconds=4.0)
+    quick = time.monotonic() - started
+    started = time.monotonic()
+    slow = program("    if hidden:\n        import time\n        time.sleep(0.7)")
+    assert run(session, slow, seconds=4.0).name != "no-reading"
+    assert quick >= 4.0
+    assert time.monotonic() - started >= 4.0
+
+
+def test_time_is_decided_by_visible_rows_alone(session: Session) -> None:
+    waits = []
+    with mock.patch("easeml_meter.service.attempts.allotted", side_effect=allotted) as decide:
+        run(session, program(), seconds=None, progress=lambda *told: waits.append(told))
+    (estimate,) = decide.call_args.args
+    assert estimate > 0
+    assert waits[-1] == ("running on the test set", 0, allotted(estimate))
+    assert {what for what, *_ in waits} == {
+        "running on the validation set",
+        "running on the test set",
+    }
+
+
+def test_allotted_time_is_a_power_of_two_with_room() -> None:
+    for estimate in (0.0, 0.1, 1.0, 7.0, 100.0):
+        seconds = allotted(estimate)
+        assert seconds >= 3 * estimate
+        assert seconds >= 2
+        assert np.log2(seconds) % 1 == 0
+    assert allotted(0.30) == allotted(0.31)
+    assert allotted(1e9) == 24 * 3600
+
+
+def test_cancelled_before_the_entry_costs_nothing(session: Session) -> None:
+    with (
+        mock.patch("easeml_meter.service.attempts.time.sleep", side_effect=KeyboardInterrupt),
+        pytest.raises(KeyboardInterrupt),
+    ):
+        run(session, program())
+    assert session.meter.status().signals == ()
+    assert run(session, program()).step == 1
+
+
+def test_without_a_sandbox_nothing_runs(session: Session) -> None:
+    with (
+        mock.patch("shutil.which", return_value=None),
+        pytest.raises(sandbox.SandboxUnavailable, match="apt-get install -y bubblewrap"),
+    ):
+        run(session, program())
+    assert session.meter.status().signals == ()
+
+
+def by_x(batch: pa.RecordBatch) -> Any:
+    return (batch.column("x").to_numpy() > 0).astype(int)
+
+
+def fails(batch: pa.RecordBatch) -> Any:
+    if batch.num_rows > VISIBLE:
+        raise SystemExit("what it saw")
+    return by_x(batch)
+
+
+def test_a_trusted_function(session: Session) -> None:
+    first = run(session, Function(FunctionModel(by_x, "by x, 1")))
+    assert run(session, program()).name == first.name  # the same model, sandboxed
+    assert run(session, Function(FunctionModel(by_x, "by x, 1"))).repeated
+    assert run(session, Function(FunctionModel(fails, "fails"))).name == "no-reading"
+
+
+def test_executors_agree(session: Session, tmp_path: Path) -> None:
+    inline = run(session, program())
+    (tmp_path / "other").mkdir()
+    other = make_session(tmp_path / "other", hidden_spec(), validation_size=VISIBLE)
+    spread = run(other, program(), executor="processes:2", seconds=20.0)
+    assert (inline.name, inline.step) == (spread.name, spread.step)
+    with pytest.raises(InvalidInput, match="executor"):
+        run(session, program(), executor="moon")
+
+
+def test_release_runs_models_again(tmp_path: Path) -> None:
+    session = make_session(tmp_path, hidden_spec(steps=2), validation_size=VISIBLE)
+    run(session, program())
+    run(session, program(BAD["crash"]), seconds=1.0)
+    folder = session.meter.release()
+    first, second = json.loads((folder / "retrospective.json").read_text())
+    labels = session.test_labels
+    table = np.random.default_rng(1000).normal(size=(len(labels), 2))
+    assert first["truth"]["test_loss"] == pytest.approx(np.mean((table[:, 0] > 0) != labels))
+    assert second["truth"] is None
+
+
+def test_an_onnx_model(session: Session, tmp_path: Path) -> None:
+    from onnx import TensorProto, helper, save
+
+    nodes = [
+        helper.make_node("Gather", ["inputs", "first"], ["x"], axis=1),
+        helper.make_node("Greater", ["x", "zero"], ["positive"]),
+        helper.make_node("Cast", ["positive"], ["label"], to=TensorProto.INT64),
+    ]
+    graph = helper.make_graph(
+        nodes,
+        "threshold",
+        [helper.make_tensor_value_info("inputs", TensorProto.FLOAT, [None, 2])],
+        [helper.make_tensor_value_info("label", TensorProto.INT64, [None])],
+        [
+            helper.make_tensor("first", TensorProto.INT64, [], [0]),
+            helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
+        ],
+    )
+    opsets = [helper.make_opsetid("", 17)]
+    save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "model.onnx")
+    told = run(session, OnnxFile(tmp_path / "model.onnx"), seconds=10.0)
+    assert told.name == run(session, program()).name
+    assert run(session, OnnxFile(tmp_path / "model.onnx")).repeated

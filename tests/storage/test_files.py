@@ -1,0 +1,191 @@
+"""The contract of `Files`, for a folder and for objects under a URL."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.storage.files import (
+    Files,
+    FolderFiles,
+    RemoteFiles,
+    copy_into,
+    open_files,
+    url_without_secrets,
+)
+
+
+@pytest.fixture(params=["folder", "s3"])
+def place(request: pytest.FixtureRequest, tmp_path: Path) -> str:
+    if request.param == "folder":
+        return str(tmp_path / "files")
+    return str(request.getfixturevalue("s3_url"))
+
+
+@pytest.fixture
+def files(place: str) -> Files:
+    return open_files(place)
+
+
+def test_what_was_put_is_there_for_everyone(files: Files, place: str) -> None:
+    assert files.put("a/b.bin", b"one") == "a/b.bin"
+    other = open_files(place)
+    assert other.exists("a/b.bin")
+    assert other.read("a/b.bin") == b"one"
+    other.put("a/b.bin", b"two")
+    assert files.read("a/b.bin") == b"two"
+    assert files.names("a") == ["b.bin"]
+
+
+def test_what_is_not_there(files: Files) -> None:
+    assert not files.exists("a/b.bin")
+    assert files.names("a") == []
+    assert files.lines("a.journal") == []
+    files.remove("a/b.bin")
+    with pytest.raises(FileNotFoundError):
+        files.read("a/b.bin")
+    with pytest.raises(FileNotFoundError), files.local("a/b.bin") as path:
+        path.read_bytes()
+
+
+def test_removing(files: Files) -> None:
+    files.put("a/b", b"")
+    files.put("a/c", b"")
+    files.remove("a/b")
+    assert files.names("a") == ["c"]
+    assert not files.exists("a/b")
+    assert files.read("a/c") == b""
+
+
+def test_writing_shows_a_whole_file_or_none(files: Files, place: str) -> None:
+    with files.writing("a/set.parquet") as path:
+        assert path.suffix == ".parquet"
+        path.write_bytes(b"half")
+        assert open_files(place).names("a") == []
+    assert files.read("a/set.parquet") == b"half"
+
+    def fail() -> None:
+        with files.writing("a/set.parquet") as path:
+            path.write_bytes(b"other")
+            raise RuntimeError("power cut")
+
+    with pytest.raises(RuntimeError, match="power cut"):
+        fail()
+    assert files.read("a/set.parquet") == b"half"
+    assert files.names("a") == ["set.parquet"]
+
+
+def test_a_local_copy_and_a_copied_file(files: Files, tmp_path: Path) -> None:
+    source = tmp_path / "source.bin"
+    source.write_bytes(b"x" * 10_000_000)
+    copy_into(files, "sets/big.bin", source)
+    with files.local("sets/big.bin") as path:
+        assert path.read_bytes() == source.read_bytes()
+
+
+def test_the_location_is_found_from_elsewhere(files: Files, place: str) -> None:
+    files.put("a/b", b"content")
+    folder, _, name = files.location("a/b").rpartition("/")
+    assert open_files(folder).read(name) == b"content"
+    assert folder.startswith(place)
+
+
+def test_folders_in_folders(files: Files) -> None:
+    inner = files.under("meters/m")
+    inner.put("testsets/x", b"1")
+    assert files.read("meters/m/testsets/x") == b"1"
+    assert inner.under("testsets").names("") == ["x"]
+    assert files.under("meters/n").names("testsets") == []
+
+
+def test_a_journal_keeps_every_line(files: Files, place: str) -> None:
+    files.put("testsets/x.sealed", b"")  # the folder is there before its journal
+    files.append("testsets/x.journal", ["one", "two"])
+    assert sorted(files.lines("testsets/x.journal")) == ["one", "two"]
+    other = open_files(place)
+    other.append("testsets/x.journal", ["three"])
+    assert sorted(files.lines("testsets/x.journal")) == ["one", "three", "two"]
+    assert sorted(other.lines("testsets/x.journal")) == ["one", "three", "two"]
+    # The audit finds journals by their names.
+    assert files.names("testsets") == ["x.journal", "x.sealed"]
+
+
+def test_writers_of_one_journal_at_once(files: Files, place: str) -> None:
+    files.put("x", b"")
+
+    def write(writer: int) -> None:
+        own = open_files(place)
+        for number in range(10):
+            own.append("j.journal", [f"{writer}-{number}"])
+
+    threads = [threading.Thread(target=write, args=(writer,)) for writer in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    expected = sorted(f"{writer}-{number}" for writer in range(4) for number in range(10))
+    assert sorted(files.lines("j.journal")) == expected
+
+
+def test_a_journal_is_fetched_once(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    files = RemoteFiles(s3_url)
+    fetched: list[str] = []
+    real = files._system.cat
+
+    def cat(paths: list[str], **options: Any) -> Any:
+        fetched.extend(paths)
+        return real(paths, **options)
+
+    monkeypatch.setattr(files._system, "cat", cat)
+    for number in range(3):
+        files.under("m").append("j.journal", [str(number)])
+        assert len(files.under("m").lines("j.journal")) == number + 1
+    assert len(fetched) == len(set(fetched)) == 3
+
+
+@pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x"])
+def test_names_that_leave_the_folder(files: Files, name: str) -> None:
+    deeds: list[Any] = [files.read, files.exists, files.remove, files.location, files.under]
+    for deed in [*deeds, files.names, files.lines, lambda name: files.put(name, b"")]:
+        with pytest.raises(InvalidInput, match="a relative name"):
+            deed(name)
+
+
+def test_a_bucket_that_is_not_there(s3_address: str) -> None:
+    files = open_files("s3://nobody-made-this-bucket/meter")
+    with pytest.raises(MeterError, match="nothing was changed") as refused:
+        files.put("a", b"")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_store_that_is_away(monkeypatch: pytest.MonkeyPatch) -> None:
+    def away(*_: Any, **__: Any) -> Iterator[None]:
+        raise ConnectionError("no route to host\nand more")
+
+    files = RemoteFiles("memory://x")
+    monkeypatch.setattr(files._system, "pipe_file", away)
+    with pytest.raises(MeterError, match="no route to host: nothing was changed") as refused:
+        files.put("a", b"")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_url_that_nobody_knows() -> None:
+    with pytest.raises(InvalidInput, match="nonsense://x") as refused:
+        open_files("nonsense://x")
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
+    (tmp_path / "file").write_bytes(b"")
+    with pytest.raises(MeterError, match="nothing was changed"):
+        FolderFiles(tmp_path / "file").put("a", b"")
+
+
+def test_no_password_is_shown() -> None:
+    assert url_without_secrets("postgresql://u:secret@host/db") == "postgresql://host/db"
+    assert url_without_secrets("/a/folder@home") == "/a/folder@home"
