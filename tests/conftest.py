@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import sys
 from pathlib import Path
 
@@ -11,6 +12,9 @@ from hypothesis import settings
 ROOT = str(Path(__file__).parent.parent)
 if ROOT not in sys.path:
     sys.path.insert(0, ROOT)
+
+# onnxruntime reports to its maker unless told not to, before it is imported.
+os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 
 # The same examples on every run, and no clock: a test fails for a reason, never by chance.
 settings.register_profile("meter", derandomize=True, deadline=None, database=None)

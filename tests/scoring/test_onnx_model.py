@@ -27,7 +27,7 @@ from easeml_meter.scoring import onnx_checks, onnx_model, onnx_runner
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.onnx_model import OnnxModel
 from easeml_meter.scoring.outputs import Expected
-from easeml_meter.scoring.predictions import read_answers
+from easeml_meter.scoring.predictions import checked_answers
 from easeml_meter.scoring.predictor import Limits, ModelFailed
 from easeml_meter.scoring.sandbox import missing
 
@@ -68,7 +68,7 @@ def predict(content: bytes, needed: Expected, *batches: pa.RecordBatch) -> Any:
 
 def answers(model: OnnxModel, needed: Expected, *batches: pa.RecordBatch) -> Any:
     found = model.predict(batches[0].schema, iter(batches), Limits(), hidden=False)
-    return np.concatenate(list(read_answers(found, needed, 1, needed.rows)))
+    return np.concatenate(list(checked_answers(found, needed, 1, needed.rows)))
 
 
 def untouchable() -> Iterator[NoReturn]:
@@ -233,7 +233,7 @@ def test_a_pipeline_of_scikit_learn(tmp_path: Path) -> None:
         assert model.digest == hashlib.sha256(path.read_bytes()).hexdigest()
         model.check(batch.schema)
         found = model.predict(batch.schema, [batch], Limits(), hidden=True)
-        (answer,) = read_answers(found, needed, 1, 500)
+        (answer,) = checked_answers(found, needed, 1, 500)
         assert np.allclose(answer, truth, atol=1e-5)
 
 

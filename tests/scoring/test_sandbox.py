@@ -321,21 +321,18 @@ def test_a_missing_tool_is_named_with_its_remedy(
 
 
 @pytest.mark.parametrize("hidden", [False, True])
-def test_without_a_sandbox_nothing_is_run(
-    hidden: bool, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
-) -> None:
-    (tmp_path / "bwrap").write_text(
-        "#!/bin/sh\necho 'bwrap: No permissions to create new namespace' >&2\nexit 1\n"
-    )
-    (tmp_path / "bwrap").chmod(0o755)
-    for folder in (tmp_path, *list(tmp_path.parents)[:2]):
-        folder.chmod(0o755)
-    monkeypatch.setenv("PATH", f"{tmp_path}:{os.environ['PATH']}")
-    reason = missing()
-    assert reason
-    assert "No permissions to create new namespace" in reason
-    with pytest.raises(SandboxUnavailable):  # not the model's failure, so it is not charged
-        list(run(DOUBLE, *batches(1), hidden=hidden))
+def test_without_a_sandbox_nothing_is_run(hidden: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    refusal = "bwrap: No permissions to create new namespace"
+    with tempfile.TemporaryDirectory() as folder:
+        os.chmod(folder, 0o755)  # noqa: S103  # as root it is started by somebody else
+        Path(folder, "bwrap").write_text(f"#!/bin/sh\necho '{refusal}' >&2\nexit 1\n")
+        Path(folder, "bwrap").chmod(0o755)
+        monkeypatch.setenv("PATH", f"{folder}:{os.environ['PATH']}")
+        reason = missing()
+        assert reason
+        assert refusal in reason
+        with pytest.raises(SandboxUnavailable):  # not the model's failure, so it is not charged
+            list(run(DOUBLE, *batches(1), hidden=hidden))
 
 
 # --- As a plain user ---

@@ -26,13 +26,14 @@ from easeml_meter.spec import MeterSpec
 from .driving import begin, packed, submission
 from .helpers import serve
 
-# The command line as it is, but for one thing: tests do not wait for a model's whole time.
+# The command line as it is, but for one thing: tests decide how long a model takes.
 METER = """
 import sys
 from easeml_meter.service import attempts
-attempts.allotted = lambda estimate: 1.0
+seconds = float(sys.argv[1])
+attempts.allotted = lambda estimate: seconds
 from easeml_meter.cli import main
-main(sys.argv[1:])
+main(sys.argv[2:])
 """
 
 
@@ -59,6 +60,8 @@ class Machine:
     """What it prints when it is ready."""
     before: Sequence[str] = ()
     """A command that starts it, such as one that enters a network namespace."""
+    seconds: float = 1.0
+    """What a model takes on the hidden rows."""
     _process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -66,7 +69,8 @@ class Machine:
             self._process = subprocess.Popen(
                 [
                     *("setpriv", "--pdeathsig", "KILL"),  # it ends with the tests
-                    *(*self.before, sys.executable, "-c", METER, *self.arguments),
+                    *(*self.before, sys.executable, "-c", METER, str(self.seconds)),
+                    *self.arguments,
                 ],
                 stdout=subprocess.PIPE,
                 stderr=log,
@@ -76,11 +80,15 @@ class Machine:
         while self.ready not in (line := self._process.stdout.readline()):
             assert line, self.log.read_text()
 
+    def send(self, what: signal.Signals) -> None:
+        assert self._process is not None
+        self._process.send_signal(what)
+
     def end(self, how: signal.Signals = signal.SIGKILL) -> int:
-        """Kill it; give its exit code."""
+        """Kill it, or ask it to end; give its exit code."""
         if self._process is None:
             return 0
-        self._process.send_signal(how)
+        self.send(how)
         code = self._process.wait()
         assert self._process.stdout is not None
         self._process.stdout.close()
@@ -112,10 +120,12 @@ class Team:
         self.addresses.append(f"http://{host}:{port}/api/v1")
         return api
 
-    def add_worker(self, folder: Path | None = None, before: Sequence[str] = ()) -> Machine:
-        name = f"worker-{len(self.workers)}"
+    def add_worker(
+        self, folder: Path | None = None, before: Sequence[str] = (), seconds: float = 1.0
+    ) -> Machine:
+        log = self.folder / f"worker-{len(self.workers)}.log"
         arguments = ["worker", *self._shared(folder or self.folder), "--heartbeat", "0.5"]
-        worker = Machine(arguments, self.folder / f"{name}.log", "worker ready", before)
+        worker = Machine(arguments, log, "worker ready", before, seconds)
         worker.start()
         self.workers.append(worker)
         return worker

@@ -187,7 +187,7 @@ def test_openapi_documents_every_error_in_the_one_shape(served: Served) -> None:
             continue
         for operation in operations.values():
             errors = {code: e for code, e in operation["responses"].items() if code >= "400"}
-            assert {"422", "429", "503"} <= set(errors), path
+            assert {"422", "429"} <= set(errors), path
             for answer in errors.values():
                 schema = answer["content"]["application/json"]["schema"]
                 assert schema == {"$ref": "#/components/schemas/Problem"}

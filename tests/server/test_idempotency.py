@@ -36,8 +36,8 @@ def clock() -> Moment:
 
 
 @pytest.fixture
-def served(tmp_path: Path, clock: Moment) -> Iterator[Served]:
-    with serve(tmp_path / "site", clock=clock) as each:
+def served(tmp_path: Path, clock: Moment, database: str) -> Iterator[Served]:
+    with serve(tmp_path / "site", clock=clock, database=database) as each:
         yield each
 
 

@@ -19,6 +19,7 @@ from typing import Any
 import httpx
 import numpy as np
 import pyarrow as pa
+import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from tests.service.helpers import Clock, Labels, rows, small_spec
@@ -30,7 +31,7 @@ from .helpers import Served, serve
 
 ROWS = 64
 INPUTS_SEED = 5
-IDS = re.compile(r"[0-9a-f]{16,64}")
+IDS = re.compile(r"[0-9a-f]{16,64}|age1[0-9a-z]{58}")
 _START = re.compile(r"(meter_start_time_seconds) \S+\n")
 LOOKS = (
     "",
@@ -183,7 +184,45 @@ def bad_submission(kind: str) -> tuple[str, bytes]:
     return ("x" * 10_000 if kind == "name" else "bad"), (b"x" if kind == "tar" else body)
 
 
-@given(
+@dataclass(frozen=True)
+class Story:
+    """Two test sets, a meter, and what its developer does."""
+
+    labels: list[int]
+    flips: list[int]
+    todo: list[Action]
+    protocol: str
+    ceiling: float | None
+    elastic: bool
+
+    def play(self) -> None:
+        """Do it on both sides, and compare."""
+        # Bands so wide that the two often agree though their losses differ.
+        spec = small_spec(
+            signals=2,
+            edges=[0.4],
+            steps=3,
+            protocol=self.protocol,
+            ceiling=self.ceiling,
+            elastic=self.elastic,
+        )
+        first = np.array(self.labels)
+        second = first.copy()
+        second[self.flips] ^= 1
+        with two_sides(first, second, spec) as sides:
+            for number, action in enumerate(self.todo):
+                shown = [perform(side, action, number) for side in sides]
+                if sides[0].answers() != sides[1].answers():
+                    return  # the signals differ: from here on everything may
+                assert shown[0] == shown[1]
+                assert sides[0].metrics() == sides[1].metrics()
+            for look in LOOKS:
+                seen = [side.ask("GET", look) for side in sides]
+                assert seen[0] == seen[1]
+
+
+stories = st.builds(
+    Story,
     labels=guesses,
     flips=st.lists(st.integers(0, ROWS - 1), max_size=6),
     todo=actions,
@@ -191,35 +230,20 @@ def bad_submission(kind: str) -> tuple[str, bytes]:
     ceiling=st.sampled_from([None, 0.6]),
     elastic=st.booleans(),
 )
-@settings(
-    max_examples=20,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-def test_equal_signals_look_equal(  # noqa: PLR0917
-    labels: list[int],
-    flips: list[int],
-    todo: list[Action],
-    protocol: str,
-    ceiling: float | None,
-    elastic: bool,
-) -> None:
-    # Bands so wide that the two often agree though their losses differ.
-    spec = small_spec(
-        signals=2, edges=[0.4], protocol=protocol, ceiling=ceiling, elastic=elastic, steps=3
-    )
-    first = np.array(labels)
-    second = first.copy()
-    second[flips] ^= 1
-    with two_sides(first, second, spec) as sides:
-        for number, action in enumerate(todo):
-            shown = [perform(side, action, number) for side in sides]
-            if sides[0].answers() != sides[1].answers():
-                return  # the signals differ: from here on everything may
-            assert shown[0] == shown[1]
-            assert sides[0].metrics() == sides[1].metrics()
-        for look in LOOKS:
-            seen = [side.ask("GET", look) for side in sides]
-            assert seen[0] == seen[1]
+patient = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
+
+
+@given(story=stories)
+@settings(patient, max_examples=8)
+def test_equal_signals_look_equal(story: Story) -> None:
+    story.play()
+
+
+@pytest.mark.verify
+@given(story=stories)
+@settings(patient, max_examples=200)
+def test_equal_signals_look_equal_in_many_stories(story: Story) -> None:
+    story.play()
 
 
 def test_a_validation_set_made_of_test_rows_looks_like_any_other() -> None:

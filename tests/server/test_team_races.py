@@ -12,6 +12,8 @@ from pathlib import Path
 import pytest
 from tests.postgresql import Cluster
 
+from easeml_meter.core.views import signal_json
+
 from .team import Clients, Team, long_spec, make_team, model_body, predictions_body
 
 CLIENTS = 8
@@ -57,15 +59,15 @@ def check(team: Team, clients: Clients, steps: list[int]) -> None:
     assert len(told) == len(clients.told)
     assert len(clients.spent) == 3 * TENANTS
     with team.books() as meter:
-        entries = {}
+        entries: dict[tuple[int, str], tuple[int, str]] = {}
         for tenant, count in enumerate(steps, 1):
             signals = meter.status(generation=1, tenant=tenant).signals
             assert [each.step for each in signals] == list(range(1, count + 1))
             assert max(Counter(each.model for each in signals).values()) == 1
-            entries |= {(tenant, each.model): (each.step, str(each.answer)) for each in signals}
-        assert {key: step for key, (step, _) in entries.items()} == {
-            key: step for key, (step, _) in told.items()
-        }
+            entries |= {
+                (tenant, each.model): (each.step, signal_json(each)["answer"]) for each in signals
+            }
+        assert told == entries
         assert meter.audit().problems == ()
 
 

@@ -216,7 +216,28 @@ class TestNoAnswerIsForgotten:
         with pytest.raises(Spent):
             copy.submit(2, model="e")
         assert any("3 answers were missing" in each for each in copy.meter.audit().problems)
+        # It is spent: the labelers are asked for the next one.
+        phases = [row.phase for row in copy.meter.generations]
+        assert phases == [Phase.SPENT, Phase.REQUESTED]
         there.close()
+
+    def test_what_only_the_books_or_only_the_backup_knows(
+        self, site: Site, folder: Path, tmp_path: Path
+    ) -> None:
+        """As many answers in the books as in the journal, and not the same ones."""
+        room = make_room(site, tmp_path / "room", small_spec(tenants=(2, 2)))
+        room.submit(0, model="a", tenant=1)
+        path = saved(site, tmp_path / "old.zip")
+        with site.store.writing(room.id) as books:
+            books.connection.execute(schema.entries.delete())  # by hand
+        (journal,) = (folder / "files" / "meters" / room.id / TEST_SETS).glob(f"*{SUFFIX}")
+        journal.unlink()
+        room.submit(1, model="b", tenant=2)
+        journal.unlink()
+        restored = brought(site, path)
+        assert restored.answers_now == 2
+        assert room.submit(0, model="a", tenant=1).repeated
+        assert room.submit(1, model="b", tenant=2).repeated
 
     def test_into_a_place_with_nothing_the_audit_says_so_for_ever(
         self, site: Site, room: Room, fresh: Fresh, tmp_path: Path

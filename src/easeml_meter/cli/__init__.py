@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
+from pathlib import Path
 
 import click
 
@@ -15,7 +16,7 @@ from easeml_meter.errors import MeterError
 _COMMANDS = {
     "plan": ("easeml_meter.cli.plan", "How many labels the hidden test set needs."),
     "compare": ("easeml_meter.cli.plan", "All meters side by side, with a chart."),
-    "init": ("easeml_meter.cli.labeler", "Make a meter in a folder."),
+    "init": ("easeml_meter.cli.labeler", "Make a meter in a folder, or at a server."),
     "key": ("easeml_meter.cli.labeler", "Keys of people who may open sealed test sets."),
     "seal": ("easeml_meter.cli.labeler", "Seal labelled rows as a test set (labelers)."),
     "testset": ("easeml_meter.cli.labeler", "Add a sealed test set; inputs; notices to labelers."),
@@ -26,6 +27,11 @@ _COMMANDS = {
     "report": ("easeml_meter.cli.developer", "Draw a session: html, svg, badge."),
     "audit": ("easeml_meter.cli.developer", "Verify the chain of disclosures."),
     "release": ("easeml_meter.cli.labeler", "Hand a spent test set to the developers."),
+    "login": ("easeml_meter.cli.remote", "Log in at a server, with a password or a token."),
+    "logout": ("easeml_meter.cli.remote", "Log out from a server."),
+    "meters": ("easeml_meter.cli.remote", "Your meters at a server."),
+    "user": ("easeml_meter.cli.people", "Accounts at a server (admins)."),
+    "seat": ("easeml_meter.cli.people", "Who does what at a meter of a server (admins)."),
     "serve": ("easeml_meter.cli.server", "Run a server for a team."),
     "worker": ("easeml_meter.cli.worker", "Answer a server's queued submissions, on any machine."),
     "backup": ("easeml_meter.cli.backup", "Back up a meter's folder, or a server."),
@@ -43,9 +49,23 @@ _LONGEST = 450
     invoke_without_command=True,
 )
 @click.version_option(__version__, prog_name="meter")
+@click.option(
+    "--server",
+    envvar="METER_SERVER",
+    help="Use a meter at a team's server, not in a folder. [METER_SERVER]",
+)
+@click.option("--meter", "meter_name", envvar="METER_NAME", help="Its name or id. [METER_NAME]")
+@click.option(
+    "--ca",
+    envvar="METER_CA",
+    type=click.Path(path_type=Path),
+    help="Certificate of your own authority (PEM). [METER_CA]",
+)
 @click.pass_context
-def meter(context: click.Context) -> None:
+def meter(context: click.Context, /, **_: object) -> None:
     """Keep machine-learning teams honest about overfitting.
+
+    The commands of a meter take --server, --meter and --ca, too.
 
     Exit codes: 0 done, 1 failed, 2 wrong input, 3 test set spent, 4 not the time for it,
     5 not allowed; one line on stderr says what was wrong.

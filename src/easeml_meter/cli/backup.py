@@ -170,7 +170,7 @@ def _site(settings: Settings) -> Iterator[Place]:
     from easeml_meter.service.backup import Place
     from easeml_meter.service.site import Site
 
-    settings.folder.mkdir(parents=True, exist_ok=True)
+    settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     site = Site.open(settings.database_url, settings.files_place, settings.key_file)
     try:
         yield Place.of_site(site)

@@ -87,7 +87,9 @@ def replace(file: Path, label: str | None, reset: bool, place: Place) -> None:
 @click.option("--generation", type=int, help="Number of the test set. Default: the one in use.")
 @tenant_option
 @place_options
-def report(place: Place, tenant: int | None, generation: int | None, **outputs: Path | None) -> None:
+def report(
+    place: Place, tenant: int | None, generation: int | None, **outputs: Path | None
+) -> None:
     """Draw a session: --html, --svg, --badge."""
     from easeml_meter.report.badges import badge_svg
     from easeml_meter.report.meter import meter_svg

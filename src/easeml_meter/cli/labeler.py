@@ -19,9 +19,11 @@ from easeml_meter.cli.common import (
     open_remote,
     place_options,
 )
+from easeml_meter.cli.progress import progress_bar
 from easeml_meter.errors import InvalidInput, MeterError, invalid
 
 if TYPE_CHECKING:
+    from easeml_meter.service.parts import Request
     from easeml_meter.spec import MeterSpec
 
 
@@ -29,20 +31,21 @@ if TYPE_CHECKING:
 @click.option(
     "--spec", "path", type=click.Path(path_type=Path), help="The meter.toml to start from."
 )
-@click.option("--name", help="Name of the meter. Default: the folder's.")
+@click.option("--name", help="Name of the meter. Default: the folder's; at a server it is needed.")
 @click.option("--yes", is_flag=True, help="Do not ask before committing to the plan.")
 @place_options
 @json_option
 def init(path: Path | None, name: str | None, yes: bool, place: Place, as_json: bool) -> None:
-    """Make a meter in a folder: from a meter.toml, or by questions at a terminal.
+    """Make a meter in a folder, or at a server: from a meter.toml, or by questions at a terminal.
 
     The plan is shown before anything is written: how many labels every test set will need.
     """
     from easeml_meter.cli.plan import show_plan
-    from easeml_meter.service.meter import Meter
+    from easeml_meter.service.meter import Meter, check_meter
     from easeml_meter.spec import MeterSpec
     from easeml_meter.stats.planning import required_labels
 
+    folder = place.folder
     if path is None and (folder / "meter.toml").is_file():
         path = folder / "meter.toml"
     if path is not None:
@@ -53,20 +56,41 @@ def init(path: Path | None, name: str | None, yes: bool, place: Place, as_json: 
         raise InvalidInput(
             "spec: none given, name a meter.toml with --spec (no terminal to ask at)"
         )
-    name = name or folder.resolve().name or "meter"
-    Meter.check_new(folder, spec, name)
+    if place.server is not None:
+        name = name or place.meter or ""
+        check_meter(spec, name)
+    else:
+        name = name or folder.resolve().name or "meter"
+        Meter.check_new(folder, spec, name)
     plan = required_labels(spec)
     if not as_json:
         show_plan(plan, labels_given=False, steps_given=False)
         _offer_elastic(spec, plan.labels)
     if at_terminal() and not yes and not click.confirm("Make this meter?", default=True):
         raise MeterError("nothing was made: the plan was not accepted")
+    if place.server is not None:
+        _init_at(place.server, place, spec, name, as_json)
+        return
     meter = Meter.create(folder, spec, name=name)
     if as_json:
         echo_json({"folder": str(folder), **meter.plan.to_json()})
         return
     click.echo(f"meter made in {folder}: the labelers are asked for {plan.labels:,} labels")
     click.echo(HONOUR)
+
+
+def _init_at(server: str, place: Place, spec: MeterSpec, name: str, as_json: bool) -> None:
+    from easeml_meter.client import create_meter
+
+    with create_meter(server, spec, name=name, ca=place.ca) as meter:
+        plan = meter.plan
+    if as_json:
+        echo_json({"server": server, "meter": meter.id, **plan.to_json()})
+    else:
+        click.echo(f"meter {name} made at {server}, its id is {meter.id}")
+        click.echo(
+            f"{plan.labels:,} labels are asked for; give people their seats: meter seat give"
+        )
 
 
 def _offer_elastic(spec: MeterSpec, plain: int) -> None:
@@ -167,23 +191,100 @@ def seal(data: Path, out: Path, place: Place, as_json: bool, **options: Any) -> 
 
 @click.group()
 def testset() -> None:
-    """Test sets: add a sealed one, see what labelers are told."""
+    """Test sets: add a sealed one, see what labelers are told, fetch a released one."""
 
 
 @testset.command()
 @file_argument("file")
+@click.option("--part", is_flag=True, help="At a server: these are some of the rows, more follow.")
 @place_options
 @json_option
-def add(file: Path, place: Place, as_json: bool) -> None:
-    """Take in a sealed test set; from then on submissions are answered."""
-    meter = open_meter(place)
-    row = meter.add_test_set(file)
-    view = meter.status()
+def add(file: Path, part: bool, place: Place, as_json: bool) -> None:
+    """Take in a sealed test set; from then on submissions are answered.
+
+    At a server, fewer rows than are needed become a part, too; the test set begins with the part
+    that makes them enough.
+    """
+    from easeml_meter.core.lifecycle import Phase
+
+    if part or place.server is not None:
+        remote = open_remote(place)
+        with progress_bar(shown=not as_json) as remote.progress:
+            row = remote.add_part(file) if part else remote.add_test_set(file)
+        if row.phase is Phase.REQUESTED:
+            here = next(each for each in remote.requests() if each.generation.number == row.number)
+            _show_part(here, as_json)
+            return
+        view = remote.status()
+    else:
+        meter = open_meter(place)
+        row = meter.add_test_set(file)
+        view = meter.status()
     if as_json:
         echo_json({"generation": row.number, "rows": row.rows, "steps_left": view.steps_left})
     else:
         promised = f"{view.steps_left:,} steps promised"
         click.echo(f"test set {row.number} is active: {row.rows:,} rows, {promised}")
+
+
+def _show_part(request: Request, as_json: bool) -> None:
+    asked = request.generation
+    if as_json:
+        numbers = {"labels_here": request.labels_here, "labels_needed": asked.labels_needed}
+        echo_json({"generation": asked.number, **numbers})
+    else:
+        click.echo(f"part taken in: {_progress_of(request)} of test set {asked.number} are here")
+
+
+def _progress_of(request: Request) -> str:
+    return f"{request.labels_here:,} of {request.generation.labels_needed:,} labels"
+
+
+@testset.command()
+@place_options
+@json_option
+def requests(place: Place, as_json: bool) -> None:
+    """The labels that a server asks for: how many, how many are here, why, until when."""
+    found = open_remote(place).requests()
+    if as_json:
+        echo_json([_request_json(each) for each in found])
+        return
+    for each in found:
+        asked = each.generation
+        until = f", until {asked.deadline[:10]}" if asked.deadline else ""
+        click.echo(f"test set {asked.number}: {_progress_of(each)} are here{until}")
+        if asked.reason:
+            click.echo(f"  {asked.reason}")
+        for part in each.parts:
+            click.echo(f"  part {part.number}: {part.rows:,} rows, {part.added_at[:19]}")
+    if not found:
+        click.echo("no labels are asked for")
+
+
+def _request_json(request: Request) -> dict[str, Any]:
+    asked = request.generation
+    return {
+        "generation": asked.number,
+        "labels_needed": asked.labels_needed,
+        "labels_here": request.labels_here,
+        "reason": asked.reason,
+        "deadline": asked.deadline,
+        "since": asked.changed_at,
+        "parts": [
+            {"number": part.number, "rows": part.rows, "added_at": part.added_at}
+            for part in request.parts
+        ],
+    }
+
+
+@testset.command()
+@click.argument("number", type=int)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@place_options
+def fetch(number: int, out: Path, place: Place) -> None:
+    """Fetch a released test set from a server, with what you may see of the retrospective."""
+    where = open_remote(place).fetch_released(number, out)
+    click.echo(f"fetched to {where}: {', '.join(sorted(path.name for path in where.iterdir()))}")
 
 
 @testset.command()

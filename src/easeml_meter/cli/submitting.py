@@ -59,6 +59,7 @@ def submit(
 
     Exit code 3: the test set is spent, and the labelers are asked for a fresh one.
     """
+    from easeml_meter.client import Untold
     from easeml_meter.service.attempts import Conditions
 
     submitted, name = _submitted(options)
@@ -72,6 +73,12 @@ def submit(
                 tenant=tenant,
                 conditions=conditions,
             )
+    except Untold as told:
+        if as_json:
+            echo_json(told.receipt)
+        else:
+            click.echo(str(told))
+        return
     except KeyboardInterrupt as stopped:  # at a server, it says what became of the submission
         raise Interrupted(str(stopped) or "interrupted") from None
     if as_json:

@@ -8,9 +8,12 @@ from __future__ import annotations
 import io
 import json
 import re
+import signal
 import tarfile
+import threading
 import time
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -62,9 +65,14 @@ _ALIASES = {
 
 
 class Untold(MeterError):
-    """The submission was answered, but the caller's role does not see signals."""
+    """The submission was answered, and charged; but the caller's role does not see signals."""
 
-    exit_code = 0
+    def __init__(self, receipt: dict[str, Any]) -> None:
+        self.receipt = receipt
+        super().__init__(
+            f"submitted as step {receipt['step']} of test set {receipt['generation']}: the signal "
+            f"is shown to the developers of tenant {receipt['tenant']}"
+        )
 
 
 def connect(
@@ -276,23 +284,21 @@ class RemoteMeter:
         chosen = _tenant(tenant)
         conditions.progress(SENDING, 0, 0)
         try:
-            answer = self._connection.call(
-                "POST",
-                self._at("submissions"),
-                params={"model": model, **chosen},
-                content=_packed(submitted, files),
-            )
+            with _uninterrupted() as interrupts:
+                answer = self._connection.call(
+                    "POST",
+                    self._at("submissions"),
+                    params={"model": model, **chosen},
+                    content=_packed(submitted, files),
+                )
         except InvalidInput as error:
             raise _renamed(error, files) from None
-        answer = self._settled(answer, chosen, conditions.progress)
+        answer = self._settled(answer, chosen, conditions.progress, stop=bool(interrupts))
         if answer["state"] == "refused":
             problem = problem_of(**answer["problem"])
             raise _renamed(problem, files) if isinstance(problem, InvalidInput) else problem
         if answer["signal"] is None:
-            raise Untold(
-                f"submitted as step {answer['step']} of test set {answer['generation']}: the "
-                f"signal is shown to the developers of tenant {answer['tenant']}"
-            )
+            raise Untold(answer)
         return signal_from_json(answer["signal"], self.spec, ShownSignal)
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
@@ -437,13 +443,15 @@ class RemoteMeter:
         )
 
     def _settled(
-        self, answer: dict[str, Any], tenant: dict[str, int], progress: Progress
+        self, answer: dict[str, Any], tenant: dict[str, int], progress: Progress, *, stop: bool
     ) -> dict[str, Any]:
         """Wait until a submission is answered or refused."""
         started = time.monotonic()
         place = self._at("submissions", answer["id"])
         try:
             while answer["state"] in _STATES:
+                if stop:
+                    raise KeyboardInterrupt
                 progress(_STATES[answer["state"]], time.monotonic() - started, 0)
                 answer = self._connection.call("GET", place, params={"wait": _WAIT, **tenant})
         except KeyboardInterrupt:
@@ -466,6 +474,29 @@ class RemoteMeter:
         if any(seat["role"] == Role.LABELER for seat in here):
             return list(range(1, tenants + 1))
         return sorted(seat["tenant"] for seat in here if seat["role"] == Role.DEVELOPER)
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[list[int]]:
+    """Note a Ctrl-C instead of acting on it: only what is known can be taken back.
+
+    The second one counts at once.
+    """
+    noted: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        if noted:
+            raise KeyboardInterrupt
+        noted.append(number)
+
+    if threading.current_thread() is not threading.main_thread():  # others get no signals
+        yield noted
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
 
 
 def _tenant(number: int | None) -> dict[str, int]:

@@ -100,7 +100,7 @@ class Predictions:
             row += batch.num_rows
 
 
-def read_answers(
+def checked_answers(
     batches: Iterable[pa.RecordBatch], expected: Expected, first_row: int, rows: int
 ) -> Iterator[NDArray[Any]]:
     """Turn the answers of a model for `rows` rows into what the loss takes, checked as a file is.

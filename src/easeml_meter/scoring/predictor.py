@@ -30,9 +30,9 @@ class Limits:
     """What one run of a model may use."""
 
     seconds: float = 60.0
-    """Wall clock; also the limit on CPU time of each of its processes."""
+    """Wall clock. Each process also gets this much CPU time per thread, and a second."""
     memory: int = 4 << 30
-    """Bytes of address space, of each process."""
+    """Bytes of address space of each process, and of memory of all of them together."""
     processes: int = 64
     file_bytes: int = 1 << 30
     """Size of one file, and of all of /tmp."""

@@ -19,7 +19,7 @@ from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import Loss
 from easeml_meter.scoring.outputs import Expected, read_labels
-from easeml_meter.scoring.predictions import read_answers
+from easeml_meter.scoring.predictions import checked_answers
 from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor
 from easeml_meter.scoring.score import MapFunction, Score, total_loss, unscorable
 from easeml_meter.scoring.silence import silence
@@ -275,7 +275,7 @@ class ShardTask:
         source = self.source
         batches = self.predictor.predict(source.inputs, inputs, self.limits, hidden=source.hidden)
         try:
-            yield from read_answers(batches, source.expected, self.first_row, self.rows)
+            yield from checked_answers(batches, source.expected, self.first_row, self.rows)
         except ModelFailed:
             raise
         except InvalidInput as error:

@@ -282,6 +282,7 @@ def _environment(limits: Limits) -> Iterator[str]:
         "HOME": "/home",
         "LANG": "C.UTF-8",
         "PYTHONDONTWRITEBYTECODE": "1",
+        "ORT_DISABLE_TELEMETRY": "1",
     }
     for library in ("OMP", "OPENBLAS", "MKL", "NUMEXPR"):
         variables[f"{library}_NUM_THREADS"] = str(limits.threads)

@@ -7,7 +7,7 @@ import threading
 from fastapi import FastAPI
 
 from easeml_meter import __version__
-from easeml_meter.server import errors, health
+from easeml_meter.server import errors, health, web
 from easeml_meter.server.api import ROUTERS
 from easeml_meter.server.errors import PREFIX
 from easeml_meter.server.frame import Frame
@@ -40,5 +40,6 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     app.include_router(health.router)
     for router in ROUTERS:
         app.include_router(router, prefix=PREFIX)
-    app.add_middleware(Frame, settings=settings, metrics=app.state.metrics)
+    web.install(app)
+    app.add_middleware(Frame, settings=settings, metrics=app.state.metrics, shape=web.shape)
     return app

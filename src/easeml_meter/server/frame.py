@@ -5,6 +5,7 @@ from __future__ import annotations
 import logging
 import secrets
 import time
+from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
 from starlette.exceptions import HTTPException
@@ -21,23 +22,32 @@ USER = "meter.user"
 """Where a request's scope says which user it came from."""
 _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'"
 _PAGE_POLICY = (
-    "default-src 'self'; img-src 'self' data:; object-src 'none'; base-uri 'none'; "
-    "form-action 'self'; frame-ancestors 'none'"
+    "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
+    "connect-src 'self'; form-action 'self'; frame-ancestors 'none'; base-uri 'none'"
 )
 REPORT_POLICY = "default-src 'none'; style-src 'unsafe-inline'; img-src data:; sandbox"
 """For reports, which are one file with its styles inside."""
 _ALWAYS = {
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    "Referrer-Policy": "no-referrer",
 }
+
+
+Shape = Callable[[Scope, int, Problem], ASGIApp]
+
+
+def _plain(_: Scope, status: int, problem: Problem) -> ASGIApp:
+    return error_response(status, problem)
 
 
 class Frame:
     """The outermost layer of the app."""
 
-    def __init__(self, app: ASGIApp, settings: Settings, metrics: Metrics) -> None:
+    def __init__(
+        self, app: ASGIApp, settings: Settings, metrics: Metrics, shape: Shape = _plain
+    ) -> None:
         self._app = app
+        self._shape = shape
         self._hosts = {name.lower() for name in settings.allowed_host}
         self._metrics = metrics
 
@@ -72,7 +82,7 @@ class Frame:
         try:
             if self._hosts and _host(scope) not in self._hosts:
                 body = Problem(error="wrong-host", message="this server has another name")
-                await error_response(421, body)(scope, limited, dressed)
+                await self._shape(scope, 421, body)(scope, limited, dressed)
             else:
                 await self._app(scope, limited, dressed)
         except Exception as error:
@@ -80,7 +90,7 @@ class Frame:
             if status:
                 raise
             body = Problem(error="internal", message="the server failed: the log says where")
-            await error_response(500, body)(scope, limited, dressed)
+            await self._shape(scope, 500, body)(scope, limited, dressed)
         finally:
             self._note(scope, status, request_id, time.perf_counter() - started)
 
@@ -115,7 +125,8 @@ def _dress(headers: MutableHeaders, scope: Scope) -> None:
     api = scope["path"].startswith("/api/")
     headers.update(_ALWAYS)
     headers.setdefault("Content-Security-Policy", _DATA_POLICY if api else _PAGE_POLICY)
-    if api:
-        headers.setdefault("Cache-Control", "no-store")
+    headers.setdefault("Cache-Control", "no-store")
+    # Within the site a form may tell from which page it was sent.
+    headers["Referrer-Policy"] = "no-referrer" if api else "same-origin"
     if scope["scheme"] == "https":
         headers["Strict-Transport-Security"] = "max-age=31536000"

@@ -427,12 +427,10 @@ def verify_password(hashed: str | None, password: str) -> bool:
     hasher = PasswordHasher()
     try:
         with _HASHING:
-            return (
-                hasher.verify(hashed or _NOBODYS, password[:LONGEST_PASSWORD])
-                and hashed is not None
-            )
+            right = hasher.verify(hashed or _NOBODYS, password[:LONGEST_PASSWORD])
     except (VerificationError, InvalidHashError):
         return False
+    return right and hashed is not None
 
 
 _NOBODYS = (

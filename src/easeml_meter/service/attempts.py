@@ -161,12 +161,13 @@ class _PredictionAttempt:
         tell = situation.conditions.progress
         tell("scoring on the validation set", 0, self.visible.rows)
         validation = visible_loss(situation.space, situation.validation, self.visible)
-        with open_executor(situation.conditions.executor) as executor:
+        where = situation.conditions.executor
+        with open_executor(where) as executor:
             test = hidden_loss(
                 situation.space,
                 situation.generation,
                 self.hidden,
-                map_function=executor.map,
+                map_function=map if where in (None, "inline") else executor.map,
                 progress=lambda done, total: tell("scoring on the test set", done, total),
             )
         return Losses(validation, test)

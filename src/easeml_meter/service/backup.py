@@ -175,11 +175,16 @@ def _answers(books: Books, meter: str) -> int:
 def _named_files(books: Books, meter: str) -> set[str]:
     """Give the files that the books name; folders, which end in a slash, go as a whole."""
     named = {f"{TEST_SETS}/"}
-    for table in (schema.generations, schema.validation_sets, schema.entries, schema.parts):
+    for table in (schema.generations, schema.validation_sets, schema.entries):
         query = sa.select(table.c.blob).where(table.c.meter == meter).distinct()
         named |= set(filter(None, books.connection.execute(query).scalars()))
-    released = [row for row in books.generations(meter) if row.phase is Phase.RELEASED]
-    return named | {f"{released_folder(row.number)}/" for row in released}
+    rows = books.generations(meter)
+    # Parts that were merged into a test set are gone.
+    waiting = [row.number for row in rows if row.phase is Phase.REQUESTED]
+    parts = books.select(schema.parts, schema.parts.c.meter == meter)
+    named |= {part["blob"] for part in parts if part["generation"] in waiting}
+    released = [row.number for row in rows if row.phase is Phase.RELEASED]
+    return named | {f"{released_folder(number)}/" for number in released}
 
 
 def _copy_files(writer: _Writer, prefix: str, files: Files, named: set[str]) -> None:

@@ -47,11 +47,14 @@ def hidden_loss(
 ) -> Fraction | None:
     """Score on the sealed set; None if the loss failed there, which is an answer, too."""
     with open_sealed(space, generation) as sealed:
+        # Handles are for workers elsewhere; here the open set is read as it is.
+        here = (sealed.labels(index) for index in range(sealed.row_groups))
+        counted = _counted(map_function, sealed.rows, progress)
         try:
             return score(
                 predictions,
-                sealed.label_groups(),
-                map_function=_counted(map_function, sealed.rows, progress),
+                here if map_function is map else sealed.label_groups(),
+                map_function=counted,
             ).mean
         except (Unscorable, SystemExit):
             return None

@@ -9,17 +9,19 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Iterable
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import sqlalchemy as sa
 
+from easeml_meter.core.lifecycle import Phase
 from easeml_meter.errors import MeterError, invalid
 from easeml_meter.service.backup import METER_TABLES, SITE_TABLES, Backup, Counted, Place
 from easeml_meter.service.claims import claim
 from easeml_meter.service.sessions import reconcile
 from easeml_meter.service.site import NotFound
+from easeml_meter.service.submission import retire_if_spent
 from easeml_meter.service.workspace import TEST_SETS, Workspace
 from easeml_meter.storage import schema
 from easeml_meter.storage.journal import SUFFIX, Journal, entries_in
@@ -65,10 +67,7 @@ def restore(place: Place, path: Path, *, meter: str | None = None) -> list[Resto
                     _insert(books, table, backup.rows(table))
             for case in cases:
                 books.lock(case.meter.id)
-            finished = [case.bring_books(books) for case in cases]
-        for case in cases:
-            case.complete_journals()
-        return finished
+            return [case.bring_books(books) for case in cases]
 
 
 @dataclass
@@ -87,7 +86,6 @@ class _Case:
     chain: list[AuditRow]
     """The audit chain here; empty: the meter is not known."""
     witnessed: bool
-    unjournaled: list[tuple[GenerationRow, list[EntryRow]]] = field(default_factory=list)
 
     @classmethod
     def read(cls, place: Place, backup: Backup, meter: Counted) -> _Case:
@@ -141,10 +139,11 @@ class _Case:
                     path.open("wb") as target,
                 ):
                     shutil.copyfileobj(source, target, 1 << 20)
-        missing: dict[str, list[EntryRow]] = {}
-        for (fingerprint, *_), entry in self.told.items():
-            missing.setdefault(fingerprint, []).append(entry)
-        for fingerprint, entries in missing.items():
+        # What only the books here know goes in, too: then the journals hold all that was told.
+        told: dict[str, list[EntryRow]] = {}
+        for (fingerprint, *_), entry in (self.told | self.here).items():
+            told.setdefault(fingerprint, []).append(entry)
+        for fingerprint, entries in told.items():
             journal = Journal(files, f"{TEST_SETS}/{fingerprint}{SUFFIX}")
             known = {(entry.tenant, entry.step) for entry in journal.read()}
             journal.append([e for e in entries if (e.tenant, e.step) not in known])
@@ -159,8 +158,9 @@ class _Case:
             self._enter(books)
         for row in books.generations(meter):
             if row.fingerprint is not None:
-                _, lacking = reconcile(self.space, books, row)
-                self.unjournaled.append((row, lacking))
+                entries, _ = reconcile(self.space, books, row)
+                if row.phase is Phase.ACTIVE:
+                    retire_if_spent(self.space, books, row, entries)
         query = sa.select(sa.func.count()).where(schema.entries.c.meter == meter)
         restored = Restored(
             id=meter,
@@ -191,11 +191,6 @@ class _Case:
             if table in (schema.members, schema.submissions):
                 rows = [row for row in rows if row["user"] in users]
             _insert(books, table, rows)
-
-    def complete_journals(self) -> None:
-        """Write down what only the books knew, now that it is committed."""
-        for row, entries in self.unjournaled:
-            self.space.journal(row).append(entries)
 
 
 def _check_single(place: Place, chosen: list[Counted]) -> None:

@@ -207,6 +207,16 @@ def _all_spent(
     )
 
 
+def retire_if_spent(
+    space: Workspace, books: Books, generation: GenerationRow, entries: list[EntryRow]
+) -> None:
+    """Close a test set in use if answers that its journal brought back leave nothing to say."""
+    situation = Situation.read(space, books)
+    handovers = books.handovers(generation.meter, generation.number)
+    if _all_spent(ledger_of(situation.spec, generation), situation, entries, handovers):
+        _retire(space, books, situation, generation)
+
+
 def _retire(
     space: Workspace, books: Books, situation: Situation, generation: GenerationRow
 ) -> None:

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from easeml_meter.server.api.accounts import router as accounts
 from easeml_meter.server.api.audit import router as audit
+from easeml_meter.server.api.handovers import router as handovers
 from easeml_meter.server.api.meters import router as meters
 from easeml_meter.server.api.requests import router as requests
 from easeml_meter.server.api.signals import router as signals
@@ -25,6 +26,7 @@ ROUTERS = [
     validation,
     submissions,
     signals,
+    handovers,
     audit,
     webhooks,
 ]

@@ -49,9 +49,9 @@ def handover(
 ) -> JSONResponse:
     """Tell what a hand-over would do to the budget; with `confirm`, record it."""
     try:
-        seat_for(site, caller, meter, Deed.HAND_OVER, asked.giver)
+        seat_for(site, caller, meter, Deed.HAND_OVER, tenant=asked.giver)
     except Denied:  # the giver's developers may, and so may the receiver's
-        seat_for(site, caller, meter, Deed.HAND_OVER, asked.receiver)
+        seat_for(site, caller, meter, Deed.HAND_OVER, tenant=asked.receiver)
 
     def make() -> tuple[int, HandoverShown]:
         act = hand_over if asked.confirm else preview

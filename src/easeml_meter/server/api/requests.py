@@ -47,8 +47,7 @@ class Described(Given):
     """Why labels are asked for, and until when; what is left out is taken back."""
 
     reason: (
-        Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")]
-        | None
+        Annotated[str, Field(min_length=1, max_length=500, pattern=r"^[^\x00-\x1f\x7f]+$")] | None
     ) = None
     deadline: Annotated[str, Field(max_length=32, description="ISO 8601, with a zone.")] | None = (
         None

@@ -18,7 +18,7 @@ from pydantic import BaseModel
 from easeml_meter.core.views import Signal, signal_json
 from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere
 from easeml_meter.server.api.common import Id, Listed, PageHere, paged
-from easeml_meter.server.api.seats import Tenant, body_of, gives, raw, seat_for
+from easeml_meter.server.api.seats import Tenant, body_of, raw, seat_for
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceStreamed
 from easeml_meter.service import desk
@@ -37,6 +37,20 @@ _READING = (Deed.SEE_SIGNALS, Deed.SUBMIT)
 _LOOK = 0.2
 """Seconds between two looks at a submission that somebody waits for."""
 _SIGN_OF_LIFE = 15.0
+
+
+_STATE = {"type": "string", "const": "state"}
+_DATA = {"type": "string", "contentMediaType": "application/json"}
+_EVENTS: dict[int | str, dict[str, Any]] = {
+    200: {
+        "description": "Server-sent events, one for each state; data is its id and state.",
+        "content": {
+            "text/event-stream": {
+                "itemSchema": {"type": "object", "properties": {"event": _STATE, "data": _DATA}}
+            }
+        },
+    }
+}
 
 
 class SubmissionListed(BaseModel):
@@ -167,7 +181,7 @@ async def show_submission(  # noqa: PLR0917
 
 @router.get(
     "/meters/{meter}/submissions/{submission}/events",
-    responses=answers(404) | gives("text/event-stream", "Server-sent events, one per state."),
+    responses=answers(404) | _EVENTS,
     response_class=StreamingResponse,
 )
 async def submission_events(  # noqa: PLR0917

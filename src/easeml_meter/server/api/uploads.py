@@ -107,8 +107,6 @@ async def send_piece(  # noqa: PLR0917
     piece = await run_in_threadpool(receiving.__enter__)
     try:
         await _receive(request, piece)
-    except ClientDisconnect:
-        pass  # nobody hears the answer; what arrived stays
     finally:
         await run_in_threadpool(receiving.__exit__, None, None, None)
     return _shown(uploads, found)
@@ -118,14 +116,17 @@ async def _receive(request: Request, piece: Piece) -> None:
     """Write in the background what came together meanwhile: little memory, few threads."""
     waiting = bytearray()
     left = piece.left
-    async for data in streamed(request, left + _BUFFER):
-        waiting += data
-        left -= len(data)
-        if left < 0:
-            raise TooLarge("upload: more bytes than were announced as its size")
-        if len(waiting) >= _BUFFER:
-            await run_in_threadpool(piece.write, bytes(waiting))
-            waiting.clear()
+    try:
+        async for data in streamed(request, left + _BUFFER):
+            waiting += data
+            left -= len(data)
+            if left < 0:
+                raise TooLarge("upload: more bytes than were announced as its size")
+            if len(waiting) >= _BUFFER:
+                await run_in_threadpool(piece.write, bytes(waiting))
+                waiting.clear()
+    except ClientDisconnect:
+        pass  # nobody hears the answer; what arrived stays
     await run_in_threadpool(piece.write, bytes(waiting))
 
 

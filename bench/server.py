@@ -1,0 +1,306 @@
+"""The server: small submissions next to a bare endpoint of the same framework, and large uploads.
+
+`python -m bench.server` reports throughput, latencies and memory. Both endpoints run alike: one
+process with one event loop, the same clients, the same kind of database, both commit durably.
+"""
+
+from __future__ import annotations
+
+import http.client
+import io
+import json
+import os
+import secrets
+import subprocess
+import sys
+import tarfile
+import tempfile
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import sqlalchemy as sa
+from fastapi import FastAPI, Request
+from fastapi.concurrency import run_in_threadpool
+
+from bench import Benchmark
+
+ROWS = 1000
+CLIENTS = 8
+HEADERS = {"Content-Type": "application/x-tar"}
+_NUMBERS = count()
+
+
+def benchmarks(*, small: bool) -> list[Benchmark]:
+    """List them; the small one sends a handful of submissions."""
+    requests = 16 if small else 400
+    return [
+        Benchmark(
+            name=f"{requests} submissions of {ROWS:,} rows, SQLite (reference: bare endpoint)",
+            ours=lambda: _sqlite("ours").send(requests),
+            reference=lambda: _sqlite("bare").send(requests),
+            at_most=2,
+        )
+    ]
+
+
+@cache
+def _sqlite(kind: str) -> Running:
+    """Start a server that ends with this process."""
+    folder = Path(tempfile.mkdtemp(prefix="bench-server-"))
+    return Running.start(kind, folder, f"sqlite:///{folder}/books.db")
+
+
+@dataclass
+class Running:
+    """A server in a process of its own."""
+
+    process: subprocess.Popen[str]
+    port: int
+    path: str
+    headers: dict[str, str]
+    latencies: list[float] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, kind: str, folder: Path, database: str) -> Running:
+        """Start it, and wait until it listens; it ends when its standard input does."""
+        process = subprocess.Popen(  # noqa: S603
+            [sys.executable, "-m", "bench.server", kind, str(folder), database],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        assert process.stdout is not None
+        told = json.loads(process.stdout.readline())
+        return cls(process, told["port"], told["path"], told["headers"])
+
+    def stop(self) -> None:
+        """End it."""
+        self.process.communicate()
+
+    def send(self, requests: int) -> int:
+        """Send that many different submissions from several clients; count the answers."""
+        bodies = iter([body() for _ in range(requests)])
+        answered: list[float] = []
+        lock = threading.Lock()
+
+        def client() -> None:
+            connection = http.client.HTTPConnection("127.0.0.1", self.port)
+            while True:
+                with lock:
+                    content = next(bodies, None)
+                if content is None:
+                    return
+                started = time.perf_counter()
+                connection.request("POST", self.path, content, self.headers)
+                answer = connection.getresponse()
+                answer.read()
+                if answer.status == 200:
+                    answered.append(time.perf_counter() - started)
+
+        clients = [threading.Thread(target=client) for _ in range(CLIENTS)]
+        for each in clients:
+            each.start()
+        for each in clients:
+            each.join()
+        self.latencies += answered
+        return len(answered)
+
+    def memory(self) -> int:
+        """Give the most memory it has used so far, in bytes."""
+        lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
+        return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) * 1024
+
+
+def body() -> bytes:
+    """Make a submission that nobody has made before."""
+    salt = {"salt": str(next(_NUMBERS)) + secrets.token_hex(4)}
+    out = io.BytesIO()
+    with tarfile.open(fileobj=out, mode="w") as archive:
+        for name, rows in (("test", ROWS), ("validation", 100)):
+            file = io.BytesIO()
+            table = pa.table({"prediction": np.zeros(rows, dtype=np.int64)})
+            pq.write_table(table.replace_schema_metadata(salt), file)
+            member = tarfile.TarInfo(f"{name}.parquet")
+            member.size = file.tell()
+            file.seek(0)
+            archive.addfile(member, file)
+    return out.getvalue()
+
+
+def serve_ours(folder: Path, database: str) -> tuple[Any, str, dict[str, str]]:
+    """Make the server, with a meter that answers as often as it is asked."""
+    from easeml_meter.server.app import create_app
+    from easeml_meter.server.settings import Settings
+    from easeml_meter.service import accounts
+    from easeml_meter.service.meter import Meter
+    from easeml_meter.service.roles import Role
+    from easeml_meter.service.site import Site
+    from easeml_meter.spec import MeterSpec
+
+    settings = Settings(folder=folder, requests_per_second=0, log_level="error")
+    site = Site.open(database, settings.files_place, settings.key_file)
+    spec = MeterSpec.uniform(
+        signals=1, tolerance=0.1, steps=10**6, delta=0.1, classes=(0, 1), inputs="public"
+    )
+    row = site.create_meter(spec, "bench")
+    user = accounts.add_user(site, "developer")
+    accounts.add_member(site, user.id, row.id, Role.DEVELOPER, 1)
+    _, token = accounts.new_token(site, user.id, "bench")
+    meter = Meter(site.space(row.id))
+    random = np.random.default_rng(0)
+    for name, rows in (("validation", 100), ("test", ROWS)):
+        columns = {"x": random.normal(size=rows), "label": random.integers(0, 2, rows)}
+        pq.write_table(pa.table(columns), folder / f"{name}.parquet")
+    meter.set_validation(folder / "validation.parquet", label="label")
+    meter.seal(folder / "test.parquet", folder / "set.sealed", label="label")
+    meter.add_test_set(folder / "set.sealed")
+    labeler = accounts.add_user(site, "labeler")
+    waiting = site.create_meter(spec, "waiting")
+    accounts.add_member(site, labeler.id, waiting.id, Role.LABELER)
+    _, labelers = accounts.new_token(site, labeler.id, "bench")
+    (folder / "uploading.json").write_text(json.dumps({"meter": waiting.id, "token": labelers}))
+    path = f"/api/v1/meters/{row.id}/submissions?model=m"
+    return create_app(site, settings), path, HEADERS | {"Authorization": f"Bearer {token}"}
+
+
+def serve_bare(database: str) -> tuple[Any, str, dict[str, str]]:
+    """Make the bare endpoint: it takes the same body and commits one row."""
+    if database.startswith("sqlite"):
+        engine = sa.create_engine(database, connect_args={"timeout": 60})
+
+        @sa.event.listens_for(engine, "connect")
+        def configure(connection: Any, _record: object) -> None:
+            connection.execute("PRAGMA journal_mode = WAL")
+            connection.execute("PRAGMA synchronous = FULL")
+    else:
+        address = database.replace("postgresql://", "postgresql+psycopg://")
+        engine = sa.create_engine(address, pool_size=10, max_overflow=20)
+    table = sa.Table("answers", sa.MetaData(), sa.Column("size", sa.Integer))
+    table.create(engine)
+    app = FastAPI()
+
+    def commit(size: int) -> None:
+        with engine.begin() as connection:
+            connection.execute(table.insert(), {"size": size})
+
+    @app.post("/submissions")
+    async def submit(request: Request) -> dict[str, int]:
+        content = await request.body()
+        await run_in_threadpool(commit, len(content))
+        return {"size": len(content)}
+
+    return app, "/submissions", HEADERS
+
+
+def serve(kind: str, folder: Path, database: str) -> None:
+    """Serve until the standard input ends."""
+    import uvicorn
+
+    if kind == "ours":
+        app, path, headers = serve_ours(folder, database)
+    else:
+        app, path, headers = serve_bare(database)
+    config = uvicorn.Config(app, port=0, log_level="error", access_log=False)
+    server = uvicorn.Server(config)
+    listening = config.bind_socket()
+    listening.listen(2048)
+    told = {"port": listening.getsockname()[1], "path": path, "headers": headers}
+    os.write(1, (json.dumps(told) + "\n").encode())
+
+    def wait() -> None:
+        sys.stdin.read()
+        server.should_exit = True
+
+    threading.Thread(target=wait, daemon=True).start()
+    server.run(sockets=[listening])
+
+
+@contextmanager
+def databases(folder: Path) -> Iterator[dict[str, Callable[[str], str]]]:
+    """Give what makes a fresh database of each kind that there is."""
+    made: dict[str, Callable[[str], str]] = {"SQLite": lambda kind: f"sqlite:///{folder}/{kind}.db"}
+    if not Path("/usr/lib/postgresql").is_dir():
+        yield made
+        return
+    from tests.postgresql import SETTINGS, running
+
+    SETTINGS["fsync"] = "on"
+    with running() as cluster:
+        yield made | {"PostgreSQL": lambda _: cluster.new_database()}
+
+
+def report(requests: int, gigabytes: float) -> int:
+    """Print the measurements; 1 if one misses what is asked for."""
+    missed = 0
+    with tempfile.TemporaryDirectory(prefix="bench-server-") as name:
+        folder = Path(name)
+        with databases(folder) as made:
+            for label, new in made.items():
+                per_second = {}
+                for kind in ("bare", "ours"):
+                    (folder / label).mkdir(exist_ok=True)
+                    running = Running.start(kind, folder / label, new(kind))
+                    running.send(CLIENTS)  # warm up
+                    running.latencies.clear()
+                    started = time.perf_counter()
+                    done = running.send(requests)
+                    per_second[kind] = done / (time.perf_counter() - started)
+                    p50, p99 = np.percentile(running.latencies, [50, 99]) * 1000
+                    print(
+                        f"{label:<10} {kind}: {per_second[kind]:7.1f} submissions a second, "
+                        f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, {done} of {requests} answered",
+                        flush=True,
+                    )
+                    running.stop()
+                    missed += done != requests
+                share = per_second["ours"] / per_second["bare"]
+                missed += share < 0.5
+                print(f"{label:<10} share of the bare endpoint: {share:.2f} (at least 0.5)")
+        missed += upload(folder, round(gigabytes * (1 << 30))) > 200 << 20
+    return int(missed > 0)
+
+
+def upload(folder: Path, size: int) -> int:
+    """Upload a sealed file of about `size` bytes in one piece; give the server's peak memory."""
+    place = folder / "upload"
+    place.mkdir()
+    running = Running.start("ours", place, f"sqlite:///{place}/books.db")
+    known = json.loads((place / "uploading.json").read_text())
+    file = place / "large.sealed"
+    with file.open("wb") as stream:
+        stream.truncate(size)
+    path = f"/api/v1/meters/{known['meter']}/uploads"
+    headers = {"Authorization": f"Bearer {known['token']}"}
+    connection = http.client.HTTPConnection("127.0.0.1", running.port)
+    connection.request("POST", path, json.dumps({"name": "large", "size": size}), headers)
+    begun = json.loads(connection.getresponse().read())
+    before, started = running.memory(), time.perf_counter()
+    with file.open("rb") as stream:
+        sized = headers | {"Content-Length": str(size)}
+        connection.request("PUT", f"{path}/{begun['id']}?offset=0", stream, sized)
+        answer = json.loads(connection.getresponse().read())
+    seconds, peak = time.perf_counter() - started, running.memory()
+    assert answer["offset"] == size, answer
+    running.stop()
+    print(
+        f"upload of {size / (1 << 30):.2f} GB: {seconds:.1f} s ({size / seconds / (1 << 20):.0f} "
+        f"MB/s), peak memory {peak >> 20} MB, {before >> 20} MB before (at most 200 MB)"
+    )
+    return peak
+
+
+if __name__ == "__main__":
+    if len(sys.argv) == 4:
+        serve(sys.argv[1], Path(sys.argv[2]), sys.argv[3])
+    else:
+        sys.exit(report(requests=1000, gigabytes=1.0))

@@ -1,0 +1,55 @@
+"""Pages for people, one module per group.
+
+A module has a `router`; those in ROUTERS are served at the root.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Awaitable, Callable
+from typing import Any
+
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from starlette.exceptions import HTTPException
+from starlette.types import Scope
+
+from easeml_meter.errors import MeterError
+from easeml_meter.server.errors import Problem, error_response
+from easeml_meter.server.web.badges import router as badges
+from easeml_meter.server.web.frame import error_page, static
+from easeml_meter.server.web.meters import router as meters
+from easeml_meter.server.web.signing import router as signing
+
+ROUTERS = [static, signing, meters, badges]
+
+_FOR_PROGRAMS = ("/api/", "/healthz", "/readyz", "/metrics")
+_KEPT = ("retry-after", "allow")
+
+
+def install(app: FastAPI) -> None:
+    """Add the pages to an app, and make errors of pages be pages."""
+    for router in ROUTERS:
+        app.include_router(router)
+    for kind in (MeterError, RequestValidationError, HTTPException):
+        app.exception_handler(kind)(_shaped(app.exception_handlers[kind]))
+
+
+def _shaped(inner: Callable[..., Any]) -> Callable[[Request, Exception], Awaitable[Response]]:
+    async def answer(request: Request, error: Exception) -> Response:
+        told: Response = await inner(request, error)
+        problem = Problem(**json.loads(bytes(told.body)))
+        shown = shape(request.scope, told.status_code, problem)
+        for name in _KEPT:
+            if name in told.headers:
+                shown.headers[name] = told.headers[name]
+        return shown
+
+    return answer
+
+
+def shape(scope: Scope, status: int, problem: Problem) -> Response:
+    """Answer with an error: a page to people, JSON to programs."""
+    if scope["path"].startswith(_FOR_PROGRAMS):
+        return error_response(status, problem)
+    return error_page(Request(scope), status, problem)

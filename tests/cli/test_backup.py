@@ -1,0 +1,84 @@
+"""`meter backup` and `meter restore` on a meter's folder; docs/server.md runs them on a server."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from tests.service.helpers import make_session
+
+from easeml_meter.service.meter import Meter
+from easeml_meter.spec import MeterSpec
+
+from .running import Captured, run
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A meter that has answered once."""
+    session = make_session(tmp_path)
+    session.submit(1, 0, model="a")
+    session.meter.close()
+    return tmp_path / "meter"
+
+
+def test_a_folder_there_and_back(folder: Path, tmp_path: Path, capsys: Captured) -> None:
+    file, there = str(tmp_path / "b.zip"), tmp_path / "there"
+    code, out, err = run(capsys, "backup", file, "--with-key", "-C", str(folder))
+    assert (code, out.splitlines()[0].split(" ")[1]) == (0, "small")
+    assert "the key is in it" in err
+    code, out, err = run(capsys, "restore", file, "-C", str(there), "--json")
+    assert (code, err) == (0, "")
+    (restored,) = json.loads(out)
+    assert (restored["answers_then"], restored["answers_now"]) == (1, 1)
+    assert not restored["witnessed"]
+    assert MeterSpec.read(there / "meter.toml") == MeterSpec.read(folder / "meter.toml")
+    assert (there / "keys" / "meter.key").stat().st_mode & 0o077 == 0
+    with Meter.open(folder) as before, Meter.open(there) as after:
+        assert after.status() == before.status()
+    code, out, _ = run(capsys, "audit", "-C", str(there))
+    assert code == 1
+    assert "restored from a backup" in out
+
+
+def test_over_what_is_there(folder: Path, tmp_path: Path, capsys: Captured) -> None:
+    file = str(tmp_path / "b.zip")
+    code, out, err = run(capsys, "backup", file, "-C", str(folder), "--json")
+    assert (code, err) == (0, "")
+    assert json.loads(out)["with_key"] is False
+    code, out, err = run(capsys, "restore", file, "-C", str(folder))
+    assert (code, err) == (0, "")
+    assert out.endswith("1 now\n")
+    assert run(capsys, "audit", "-C", str(folder))[0] == 0
+
+
+def test_without_a_key(folder: Path, tmp_path: Path, capsys: Captured) -> None:
+    file, there = str(tmp_path / "b.zip"), tmp_path / "there"
+    run(capsys, "backup", file, "-C", str(folder))
+    code, _, err = run(capsys, "restore", file, "-C", str(there))
+    assert code == 2
+    assert "there is no key, and none in the backup" in err
+    assert not there.exists()
+
+
+@pytest.mark.parametrize(
+    ("arguments", "said"),
+    [
+        (["backup", "{tmp}/b.zip", "-C", "{tmp}/nowhere"], "there is no key"),
+        (["backup", "{tmp}/b.zip", "-C", "{meter}", "--meter", "0" * 32], "no such meter"),
+        (["backup", "{tmp}/no/b.zip", "-C", "{meter}"], "cannot write"),
+        (["backup", "{meter}/meter.db", "-C", "{meter}"], "already exists"),
+        (["restore", "{tmp}/nothing.zip"], "there is no such file"),
+        (["restore", "{meter}/meter.db"], "damaged"),
+    ],
+)
+def test_what_goes_wrong(
+    folder: Path, tmp_path: Path, capsys: Captured, arguments: list[str], said: str
+) -> None:
+    code, out, err = run(capsys, *(each.format(tmp=tmp_path, meter=folder) for each in arguments))
+    assert code in (1, 2)
+    assert out == ""
+    assert said in err
+    assert err.count("\n") == 1
+    assert not (tmp_path / "nowhere").exists()

@@ -1,0 +1,38 @@
+"""A hand-over through the API: shown, confirmed, and only by those whom it concerns."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from tests.service.helpers import small_spec
+
+from easeml_meter.stats.planning import required_labels
+
+from .driving import begin
+from .helpers import serve
+
+
+def test_shown_then_confirmed(tmp_path: Path) -> None:
+    spec = small_spec(steps=6, tenants=(3, 3))
+    size = required_labels(spec).labels + 10
+    with serve(tmp_path) as served:
+        meter = served.add_meter(spec)
+        begin(served, meter, tmp_path, size=size)
+        path = f"/meters/{meter}/handovers"
+        asked = {"giver": 1, "receiver": 2}
+        for user in ("developer", "developer2"):
+            shown = served.client(user).post(path, json=asked)
+            assert shown.status_code == 200, shown.text
+            assert shown.json()["recorded"] is False
+        before = served.client("developer").get(f"/meters/{meter}/status").json()["steps_left"]
+        assert shown.json()["steps_left_before"] == [before, before] == [3, 3]
+        done = served.client("developer2").post(path, json=asked | {"confirm": True})
+        assert done.json() == shown.json() | {"recorded": True}
+        for user in ("developer", "developer2"):
+            status = served.client(user).get(f"/meters/{meter}/status").json()
+            assert status["steps_left"] == done.json()["steps_left_after"]
+        again = served.client("developer").post(path, json=asked)
+        assert again.status_code == 422
+        assert "already" in again.json()["message"]
+        for user in ("labeler", "runner", "admin"):
+            assert served.client(user).post(path, json=asked).status_code == 403

@@ -1,0 +1,214 @@
+"""API, worker and database on machines of their own, and a worker's machine that is lost."""
+
+from __future__ import annotations
+
+import json
+import os
+import secrets
+import shutil
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+from tests.postgresql import Cluster, running
+
+from .team import Machine, long_spec, make_team, model_body, predictions_body, wait
+
+ROLES = ("api", "database", "worker", "other")
+
+# A client, as a program of its own: it runs on a machine from which the API can be reached.
+CLIENT = """
+import sys, httpx
+address, token, method, path, *file = sys.argv[1:]
+content = open(file[0], "rb").read() if file else None
+headers = {"Authorization": f"Bearer {token}"}
+answer = httpx.request(
+    method, address + path, headers=headers, content=content, trust_env=False, timeout=120
+)
+print(answer.status_code, answer.text)
+"""
+
+
+class Loopback:
+    """All on this machine, where no other network can be made: only the folders are apart."""
+
+    client: tuple[str, ...] = ()
+
+    def address(self, role: str) -> str:
+        return "127.0.0.1"
+
+    def inside(self, role: str) -> tuple[str, ...]:
+        return ()
+
+    def cut(self, role: str, machine: Machine) -> None:
+        """Let nothing be heard of a machine."""
+        machine.send(signal.SIGSTOP)
+
+    def mend(self, role: str, machine: Machine) -> None:
+        machine.send(signal.SIGCONT)
+
+
+class Namespaces(Loopback):
+    """A network namespace for each machine, joined by a bridge in one more."""
+
+    def __init__(self) -> None:
+        self.tag = secrets.token_hex(4)
+        self.hub = f"meter-{self.tag}"
+        self.client = ("ip", "netns", "exec", self.hub)
+        ip("netns", "add", self.hub)
+        ip("-n", self.hub, "link", "add", "bridge", "type", "bridge")
+        ip("-n", self.hub, "addr", "add", "10.77.0.1/24", "dev", "bridge")
+        ip("-n", self.hub, "link", "set", "bridge", "up")
+        for role in ROLES:
+            name = self._name(role)
+            ip("netns", "add", name)
+            ends = ("type", "veth", "peer", "name", "eth0", "netns", name)
+            ip("-n", self.hub, "link", "add", role, *ends)
+            ip("-n", self.hub, "link", "set", role, "master", "bridge", "up")
+            ip("-n", name, "addr", "add", f"{self.address(role)}/24", "dev", "eth0")
+            ip("-n", name, "link", "set", "eth0", "up")
+            ip("-n", name, "link", "set", "lo", "up")
+
+    def _name(self, role: str) -> str:
+        return f"{self.hub}-{role}"
+
+    def address(self, role: str) -> str:
+        return f"10.77.0.{ROLES.index(role) + 2}"
+
+    def inside(self, role: str) -> tuple[str, ...]:
+        return ("ip", "netns", "exec", self._name(role))
+
+    def cut(self, role: str, machine: Machine) -> None:
+        ip("-n", self.hub, "link", "set", role, "down")
+
+    def mend(self, role: str, machine: Machine) -> None:
+        ip("-n", self.hub, "link", "set", role, "up")
+
+    def close(self) -> None:
+        for name in (*map(self._name, ROLES), self.hub):
+            ip("netns", "del", name)
+
+
+def ip(*arguments: str) -> None:
+    subprocess.run(["ip", *arguments], check=True, capture_output=True)
+
+
+@contextmanager
+def network() -> Iterator[Loopback]:
+    if os.geteuid() != 0 or not _namespaces_can_be_made():
+        yield Loopback()
+        return
+    made = Namespaces()
+    try:
+        yield made
+    finally:
+        made.close()
+
+
+def _namespaces_can_be_made() -> bool:
+    name = f"meter-{secrets.token_hex(4)}"
+    try:
+        ip("netns", "add", name)
+        try:
+            ip("-n", name, "link", "add", "x", "type", "bridge")
+            ip("-n", name, "link", "add", "y", "type", "veth", "peer", "name", "z")
+        finally:
+            ip("netns", "del", name)
+    except (OSError, subprocess.CalledProcessError):
+        return False
+    return True
+
+
+class Site:
+    """The machines: API and database run; workers are started by the tests."""
+
+    def __init__(self, net: Loopback, cluster: Cluster, folder: Path) -> None:
+        self.net = net
+        self.folder = folder
+        address = cluster.new_database()
+        name = address.rpartition("/")[2]
+        # From here the database is reached by its socket, from the machines by the network.
+        self.socket = f"postgresql://postgres@/{name}?host={cluster.folder}&port={cluster.port}"
+        self.team = make_team(self.socket, folder, long_spec(20))
+        self.team.database = address
+        self.team.add_api(net.address("api"), net.inside("api"))
+
+    def add_worker(self, role: str, seconds: float = 1.0) -> Machine:
+        """Start a worker with a folder of its own that holds a copy of the key."""
+        own = self.folder / role
+        own.mkdir()
+        shutil.copy(self.team.folder / "server.key", own)
+        return self.team.add_worker(own, self.net.inside(role), seconds)
+
+    def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
+        """Ask the API, from another machine."""
+        command = [*self.net.client, sys.executable, "-c", CLIENT]
+        command += [self.team.addresses[0], self.team.tokens[0], method]
+        command.append(f"/meters/{self.team.meter}{path}")
+        if body is not None:
+            (self.folder / "body").write_bytes(body)
+            command.append(str(self.folder / "body"))
+        done = subprocess.run(command, capture_output=True, text=True, check=True)
+        status, _, text = done.stdout.partition(" ")
+        assert status in ("200", "202"), done.stdout
+        found: dict[str, Any] = json.loads(text)
+        return found
+
+    def state(self, identifier: str) -> str:
+        return str(self.ask("GET", f"/submissions/{identifier}")["state"])
+
+    def answer(self, identifier: str) -> dict[str, Any]:
+        """Wait for the answer to a submission."""
+        wait(lambda: self.state(identifier) == "done")
+        signal: dict[str, Any] = self.ask("GET", f"/submissions/{identifier}")["signal"]
+        return signal
+
+    def models(self) -> list[str]:
+        """List what was charged."""
+        self.team.database, address = self.socket, self.team.database
+        with self.team.books() as meter:
+            assert meter.audit().problems == ()
+            found = [each.model for each in meter.status().signals]
+        self.team.database = address
+        return found
+
+
+@pytest.fixture
+def site(tmp_path: Path) -> Iterator[Site]:
+    with network() as net, running(net.address("database"), net.inside("database")) as cluster:
+        made = Site(net, cluster, tmp_path)
+        yield made
+        made.team.end()
+
+
+def test_a_submission_goes_through_and_a_killed_workers_is_healed(site: Site) -> None:
+    body = predictions_body(site.team, "predictions", 0)
+    assert site.ask("POST", "/submissions?model=predictions", body)["signal"]["step"] == 1
+
+    worker = site.add_worker("worker", seconds=600)
+    identifier = site.ask("POST", "/submissions?model=lost", model_body(1))["id"]
+    wait(lambda: site.state(identifier) == "running")
+    worker.end()
+    site.add_worker("other")
+    assert site.answer(identifier)["step"] == 2
+    assert site.models() == ["predictions", "lost"]
+
+
+def test_a_worker_that_is_cut_off_and_comes_back_charges_nothing_twice(site: Site) -> None:
+    cut_off = site.add_worker("worker", seconds=10)
+    first = site.ask("POST", "/submissions?model=first", model_body(1))["id"]
+    wait(lambda: site.state(first) == "running")
+    site.net.cut("worker", cut_off)
+    other = site.add_worker("other")
+    assert site.answer(first)["step"] == 1
+    site.net.mend("worker", cut_off)
+    assert other.end(signal.SIGTERM) == 0
+    # It is back at work, as soon as it has seen that the first one was answered meanwhile.
+    second = site.ask("POST", "/submissions?model=second", model_body(2))["id"]
+    assert site.answer(second)["step"] == 2
+    assert site.models() == ["first", "second"]

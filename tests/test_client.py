@@ -1,0 +1,467 @@
+"""The client: the same verbs as in a folder, over connections that break."""
+
+from __future__ import annotations
+
+import inspect
+import itertools
+import json
+import threading
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.live import Live, live, wire
+from tests.scoring.onnx_models import classifier
+from tests.service.helpers import Labels, rows, small_spec, with_errors, write_predictions
+
+from easeml_meter.client import RemoteMeter, Untold, connect, connection, create_meter
+from easeml_meter.core.lifecycle import Phase, WrongPhase
+from easeml_meter.core.views import Signal, signal_from_json, signal_json, view_from_json, view_json
+from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.report.shown import ShownSignal
+from easeml_meter.service import attempts
+from easeml_meter.service.accounts import Unknown
+from easeml_meter.service.attempts import Conditions, Function, OnnxFile
+from easeml_meter.service.meter import Meter
+from easeml_meter.service.roles import Denied, Role
+from easeml_meter.service.sessions import Spent
+from easeml_meter.service.site import NotFound
+
+SEEDS = itertools.count()
+VALIDATION = np.random.default_rng(99).integers(0, 2, 20)
+
+
+def fresh(labels: Labels) -> pa.Table:
+    """Make rows: a server takes the same ones once, whatever meter they are for."""
+    return rows(labels, seed=1000 + next(SEEDS))
+
+
+@dataclass
+class People:
+    """Those who use one meter, and their files."""
+
+    folder: Path
+    labeler: Meter | RemoteMeter
+    developer: Meter | RemoteMeter
+
+    def sealed(self, table: pa.Table) -> Path:
+        """Seal rows."""
+        name = f"{next(SEEDS)}"
+        plain, sealed = self.folder / f"{name}.parquet", self.folder / f"{name}.sealed"
+        pq.write_table(table, plain)
+        self.labeler.seal(plain, sealed, label="label", id_column="id")
+        return sealed
+
+    def validation(self, *, seed: int = 7) -> Path:
+        path = self.folder / f"validation-{seed}.parquet"
+        pq.write_table(rows(VALIDATION, seed=seed), path)
+        return path
+
+    def begin(self) -> Labels:
+        """Give both sets; return the hidden labels."""
+        self.developer.set_validation(self.validation(), label="label")
+        labels = np.random.default_rng(0).integers(0, 2, self.labeler.plan.labels)
+        self.labeler.add_test_set(self.sealed(fresh(labels)))
+        return labels
+
+    def predictions(self, labels: Labels, errors: int, *, salt: str = "") -> tuple[Path, Path]:
+        test, validation = (
+            self.folder / f"t{errors}{salt}.parquet",
+            self.folder / f"v{salt}.parquet",
+        )
+        write_predictions(test, with_errors(labels, errors), salt)
+        write_predictions(validation, VALIDATION, salt)
+        return test, validation
+
+    def submit(self, labels: Labels, errors: int, *, model: str = "model") -> Signal:
+        files = self.predictions(labels, errors, salt=model)
+        return self.developer.submit(*files, model=model)
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live(tmp_path_factory.mktemp("site") / "server") as found:
+        yield found
+
+
+@pytest.fixture(autouse=True)
+def hurried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    monkeypatch.setattr(connection, "FIRST_PAUSE", 0.001)
+    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
+    monkeypatch.chdir(tmp_path)
+
+
+def people_at(site: Live, folder: Path, prefix: str, **options: object) -> Iterator[People]:
+    meter = site.served.add_meter(small_spec(**options), prefix=prefix)
+    with (
+        site.meter(f"{prefix}labeler", meter) as labeler,
+        site.meter(f"{prefix}developer", f"{prefix}meter") as developer,
+    ):
+        yield People(folder, labeler, developer)
+
+
+@pytest.fixture
+def at_server(site: Live, tmp_path: Path) -> Iterator[People]:
+    yield from people_at(site, tmp_path, f"{tmp_path.name}-")
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path) -> Iterator[People]:
+    with Meter.create(tmp_path / "meter", small_spec(), name=f"{tmp_path.name}-meter"):
+        pass
+    with (
+        Meter.open(tmp_path / "meter", role=Role.LABELER) as labeler,
+        Meter.open(tmp_path / "meter", role=Role.DEVELOPER) as developer,
+    ):
+        yield People(tmp_path, labeler, developer)
+
+
+@pytest.fixture(params=["in_folder", "at_server"])
+def people(request: pytest.FixtureRequest) -> People:
+    found = request.getfixturevalue(request.param)
+    assert isinstance(found, People)
+    return found
+
+
+def public(kind: type) -> dict[str, object]:
+    return {name: each for name, each in vars(kind).items() if not name.startswith("_")}
+
+
+def test_every_verb_of_a_meter_is_there_with_the_same_signature() -> None:
+    made_by_connect = {"create", "check_new", "open"}
+    verbs = {name: each for name, each in public(Meter).items() if name not in made_by_connect}
+    assert {"seal", "submit_any", "status", "release", "audit", "spec"} <= verbs.keys()
+    for name, verb in verbs.items():
+        remote = vars(RemoteMeter)[name]
+        assert type(remote) is type(verb), name
+        if isinstance(verb, property):
+            assert inspect.signature(remote.fget) == inspect.signature(verb.fget), name  # type: ignore[arg-type]
+        else:
+            assert inspect.signature(remote) == inspect.signature(verb), name  # type: ignore[arg-type]
+
+
+def test_from_the_request_to_an_active_test_set(people: People) -> None:
+    labeler, developer = people.labeler, people.developer
+    assert developer.spec == small_spec()
+    assert developer.plan.labels == labeler.plan.labels
+    assert [row.phase for row in developer.generations] == [Phase.REQUESTED]
+    with pytest.raises(WrongPhase, match="no validation set yet"):
+        developer.replace_validation(people.validation())
+    with pytest.raises(WrongPhase, match="no test set yet: the labelers are asked for"):
+        developer.export_inputs(people.folder / "early.parquet")
+    labels = people.begin()
+    with pytest.raises(WrongPhase, match="is active: no other one is asked for"):
+        people.sealed(fresh(labels))
+    with pytest.raises(WrongPhase, match="a validation set already"):
+        developer.set_validation(people.validation(), label="label")
+    assert developer.replace_validation(people.validation(seed=8)).number == 2
+    assert labeler.notices()[0]["rows_shared"] == 0
+    assert [row.phase for row in developer.generations] == [Phase.ACTIVE]
+    assert developer.generations[0].rows == len(labels)
+
+
+def test_inputs_submissions_and_what_was_told(people: People) -> None:
+    developer, labels = people.developer, people.begin()
+    exported = people.folder / "inputs.parquet"
+    assert developer.export_inputs(exported) == len(labels)
+    assert pq.read_schema(exported).names == ["id", "x", "y"]
+    with pytest.raises(InvalidInput, match="already exists"):
+        developer.export_inputs(exported)
+
+    first = people.submit(labels, 0, model="a")
+    assert isinstance(first, ShownSignal)
+    assert (first.band, first.step, first.model, first.tenant) == (1, 1, "a", "1")
+    assert (first.steps_left, first.repeated) == (3, False)
+    again = people.submit(labels, 0, model="a")
+    assert again == replace(first, repeated=True)
+    assert people.submit(labels, len(labels) // 5, model="b").band == 2
+    assert people.submit(labels, len(labels), model="c").band == 3
+
+    view = developer.status()
+    assert (view.phase, view.steps_left, len(view.signals)) == (Phase.ACTIVE, 1, 3)
+    assert view == people.labeler.status(generation=1)
+    assert developer.history() == (view,)
+    with pytest.raises(InvalidInput, match="generation: 9 given, a number from 1 to 1"):
+        developer.status(generation=9)
+
+
+def test_spent_released_audited(people: People) -> None:
+    labeler, developer, labels = people.labeler, people.developer, people.begin()
+    with pytest.raises(WrongPhase, match="is active: only a spent one is released"):
+        labeler.release()
+    for errors, model in zip((0, len(labels) // 5, len(labels), 1), "abcd", strict=True):
+        people.submit(labels, errors, model=model)
+    assert [row.phase for row in developer.generations] == [Phase.SPENT, Phase.REQUESTED]
+    with pytest.raises(Spent, match="test set 1 is spent: the labelers are asked for"):
+        people.submit(labels, 2, model="e")
+    with pytest.raises(Denied):
+        developer.release()
+    released = labeler.release()
+    assert {path.name for path in released.iterdir()} == {
+        *("testset.parquet", "retrospective.json", "report.html")
+    }
+    assert pq.read_table(released / "testset.parquet")["label"].to_pylist() == labels.tolist()
+    truths = developer.status(generation=1).retrospective
+    assert [truth and truth.band for truth in truths] == [1, 2, 3, 1]
+    records = json.loads((released / "retrospective.json").read_text())
+    assert [record["truth"]["band"] for record in records] == [1, 2, 3, 1]
+
+    found = labeler.audit()
+    assert found.problems == ()
+    assert [link.event for link in found.links].count("told") == 4
+    assert all(link.digest for link in found.links)
+
+
+def test_refusals_name_the_files_given(people: People) -> None:
+    labels = people.begin()
+    test, validation = people.predictions(labels, 0)
+    short = people.folder / "my.short.parquet"
+    write_predictions(short, labels[:-1])
+    with pytest.raises(InvalidInput, match=r"my\.short\.parquet: .* rows") as refused:
+        people.developer.submit(short, validation, model="m")
+    assert str(refused.value).startswith(str(short))
+    with pytest.raises(InvalidInput, match=r"nowhere\.csv: cannot be read"):
+        people.developer.submit(test, people.folder / "nowhere.csv", model="m")
+    with pytest.raises(InvalidInput, match="model: '' given"):
+        people.developer.submit(test, validation, model="")
+    assert people.developer.status().signals == ()
+
+
+def test_roles_are_the_servers(site: Live, at_server: People, tmp_path: Path) -> None:
+    labels = at_server.begin()
+    meter = f"{tmp_path.name}-meter"
+    files = at_server.predictions(labels, 0)
+    with site.meter(f"{tmp_path.name}-runner", meter) as runner:
+        with pytest.raises(Untold, match=r"step 1 of test set 1.*developers of tenant 1") as told:
+            runner.submit(*files, model="m")
+        assert told.value.receipt["signal"] is None
+        with pytest.raises(Denied):
+            runner.status()
+    assert len(at_server.developer.status().signals) == 1
+    for verb in (at_server.labeler.submit, at_server.developer.submit):
+        with pytest.raises((Denied, InvalidInput)):
+            verb(*files, model="m", tenant=2)
+    with pytest.raises(Denied):
+        at_server.developer.seal(at_server.validation(), "x.sealed", label="label")
+    with pytest.raises(NotFound, match="you have a seat"):
+        site.meter("stranger", meter)
+    with pytest.raises(NotFound, match="no meter at which you have a seat"):
+        site.meter("stranger")
+    with pytest.raises(Unknown, match="log in again"):
+        connect(site.address, meter, token="emt_wrong")  # noqa: S106
+    with pytest.raises(Unknown, match="run meter login --server"):
+        connect(site.address, meter)
+
+
+def test_the_audit_of_a_developer_leaves_out_other_tenants(site: Live, tmp_path: Path) -> None:
+    prefix = f"{tmp_path.name}-"
+    for people in people_at(site, tmp_path, prefix, tenants=(2, 2)):
+        labels = people.begin()
+        people.submit(labels, 0)
+        assert isinstance(people.developer, RemoteMeter)
+        with site.meter(f"{prefix}developer2", f"{prefix}meter") as other:
+            links = other.audit().links
+            told = next(link for link in links if link.event == "told")
+            assert (told.details, told.digest) == ({}, "")
+            assert other.status().signals == ()
+
+
+def test_labels_in_parts(at_server: People) -> None:
+    labeler = at_server.labeler
+    assert isinstance(labeler, RemoteMeter)
+    at_server.developer.set_validation(at_server.validation(), label="label")
+    needed = labeler.plan.labels
+    labels = np.random.default_rng(0).integers(0, 2, needed)
+    half, table = needed // 2, fresh(labels)
+    first = labeler.add_part(at_server.sealed(table[:half]))
+    assert (first.phase, first.rows) == (Phase.REQUESTED, None)
+    (request,) = labeler.requests()
+    assert (request.labels_here, request.generation.labels_needed) == (half, needed)
+    assert [part.rows for part in request.parts] == [half]
+    second = labeler.add_test_set(at_server.sealed(table[half:]))
+    assert (second.phase, second.rows) == (Phase.ACTIVE, needed)
+    assert labeler.requests() == []
+    assert at_server.submit(labels, 0).band == 1
+
+
+def test_a_released_test_set_is_fetched_by_developers(at_server: People) -> None:
+    labels = at_server.begin()
+    developer = at_server.developer
+    assert isinstance(developer, RemoteMeter)
+    for step in range(4):
+        at_server.submit(labels, 0, model=f"m{step}")
+    with pytest.raises(WrongPhase, match="test set 1 is spent: it was not released yet"):
+        developer.fetch_released(1, "mine")
+    at_server.labeler.release()
+    folder = developer.fetch_released(1, "mine")
+    assert len(list(folder.iterdir())) == 3
+    assert len(json.loads((folder / "retrospective.json").read_text())) == 4
+    with pytest.raises(InvalidInput, match="there already"):
+        developer.fetch_released(1, "mine")
+
+
+def test_a_meter_is_made_by_an_admin(site: Live, tmp_path: Path) -> None:
+    name = f"{tmp_path.name} new"
+    token = site.served.tokens["admin"]
+    with create_meter(site.address, small_spec(steps=2), name=name, token=token) as meter:
+        assert meter.plan.spec.steps == 2
+    with connect(site.address, name, token=token) as found:
+        assert found.id == meter.id
+    with pytest.raises(Denied):
+        create_meter(site.address, small_spec(), name=name, token=site.served.tokens["stranger"])
+
+
+def test_json_and_back(in_folder: People) -> None:
+    labels = in_folder.begin()
+    for step in range(4):
+        in_folder.submit(labels, step * 5, model=f"m{step}")
+    in_folder.labeler.release()
+    view = in_folder.developer.status(generation=1)
+    sent = json.loads(json.dumps(view_json(view)))
+    assert view_from_json(sent, view.spec, ShownSignal) == view
+    signal = view.signals[0]
+    assert signal_from_json(signal_json(signal), view.spec, ShownSignal) == signal
+    assert all(view.retrospective)
+
+
+# Connections that break.
+
+
+def test_a_lost_answer_is_asked_for_again_and_charged_once(
+    site: Live, at_server: People, tmp_path: Path
+) -> None:
+    labels = at_server.begin()
+    files = at_server.predictions(labels, 0)
+    with wire(site.port) as (line, address):
+        prefix = f"{tmp_path.name}-"
+        with site.meter(f"{prefix}developer", f"{prefix}meter", address) as developer:
+            assert developer.spec.steps == 4
+            broken = line.connections
+            begun: list[int] = []
+
+            def cut(number: int, up: int, down: int) -> bool:
+                # The request goes up whole; of the answer nothing comes down.
+                if up > 1500 and not begun:
+                    begun.append(down)
+                return bool(begun) and down > begun[0] and number < broken
+
+            line.cut = cut
+            signal = developer.submit(*files, model="m")
+    assert line.connections > broken
+    assert (signal.step, signal.repeated) == (1, False)
+    assert len(at_server.developer.status().signals) == 1
+
+
+def test_an_upload_goes_on_where_it_broke_off(
+    site: Live, at_server: People, tmp_path: Path
+) -> None:
+    at_server.developer.set_validation(at_server.validation(), label="label")
+    labels = np.random.default_rng(0).integers(0, 2, 60_000)
+    sealed = at_server.sealed(fresh(labels))
+    assert sealed.stat().st_size > 1_300_000
+    with wire(site.port) as (line, address):
+        prefix = f"{tmp_path.name}-"
+        with site.meter(f"{prefix}labeler", f"{prefix}meter", address) as labeler:
+            # No connection carries half of it.
+            line.cut = lambda number, up, down: up > 600_000
+            added = labeler.add_test_set(sealed)
+    assert added.rows == len(labels)
+
+
+def test_an_upload_that_does_not_get_on_is_given_up(
+    site: Live, at_server: People, tmp_path: Path
+) -> None:
+    sealed = at_server.sealed(fresh(np.random.default_rng(0).integers(0, 2, 60_000)))
+    with wire(site.port) as (line, address):
+        prefix = f"{tmp_path.name}-"
+        with site.meter(f"{prefix}labeler", f"{prefix}meter", address) as labeler:
+            line.cut = lambda number, up, down: up > 5_000
+            with pytest.raises(MeterError, match="the connection broke"):
+                labeler.add_test_set(sealed)
+    assert [row.phase for row in at_server.labeler.generations] == [Phase.REQUESTED]
+
+
+def test_nobody_answers() -> None:
+    with pytest.raises(MeterError, match=r"http://127\.0\.0\.1:9: it cannot be reached"):
+        connect("http://127.0.0.1:9", token="emt_x")  # noqa: S106
+
+
+def test_too_much_is_refused_in_the_servers_words(tmp_path: Path) -> None:
+    with live(tmp_path / "small", largest_body=10_000) as site:
+        for people in people_at(site, tmp_path, "x-"):
+            labels = people.begin()
+            test, validation = people.predictions(labels, 0)
+            test.write_bytes(bytes(5_000_000))
+            with pytest.raises(InvalidInput, match="more than 10000 bytes"):
+                people.developer.submit(test, validation, model="m")
+
+
+# Models, which wait in a queue.
+
+
+def sent_in(folder: Path) -> OnnxFile:
+    path = folder / "model.onnx"
+    path.write_bytes(classifier(np.eye(2)))
+    return OnnxFile(path)
+
+
+def test_a_model_is_waited_for(site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(attempts, "allotted", lambda estimate: 0.5)
+    told: list[str] = []
+    for people in people_at(site, tmp_path, f"{tmp_path.name}-", models=True):
+        people.begin()
+        conditions = Conditions(progress=lambda what, done, total: told.append(what))
+        signal = people.developer.submit_any(sent_in(tmp_path), model="net", conditions=conditions)
+        assert (signal.step, signal.model) == (1, "net")
+        assert told[0] == "sending"
+        assert set(told[1:]) <= {"waiting in the queue", "running at the server"}
+        broken = tmp_path / "broken.onnx"
+        broken.write_bytes(b"no model")
+        with pytest.raises(InvalidInput, match=r"broken\.onnx"):
+            people.developer.submit_any(OnnxFile(broken), model="net")
+        with pytest.raises(InvalidInput, match="seconds"):
+            people.developer.submit_any(
+                sent_in(tmp_path), model="net", conditions=Conditions(seconds=3)
+            )
+        with pytest.raises(InvalidInput, match="a function"):
+            people.developer.submit_any(Function.of(lambda batch: [], "f"), model="net")
+
+
+def test_interrupted_while_it_waits_it_costs_nothing(tmp_path: Path) -> None:
+    with live(tmp_path / "idle", working=False) as site:
+        for people in people_at(site, tmp_path, "x-", models=True):
+            people.begin()
+
+            def interrupt(what: str, done: float, total: float) -> None:
+                if what == "waiting in the queue":
+                    raise KeyboardInterrupt
+
+            with pytest.raises(KeyboardInterrupt, match="it cost nothing"):
+                people.developer.submit_any(
+                    sent_in(tmp_path), model="net", conditions=Conditions(progress=interrupt)
+                )
+            listed = site.served.client("x-developer").get(
+                f"/meters/{people.developer.id}/submissions"  # type: ignore[union-attr]
+            )
+            assert listed.json()["items"] == []
+
+
+def test_two_threads_share_nothing(site: Live, at_server: People) -> None:
+    """A meter may be used from several threads; each submission gets its own answer."""
+    labels = at_server.begin()
+    found: dict[int, Signal] = {}
+
+    def one(errors: int) -> None:
+        found[errors] = at_server.submit(labels, errors, model=f"m{errors}")
+
+    threads = [threading.Thread(target=one, args=(errors,)) for errors in (0, len(labels))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {errors: signal.band for errors, signal in found.items()} == {0: 1, len(labels): 3}
+    assert {signal.step for signal in found.values()} == {1, 2}
