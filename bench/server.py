@@ -280,7 +280,7 @@ def upload(folder: Path, size: int) -> int:
     with file.open("wb") as stream:
         stream.truncate(size)
     path = f"/api/v1/meters/{known['meter']}/uploads"
-    headers = {"Authorization": f"Bearer {known['token']}"}
+    headers = {"Authorization": f"Bearer {known['token']}", "Content-Type": "application/json"}
     connection = http.client.HTTPConnection("127.0.0.1", running.port)
     connection.request("POST", path, json.dumps({"name": "large", "size": size}), headers)
     begun = json.loads(connection.getresponse().read())

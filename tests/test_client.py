@@ -9,6 +9,8 @@ import threading
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -23,7 +25,7 @@ from easeml_meter.core.lifecycle import Phase, WrongPhase
 from easeml_meter.core.views import Signal, signal_from_json, signal_json, view_from_json, view_json
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.report.shown import ShownSignal
-from easeml_meter.service import attempts
+from easeml_meter.service import attempts, desk
 from easeml_meter.service.accounts import Unknown
 from easeml_meter.service.attempts import Conditions, Function, OnnxFile
 from easeml_meter.service.meter import Meter
@@ -127,21 +129,20 @@ def people(request: pytest.FixtureRequest) -> People:
     return found
 
 
-def public(kind: type) -> dict[str, object]:
+def verbs(kind: type) -> dict[str, Any]:
     return {name: each for name, each in vars(kind).items() if not name.startswith("_")}
 
 
 def test_every_verb_of_a_meter_is_there_with_the_same_signature() -> None:
     made_by_connect = {"create", "check_new", "open"}
-    verbs = {name: each for name, each in public(Meter).items() if name not in made_by_connect}
-    assert {"seal", "submit_any", "status", "release", "audit", "spec"} <= verbs.keys()
-    for name, verb in verbs.items():
-        remote = vars(RemoteMeter)[name]
-        assert type(remote) is type(verb), name
-        if isinstance(verb, property):
-            assert inspect.signature(remote.fget) == inspect.signature(verb.fget), name  # type: ignore[arg-type]
-        else:
-            assert inspect.signature(remote) == inspect.signature(verb), name  # type: ignore[arg-type]
+    wanted = verbs(Meter).keys() - made_by_connect
+    assert {"seal", "submit_any", "status", "release", "audit", "spec"} <= wanted
+    for name in wanted:
+        here, remote = verbs(Meter)[name], verbs(RemoteMeter)[name]
+        assert type(remote) is type(here), name
+        if isinstance(here, property):
+            here, remote = here.fget, remote.fget
+        assert inspect.signature(remote) == inspect.signature(here), name
 
 
 def test_from_the_request_to_an_active_test_set(people: People) -> None:
@@ -354,6 +355,34 @@ def test_a_lost_answer_is_asked_for_again_and_charged_once(
     assert line.connections > broken
     assert (signal.step, signal.repeated) == (1, False)
     assert len(at_server.developer.status().signals) == 1
+
+
+def test_what_is_under_way_is_waited_for_and_done_once(
+    site: Live, at_server: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = at_server.begin()
+    files = at_server.predictions(labels, 0)
+    told_to_wait = threading.Event()
+    accept, accepted = desk.accept, 0
+
+    def slow(*arguments: Any) -> Any:
+        nonlocal accepted
+        accepted += 1
+        assert told_to_wait.wait(60)
+        return accept(*arguments)
+
+    def pause(seconds: float) -> None:
+        if seconds == 1:  # the server said that the first request is under way
+            told_to_wait.set()
+
+    monkeypatch.setattr(desk, "accept", slow)
+    monkeypatch.setattr(f"{connection.__name__}.time", SimpleNamespace(sleep=pause))
+    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 1.0)
+    prefix = f"{tmp_path.name}-"
+    with site.meter(f"{prefix}developer", f"{prefix}meter") as developer:
+        signal = developer.submit(*files, model="m")
+    assert accepted == 1
+    assert (signal.step, signal.repeated) == (1, False)
 
 
 def test_an_upload_goes_on_where_it_broke_off(

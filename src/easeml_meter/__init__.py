@@ -10,6 +10,8 @@ from __future__ import annotations
 from importlib import import_module
 from typing import TYPE_CHECKING
 
+from easeml_meter.version import __version__ as __version__
+
 if TYPE_CHECKING:
     from easeml_meter.client import RemoteMeter, connect
     from easeml_meter.core.views import SessionView, Signal
@@ -29,8 +31,6 @@ if TYPE_CHECKING:
         required_labels,
         supported_steps,
     )
-
-__version__ = "0.1.0"
 
 # Where each public name lives. Resolved on first use, so that `meter --help` imports no numpy.
 _HOME = {

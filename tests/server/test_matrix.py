@@ -75,7 +75,6 @@ METER: dict[str, Rule] = {
     "GET /badge.svg": Rule("DL", tenants=True),
     "POST /handovers": Rule("D", json={"giver": 1, "receiver": 2}),
     "GET /audit": Rule("DLA"),
-    "POST /handovers": Rule("D", json={"giver": 1, "receiver": 2}),
     "GET /webhooks": Rule("A"),
     "POST /webhooks": Rule("A", json={"url": "https://example.org/", "events": ["spent"]}),
     "DELETE /webhooks/{webhook}": Rule("A"),

@@ -11,6 +11,7 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
+from tests.cli.running import run
 from tests.postgresql import Cluster
 from tests.service.helpers import small_spec
 
@@ -291,3 +292,26 @@ def test_sqlite_needs_no_worker(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="no workers"):
         Worker(site, lambda site, submission: None)
     site.close()
+
+
+def test_the_command_says_in_one_line_what_it_lacks(
+    bench: Bench, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    other = tmp_path / "other"
+    other.mkdir()
+    Identity.new().write(other / "server.key")
+    shared = ["--database", bench.database, "--files", str(tmp_path / "files")]
+    refused = {
+        "with SQLite it needs no workers": ["--database", "sqlite:///x", "--folder", str(tmp_path)],
+        "copy the server's key": [*shared, "--folder", str(tmp_path / "nowhere")],
+        "not the server's": [*shared, "--folder", str(other)],
+        "the same --files": ["--database", bench.database, "--folder", str(tmp_path / "other")],
+        "heartbeat": [*shared, "--folder", str(tmp_path), "--heartbeat", "0"],
+    }
+    for reason, arguments in refused.items():
+        code, out, err = run(capsys, "worker", *arguments)
+        assert code in (1, 2)
+        assert out == ""
+        assert err.count("\n") == 1
+        assert reason in err
+    assert not (tmp_path / "nowhere").exists()

@@ -13,6 +13,7 @@ from easeml_meter.core.lifecycle import WrongPhase
 from easeml_meter.core.signals import State
 from easeml_meter.errors import InvalidInput
 from easeml_meter.service.handover import hand_over, preview
+from easeml_meter.service.meter import Meter
 from easeml_meter.service.sessions import Spent, sharing
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import log_failure, required_labels
@@ -113,6 +114,24 @@ def test_both_spend_the_shared_steps(tmp_path: Path) -> None:
     assert session.meter.audit().problems == ()
 
 
+def test_an_older_database_put_back_remembers_it(tmp_path: Path) -> None:
+    session = made(tmp_path)
+    session.submit(0, 0, model="a", tenant=1)
+    database = tmp_path / "meter" / "meter.db"
+    session.meter.close()
+    before = database.read_bytes()
+    with Meter.open(tmp_path / "meter") as meter:
+        left = hand_over(meter._space, 1, 2).steps_left_after
+    for name in ("meter.db-wal", "meter.db-shm"):
+        (tmp_path / "meter" / name).unlink(missing_ok=True)
+    database.write_bytes(before)
+    with Meter.open(tmp_path / "meter") as meter:
+        session.meter = meter
+        told = session.submit(0, 0, model="b", tenant=2)
+        assert told.steps_left == left - 1
+        assert [link.event for link in meter.audit().links].count("hand-over was missing") == 1
+
+
 def test_refusals(tmp_path: Path) -> None:
     session = made(tmp_path)
     space = session.meter._space
@@ -128,8 +147,6 @@ def test_refusals(tmp_path: Path) -> None:
 def test_not_without_a_test_set_in_use(tmp_path: Path) -> None:
     session = made(tmp_path)
     other = tmp_path / "other"
-    from easeml_meter.service.meter import Meter
-
     fresh = Meter.create(other, tenant_spec())
     with pytest.raises(WrongPhase):
         preview(fresh._space, 1, 2)

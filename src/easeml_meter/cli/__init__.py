@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from easeml_meter import __version__
 from easeml_meter.cli.lazy import LazyGroup
 from easeml_meter.errors import MeterError
+from easeml_meter.version import __version__
 
 # Where each command lives. Loaded when used, so that `meter --help` stays fast.
 _COMMANDS = {

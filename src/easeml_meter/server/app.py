@@ -6,7 +6,6 @@ import threading
 
 from fastapi import FastAPI
 
-from easeml_meter import __version__
 from easeml_meter.server import errors, health, web
 from easeml_meter.server.api import ROUTERS
 from easeml_meter.server.errors import PREFIX
@@ -15,6 +14,7 @@ from easeml_meter.server.limits import Limits
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.site import Site
+from easeml_meter.version import __version__
 
 
 def create_app(site: Site, settings: Settings) -> FastAPI:

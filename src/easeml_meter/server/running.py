@@ -14,7 +14,6 @@ from types import FrameType
 import uvicorn
 from fastapi import FastAPI
 
-from easeml_meter import __version__
 from easeml_meter.errors import MeterError
 from easeml_meter.server import logs, worker
 from easeml_meter.server.app import create_app
@@ -27,6 +26,7 @@ from easeml_meter.service.senders import MailServer, Sender
 from easeml_meter.service.site import Site
 from easeml_meter.service.uploads import Uploads
 from easeml_meter.storage.files import unusable
+from easeml_meter.version import __version__
 
 _LOG = logging.getLogger(__name__)
 

@@ -75,6 +75,10 @@ class Settings:
         default=False,
         metadata={"help": "Show /metrics to everyone, not only to this machine and to admins."},
     )
+    badges: bool = field(
+        default=False,
+        metadata={"help": "Show everyone the last signal of a meter at /badge/METER.svg."},
+    )
     log_level: str = field(
         default="info", metadata={"help": f"Least level that is logged: {', '.join(LEVELS)}."}
     )

@@ -20,7 +20,6 @@ from typing import IO, Any
 
 import sqlalchemy as sa
 
-from easeml_meter import __version__
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.errors import InvalidInput, MeterError, invalid
 from easeml_meter.service.release import released_folder
@@ -33,6 +32,7 @@ from easeml_meter.storage.schema import stamp
 from easeml_meter.storage.store import Books, Store
 from easeml_meter.vault.files import new_file
 from easeml_meter.vault.keys import Identity, fingerprint_key
+from easeml_meter.version import __version__
 
 FORMAT = 1
 MANIFEST = "manifest.json"

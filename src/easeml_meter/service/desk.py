@@ -149,7 +149,7 @@ def accept(site: Site, seat: Member, model: str, body: bytes) -> tuple[Receipt, 
 
 
 def _meter(site: Site, seat: Member) -> Meter:
-    return Meter(site.space(seat.meter), seat.role, seat.tenant)
+    return Meter(site.space(seat.meter), seat.role, seat.tenant, seat.user)
 
 
 @contextmanager
@@ -238,7 +238,7 @@ def work(site: Site, identifier: str) -> None:
     try:
         name = {"onnx": "model.onnx", "command": "command.bundle"}[ticket.kind]
         parcel = Parcel(ticket.kind, {name: space.files.read(ticket.blob)})
-        meter = Meter(space, Role(ticket.options["role"]), ticket.tenant)
+        meter = Meter(space, Role(ticket.options["role"]), ticket.tenant, ticket.user)
         with _unpacked(parcel) as submitted:
             signal = meter.submit_any(submitted, model=ticket.model)
     except StorageError:

@@ -54,9 +54,8 @@ def hand_over(space: Workspace, giver: int, receiver: int) -> Consequence:
         case = _case(space, books, giver, receiver)
         now = space.now()
         generation = case.generation
-        books.add_handover(
-            HandoverRow(generation.meter, generation.number, giver - 1, receiver - 1, now)
-        )
+        row = HandoverRow(generation.meter, generation.number, giver - 1, receiver - 1, now)
+        books.add_handover(row)
         details = {
             "generation": generation.number,
             "giver": giver,
@@ -64,7 +63,8 @@ def hand_over(space: Workspace, giver: int, receiver: int) -> Consequence:
             "steps_left": case.consequence.steps_left_after,
         }
         books.append_audit(generation.meter, now, "handed over", details)
-        return case.consequence
+    space.journal(generation).append_handover(row)
+    return case.consequence
 
 
 @dataclass(frozen=True)

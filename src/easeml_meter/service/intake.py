@@ -22,6 +22,7 @@ from easeml_meter.scoring.validation import Validation
 from easeml_meter.service.claims import claim
 from easeml_meter.service.measuring import open_sealed
 from easeml_meter.service.sessions import Situation, reconcile
+from easeml_meter.service.submission import retire_if_spent
 from easeml_meter.service.workspace import TEST_SETS, Workspace
 from easeml_meter.spec import MeterSpec, Protocol
 from easeml_meter.storage.files import copy_into
@@ -100,7 +101,8 @@ def add_test_set(space: Workspace, path: Path) -> GenerationRow:
         books.update_generation(added)
         details = {"generation": added.number, "rows": manifest.rows}
         books.append_audit(added.meter, now, "test set added", details)
-        _, unjournaled = reconcile(space, books, added)
+        entries, unjournaled = reconcile(space, books, added)
+        retire_if_spent(space, books, added, entries)
     space.journal(added).append(unjournaled)
     return added
 

@@ -36,11 +36,15 @@ class Audit:
 class Meter:
     """A meter in a folder: SQLite, a key, sealed files. Embedded mode is an honour system."""
 
-    def __init__(self, space: Workspace, role: Role = Role.OWNER, tenant: int = 1) -> None:
+    def __init__(
+        self, space: Workspace, role: Role = Role.OWNER, tenant: int = 1, user: str = ""
+    ) -> None:
         self._space = space
         self._role = role
         self._tenant = tenant
         """For whom it acts, unless said otherwise."""
+        self._user = user
+        """By whose hand, where people have an id."""
 
     @classmethod
     def create(
@@ -177,7 +181,7 @@ class Meter:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
         require(self._role, Deed.SUBMIT)
         tenant = self._tenant if tenant is None else tenant
-        given = submission.Submission(submitted, model, tenant)
+        given = submission.Submission(submitted, model, tenant, self._user)
         return submission.submit(self._space, given, conditions)
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:

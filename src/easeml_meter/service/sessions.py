@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from functools import lru_cache
 
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase, WrongPhase
@@ -47,7 +49,7 @@ class Situation:
         validations = books.validations(meter.id)
         return cls(
             meter=meter,
-            spec=MeterSpec.from_mapping(meter.settings),
+            spec=_spec(json.dumps(meter.settings)),
             generations=tuple(books.generations(meter.id)),
             validation=validations[-1] if validations else None,
         )
@@ -93,26 +95,49 @@ class Situation:
         return number - 1
 
 
+@lru_cache(maxsize=256)
+def _spec(settings: str) -> MeterSpec:
+    return MeterSpec.from_mapping(json.loads(settings))
+
+
 def ledger_of(spec: MeterSpec, generation: GenerationRow) -> Ledger:
     """Open the ledger of a delivered test set."""
     if generation.rows is None:
         raise WrongPhase(f"test set {generation.number} was not delivered yet")
-    return Ledger(spec, generation.rows)
+    return _ledger(spec, generation.rows)
+
+
+_ledger = lru_cache(maxsize=256)(Ledger)  # what it computes once, it keeps
 
 
 def replay(
     ledger: Ledger, entries: list[EntryRow], tenant: int, handovers: Sequence[HandoverRow] = ()
 ) -> Account:
     """Fold one tenant's entries, and those of all with whom it shares a history by hand-over."""
-    group = sharing(tenant, handovers)
-    folded = []
-    for member in group:
-        account = Account(tenant=member)
-        for entry in entries:
-            if entry.tenant == member:
-                account = replay_one(ledger, account, entry)
-        folded.append(account)
+    folded = [_fold(ledger, entries, member) for member in sharing(tenant, handovers)]
     return folded[0] if len(folded) == 1 else ledger.merge(folded)
+
+
+def _fold(ledger: Ledger, entries: list[EntryRow], tenant: int) -> Account:
+    """Fold one tenant's entries, from where that was done before: entries are only ever added."""
+    own = [entry for entry in entries if entry.tenant == tenant]
+    if not own:
+        return Account(tenant=tenant)
+    place = (own[0].meter, own[0].generation, tenant)
+    last, count, account = _FOLDED.get(place, (None, 0, Account(tenant=tenant)))
+    if count > len(own) or (count and (own[count - 1], ledger) != last):
+        count, account = 0, Account(tenant=tenant)
+    for entry in own[count:]:
+        account = replay_one(ledger, account, entry)
+    if len(_FOLDED) >= _FOLDS:
+        _FOLDED.pop(next(iter(_FOLDED)), None)
+    _FOLDED[place] = (own[-1], ledger), len(own), account
+    return account
+
+
+_FOLDS = 1024
+_FOLDED: dict[tuple[str, int, int], tuple[object, int, Account]] = {}
+"""By meter, generation and tenant: the last entry folded and the ledger, how many, the account."""
 
 
 def sharing(tenant: int, handovers: Sequence[HandoverRow]) -> tuple[int, ...]:
@@ -136,6 +161,7 @@ def reconcile(
     Gives all entries, and those the journal lacks (a crash came between the two): the caller
     appends them once its transaction has been committed. `seen` are the entries read before.
     """
+    _remember_handovers(space, books, generation)
     if seen is None or len(seen) != books.count_entries(generation.meter, generation.number):
         seen = None
     entries = books.entries(generation.meter, generation.number) if seen is None else seen
@@ -156,6 +182,22 @@ def reconcile(
         entries = books.entries(generation.meter, generation.number)
     told_keys = {(entry.tenant, entry.step) for entry in told}
     return entries, [entry for entry in entries if (entry.tenant, entry.step) not in told_keys]
+
+
+def _remember_handovers(space: Workspace, books: Books, generation: GenerationRow) -> None:
+    """Complete the hand-overs, too: an older database put back would forget what they cost."""
+    known = books.handovers(generation.meter, generation.number)
+    pairs = {(row.giver, row.receiver) for row in known}
+    for row in space.journal(generation).handovers():
+        if (row.giver, row.receiver) not in pairs:
+            pairs.add((row.giver, row.receiver))
+            books.add_handover(replace(row, meter=generation.meter, generation=generation.number))
+            details = {
+                "generation": generation.number,
+                "giver": row.giver + 1,
+                "receiver": row.receiver + 1,
+            }
+            books.append_audit(generation.meter, space.now(), "hand-over was missing", details)
 
 
 def signal_of(

@@ -35,6 +35,8 @@ class Submission:
     submitted: Submitted
     model: str
     tenant: int = 1
+    user: str = ""
+    """Id of whoever handed it in, where people have one."""
 
     def __post_init__(self) -> None:
         if not self.model.strip() or not self.model.isprintable() or len(self.model) > MAX_NAME:
@@ -76,7 +78,7 @@ def submit(space: Workspace, submission: Submission, conditions: Conditions = US
         told_at="",
     )
     if _same(entries, draft) is not None:
-        return _tell(space, draft, None, entries)
+        return _tell(space, draft, None, entries, submission.user)
     situation.active()
     ledger = ledger_of(situation.spec, generation)
     account, _ = _ready(situation, ledger, replay(ledger, entries, tenant, handovers), entries)
@@ -88,7 +90,8 @@ def submit(space: Workspace, submission: Submission, conditions: Conditions = US
         draft = replace(
             draft, blob=space.files.put(name, wrap(content, [space.identity.recipient]))
         )
-    return _tell(space, replace(draft, validation_loss=str(losses.validation)), losses, entries)
+    draft = replace(draft, validation_loss=str(losses.validation))
+    return _tell(space, draft, losses, entries, submission.user)
 
 
 def _validation_of(situation: Situation) -> ValidationRow:
@@ -109,7 +112,9 @@ def _same(entries: list[EntryRow], draft: EntryRow) -> EntryRow | None:
     return None
 
 
-def _tell(space: Workspace, draft: EntryRow, losses: Losses | None, seen: list[EntryRow]) -> Signal:
+def _tell(
+    space: Workspace, draft: EntryRow, losses: Losses | None, seen: list[EntryRow], user: str
+) -> Signal:
     """Enter the answer and commit; only then give it out. `seen` are the entries read before.
 
     Between reading and writing the books nobody else writes them, so what is checked here holds.
@@ -141,7 +146,7 @@ def _tell(space: Workspace, draft: EntryRow, losses: Losses | None, seen: list[E
                 told_at=space.now(),
             )
             books.add_entry(entry)
-            books.append_audit(entry.meter, entry.told_at, "told", _disclosed(entry))
+            books.append_audit(entry.meter, entry.told_at, "told", _disclosed(entry, user))
             unjournaled.append(entry)
             spent = not ledger.may_submit(account)
             if spent and _all_spent(ledger, situation, [*entries, entry], handovers):
@@ -180,8 +185,8 @@ def _ready(
     return (ledger.reset(account), True) if due else (account, False)
 
 
-def _disclosed(entry: EntryRow) -> dict[str, object]:
-    return {
+def _disclosed(entry: EntryRow, user: str) -> dict[str, object]:
+    details: dict[str, object] = {
         "generation": entry.generation,
         "tenant": entry.tenant + 1,
         "step": entry.step,
@@ -189,6 +194,7 @@ def _disclosed(entry: EntryRow) -> dict[str, object]:
         "model": entry.model,
         "submission": entry.submission,
     }
+    return details | {"user": user} if user else details
 
 
 def _generation(situation: Situation, number: int) -> GenerationRow:

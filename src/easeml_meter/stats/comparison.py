@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from easeml_meter.spec import MeterSpec, Protocol
 from easeml_meter.stats.planning import Plan, assumptions_of, required_labels
 
+_MOST_MASKED = 300
+"""Masked reverts are counted step by step and revert by revert, which takes long beyond this."""
+
 
 @dataclass(frozen=True)
 class Comparison:
@@ -16,7 +19,7 @@ class Comparison:
     name: str
     published: Plan | None
     tightened: Plan
-    with_ceiling: Plan
+    with_ceiling: Plan | None
 
     @property
     def rests_on_people(self) -> bool:
@@ -31,17 +34,18 @@ class Setting:
     signals: int
     tolerances: tuple[float, ...]
     delta: float
-    ceiling: float
+    ceiling: float | None
+    """None: no column for it."""
 
 
 def compare(setting: Setting, steps: int) -> tuple[Comparison, ...]:
     """Plan every meter for the same steps and the same promise, the ideal one first."""
-    forms = (*_lines(setting, steps), *_special(setting, steps))
+    forms = (*lines(setting, steps), *_special(setting, steps))
     rows = [_compare_one(name, spec, setting.ceiling) for name, spec in forms]
     return tuple(sorted(rows, key=lambda row: row.tightened.labels))
 
 
-def _lines(setting: Setting, steps: int) -> list[tuple[str, MeterSpec]]:
+def lines(setting: Setting, steps: int) -> list[tuple[str, MeterSpec]]:
     """Give the meters of the paper's figures."""
     uniform = MeterSpec.uniform(
         signals=setting.signals, tolerance=setting.tolerances[0], steps=steps, delta=setting.delta
@@ -59,24 +63,24 @@ def _lines(setting: Setting, steps: int) -> list[tuple[str, MeterSpec]]:
 
 def _special(setting: Setting, steps: int) -> list[tuple[str, MeterSpec]]:
     """Give the meters that need more than one step or signal to differ."""
-    regular = dict(_lines(setting, steps))["regular, nonuniform"]
+    regular = dict(lines(setting, steps))["regular, nonuniform"]
     found = []
     if steps >= 2:
         halves = (steps - steps // 2, steps // 2)
         found.append(("regular, two tenants", regular.replace(tenants=halves)))
-    if setting.signals >= 2 and steps >= 4:
+    if setting.signals >= 2 and 4 <= steps <= _MOST_MASKED:
         masked = regular.replace(masked_reverts=steps // 3, mask_above=1)
         found.append((f"regular, {steps // 3} masked reverts", masked))
     return found
 
 
-def _compare_one(name: str, spec: MeterSpec, ceiling: float) -> Comparison:
+def _compare_one(name: str, spec: MeterSpec, ceiling: float | None) -> Comparison:
     published = None if spec.masked_reverts else required_labels(spec.replace(published=True))
     return Comparison(
         name=name,
         published=published,
         tightened=required_labels(spec),
-        with_ceiling=required_labels(spec.replace(ceiling=ceiling)),
+        with_ceiling=None if ceiling is None else required_labels(spec.replace(ceiling=ceiling)),
     )
 
 
@@ -84,12 +88,12 @@ def labels_by_steps(setting: Setting, steps: Sequence[int]) -> list[dict[str, ob
     """Give the points of the chart "labels against steps", one mapping for each."""
     points: list[dict[str, object]] = []
     for count in steps:
-        for name, spec in _lines(setting, count):
+        for name, spec in lines(setting, count):
             row = _compare_one(name, spec, setting.ceiling)
             forms = {
                 "as published": row.published,
                 "tightened": row.tightened,
-                f"tightened, ceiling {setting.ceiling:g}": row.with_ceiling,
+                f"tightened, ceiling {setting.ceiling}": row.with_ceiling,
             }
             points.extend(
                 {"meter": name, "form": form, "steps": count, "labels": plan.labels}

@@ -24,6 +24,8 @@ from easeml_meter.stats.tails import log_tail, log_tail_from
 MAX_STEPS = 10**9
 """Where the search for supported steps stops: nobody hands out more signals than that."""
 MAX_LABELS = 10**15
+_LOST = 60.0
+"""A term that is so much smaller, in logarithms, changes no digit of a sum of doubles."""
 
 
 @dataclass(frozen=True)
@@ -230,12 +232,21 @@ def log_failure(
     """Give the logarithm of the left side of the inequality."""
     tolerances = spec.tolerances if tolerances is None else tolerances
     tails: dict[float, float] = {}
-    terms = []
+    terms: list[float] = []
+    top = -math.inf
     for count, tolerance in zip(counts, tolerances, strict=False):
-        if count > -math.inf:
-            if tolerance not in tails:
-                tails[tolerance] = tail(spec.tail, labels, tolerance, spec.ceiling)
-            terms.append(count + tails[tolerance])
+        if count == -math.inf:
+            continue
+        if tolerance not in tails:
+            if spec.tail is Bound.EXACT:
+                # Never below the exact tail, and quick: what is lost in the sum needs no more.
+                term = count + log_tail(Bound.KL, labels, tolerance, spec.ceiling)
+                if term < top - _LOST:
+                    terms.append(term)
+                    continue
+            tails[tolerance] = tail(spec.tail, labels, tolerance, spec.ceiling)
+        terms.append(count + tails[tolerance])
+        top = max(top, terms[-1])
     return counting.log_sum(terms)
 
 

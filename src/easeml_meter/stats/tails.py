@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import math
 from fractions import Fraction
+from functools import lru_cache
 
 import numpy as np
 from numpy.typing import NDArray
@@ -124,6 +125,8 @@ def _log_exact(labels: int, tolerance: float, ceiling: float | None) -> float:
     )
 
 
+# All meters with a tolerance ask for the same sizes, when they are compared or planned again.
+@lru_cache(maxsize=10_000)
 def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -> float:
     """Give log max over lowest <= j <= highest of P(Bin(n, j/n - eps) >= j), never too small.
 

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterable
+from contextlib import suppress
 from dataclasses import asdict
 
 from easeml_meter.storage.files import Files
-from easeml_meter.storage.schema import EntryRow
+from easeml_meter.storage.schema import EntryRow, HandoverRow
 
 SUFFIX = ".journal"
+_HANDOVERS = ".handovers"
 
 
 class Journal:
@@ -22,6 +24,7 @@ class Journal:
     def __init__(self, files: Files, name: str) -> None:
         self._files = files
         self._name = name
+        self._handovers = name.removesuffix(SUFFIX) + _HANDOVERS
 
     def append(self, entries: list[EntryRow]) -> None:
         """Add lines and wait until they are on disk."""
@@ -38,6 +41,18 @@ class Journal:
     def read(self) -> list[EntryRow]:
         """Give all entries."""
         return entries_in(self._files.lines(self._name))
+
+    def append_handover(self, row: HandoverRow) -> None:
+        """Add a hand-over, in a file of its own, and wait until it is on disk."""
+        self._files.append(self._handovers, [json.dumps(asdict(row), sort_keys=True)])
+
+    def handovers(self) -> list[HandoverRow]:
+        """Give all hand-overs, the oldest first."""
+        found = []
+        for line in self._files.lines(self._handovers):
+            with suppress(ValueError, TypeError):  # cut short by a crash
+                found.append(HandoverRow(**json.loads(line)))
+        return sorted(found, key=lambda row: row.at)
 
 
 def entries_in(lines: Iterable[str]) -> list[EntryRow]:

@@ -17,9 +17,10 @@ import json
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, replace
+from dataclasses import asdict, fields, replace
+from functools import cache
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 import sqlalchemy as sa
 
@@ -36,7 +37,9 @@ from easeml_meter.storage.schema import (
 )
 
 _LOCK_SECONDS = 60
+_GENERATIONS = 256
 _START = "0" * 64
+Row = TypeVar("Row", MeterRow, GenerationRow, ValidationRow, EntryRow, HandoverRow, AuditRow)
 # A machine that vanishes in the middle of a transaction must not keep a meter's lock for hours.
 # A commit is on disk when it returns, also where the database's own settings are laxer.
 _SESSION = f"""
@@ -61,6 +64,7 @@ class Store:
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
+        self._told = Told()
 
     @classmethod
     def open(cls, url: str) -> Store:
@@ -119,7 +123,7 @@ class Store:
                 self._engine.connect().execution_options(**options) as connection,
                 connection.begin(),
             ):
-                yield Books(connection)
+                yield Books(connection, self._told, fills=mode == "DEFERRED")
         except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
             raise StorageError(f"the books cannot be used: {_reason(error)}") from error
 
@@ -143,11 +147,35 @@ class Store:
                 ) from None
 
 
+class Told:
+    """Entries that were read before, by meter and generation: they are only ever added.
+
+    Reading a long history again for each answer would take longer than all else.
+    """
+
+    def __init__(self) -> None:
+        self._known: dict[tuple[str, int], list[EntryRow]] = {}
+
+    def get(self, meter: str, generation: int) -> list[EntryRow]:
+        """Give what is known, in the order of each tenant's steps."""
+        return self._known.get((meter, generation), [])
+
+    def put(self, meter: str, generation: int, entries: list[EntryRow]) -> None:
+        """Remember entries that are committed."""
+        if len(self._known) >= _GENERATIONS:
+            self._known.pop(next(iter(self._known)), None)
+        self._known[meter, generation] = entries
+
+
 class Books:
     """Reads and writes inside one transaction."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(
+        self, connection: sa.Connection, told: Told | None = None, *, fills: bool = False
+    ) -> None:
         self._connection = connection
+        self._told = told or Told()
+        self._fills = fills  # what a writer reads may never be committed
 
     @property
     def connection(self) -> sa.Connection:
@@ -168,11 +196,10 @@ class Books:
 
     def meter(self, meter: str | None = None) -> MeterRow:
         """Give a meter by its id; that of an embedded database, which has exactly one, without."""
-        table = schema.meters
-        rows = self.select(table, None if meter is None else table.c.id == meter)
+        rows = self._rows(schema.meters, MeterRow, **({} if meter is None else {"id": meter}))
         if len(rows) != 1:
             raise StorageError(f"the database holds {len(rows)} meters: exactly one expected")
-        return MeterRow(**rows[0])
+        return rows[0]
 
     def meters(self) -> list[MeterRow]:
         """Give all meters, the oldest first."""
@@ -196,9 +223,8 @@ class Books:
 
     def generations(self, meter: str) -> list[GenerationRow]:
         """Give all test sets of a meter, the oldest first."""
-        table = schema.generations
-        rows = self.select(table, table.c.meter == meter, order=table.c.number)
-        return [replace(GenerationRow(**row), phase=Phase(row["phase"])) for row in rows]
+        rows = self._rows(schema.generations, GenerationRow, "number", meter=meter)
+        return [replace(row, phase=Phase(row.phase)) for row in rows]
 
     def add_validation(self, row: ValidationRow) -> None:
         """Enter a validation set."""
@@ -206,9 +232,7 @@ class Books:
 
     def validations(self, meter: str) -> list[ValidationRow]:
         """Give all validation sets, the oldest first."""
-        table = schema.validation_sets
-        rows = self.select(table, table.c.meter == meter, order=table.c.number)
-        return [ValidationRow(**row) for row in rows]
+        return self._rows(schema.validation_sets, ValidationRow, "number", meter=meter)
 
     def add_entry(self, row: EntryRow) -> None:
         """Enter an answer, before it leaves."""
@@ -216,19 +240,32 @@ class Books:
 
     def entries(self, meter: str, generation: int, tenant: int | None = None) -> list[EntryRow]:
         """Give the answers told from one test set, in the order of each tenant's steps."""
-        table = schema.entries
-        where = (table.c.meter == meter) & (table.c.generation == generation)
-        if tenant is not None:
-            where &= table.c.tenant == tenant
-        rows = self.select(table, where, order=(table.c.tenant, table.c.step))
-        return [EntryRow(**row) for row in rows]
+        known = self._told.get(meter, generation)
+        count = self.count_entries(meter, generation)
+        if len(known) != count:
+            known = self._completed(known, count, meter, generation)
+        return [entry for entry in known if tenant is None or entry.tenant == tenant]
+
+    def _completed(
+        self, known: list[EntryRow], count: int, meter: str, generation: int
+    ) -> list[EntryRow]:
+        """Read the entries that are not known yet, or all where that does not add up."""
+        which = {"meter": meter, "generation": generation}
+        found = {(entry.tenant, entry.step): entry for entry in known}
+        newest = max((entry.told_at for entry in known), default="")
+        newer = self._connection.execute(_since(), which | {"newest": newest})
+        found |= {(row.tenant, row.step): EntryRow(*row) for row in newer}
+        if len(found) != count:
+            return self._rows(schema.entries, EntryRow, "tenant", "step", **which)
+        entries = [found[place] for place in sorted(found)]
+        if self._fills:
+            self._told.put(meter, generation, entries)
+        return entries
 
     def count_entries(self, meter: str, generation: int) -> int:
         """Count the answers told from one test set; as they are only ever added, that says all."""
-        table = schema.entries
-        where = (table.c.meter == meter) & (table.c.generation == generation)
-        query = sa.select(sa.func.count()).select_from(table).where(where)
-        return int(self._connection.execute(query).scalar_one())
+        which = {"meter": meter, "generation": generation}
+        return int(self._connection.execute(_count(), which).scalar_one())
 
     def add_handover(self, row: HandoverRow) -> None:
         """Record that a checkpoint was handed over."""
@@ -236,32 +273,20 @@ class Books:
 
     def handovers(self, meter: str, generation: int) -> list[HandoverRow]:
         """Give the hand-overs while a test set was in use, the oldest first."""
-        table = schema.handovers
-        where = (table.c.meter == meter) & (table.c.generation == generation)
-        rows = self.select(table, where, order=(table.c.at, table.c.giver, table.c.receiver))
-        return [HandoverRow(**row) for row in rows]
+        order = ("at", "giver", "receiver")
+        which = {"meter": meter, "generation": generation}
+        return self._rows(schema.handovers, HandoverRow, *order, **which)
 
     def audit(self, meter: str) -> list[AuditRow]:
         """Give the audit chain, the oldest link first."""
-        table = schema.audit
-        rows = self.select(table, table.c.meter == meter, order=table.c.number)
-        return [AuditRow(**row) for row in rows]
+        return self._rows(schema.audit, AuditRow, "number", meter=meter)
 
     def append_audit(self, meter: str, at: str, event: str, details: dict[str, Any]) -> AuditRow:
         """Add a link to the audit chain."""
         table = schema.audit
-        last = (
-            self._connection.execute(
-                table.select()
-                .where(table.c.meter == meter)
-                .order_by(table.c.number.desc())
-                .limit(1)
-            )
-            .mappings()
-            .first()
-        )
-        number = last["number"] + 1 if last else 1
-        previous = last["digest"] if last else _START
+        last = self._connection.execute(_last_link(), {"meter": meter}).first()
+        number = last.number + 1 if last else 1
+        previous = last.digest if last else _START
         unsigned = AuditRow(meter, number, at, event, details, previous, digest="")
         row = replace(unsigned, digest=link_digest(unsigned))
         self._connection.execute(table.insert(), asdict(row))
@@ -274,7 +299,45 @@ class Books:
             query = query.where(where)
         if order is not None:
             query = query.order_by(*(order if isinstance(order, tuple) else (order,)))
-        return [dict(row) for row in self._connection.execute(query).mappings()]
+        return [row._asdict() for row in self._connection.execute(query)]
+
+    def _rows(self, table: sa.Table, kind: type[Row], *order: str, **equal: object) -> list[Row]:
+        """Read the rows in which some columns have these values."""
+        query = _query(table, kind, order, tuple(equal))
+        return [kind(*row) for row in self._connection.execute(query, equal)]
+
+
+# Building a query takes longer than running it: those that are asked often are built once.
+
+
+@cache
+def _query(
+    table: sa.Table, kind: Any, order: tuple[str, ...], names: tuple[str, ...]
+) -> sa.Select[Any]:
+    columns = [table.c[field.name] for field in fields(kind)]
+    where = [table.c[name] == sa.bindparam(name) for name in names]
+    return sa.select(*columns).where(*where).order_by(*(table.c[name] for name in order))
+
+
+@cache
+def _since() -> sa.Select[Any]:
+    told_at = schema.entries.c.told_at
+    query = _query(schema.entries, EntryRow, (), ("meter", "generation"))
+    return query.where(told_at >= sa.bindparam("newest"))
+
+
+@cache
+def _count() -> sa.Select[Any]:
+    table = schema.entries
+    where = [table.c[name] == sa.bindparam(name) for name in ("meter", "generation")]
+    return sa.select(sa.func.count()).select_from(table).where(*where)
+
+
+@cache
+def _last_link() -> sa.Select[Any]:
+    table = schema.audit
+    query = sa.select(table.c.number, table.c.digest).where(table.c.meter == sa.bindparam("meter"))
+    return query.order_by(table.c.number.desc()).limit(1)
 
 
 def link_digest(row: AuditRow) -> str:

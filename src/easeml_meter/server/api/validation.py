@@ -6,6 +6,7 @@ import hashlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,6 +21,7 @@ from easeml_meter.server.api.common import Id, Listed, PageHere, paged
 from easeml_meter.server.api.seats import Number, body_of, file_response, gives, raw, seat_for
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceStreamed
+from easeml_meter.service.meter import Meter
 from easeml_meter.service.roles import Deed
 from easeml_meter.service.site import NotFound, Site
 from easeml_meter.storage.schema import ValidationRow
@@ -46,10 +48,12 @@ def list_validation_sets(
 ) -> Listed[ValidationShown]:
     """List the validation sets, the oldest first."""
     seat_for(site, caller, meter, Deed.SEE_VALIDATION)
-    return paged(_rows(site, meter), page, key=lambda row: f"{row.number:09}", show=_shown)
+    rows = validation_sets(site, meter)
+    return paged(rows, page, key=lambda row: f"{row.number:09}", show=_shown)
 
 
-def _rows(site: Site, meter: str) -> list[ValidationRow]:
+def validation_sets(site: Site, meter: str) -> list[ValidationRow]:
+    """Give a meter's validation sets, the oldest first."""
     with site.reading() as books:
         return books.validations(meter)
 
@@ -87,16 +91,31 @@ async def set_validation(  # noqa: PLR0917
     body = await body_of(request, settings)
 
     def make() -> tuple[int, ValidationShown]:
-        with _as_file(body, suffix) as path:
-            if _rows(site, meter):
-                return 201, _shown(opened.replace_validation(path, label=label, reset=reset))
-            if label is None or reset:
-                given = "reset" if reset else None
-                raise invalid("label", given, "the first validation set needs its label column")
-            return 201, _shown(opened.set_validation(path, label=label))
+        file = GivenFile(body, suffix, label, reset)
+        return 201, _shown(file.enter(opened, first=not validation_sets(site, meter)))
 
     digest = hashlib.sha256(body).hexdigest()
     return await run_in_threadpool(once.answer, make, body=digest)
+
+
+@dataclass(frozen=True)
+class GivenFile:
+    """A validation set as it was sent."""
+
+    body: bytes
+    suffix: str
+    label: str | None
+    reset: bool
+
+    def enter(self, opened: Meter, *, first: bool) -> ValidationRow:
+        """Make it the first validation set, or replace the one before."""
+        with _as_file(self.body, self.suffix) as path:
+            if not first:
+                return opened.replace_validation(path, label=self.label, reset=self.reset)
+            if self.label is None or self.reset:
+                given = "reset" if self.reset else None
+                raise invalid("label", given, "the first validation set needs its label column")
+            return opened.set_validation(path, label=self.label)
 
 
 @contextmanager
@@ -121,7 +140,7 @@ def validation_file(
 ) -> StreamingResponse:
     """Give a validation set."""
     seat_for(site, caller, meter, Deed.SEE_VALIDATION)
-    for row in _rows(site, meter):
+    for row in validation_sets(site, meter):
         if row.number == number:
             return file_response(site.space(meter), row.blob, "application/octet-stream")
     raise NotFound(f"validation set {number}: there is none of that number")

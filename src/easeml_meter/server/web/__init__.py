@@ -10,18 +10,23 @@ from collections.abc import Awaitable, Callable
 from typing import Any
 
 from fastapi import FastAPI, Request, Response
+from fastapi.concurrency import run_in_threadpool
 from fastapi.exceptions import RequestValidationError
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
 from easeml_meter.errors import MeterError
 from easeml_meter.server.errors import Problem, error_response
+from easeml_meter.server.web.admin import router as admin
 from easeml_meter.server.web.badges import router as badges
-from easeml_meter.server.web.frame import error_page, static
+from easeml_meter.server.web.frame import error_page, recognise, static
+from easeml_meter.server.web.labeling import router as labeling
 from easeml_meter.server.web.meters import router as meters
+from easeml_meter.server.web.planner import router as planner
 from easeml_meter.server.web.signing import router as signing
+from easeml_meter.server.web.submitting import router as submitting
 
-ROUTERS = [static, signing, meters, badges]
+ROUTERS = [static, signing, meters, submitting, badges, labeling, planner, admin]
 
 _FOR_PROGRAMS = ("/api/", "/healthz", "/readyz", "/metrics")
 _KEPT = ("retry-after", "allow")
@@ -38,6 +43,7 @@ def install(app: FastAPI) -> None:
 def _shaped(inner: Callable[..., Any]) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, error: Exception) -> Response:
         told: Response = await inner(request, error)
+        await run_in_threadpool(recognise, request)
         problem = Problem(**json.loads(bytes(told.body)))
         shown = shape(request.scope, told.status_code, problem)
         for name in _KEPT:

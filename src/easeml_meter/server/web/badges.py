@@ -1,7 +1,26 @@
-"""Badges for a README: the last published signal, for everyone."""
+"""Badges for a README: the last published signal of a meter's first tenant, for everyone."""
 
 from __future__ import annotations
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Response
+
+from easeml_meter.report.badges import badge_svg
+from easeml_meter.server.access import SettingsHere, SiteHere
+from easeml_meter.server.limits import PlanCounted
+from easeml_meter.service.accounts import require_meter
+from easeml_meter.service.meter import Meter
+from easeml_meter.service.roles import Role
+from easeml_meter.service.site import NotFound
 
 router = APIRouter(include_in_schema=False)
+
+
+@router.get("/badge/{meter}.svg")
+def badge(site: SiteHere, settings: SettingsHere, meter: str, _: PlanCounted) -> Response:
+    """Draw the badge, where the site shows badges."""
+    if not settings.badges:
+        raise NotFound("badges: this site shows none")
+    require_meter(site, meter)
+    drawn = badge_svg(Meter(site.space(meter), Role.DEVELOPER).status())
+    # README pages are shown through caches, which would keep an old answer.
+    return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "no-cache"})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import hmac
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cache
 from importlib.resources import files
@@ -14,8 +15,9 @@ from urllib.parse import parse_qs, quote, urlsplit
 from fastapi import APIRouter, Depends, Request, Response
 from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
 
-from easeml_meter.errors import invalid
+from easeml_meter.errors import MeterError, invalid
 from easeml_meter.report.style import STYLE
 from easeml_meter.report.words import shown
 from easeml_meter.server.access import SettingsHere, SiteHere
@@ -179,8 +181,15 @@ def _templates() -> Environment:
     found.globals["static"] = static_address
     found.filters["shown"] = shown
     found.filters["thousands"] = lambda number: f"{number:,}"
+    found.filters["code"] = _with_code
     found.filters["moment"] = lambda stamp: f"{stamp[:10]} {stamp[11:16]}"
     return found
+
+
+def _with_code(line: str) -> Markup:
+    """Mark commands, which stand in `backticks`."""
+    parts = enumerate(line.split("`"))
+    return Markup("").join(Markup("<code>{}</code>").format(p) if n % 2 else p for n, p in parts)
 
 
 def render(
@@ -266,6 +275,13 @@ def static_file(name: str, v: str = "") -> Response:
 # Errors
 
 
+def recognise(request: Request) -> None:
+    """Find out for whom an error page is, if that is not known and can be found out."""
+    if _CALLER not in request.scope and get_cookie(request, SESSION):
+        with suppress(MeterError):
+            _caller(request, request.app.state.site)
+
+
 def error_page(request: Request, status: int, problem: Problem) -> Response:
     """Answer with what went wrong; who is not signed in is sent to sign in, and back."""
     if status == 401:
@@ -295,7 +311,7 @@ def _to_sign_in(request: Request) -> Response:
     if not ended and request.headers.get("sec-fetch-site") == "cross-site":
         # A link from elsewhere comes without our cookie; asked for by ourselves, it has it.
         return render(request, "again.html", address=here(request))
-    address = f"/sign-in?next={quote(here(request), safe='/')}{'&ended=1' if ended else ''}"
+    address = f"/sign-in?back={quote(here(request), safe='/')}{'&ended=1' if ended else ''}"
     if wants_fragment(request):
         return Response(status_code=401, headers={"HX-Redirect": address})
     answer = RedirectResponse(address, 303)

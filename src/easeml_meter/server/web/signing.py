@@ -30,7 +30,7 @@ from easeml_meter.service.site import Site
 
 router = APIRouter(include_in_schema=False)
 
-Next = Annotated[str, Query(max_length=2000)]
+Back = Annotated[str, Query(max_length=2000)]
 
 
 @router.get("/")
@@ -41,18 +41,18 @@ def start(caller: MaybeCaller) -> Response:
 
 @router.get("/sign-in")
 def sign_in_page(
-    request: Request, caller: MaybeCaller, next: Next = "/meters", ended: bool = False
+    request: Request, caller: MaybeCaller, back: Back = "/meters", ended: bool = False
 ) -> Response:
     """Show the form; who is signed in already goes on."""
     if caller is not None:
-        return RedirectResponse(own_address(next), 303)
-    return _form(request, next=next, ended=ended)
+        return RedirectResponse(own_address(back), 303)
+    return _form(request, back=back, ended=ended)
 
 
 def _form(
     request: Request,
     *,
-    next: str,
+    back: str,
     name: str = "",
     ended: bool = False,
     problem: str = "",
@@ -64,7 +64,7 @@ def _form(
         request,
         "sign_in.html",
         status=status,
-        next=own_address(next),
+        back=own_address(back),
         name=name,
         ended=ended,
         problem=problem,
@@ -77,19 +77,19 @@ def _form(
 @router.post("/sign-in")
 def sign_in(request: Request, site: SiteHere, form: FormHere, _: LoginCounted) -> Response:
     """Exchange a name and a password for a session."""
-    name, given, address = (form.get(each, "") for each in ("name", "password", "next"))
+    name, given, address = (form.get(each, "") for each in ("name", "password", "back"))
     door = get_cookie(request, DOOR)
     if not door:
         problem = "This browser sent no cookie back: allow cookies of this site, and try again."
-        return _form(request, next=address, name=name[:200], problem=problem, status=403)
+        return _form(request, back=address, name=name[:200], problem=problem, status=403)
     check_csrf(request, form, csrf_token(site.identity, door))
     try:
         user = _known(site, name.strip(), given)
     except Unknown as error:
         request.app.state.metrics.count_failed_login()
         problem = str(error).capitalize() + "."
-        return _form(request, next=address, name=name[:200], problem=problem, status=401)
-    _, secret = accounts.new_token(site, user.id, "browser", days=SESSION_DAYS, kind="session")
+        return _form(request, back=address, name=name[:200], problem=problem, status=401)
+    secret = accounts.new_token(site, user.id, "browser", days=SESSION_DAYS, kind="session")[1]
     answer = RedirectResponse(own_address(address), 303)
     set_cookie(request, answer, SESSION, secret)
     return answer

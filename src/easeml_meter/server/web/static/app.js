@@ -1,1 +1,118 @@
-document.documentElement.classList.add('script');
+"use strict";
+// Sends files with a progress bar and puts answers into the page. Other scripts use `meter`.
+document.documentElement.classList.add("script");
+
+const meter = (() => {
+  const headers = () => ({
+    "X-CSRF-Token": document.querySelector('meta[name="csrf-token"]')?.content ?? "",
+    "HX-Request": "true",
+    "HX-Current-URL": location.href,
+  });
+
+  // Put a fragment into `place`; each <template data-replace="id"> in it replaces that element.
+  function show(place, html) {
+    const found = new DOMParser().parseFromString(html, "text/html");
+    for (const part of found.querySelectorAll("template[data-replace]")) {
+      document.getElementById(part.dataset.replace)?.replaceChildren(part.content);
+      part.remove();
+    }
+    place.replaceChildren(...found.body.childNodes);
+    const waits = place.querySelector("[data-poll]");
+    if (waits) setTimeout(() => poll(place, waits), 1000);
+  }
+
+  function problem(place, words) {
+    const line = document.createElement("p");
+    line.className = "problem";
+    line.textContent = words;
+    place.replaceChildren(line);
+  }
+
+  async function poll(place, waits) {
+    if (!waits.isConnected) return;
+    let answer;
+    try {
+      answer = await fetch(waits.dataset.poll, { headers: headers() });
+    } catch {
+      setTimeout(() => poll(place, waits), 5000);
+      return;
+    }
+    const away = answer.headers.get("HX-Redirect");
+    if (away) location.assign(away);
+    else show(place, await answer.text());
+  }
+
+  // Send a body to an address; the form shows the progress, and what came of it.
+  function send(form, address, body) {
+    const place = form.querySelector("[data-result]");
+    const bar = form.querySelector("progress");
+    const button = form.querySelector("button");
+    const request = new XMLHttpRequest();
+    const end = (then) => () => {
+      bar.hidden = true;
+      button.disabled = false;
+      then();
+    };
+    request.open("POST", address);
+    for (const [name, value] of Object.entries(headers())) request.setRequestHeader(name, value);
+    request.setRequestHeader("Content-Type", "application/octet-stream");
+    request.upload.onprogress = (event) => {
+      if (event.lengthComputable) bar.value = event.loaded / event.total;
+    };
+    request.onload = end(() => {
+      const away = request.getResponseHeader("HX-Redirect");
+      if (away) location.assign(away);
+      else show(place, request.responseText);
+    });
+    request.onerror = end(() => {
+      problem(place, "The connection broke. Send it again: what was answered is not charged twice.");
+    });
+    bar.value = 0;
+    bar.hidden = false;
+    button.disabled = true;
+    place.replaceChildren();
+    request.send(body);
+  }
+
+  return { headers, show, problem, send };
+})();
+
+// A tar of files, as blobs: nothing is read into memory.
+function tar(files) {
+  const parts = [];
+  for (const [name, file] of files) {
+    const block = new Uint8Array(512);
+    const put = (text, at) => block.set(new TextEncoder().encode(text), at);
+    put(name, 0);
+    put("0000644\0", 100);
+    put("0000000\0", 108);
+    put("0000000\0", 116);
+    put(`${file.size.toString(8).padStart(11, "0")}\0`, 124);
+    put("00000000000\0", 136);
+    put("        ", 148);
+    put("0", 156);
+    put("ustar\u000000", 257);
+    const sum = block.reduce((total, byte) => total + byte, 0);
+    put(`${sum.toString(8).padStart(6, "0")}\0 `, 148);
+    parts.push(block, file, new Uint8Array((512 - (file.size % 512)) % 512));
+  }
+  return new Blob([...parts, new Uint8Array(1024)]);
+}
+
+const ending = (file) => file.name.match(/\.[^.]+$/)?.[0].toLowerCase() ?? "";
+
+document.addEventListener("submit", (event) => {
+  const form = event.target;
+  if (!form.dataset.upload) return;
+  event.preventDefault();
+  const query = new URLSearchParams();
+  const files = [];
+  for (const [name, value] of new FormData(form)) {
+    if (value instanceof File) files.push([name, value]);
+    else query.append(name, value);
+  }
+  const named = files.map(([name, file]) => [name + ending(file), file]);
+  if (form.dataset.upload === "file") query.append("suffix", ending(files[0][1]).slice(1));
+  const body = form.dataset.upload === "tar" ? tar(named) : files[0][1];
+  meter.send(form, `${form.getAttribute("action")}?${query}`, body);
+});

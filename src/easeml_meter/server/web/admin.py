@@ -1,0 +1,405 @@
+"""What admins do: users, seats, meters, keys, audit trails, webhooks; and everyone's account."""
+
+from __future__ import annotations
+
+import hashlib
+import secrets
+import tomllib
+from collections.abc import Callable
+from typing import Annotated, Any
+from urllib.parse import parse_qs, urlsplit
+
+from fastapi import APIRouter, Query, Response
+
+from easeml_meter.checks import one_of
+from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.server.api.audit import audit
+from easeml_meter.server.api.common import Id, Page
+from easeml_meter.server.api.seats import seat_for
+from easeml_meter.server.errors import problem
+from easeml_meter.server.web.frame import Visit, VisitHere
+from easeml_meter.server.web.planner import asked_of, spec_of
+from easeml_meter.service import accounts, hooks
+from easeml_meter.service.accounts import Unknown
+from easeml_meter.service.roles import Deed, Denied, Role
+from easeml_meter.service.sessions import Situation
+from easeml_meter.service.site import NotFound
+from easeml_meter.spec import MeterSpec
+from easeml_meter.storage.store import StorageError
+
+router = APIRouter(include_in_schema=False)
+
+Place = Annotated[str, Query(max_length=300)]
+_ROLES = (Role.DEVELOPER, Role.LABELER, Role.RUNNER)
+_LONGEST_TOML = 100_000
+_PAGES = (Unknown, Denied, NotFound, StorageError)
+"""Errors with a page of their own; all others are shown beside the form."""
+
+
+def _fill(
+    visit: Visit, form: str, deed: Callable[[], Response], page: Callable[..., Response]
+) -> Response:
+    """Do what a form asks for, or show its page again with what was wrong, beside that form."""
+    try:
+        return deed()
+    except _PAGES:
+        raise
+    except MeterError as error:
+        status, told = problem(error)
+        return page(visit, status=status, problems={form: told.message})
+
+
+def _private(answer: Response) -> Response:
+    """Keep what is shown once out of every cache."""
+    answer.headers["Cache-Control"] = "no-store"
+    return answer
+
+
+# Users
+
+
+@router.get("/admin")
+def admin(visit: VisitHere) -> Response:
+    """Show what there is to manage, and the server's key."""
+    visit.caller.require_admin()
+    with visit.site.reading() as books:
+        meters = books.meters()
+    recipient = visit.site.identity.recipient
+    digest = hashlib.sha256(recipient.encode()).hexdigest()[:32]
+    fingerprint = " ".join(digest[at : at + 4] for at in range(0, 32, 4))
+    return visit.render("admin.html", meters=meters, recipient=recipient, fingerprint=fingerprint)
+
+
+@router.get("/admin/users")
+def users(visit: VisitHere) -> Response:
+    """List all accounts."""
+    visit.caller.require_admin()
+    return _users(visit)
+
+
+def _users(visit: Visit, status: int = 200, **values: Any) -> Response:
+    shared: dict[str, Any] = {"problems": {}, "made": None, "password": ""}
+    answer = visit.render(
+        "admin_users.html",
+        status=status,
+        users=accounts.users(visit.site),
+        form=visit.form,
+        **(shared | values),
+    )
+    return _private(answer)
+
+
+@router.post("/admin/users")
+def add_user(visit: VisitHere) -> Response:
+    """Open an account; its first password is shown once."""
+    visit.caller.require_admin()
+
+    def add() -> Response:
+        password = _new_password()
+        made = accounts.add_user(
+            visit.site,
+            visit.field("name", longest=accounts.MAX_NAME),
+            email=visit.form.get("email", "").strip() or None,
+            password=password,
+            admin="admin" in visit.form,
+        )
+        return _users(visit, made=made, password=password)
+
+    return _fill(visit, "add", add, _users)
+
+
+def _new_password() -> str:
+    return secrets.token_urlsafe(15)
+
+
+@router.get("/admin/users/{user}")
+def user(visit: VisitHere, user: Id) -> Response:
+    """Show an account."""
+    visit.caller.require_admin()
+    return _user_page(visit, user)
+
+
+def _user_page(visit: Visit, user: str, status: int = 200, **values: Any) -> Response:
+    found = accounts.user(visit.site, user)
+    with visit.site.reading() as books:
+        meters = books.meters()
+    seats = [
+        (meter, seat)
+        for meter in meters
+        for seat in accounts.members(visit.site, meter.id)
+        if seat.user == user
+    ]
+    shared: dict[str, Any] = {"problems": {}, "password": ""}
+    answer = visit.render(
+        "admin_user.html", status=status, user=found, seats=seats, **(shared | values)
+    )
+    return _private(answer)
+
+
+@router.post("/admin/users/{user}")
+def change_user(visit: VisitHere, user: Id) -> Response:
+    """Change an account in one way, or give it a new password, which is shown once."""
+    visit.caller.require_admin()
+    chosen = visit.form.get("change", "")
+
+    def change() -> Response:
+        if chosen == "password":
+            password = _new_password()
+            accounts.change_user(visit.site, user, password=password)
+            return _user_page(visit, user, password=password)
+        if chosen not in _CHANGES:
+            raise invalid("change", chosen[:40], f"one of password, {', '.join(_CHANGES)}")
+        field, value, told = _CHANGES[chosen]
+        changed = accounts.change_user(visit.site, user, **{field: value})
+        return visit.redirect(f"/admin/users/{user}", f"{changed.name} {told}.")
+
+    def again(visit: Visit, **values: Any) -> Response:
+        return _user_page(visit, user, **values)
+
+    return _fill(visit, "change", change, again)
+
+
+_CHANGES = {
+    "disable": ("disabled", True, "can no longer sign in"),
+    "enable": ("disabled", False, "can sign in again"),
+    "make admin": ("admin", True, "is an admin now"),
+    "no admin": ("admin", False, "is no longer an admin"),
+}
+
+
+# Meters
+
+
+@router.get("/admin/meters/new")
+def new_meter(visit: VisitHere, link: Annotated[str, Query(max_length=4000)] = "") -> Response:
+    """Show the form for a new meter, filled from the planner's link or its query, if given."""
+    visit.caller.require_admin()
+    query: dict[str, str] = dict(visit.request.query_params)
+    if link:
+        query = {name: given[0] for name, given in parse_qs(urlsplit(link).query).items()}
+
+    def fill() -> Response:
+        if not link and not query:
+            return _new_meter(visit)
+        if "steps" not in query:
+            raise invalid(
+                "link", link[:80], "copy it from the planner, with all that follows the ?"
+            )
+        return _new_meter(visit, text=_toml(spec_of(asked_of(query))), link=link)
+
+    def again(visit: Visit, **values: Any) -> Response:
+        return _new_meter(visit, link=link, **values)
+
+    return _fill(visit, "link", fill, again)
+
+
+def _toml(spec: MeterSpec) -> str:
+    import tomli_w
+
+    return tomli_w.dumps(spec.to_mapping())
+
+
+def _new_meter(visit: Visit, status: int = 200, **values: Any) -> Response:
+    shared: dict[str, Any] = {
+        "problems": {},
+        "link": "",
+        "name": visit.form.get("name", ""),
+        "text": visit.form.get("text", ""),
+    }
+    return visit.render("admin_new_meter.html", status=status, **(shared | values))
+
+
+@router.post("/admin/meters/new")
+def create_meter(visit: VisitHere) -> Response:
+    """Make a meter, and ask for its first test set."""
+    visit.caller.require_admin()
+
+    def create() -> Response:
+        name = visit.field("name", longest=accounts.MAX_NAME)
+        try:
+            tables = tomllib.loads(visit.field("text", longest=_LONGEST_TOML))
+        except tomllib.TOMLDecodeError as error:
+            raise InvalidInput(f"meter.toml: not valid TOML: {error}") from None
+        row = visit.site.create_meter(MeterSpec.from_mapping(tables), name)
+        return visit.redirect(
+            f"/admin/meters/{row.id}",
+            f"{name} is made. Give seats, so that labelers can deliver its first test set.",
+        )
+
+    return _fill(visit, "meter", create, _new_meter)
+
+
+@router.get("/admin/meters/{meter}")
+def meter(visit: VisitHere, meter: Id, after: Place = "") -> Response:
+    """Show a meter's seats, webhooks and audit trail."""
+    seat_for(visit.site, visit.caller, meter, Deed.MANAGE)
+    return _meter_page(visit, meter, after=after)
+
+
+def _meter_page(
+    visit: Visit, meter: str, status: int = 200, after: str = "", **values: Any
+) -> Response:
+    site = visit.site
+    space = site.space(meter)
+    with space.reading() as books:
+        situation = Situation.read(space, books)
+    everyone = accounts.users(site)
+    shared: dict[str, Any] = {"problems": {}, "secret": ""}
+    answer = visit.render(
+        "admin_meter.html",
+        status=status,
+        meter=situation.meter,
+        situation=situation,
+        seats=accounts.members(site, meter),
+        users=[each for each in everyone if not each.disabled],
+        names={each.id: each.name for each in everyone},
+        roles=_ROLES,
+        trail=audit(site, visit.caller, meter, Page(after=after)),
+        after=after,
+        webhooks=hooks.webhooks(site, meter),
+        events=[*hooks.EVENTS, *(f"{hooks.TOLD}:{n + 1}" for n in range(situation.tenants))],
+        usual=tuple(hooks.EVENTS),
+        form=visit.form,
+        **(shared | values),
+    )
+    return _private(answer)
+
+
+def _at_meter(visit: Visit, meter: str, form: str, deed: Callable[[], Response]) -> Response:
+    def again(visit: Visit, **values: Any) -> Response:
+        return _meter_page(visit, meter, **values)
+
+    seat_for(visit.site, visit.caller, meter, Deed.MANAGE)
+    return _fill(visit, form, deed, again)
+
+
+@router.post("/admin/meters/{meter}/seats")
+def add_seat(visit: VisitHere, meter: Id) -> Response:
+    """Give a user a seat."""
+
+    def add() -> Response:
+        user, role, tenant = _seat(visit)
+        accounts.add_member(visit.site, user, meter, role, tenant)
+        name = accounts.user(visit.site, user).name
+        return visit.redirect(f"/admin/meters/{meter}", f"{name} is {role} of this meter now.")
+
+    return _at_meter(visit, meter, "seat", add)
+
+
+@router.post("/admin/meters/{meter}/seats/remove")
+def remove_seat(visit: VisitHere, meter: Id) -> Response:
+    """Take a seat away."""
+
+    def remove() -> Response:
+        user, role, tenant = _seat(visit)
+        accounts.remove_member(visit.site, user, meter, role, tenant)
+        name = accounts.user(visit.site, user).name
+        return visit.redirect(f"/admin/meters/{meter}", f"{name} is no longer {role}.")
+
+    return _at_meter(visit, meter, "seat", remove)
+
+
+def _seat(visit: Visit) -> tuple[str, Role, int]:
+    tenant = visit.form.get("tenant", "").strip() or "0"
+    if not (tenant.isascii() and tenant.isdigit() and len(tenant) <= 6):
+        raise invalid("tenant", tenant[:40], "its number, from 1; nothing for labelers")
+    return visit.field("user", longest=32), one_of("role", visit.field("role"), Role), int(tenant)
+
+
+@router.post("/admin/meters/{meter}/webhooks")
+def add_webhook(visit: VisitHere, meter: Id) -> Response:
+    """Tell an address what happens from now on; the signing secret is shown once."""
+
+    def add() -> Response:
+        events = [name.removeprefix("on ") for name in visit.form if name.startswith("on ")]
+        url = visit.field("url")
+        _, secret = hooks.add_webhook(visit.site, meter, url, events)
+        return _meter_page(visit, meter, secret=secret)
+
+    return _at_meter(visit, meter, "webhook", add)
+
+
+@router.post("/admin/meters/{meter}/webhooks/remove")
+def remove_webhook(visit: VisitHere, meter: Id) -> Response:
+    """Tell an address nothing more."""
+
+    def remove() -> Response:
+        hooks.remove_webhook(visit.site, meter, visit.field("webhook", longest=32))
+        return visit.redirect(f"/admin/meters/{meter}", "The webhook is removed.")
+
+    return _at_meter(visit, meter, "webhook", remove)
+
+
+# One's own account
+
+
+@router.get("/account")
+def account(visit: VisitHere) -> Response:
+    """Show one's own tokens, and the form for a new password."""
+    return _account(visit)
+
+
+def _account(visit: Visit, status: int = 200, **values: Any) -> Response:
+    shared: dict[str, Any] = {"problems": {}, "secret": ""}
+    listed = accounts.tokens(visit.site, visit.caller.user.id)
+    answer = visit.render(
+        "admin_account.html",
+        status=status,
+        tokens=[token for token in listed if token.revoked_at is None],
+        now=visit.site.now(),
+        roles=tuple(Role)[:-1],
+        form=visit.form,
+        **(shared | values),
+    )
+    return _private(answer)
+
+
+@router.post("/account/tokens")
+def make_token(visit: VisitHere) -> Response:
+    """Make a token; its secret is shown once."""
+    visit.caller.require_unlimited()
+
+    def make() -> Response:
+        scope = visit.form.get("scope", "")
+        _, secret = accounts.new_token(
+            visit.site,
+            visit.caller.user.id,
+            visit.field("name", longest=accounts.MAX_NAME),
+            days=_days(visit.field("days")),
+            scopes=[scope] if scope else [],
+        )
+        return _account(visit, secret=secret)
+
+    return _fill(visit, "token", make, _account)
+
+
+def _days(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise invalid("days", text[:40], "a number") from None
+
+
+@router.post("/account/tokens/revoke")
+def revoke_token(visit: VisitHere) -> Response:
+    """End the life of one of one's own tokens."""
+    token = visit.field("token", longest=32)
+    accounts.revoke_token(visit.site, token, owner=visit.caller.user.id)
+    return visit.redirect("/account", "The token is revoked.")
+
+
+@router.post("/account/password")
+def change_password(visit: VisitHere) -> Response:
+    """Set a new password; all tokens and sessions end with the old one."""
+    caller = visit.caller
+    caller.require_unlimited()
+
+    def change() -> Response:
+        try:
+            accounts.log_in(visit.site, caller.user.name, visit.form.get("current", ""))
+        except Unknown:
+            raise invalid("current password", "(hidden)", "it is not right: try again") from None
+        accounts.change_user(visit.site, caller.user.id, password=visit.form.get("new", ""))
+        return visit.redirect("/sign-in", "The password is changed. Sign in with the new one.")
+
+    return _fill(visit, "password", change, _account)

@@ -1,0 +1,214 @@
+"""The planner as a page: whoever wants to know what a meter costs, before a label is paid for."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import lru_cache
+from typing import TypeVar
+from urllib.parse import urlencode
+
+from fastapi import APIRouter, Request, Response
+
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.server.limits import PlannerCounted
+from easeml_meter.server.web.frame import MaybeCaller, render
+from easeml_meter.server.web.planner_chart import labels_svg
+from easeml_meter.service.accounts import Caller
+from easeml_meter.spec import METERS, MeterSpec
+from easeml_meter.stats.comparison import Comparison, Setting, compare
+from easeml_meter.stats.planning import Plan, required_labels
+from easeml_meter.stats.sketch import sketch
+
+router = APIRouter(include_in_schema=False)
+
+Number = TypeVar("Number", int, float)
+
+DEFAULTS = {
+    "steps": "10",
+    "signals": "5",
+    "tolerance": "0.01",
+    "edges": "",
+    "confidence": "0.99",
+    "protocol": "regular",
+    "ceiling": "",
+    "tenants": "",
+    "handover": "",
+    "models": "",
+    "elastic": "",
+    "price": "",
+}
+MOST_STEPS, MOST_SIGNALS = 10_000, 20
+"""What is answered in a blink; the command line takes more."""
+_MOST_WITH_CEILING = 1_000
+_LONGEST = 300
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What the planner says to one form."""
+
+    plan: Plan
+    price: float | None
+    rows: tuple[Comparison, ...]
+    problem: str
+    """Why there is no comparison; empty if there is one."""
+    chart: str
+
+    @property
+    def cost(self) -> float | None:
+        """What the labels cost."""
+        return None if self.price is None else self.plan.labels * self.price
+
+    @property
+    def toml(self) -> str:
+        """The meter.toml of this meter."""
+        import tomli_w
+
+        return tomli_w.dumps(self.plan.spec.to_mapping())
+
+    @property
+    def baseline(self) -> int:
+        """Labels that a fresh test set for every step needs, as published."""
+        row = next(row for row in self.rows if row.name.startswith("resampling"))
+        return (row.published or row.tightened).labels
+
+
+@router.get("/planner")
+def planner(request: Request, caller: MaybeCaller, _: PlannerCounted) -> Response:
+    """Show the form with its answer; everything asked stands in the address."""
+    return _page(request, "planner.html", caller)
+
+
+@router.get("/planner/answer")
+def planner_answer(request: Request, caller: MaybeCaller, _: PlannerCounted) -> Response:
+    """Give the answer alone, to be put beside the form."""
+    return _page(request, "planner_answer.html", caller)
+
+
+def _page(request: Request, template: str, caller: Caller | None) -> Response:
+    asked = asked_of(request.query_params)
+    answer, problem = None, ""
+    try:
+        answer = answer_to(asked)
+    except InvalidInput as error:
+        problem = str(error)
+    shown = render(
+        request,
+        template,
+        asked=asked,
+        answer=answer,
+        problem=problem,
+        query=urlencode({name: value for name, value in asked.items() if value}),
+        meters=METERS,
+        most_steps=MOST_STEPS,
+        most_signals=MOST_SIGNALS,
+        caller=caller,
+    )
+    shown.headers["Cache-Control"] = "no-store"
+    return shown
+
+
+def asked_of(query: Mapping[str, str]) -> dict[str, str]:
+    """Give the fields of the form; who gives none sees an example."""
+    if not any(name in query for name in DEFAULTS):
+        return dict(DEFAULTS)
+    return {name: query.get(name, "").strip()[:_LONGEST] for name in DEFAULTS}
+
+
+def answer_to(asked: Mapping[str, str]) -> Answer:
+    """Plan what was asked, and compare it with all other meters."""
+    spec, setting = _spec(asked)
+    price = (
+        _read(asked, "price", float, "an amount of money, or nothing") if asked["price"] else None
+    )
+    if price is not None and not (math.isfinite(price) and 0 <= price <= 1e9):
+        raise invalid("price", asked["price"], "an amount of money, 0 or more")
+    plan = _planned(spec)
+    rows: tuple[Comparison, ...] = ()
+    chart = problem = ""
+    try:
+        rows, chart = _compared(setting, spec.steps), _drawn(setting, spec.steps, plan.labels)
+    except InvalidInput as error:
+        problem = str(error)
+    return Answer(plan, price, rows, problem, chart)
+
+
+def spec_of(asked: Mapping[str, str]) -> MeterSpec:
+    """Give the meter that was asked for."""
+    return _spec(asked)[0]
+
+
+# The same questions come again: with a price, from a link, by the page's no-script form.
+@lru_cache(maxsize=500)
+def _planned(spec: MeterSpec) -> Plan:
+    return required_labels(spec)
+
+
+@lru_cache(maxsize=500)
+def _compared(setting: Setting, steps: int) -> tuple[Comparison, ...]:
+    return compare(setting, steps)
+
+
+@lru_cache(maxsize=500)
+def _drawn(setting: Setting, steps: int, labels: int) -> str:
+    grid = sorted({max(1, round(steps * 10 ** (place / 4))) for place in range(-4, 5)})
+    return labels_svg(grid, sketch(setting, grid), (steps, labels))
+
+
+def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, Setting]:
+    steps = _read(asked, "steps", int, "a whole number")
+    if not 1 <= steps <= MOST_STEPS:
+        raise invalid("steps", steps, f"1 to {MOST_STEPS:,} here; meter plan takes more")
+    signals = _read(asked, "signals", int, "a whole number")
+    if not 1 <= signals <= MOST_SIGNALS:
+        raise invalid("signals", signals, f"1 to {MOST_SIGNALS} here; meter plan takes more")
+    allowed = f"one number, or {signals} with commas between them"
+    tolerances = _several(asked, "tolerance", float, allowed)
+    if len(tolerances) not in (1, signals):
+        raise invalid("tolerance", asked["tolerance"], allowed)
+    edges = _several(asked, "edges", float, "numbers with commas between them")
+    confidence = _read(asked, "confidence", float, "a number between 0 and 1")
+    if not 0 < confidence < 1:
+        raise invalid("confidence", confidence, "a number between 0 and 1 (both excluded)")
+    if asked["protocol"] not in METERS:
+        raise invalid("protocol", asked["protocol"], f"one of {', '.join(METERS)}")
+    ceiling = _read(asked, "ceiling", float, "a loss, or nothing") if asked["ceiling"] else None
+    spec = MeterSpec.uniform(
+        signals=signals,
+        tolerance=tolerances[0] if len(tolerances) == 1 else tolerances,
+        edges=edges or None,
+        steps=steps,
+        delta=round(1 - confidence, 15),  # 1 - 0.99 is 0.010000000000000009
+        protocol=asked["protocol"],
+        ceiling=ceiling,
+        tenants=_several(asked, "tenants", int, "the steps of each, such as 5,5"),
+        handover=bool(asked["handover"]),
+        models=bool(asked["models"]),
+        elastic=bool(asked["elastic"]),
+    )
+    if len(tolerances) == 1:  # as `meter compare` does, after the paper
+        tolerances = tuple(tolerances[0] * (k + 1) for k in range(signals))
+    shown_ceiling = ceiling if steps <= _MOST_WITH_CEILING else None
+    return spec, Setting(signals, tolerances, spec.delta, shown_ceiling)
+
+
+def _read(
+    asked: Mapping[str, str], name: str, kind: Callable[[str], Number], allowed: str
+) -> Number:
+    try:
+        return kind(asked[name])
+    except (ValueError, OverflowError):
+        raise invalid(name, asked[name], allowed) from None
+
+
+def _several(
+    asked: Mapping[str, str], name: str, kind: Callable[[str], Number], allowed: str
+) -> tuple[Number, ...]:
+    if not asked[name]:
+        return ()
+    try:
+        return tuple(kind(part) for part in asked[name].split(","))
+    except (ValueError, OverflowError):
+        raise invalid(name, asked[name], allowed) from None

@@ -1,0 +1,144 @@
+"""People at a real browser, and what their browser notices beside the pages."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from playwright.sync_api import Browser, BrowserContext, Page
+from tests.live import Live
+
+from easeml_meter.server.web.frame import SESSION
+from easeml_meter.service import accounts
+
+HERE = Path(__file__).parent
+PASSWORD = "a secret of some length"  # noqa: S105
+WIDE, PHONE = (1280, 900), (360, 740)
+FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
+
+_AXE = """
+async () => {
+  const found = await axe.run(document, { resultTypes: ['violations'] });
+  return found.violations.map(each => `${each.id}: ${each.nodes.map(node => node.html).join(' | ')}`);
+}
+"""
+_WEIGHT = """
+() => [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
+  .filter(each => !each.name.startsWith('data:'))
+  .map(each => [each.name, each.decodedBodySize])
+"""
+
+
+@cache
+def _axe() -> str:
+    return (HERE / "axe.min.js").read_text()
+
+
+@dataclass
+class Tab:
+    """One person's browser: a page, and what went wrong or elsewhere."""
+
+    site: str
+    context: BrowserContext
+    page: Page
+    complaints: list[str] = field(default_factory=list)
+    """Errors at the console, of scripts, of the content policy."""
+    strays: list[str] = field(default_factory=list)
+    """Requests to other hosts."""
+
+    def __post_init__(self) -> None:
+        host = urlsplit(self.site).netloc
+
+        def requested(request: Any) -> None:
+            address = urlsplit(request.url)
+            if address.scheme not in ("data", "blob") and address.netloc != host:
+                self.strays.append(request.url)
+
+        def said(message: Any) -> None:
+            # A refusal shown on a page is also an error to the console; it is no fault.
+            refused = "the server responded with a status of 4" in message.text
+            if message.type in ("error", "warning") and not refused:
+                self.complaints.append(message.text)
+
+        self.page.on("request", requested)
+        self.page.on("console", said)
+        self.page.on("pageerror", lambda error: self.complaints.append(str(error)))
+
+    def go(self, path: str) -> Page:
+        """Open a page of the site."""
+        self.page.goto(f"{self.site}{path}")
+        return self.page
+
+    def sign_in(self, name: str, password: str = PASSWORD) -> None:
+        """Fill in the form."""
+        self.page.get_by_label("Name").fill(name)
+        self.page.get_by_label("Password or token").fill(password)
+        self.page.get_by_role("button", name="Sign in").click()
+
+    def text(self) -> str:
+        """Give what the page says."""
+        return " ".join(self.page.inner_text("main").split())
+
+    def violations(self) -> list[str]:
+        """Ask axe what keeps people out. Evaluated from outside, it needs no leave of the CSP."""
+        self.page.evaluate(_axe())
+        found: list[str] = self.page.evaluate(_AXE)
+        return found
+
+    def weight(self) -> dict[str, int]:
+        """Give the bytes of the page and of all that it loaded."""
+        return {urlsplit(name).path: size for name, size in self.page.evaluate(_WEIGHT)}
+
+    def look(self, *, wide: bool = True, dark: bool = False) -> None:
+        """Change the window and the colours."""
+        width, height = WIDE if wide else PHONE
+        self.page.set_viewport_size({"width": width, "height": height})
+        self.page.emulate_media(color_scheme="dark" if dark else "light")
+
+    def picture(self, name: str) -> None:
+        """Keep a picture of the page: for the docs if METER_SCREENSHOTS=1, else under out/."""
+        asked = os.environ.get("METER_SCREENSHOTS") == "1"
+        folder = HERE.parents[1] / ("docs/images" if asked else "out/screenshots")
+        folder.mkdir(parents=True, exist_ok=True)
+        self.page.screenshot(path=folder / f"dashboard-{name}.png", full_page=True)
+
+
+@contextmanager
+def tab(
+    browser: Browser, live: Live | str, user: str | None = None, **options: Any
+) -> Iterator[Tab]:
+    """Open a browser of its own, signed in as a user if one is named."""
+    site = live if isinstance(live, str) else live.address
+    width, height = options.pop("size", WIDE)
+    context = browser.new_context(viewport={"width": width, "height": height}, **options)
+    if user is not None:
+        assert isinstance(live, Live)
+        context.add_cookies([{"name": SESSION, "value": session(live, user), "url": site}])
+    context.set_default_timeout(30_000)
+    found = Tab(site, context, context.new_page())
+    try:
+        yield found
+        assert found.complaints == []
+        assert found.strays == []
+    finally:
+        context.close()
+
+
+def session(live: Live, user: str) -> str:
+    """Open a session without the sign-in page."""
+    served = live.served
+    return accounts.new_token(
+        served.site, served.users[user].id, "browser", days=0.5, kind="session"
+    )[1]
+
+
+def shown_cookies(context: BrowserContext) -> dict[str, Any]:
+    """Give the cookies by name."""
+    return {str(each["name"]): each for each in json.loads(json.dumps(context.cookies()))}
