@@ -11,7 +11,7 @@ PYTEST = $(BIN)/pytest -n 2
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
-.PHONY: help demo test lint types imports unit verify bench format constraints clean for-use for-work
+.PHONY: help demo test lint types imports unit docs reference verify bench format constraints clean for-use for-work
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -22,7 +22,7 @@ demo: for-use ## plan a meter, then watch the whole loop on real data
 	@rm -rf out/demo && mkdir -p out/demo
 	$(BIN)/python examples/digits.py out/demo
 
-test: lint types imports unit ## everything CI checks: lint, types, imports, unit
+test: lint types imports unit docs ## everything CI checks: lint, types, imports, unit, docs
 
 lint: for-work ## style and format (ruff)
 	$(BIN)/ruff check
@@ -36,6 +36,12 @@ imports: for-work ## the import rules between the package's parts
 
 unit: for-work ## the tests, without the slow proofs
 	$(PYTEST) -m "not verify"
+
+docs: for-work ## the documentation site, into out/site
+	$(BIN)/zensical build --strict
+
+reference: for-work ## rewrite the reference pages from the code
+	$(BIN)/python scripts/reference.py
 
 verify: for-work ## the slow proofs of the statistics
 	$(PYTEST) -m verify tests

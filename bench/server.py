@@ -115,6 +115,11 @@ class Running:
         self.latencies += answered
         return len(answered)
 
+    def cpu(self) -> float:
+        """Give the seconds of processor time it has used so far."""
+        fields = Path(f"/proc/{self.process.pid}/stat").read_text().rpartition(")")[2].split()
+        return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
     def memory(self) -> int:
         """Give the most memory it has used so far, in bytes."""
         lines = Path(f"/proc/{self.process.pid}/status").read_text().splitlines()
@@ -252,13 +257,15 @@ def report(requests: int, gigabytes: float) -> int:
                     running = Running.start(kind, folder / label, new(kind))
                     running.send(CLIENTS)  # warm up
                     running.latencies.clear()
-                    started = time.perf_counter()
+                    started, cpu = time.perf_counter(), running.cpu()
                     done = running.send(requests)
+                    cpu = 1000 * (running.cpu() - cpu) / requests
                     per_second[kind] = done / (time.perf_counter() - started)
                     p50, p99 = np.percentile(running.latencies, [50, 99]) * 1000
                     print(
                         f"{label:<10} {kind}: {per_second[kind]:7.1f} submissions a second, "
-                        f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, {done} of {requests} answered",
+                        f"p50 {p50:.1f} ms, p99 {p99:.1f} ms, {cpu:.1f} ms of processor time each, "
+                        f"{done} of {requests} answered",
                         flush=True,
                     )
                     running.stop()

@@ -6,19 +6,25 @@ import re
 import shlex
 import subprocess
 import sys
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+from types import MappingProxyType
 
 import pytest
 
+from .team import team
+
 ROOT = Path(__file__).parents[2]
-PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").glob("*.md"))]
+PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]
 METER = Path(sys.executable).with_name("meter")
 
 
 # A page that starts with this comment is one sequence of commands in one folder, which the script
 # fills first. Its Python runs there, too, in its turn.
 SHARED = re.compile(r"<!-- test: shared, setup=(\S+) -->\n")
+# One that starts with this is such a sequence at a throwaway server, in somebody's role.
+AT_SERVER = re.compile(r"<!-- test: at a server, as (\w+) -->\n")
 
 
 @dataclass(frozen=True)
@@ -30,17 +36,18 @@ class Command:
     output: tuple[str, ...]
     code: int = 0
 
-    def run(self, folder: Path) -> None:
+    def run(self, folder: Path, environment: Mapping[str, str] = MappingProxyType({})) -> None:
         program, *arguments = shlex.split(self.line)
         assert program == "meter", f"{self.page}: only meter commands are run"
         done = subprocess.run(
             [METER, *arguments],
             cwd=folder,
+            input="a password, where one is asked for\n",
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             text=True,
             check=False,
-            env={"COLUMNS": "80", "PATH": "/usr/bin:/bin"},
+            env={"COLUMNS": "80", "PATH": "/usr/bin:/bin", **environment},
         )
         assert done.returncode == self.code, done.stdout
         assert done.stdout
@@ -84,10 +91,15 @@ def setup_of(page: Path) -> Path | None:
     return ROOT / found[1] if found else None
 
 
+def role_of(page: Path) -> str | None:
+    found = AT_SERVER.match(page.read_text(encoding="utf-8"))
+    return found[1] if found else None
+
+
 ALONE = [
     command
     for page in PAGES
-    if setup_of(page) is None
+    if setup_of(page) is None and role_of(page) is None
     for _, block in blocks(page, "console")
     for command in commands(page, block)
 ]
@@ -106,6 +118,14 @@ def test_documented_sequence(page: Path, tmp_path: Path) -> None:
             subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True)
         for command in commands(page, block) if kind == "console" else []:
             command.run(tmp_path)
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if role_of(page)], ids=lambda p: p.name)
+def test_documented_sequence_at_a_server(page: Path, tmp_path: Path) -> None:
+    with team(tmp_path, role_of(page) or "") as environment:
+        for _, block in blocks(page, "console"):
+            for command in commands(page, block):
+                command.run(tmp_path, environment)
 
 
 def test_readme_python_runs() -> None:

@@ -361,8 +361,10 @@ def test_ctrl_c_takes_a_waiting_model_back(tmp_path: Path, monkeypatch: pytest.M
 class Stranger(http.server.BaseHTTPRequestHandler):
     """A server that is no meter's."""
 
+    status = 404
+
     def do_GET(self) -> None:
-        self.send_response(404)
+        self.send_response(self.status)
         self.end_headers()
         self.wfile.write(b"<html>no such page</html>")
 
@@ -370,8 +372,12 @@ class Stranger(http.server.BaseHTTPRequestHandler):
         pass
 
 
-def test_a_server_that_is_no_meters(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("status", [200, 302, 404])
+def test_a_server_that_is_no_meters(
+    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv("METER_TOKEN", "emt_x")
+    monkeypatch.setattr(Stranger, "status", status)
     with http.server.HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
         thread = threading.Thread(target=stranger.serve_forever)
         thread.start()
@@ -379,4 +385,4 @@ def test_a_server_that_is_no_meters(tmp_path: Path, monkeypatch: pytest.MonkeyPa
         stranger.shutdown()
         thread.join()
     assert shown.code == 1
-    assert "404 answered, and not by a meter's server" in shown.err
+    assert f"{status} answered, and not by a meter's server" in shown.err

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -26,7 +25,7 @@ FLAGS = ["--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage"]
 _AXE = """
 async () => {
   const found = await axe.run(document, { resultTypes: ['violations'] });
-  return found.violations.map(each => `${each.id}: ${each.nodes.map(node => node.html).join(' | ')}`);
+  return found.violations.flatMap(each => each.nodes.map(node => `${each.id}: ${node.html}`));
 }
 """
 _WEIGHT = """
@@ -137,8 +136,3 @@ def session(live: Live, user: str) -> str:
     return accounts.new_token(
         served.site, served.users[user].id, "browser", days=0.5, kind="session"
     )[1]
-
-
-def shown_cookies(context: BrowserContext) -> dict[str, Any]:
-    """Give the cookies by name."""
-    return {str(each["name"]): each for each in json.loads(json.dumps(context.cookies()))}

@@ -164,3 +164,10 @@ def test_a_tenant_alone_sees_the_whole_chain(served: Served, tmp_path: Path) -> 
     links = served.client("developer").get(f"/meters/{meter}/audit").json()["items"]
     assert all(link["digest"] for link in links)
     assert np.array([link["number"] for link in links]).tolist() == [*range(1, len(links) + 1)]
+
+
+def test_a_mistyped_parameter_is_refused(served: Served) -> None:
+    meter = served.add_meter()
+    refused = served.client("labeler").get(f"/meters/{meter}/status", params={"tenat": 2})
+    assert refused.status_code == 422
+    assert refused.json()["message"] == "query: 'tenat' given, generation or tenant is known here"

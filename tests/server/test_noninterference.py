@@ -94,7 +94,7 @@ class Side:
         logger.setLevel(logging.DEBUG)
         self.lines.lines.clear()
         try:
-            answer = self.developer.request(method, f"/meters/{self.meter}{path}", **options)
+            answer = self.send(method, path, **options)
         finally:
             logger.removeHandler(self.lines)
             logger.setLevel(level)
@@ -104,6 +104,10 @@ class Side:
             "body": IDS.sub("<id>", answer.content.decode("latin-1")),
             "log": list(self.lines.lines),
         }
+
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Send the developer's request."""
+        return self.developer.request(method, f"/meters/{self.meter}{path}", **options)
 
     def metrics(self) -> str:
         """Read the counts, as someone on the server's machine may."""
@@ -117,7 +121,9 @@ class Side:
 
 
 @contextmanager
-def two_sides(first: Labels, second: Labels, spec: MeterSpec) -> Iterator[list[Side]]:
+def two_sides(
+    first: Labels, second: Labels, spec: MeterSpec, kind: type[Side] = Side
+) -> Iterator[list[Side]]:
     with ExitStack() as stack:
         sides = []
         for labels in (first, second):
@@ -125,7 +131,7 @@ def two_sides(first: Labels, second: Labels, spec: MeterSpec) -> Iterator[list[S
             served = stack.enter_context(
                 serve(folder / "site", clock=Clock(), requests_per_second=0)
             )
-            sides.append(Side(served, folder, labels, spec))
+            sides.append(kind(served, folder, labels, spec))
         yield sides
 
 
@@ -195,7 +201,7 @@ class Story:
     ceiling: float | None
     elastic: bool
 
-    def play(self) -> None:
+    def play(self, kind: type[Side] = Side) -> None:
         """Do it on both sides, and compare."""
         # Bands so wide that the two often agree though their losses differ.
         spec = small_spec(
@@ -209,7 +215,7 @@ class Story:
         first = np.array(self.labels)
         second = first.copy()
         second[self.flips] ^= 1
-        with two_sides(first, second, spec) as sides:
+        with two_sides(first, second, spec, kind) as sides:
             for number, action in enumerate(self.todo):
                 shown = [perform(side, action, number) for side in sides]
                 if sides[0].answers() != sides[1].answers():

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+from easeml_meter.cli import main
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import WrongPhase
 from easeml_meter.core.signals import State
@@ -130,6 +131,22 @@ def test_an_older_database_put_back_remembers_it(tmp_path: Path) -> None:
         told = session.submit(0, 0, model="b", tenant=2)
         assert told.steps_left == left - 1
         assert [link.event for link in meter.audit().links].count("hand-over was missing") == 1
+
+
+def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    session = made(tmp_path)
+    folder = str(tmp_path / "meter")
+
+    def run(*more: str) -> list[str]:
+        with pytest.raises(SystemExit) as ended:
+            main(["handover", "1", "2", "-C", folder, *more])
+        assert ended.value.code == 0
+        return capsys.readouterr().out.splitlines()
+
+    told = preview(session.meter._space, 1, 2).sentence
+    assert run() == [told, "nothing was recorded: add --confirm"]
+    assert run("--confirm") == [told, "recorded"]
+    assert session.meter.audit().links[-1].event == "handed over"
 
 
 def test_refusals(tmp_path: Path) -> None:

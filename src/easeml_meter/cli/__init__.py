@@ -25,6 +25,7 @@ _COMMANDS = {
     "status": ("easeml_meter.cli.developer", "Battery, steps promised and expected, last signal."),
     "history": ("easeml_meter.cli.developer", "Everything that was told."),
     "report": ("easeml_meter.cli.developer", "Draw a session: html, svg, badge."),
+    "handover": ("easeml_meter.cli.developer", "What handing a checkpoint over costs; record it."),
     "audit": ("easeml_meter.cli.developer", "Verify the chain of disclosures."),
     "release": ("easeml_meter.cli.labeler", "Hand a spent test set to the developers."),
     "login": ("easeml_meter.cli.remote", "Log in at a server, with a password or a token."),

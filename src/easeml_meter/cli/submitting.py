@@ -66,7 +66,9 @@ def submit(
     meter = open_meter(place)
     try:
         with progress_bar(shown=not as_json) as progress:
-            conditions = Conditions(options["executor"], options["seconds"], progress)
+            conditions = Conditions(
+                executor=options["executor"], seconds=options["seconds"], progress=progress
+            )
             signal = meter.submit_any(
                 submitted,
                 model=name if model is None else model,

@@ -123,7 +123,10 @@ class Connection:
             )
 
         answer = self._repeated(send)
-        return answer.json() if answer.content else None
+        try:
+            return answer.json() if answer.content else None
+        except ValueError:
+            raise _problem(self.server, answer) from None
 
     def listed(self, path: str, params: dict[str, Any] | None = None) -> Iterator[Any]:
         """Give the items of a list, page by page."""

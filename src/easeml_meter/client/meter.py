@@ -33,6 +33,7 @@ from easeml_meter.service.attempts import (
     Progress,
     Submitted,
 )
+from easeml_meter.service.handover import Consequence
 from easeml_meter.service.meter import Audit, check_meter
 from easeml_meter.service.parts import Part, Request
 from easeml_meter.service.roles import Role
@@ -310,6 +311,20 @@ class RemoteMeter:
         """Show the sessions of all test sets delivered so far."""
         found = self._connection.listed(self._at("history"), _tenant(tenant))
         return tuple(self._view(each) for each in found)
+
+    def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
+        """Tell what handing a checkpoint to another tenant would cost; `confirm` records it."""
+        asked = {"giver": giver, "receiver": receiver, "confirm": confirm}
+        found = self._connection.call("POST", self._at("handovers"), json=asked)
+        return Consequence(
+            generation=found["generation"],
+            giver=found["giver"],
+            receiver=found["receiver"],
+            sharing=tuple(found["sharing"]),
+            steps_left_before=tuple(found["steps_left_before"]),
+            steps_left_after=found["steps_left_after"],
+            labels_planned_shared=found["labels_planned_shared"],
+        )
 
     def release(self) -> Path:
         """Hand a spent test set out in the clear, with the retrospective report.

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import threading
 
-from fastapi import FastAPI
+from fastapi import Depends, FastAPI
 
 from easeml_meter.server import errors, health, web
 from easeml_meter.server.api import ROUTERS
+from easeml_meter.server.api.seats import only_known
 from easeml_meter.server.errors import PREFIX
 from easeml_meter.server.frame import Frame
 from easeml_meter.server.limits import Limits
@@ -39,7 +40,7 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     errors.install(app)
     app.include_router(health.router)
     for router in ROUTERS:
-        app.include_router(router, prefix=PREFIX)
+        app.include_router(router, prefix=PREFIX, dependencies=[Depends(only_known)])
     web.install(app)
     app.add_middleware(Frame, settings=settings, metrics=app.state.metrics, shape=web.shape)
     return app

@@ -126,7 +126,6 @@ def _dress(headers: MutableHeaders, scope: Scope) -> None:
     headers.update(_ALWAYS)
     headers.setdefault("Content-Security-Policy", _DATA_POLICY if api else _PAGE_POLICY)
     headers.setdefault("Cache-Control", "no-store")
-    # Within the site a form may tell from which page it was sent.
-    headers["Referrer-Policy"] = "no-referrer" if api else "same-origin"
+    headers.setdefault("Referrer-Policy", "no-referrer")
     if scope["scheme"] == "https":
         headers["Strict-Transport-Security"] = "max-age=31536000"

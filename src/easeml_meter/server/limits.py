@@ -56,6 +56,8 @@ class Limits:
         logins, plans = settings.logins_per_minute, settings.plans_per_minute
         self.logins = Buckets(logins / 60, logins, clock)
         self.plans = Buckets(plans / 60, plans, clock)
+        # A form asks at every change, for what is quickly answered.
+        self.planner = Buckets(10 * plans / 60, 10 * plans, clock)
 
 
 def address_of(request: Request) -> str:
@@ -80,8 +82,14 @@ async def count_plan(request: Request) -> None:
     request.app.state.limits.plans.take(address_of(request))
 
 
+async def count_planner(request: Request) -> None:
+    """Let a question of the planner's page pass, unless too many came from its address."""
+    request.app.state.limits.planner.take(address_of(request))
+
+
 LoginCounted = Annotated[None, Depends(count_login)]
 PlanCounted = Annotated[None, Depends(count_plan)]
+PlannerCounted = Annotated[None, Depends(count_planner)]
 
 
 async def streamed(request: Request, largest: int) -> AsyncIterator[bytes]:

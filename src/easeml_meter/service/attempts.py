@@ -57,7 +57,7 @@ class Losses:
     """None: the loss or the model failed on the hidden rows, which is an answer, too."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, kw_only=True)
 class Conditions:
     """How a submission is to be measured."""
 
@@ -65,6 +65,8 @@ class Conditions:
     """Where row groups are scored: None for here, or as `scoring.executors.open_executor` says."""
     seconds: float | None = None
     """What a model may take on the hidden rows; None: decided by its run on the visible ones."""
+    hopeless: bool = False
+    """A model that was begun too often, and never finished: told as "no reading", without a try."""
     progress: Progress = field(default=lambda what, done, total: None, repr=False)
 
     def __post_init__(self) -> None:
@@ -256,6 +258,8 @@ class _ModelAttempt:
 
     def measure(self, situation: Measured) -> Losses:
         space, conditions = situation.space, situation.conditions
+        if conditions.hopeless:
+            return Losses(Fraction(1), None)
         loss, classes = parse_loss(situation.spec.loss), situation.classes
         with (
             open_sealed(space, situation.generation) as sealed,

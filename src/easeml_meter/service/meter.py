@@ -11,8 +11,9 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.losses import parse_loss
-from easeml_meter.service import intake, release, submission
+from easeml_meter.service import handover, intake, release, submission
 from easeml_meter.service.attempts import USUAL, Conditions, PredictionFiles, Submitted
+from easeml_meter.service.handover import Consequence
 from easeml_meter.service.roles import Deed, Role, require
 from easeml_meter.service.sessions import Situation, session_view
 from easeml_meter.service.workspace import TEST_SETS, Clock, Home, Workspace, utc_now
@@ -200,6 +201,12 @@ class Meter:
         """Show the sessions of all test sets delivered so far."""
         delivered = [row for row in self.generations if row.phase is not Phase.REQUESTED]
         return tuple(self.status(generation=row.number, tenant=tenant) for row in delivered)
+
+    def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
+        """Tell what handing a checkpoint to another tenant would cost; `confirm` records it."""
+        require(self._role, Deed.HAND_OVER)
+        act = handover.hand_over if confirm else handover.preview
+        return act(self._space, giver, receiver)
 
     def release(self) -> Path:
         """Hand a spent test set out in the clear, with the retrospective report."""

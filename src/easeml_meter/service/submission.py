@@ -103,9 +103,8 @@ def _validation_of(situation: Situation) -> ValidationRow:
 def _same(entries: list[EntryRow], draft: EntryRow) -> EntryRow | None:
     """Find the entry of an identical submission: the same bytes, the same validation set."""
     for entry in entries:
-        if (entry.tenant, entry.submission, entry.validation_set) == (
+        if entry.submission == draft.submission and (entry.tenant, entry.validation_set) == (
             draft.tenant,
-            draft.submission,
             draft.validation_set,
         ):
             return entry
@@ -140,7 +139,7 @@ def _tell(
             account = ledger.record(account, answer)
             entry = replace(
                 draft,
-                step=1 + max((e.step for e in entries if e.tenant == draft.tenant), default=0),
+                step=1 + next((e.step for e in entries[::-1] if e.tenant == draft.tenant), 0),
                 answer=name_of(answer),
                 after_reset=reset,
                 told_at=space.now(),
@@ -176,12 +175,11 @@ def _ready(
         and validation.settings.get("reset", False)
         and validation.settings.get("generation") == situation.current.number
     )
-    for entry in entries:
-        if validation and (entry.tenant, entry.validation_number) == (
-            account.tenant,
-            validation.number,
-        ):
-            due = False
+    if due and validation is not None:
+        due = not any(
+            (entry.tenant, entry.validation_number) == (account.tenant, validation.number)
+            for entry in entries
+        )
     return (ledger.reset(account), True) if due else (account, False)
 
 

@@ -54,7 +54,7 @@ class _Tails:
         self, spec: MeterSpec, counts: Sequence[float], budget: float
     ) -> NDArray[np.float64]:
         """Give the logarithm of the failure probability at each size."""
-        terms = []
+        terms: list[NDArray[np.float64]] = []
         for count, tolerance in zip(counts, spec.tolerances, strict=False):
             if tolerance not in self._known:
                 rough = count + log_tail(Bound.KL, self._sizes[0], tolerance)

@@ -15,10 +15,12 @@ from __future__ import annotations
 import hashlib
 import json
 import sqlite3
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import asdict, fields, replace
+import threading
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager, nullcontext
+from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
+from operator import attrgetter
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -65,6 +67,8 @@ class Store:
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
         self._told = Told()
+        # SQLite lets those who wait for its lock sleep and look again; here they take turns.
+        self._turn = threading.Lock() if self.dialect == "sqlite" else nullcontext()
 
     @classmethod
     def open(cls, url: str) -> Store:
@@ -103,7 +107,7 @@ class Store:
     @contextmanager
     def writing(self, meter: str | None = None) -> Iterator[Books]:
         """Hold the write lock; commit at the end, or leave no trace."""
-        with self._connection("IMMEDIATE") as books:
+        with self._turn, self._connection("IMMEDIATE") as books:
             books.lock(meter)
             yield books
 
@@ -147,24 +151,46 @@ class Store:
                 ) from None
 
 
+@dataclass(frozen=True)
+class History:
+    """Entries of one test set that are committed, in the order of each tenant's steps."""
+
+    entries: tuple[EntryRow, ...] = ()
+    newest: str = ""
+    """When the last of them was told."""
+
+    def after(self, added: Iterable[EntryRow]) -> History:
+        """Add entries, unless they are here already."""
+        fresh = [entry for entry in added if entry.told_at >= self.newest]
+        known = {(entry.tenant, entry.step) for entry in self.entries} if fresh else set()
+        fresh = [entry for entry in fresh if (entry.tenant, entry.step) not in known]
+        if not fresh:
+            return self
+        entries = sorted([*self.entries, *fresh], key=_place)
+        return History(tuple(entries), max(entry.told_at for entry in fresh))
+
+
+_place = attrgetter("tenant", "step")
+
+
 class Told:
-    """Entries that were read before, by meter and generation: they are only ever added.
+    """Histories that were read before, by meter and generation: entries are only ever added.
 
     Reading a long history again for each answer would take longer than all else.
     """
 
     def __init__(self) -> None:
-        self._known: dict[tuple[str, int], list[EntryRow]] = {}
+        self._known: dict[tuple[str, int], History] = {}
 
-    def get(self, meter: str, generation: int) -> list[EntryRow]:
-        """Give what is known, in the order of each tenant's steps."""
-        return self._known.get((meter, generation), [])
+    def get(self, meter: str, generation: int) -> History:
+        """Give what is known."""
+        return self._known.get((meter, generation), History())
 
-    def put(self, meter: str, generation: int, entries: list[EntryRow]) -> None:
+    def put(self, meter: str, generation: int, history: History) -> None:
         """Remember entries that are committed."""
         if len(self._known) >= _GENERATIONS:
             self._known.pop(next(iter(self._known)), None)
-        self._known[meter, generation] = entries
+        self._known[meter, generation] = history
 
 
 class Books:
@@ -241,26 +267,23 @@ class Books:
     def entries(self, meter: str, generation: int, tenant: int | None = None) -> list[EntryRow]:
         """Give the answers told from one test set, in the order of each tenant's steps."""
         known = self._told.get(meter, generation)
-        count = self.count_entries(meter, generation)
-        if len(known) != count:
+        if len(known.entries) != (count := self.count_entries(meter, generation)):
             known = self._completed(known, count, meter, generation)
-        return [entry for entry in known if tenant is None or entry.tenant == tenant]
+        if tenant is None:
+            return list(known.entries)
+        return [entry for entry in known.entries if entry.tenant == tenant]
 
-    def _completed(
-        self, known: list[EntryRow], count: int, meter: str, generation: int
-    ) -> list[EntryRow]:
+    def _completed(self, known: History, count: int, meter: str, generation: int) -> History:
         """Read the entries that are not known yet, or all where that does not add up."""
         which = {"meter": meter, "generation": generation}
-        found = {(entry.tenant, entry.step): entry for entry in known}
-        newest = max((entry.told_at for entry in known), default="")
-        newer = self._connection.execute(_since(), which | {"newest": newest})
-        found |= {(row.tenant, row.step): EntryRow(*row) for row in newer}
-        if len(found) != count:
-            return self._rows(schema.entries, EntryRow, "tenant", "step", **which)
-        entries = [found[place] for place in sorted(found)]
+        newer = self._connection.execute(_since(), which | {"newest": known.newest})
+        found = known.after(EntryRow(*row) for row in newer)
+        if len(found.entries) != count:
+            rows = self._rows(schema.entries, EntryRow, "tenant", "step", **which)
+            found = History().after(rows)
         if self._fills:
-            self._told.put(meter, generation, entries)
-        return entries
+            self._told.put(meter, generation, found)
+        return found
 
     def count_entries(self, meter: str, generation: int) -> int:
         """Count the answers told from one test set; as they are only ever added, that says all."""
@@ -303,7 +326,8 @@ class Books:
 
     def _rows(self, table: sa.Table, kind: type[Row], *order: str, **equal: object) -> list[Row]:
         """Read the rows in which some columns have these values."""
-        query = _query(table, kind, order, tuple(equal))
+        columns = tuple(field.name for field in fields(kind))
+        query = _query(table, columns, order, tuple(equal))
         return [kind(*row) for row in self._connection.execute(query, equal)]
 
 
@@ -312,17 +336,18 @@ class Books:
 
 @cache
 def _query(
-    table: sa.Table, kind: Any, order: tuple[str, ...], names: tuple[str, ...]
+    table: sa.Table, columns: tuple[str, ...], order: tuple[str, ...], names: tuple[str, ...]
 ) -> sa.Select[Any]:
-    columns = [table.c[field.name] for field in fields(kind)]
     where = [table.c[name] == sa.bindparam(name) for name in names]
-    return sa.select(*columns).where(*where).order_by(*(table.c[name] for name in order))
+    found = sa.select(*(table.c[name] for name in columns)).where(*where)
+    return found.order_by(*(table.c[name] for name in order))
 
 
 @cache
 def _since() -> sa.Select[Any]:
     told_at = schema.entries.c.told_at
-    query = _query(schema.entries, EntryRow, (), ("meter", "generation"))
+    columns = tuple(field.name for field in fields(EntryRow))
+    query = _query(schema.entries, columns, (), ("meter", "generation"))
     return query.where(told_at >= sa.bindparam("newest"))
 
 

@@ -53,3 +53,12 @@ def words(answer: httpx.Response) -> str:
     """Give what a page says, without its tags."""
     text = re.sub(r"<(title|desc)>.*?</\1>", " ", answer.text, flags=re.DOTALL)
     return " ".join(unescape(re.sub(r"<[^>]*>", " ", text)).split())
+
+
+def cookies_of(answer: httpx.Response) -> dict[str, set[str]]:
+    """Give the cookies that an answer sets, each with its attributes."""
+    found = {}
+    for line in answer.headers.get_list("set-cookie"):
+        first, *rest = line.split(";")
+        found[first.partition("=")[0]] = {each.strip().lower() for each in rest}
+    return found

@@ -3,24 +3,27 @@
 from __future__ import annotations
 
 import hashlib
+import json
 import secrets
 import tomllib
+from collections import defaultdict
 from collections.abc import Callable
 from typing import Annotated, Any
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import APIRouter, Query, Response
 
 from easeml_meter.checks import one_of
 from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.report.words import shown
 from easeml_meter.server.api.audit import audit
 from easeml_meter.server.api.common import Id, Page
 from easeml_meter.server.api.seats import seat_for
 from easeml_meter.server.errors import problem
 from easeml_meter.server.web.frame import Visit, VisitHere
-from easeml_meter.server.web.planner import asked_of, spec_of
+from easeml_meter.server.web.planner import asked_of, spec_of, toml_of
 from easeml_meter.service import accounts, hooks
-from easeml_meter.service.accounts import Unknown
+from easeml_meter.service.accounts import Unknown, User
 from easeml_meter.service.roles import Deed, Denied, Role
 from easeml_meter.service.sessions import Situation
 from easeml_meter.service.site import NotFound
@@ -49,8 +52,18 @@ def _fill(
         return page(visit, status=status, problems={form: told.message})
 
 
-def _private(answer: Response) -> Response:
-    """Keep what is shown once out of every cache."""
+def _show(visit: Visit, template: str, problems: dict[str, str] | None, **values: Any) -> Response:
+    """Answer with a page of forms: those with a problem keep what was typed.
+
+    What is shown once, such as a password, stays out of every cache.
+    """
+    typed = visit.form if problems else {}
+    answer = visit.render(
+        template,
+        problems=defaultdict(str, problems or {}),
+        form=defaultdict(str, typed),
+        **values,
+    )
     answer.headers["Cache-Control"] = "no-store"
     return answer
 
@@ -77,16 +90,23 @@ def users(visit: VisitHere) -> Response:
     return _users(visit)
 
 
-def _users(visit: Visit, status: int = 200, **values: Any) -> Response:
-    shared: dict[str, Any] = {"problems": {}, "made": None, "password": ""}
-    answer = visit.render(
+def _users(
+    visit: Visit,
+    status: int = 200,
+    problems: dict[str, str] | None = None,
+    made: User | None = None,
+    password: str = "",
+) -> Response:
+    users = accounts.users(visit.site)
+    return _show(
+        visit,
         "admin_users.html",
+        problems,
         status=status,
-        users=accounts.users(visit.site),
-        form=visit.form,
-        **(shared | values),
+        users=users,
+        made=made,
+        password=password,
     )
-    return _private(answer)
 
 
 @router.post("/admin/users")
@@ -119,7 +139,13 @@ def user(visit: VisitHere, user: Id) -> Response:
     return _user_page(visit, user)
 
 
-def _user_page(visit: Visit, user: str, status: int = 200, **values: Any) -> Response:
+def _user_page(
+    visit: Visit,
+    user: str,
+    status: int = 200,
+    problems: dict[str, str] | None = None,
+    password: str = "",
+) -> Response:
     found = accounts.user(visit.site, user)
     with visit.site.reading() as books:
         meters = books.meters()
@@ -129,11 +155,15 @@ def _user_page(visit: Visit, user: str, status: int = 200, **values: Any) -> Res
         for seat in accounts.members(visit.site, meter.id)
         if seat.user == user
     ]
-    shared: dict[str, Any] = {"problems": {}, "password": ""}
-    answer = visit.render(
-        "admin_user.html", status=status, user=found, seats=seats, **(shared | values)
+    return _show(
+        visit,
+        "admin_user.html",
+        problems,
+        status=status,
+        user=found,
+        seats=seats,
+        password=password,
     )
-    return _private(answer)
 
 
 @router.post("/admin/users/{user}")
@@ -174,18 +204,14 @@ _CHANGES = {
 def new_meter(visit: VisitHere, link: Annotated[str, Query(max_length=4000)] = "") -> Response:
     """Show the form for a new meter, filled from the planner's link or its query, if given."""
     visit.caller.require_admin()
-    query: dict[str, str] = dict(visit.request.query_params)
-    if link:
-        query = {name: given[0] for name, given in parse_qs(urlsplit(link).query).items()}
 
     def fill() -> Response:
+        query = _query(link) if link else visit.request.query_params
         if not link and not query:
             return _new_meter(visit)
         if "steps" not in query:
-            raise invalid(
-                "link", link[:80], "copy it from the planner, with all that follows the ?"
-            )
-        return _new_meter(visit, text=_toml(spec_of(asked_of(query))), link=link)
+            raise invalid("link", link[:80], "copy it from the planner, with all after the ?")
+        return _new_meter(visit, text=toml_of(spec_of(asked_of(query))), link=link)
 
     def again(visit: Visit, **values: Any) -> Response:
         return _new_meter(visit, link=link, **values)
@@ -193,20 +219,21 @@ def new_meter(visit: VisitHere, link: Annotated[str, Query(max_length=4000)] = "
     return _fill(visit, "link", fill, again)
 
 
-def _toml(spec: MeterSpec) -> str:
-    import tomli_w
+def _query(link: str) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(urlsplit(link).query, max_num_fields=99))
+    except ValueError:
+        return {}
 
-    return tomli_w.dumps(spec.to_mapping())
 
-
-def _new_meter(visit: Visit, status: int = 200, **values: Any) -> Response:
-    shared: dict[str, Any] = {
-        "problems": {},
-        "link": "",
-        "name": visit.form.get("name", ""),
-        "text": visit.form.get("text", ""),
-    }
-    return visit.render("admin_new_meter.html", status=status, **(shared | values))
+def _new_meter(
+    visit: Visit,
+    status: int = 200,
+    problems: dict[str, str] | None = None,
+    link: str = "",
+    text: str = "",
+) -> Response:
+    return _show(visit, "admin_new_meter.html", problems, status=status, link=link, text=text)
 
 
 @router.post("/admin/meters/new")
@@ -218,7 +245,7 @@ def create_meter(visit: VisitHere) -> Response:
         name = visit.field("name", longest=accounts.MAX_NAME)
         try:
             tables = tomllib.loads(visit.field("text", longest=_LONGEST_TOML))
-        except tomllib.TOMLDecodeError as error:
+        except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise InvalidInput(f"meter.toml: not valid TOML: {error}") from None
         row = visit.site.create_meter(MeterSpec.from_mapping(tables), name)
         return visit.redirect(
@@ -237,32 +264,48 @@ def meter(visit: VisitHere, meter: Id, after: Place = "") -> Response:
 
 
 def _meter_page(
-    visit: Visit, meter: str, status: int = 200, after: str = "", **values: Any
+    visit: Visit,
+    meter: str,
+    *,
+    status: int = 200,
+    problems: dict[str, str] | None = None,
+    after: str = "",
+    secret: str = "",
 ) -> Response:
     site = visit.site
     space = site.space(meter)
     with space.reading() as books:
         situation = Situation.read(space, books)
     everyone = accounts.users(site)
-    shared: dict[str, Any] = {"problems": {}, "secret": ""}
-    answer = visit.render(
+    names = {each.id: each.name for each in everyone}
+    return _show(
+        visit,
         "admin_meter.html",
+        problems,
         status=status,
         meter=situation.meter,
         situation=situation,
         seats=accounts.members(site, meter),
         users=[each for each in everyone if not each.disabled],
-        names={each.id: each.name for each in everyone},
+        names=names,
         roles=_ROLES,
         trail=audit(site, visit.caller, meter, Page(after=after)),
+        told=lambda details: _told(details, names),
         after=after,
         webhooks=hooks.webhooks(site, meter),
         events=[*hooks.EVENTS, *(f"{hooks.TOLD}:{n + 1}" for n in range(situation.tenants))],
         usual=tuple(hooks.EVENTS),
-        form=visit.form,
-        **(shared | values),
+        secret=secret,
     )
-    return _private(answer)
+
+
+def _told(details: dict[str, Any], names: dict[str, str]) -> str:
+    """Give the details of an audit link in a line, with names instead of users' ids."""
+    words = []
+    for key, value in details.items():
+        plain = names.get(value, value) if isinstance(value, str) else json.dumps(value)
+        words.append(f"{key.replace('_', ' ')} {shown(plain, 80)}")
+    return ", ".join(words)
 
 
 def _at_meter(visit: Visit, meter: str, form: str, deed: Callable[[], Response]) -> Response:
@@ -339,19 +382,20 @@ def account(visit: VisitHere) -> Response:
     return _account(visit)
 
 
-def _account(visit: Visit, status: int = 200, **values: Any) -> Response:
-    shared: dict[str, Any] = {"problems": {}, "secret": ""}
+def _account(
+    visit: Visit, status: int = 200, problems: dict[str, str] | None = None, secret: str = ""
+) -> Response:
     listed = accounts.tokens(visit.site, visit.caller.user.id)
-    answer = visit.render(
+    return _show(
+        visit,
         "admin_account.html",
+        problems,
         status=status,
         tokens=[token for token in listed if token.revoked_at is None],
         now=visit.site.now(),
-        roles=tuple(Role)[:-1],
-        form=visit.form,
-        **(shared | values),
+        roles=(*_ROLES, Role.ADMIN) if visit.caller.admin else _ROLES,
+        secret=secret,
     )
-    return _private(answer)
 
 
 @router.post("/account/tokens")

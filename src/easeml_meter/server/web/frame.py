@@ -211,7 +211,8 @@ def render(
         "fragment": wants_fragment(request),
     }
     text = _templates().get_template(template).render(shared | values)
-    answer = HTMLResponse(text, status)
+    # A form may tell from which page it was sent: one returns there after signing in again.
+    answer = HTMLResponse(text, status, {"Referrer-Policy": "same-origin"})
     if message and not shared["fragment"]:
         set_cookie(request, answer, MESSAGE, "")
     return answer
@@ -244,10 +245,10 @@ def _unpacked(identity: Identity, cookie: str) -> str:
 @cache
 def _static(name: str) -> tuple[bytes, str]:
     """Give a file's content and digest."""
-    try:
-        content = (files("easeml_meter.server.web") / "static" / name).read_bytes()
-    except OSError:
-        raise NotFound(f"file {name[:80]!r}: there is none") from None
+    there = {each.name: each for each in (files("easeml_meter.server.web") / "static").iterdir()}
+    if name not in there:
+        raise NotFound(f"file {name[:80]!r}: there is none")
+    content = there[name].read_bytes()
     if name == "style.css":  # pages look like reports, and show the same drawings
         content = STYLE.encode() + content
     return content, hashlib.sha256(content).hexdigest()[:16]
@@ -264,12 +265,11 @@ _KINDS = {"css": "text/css", "js": "text/javascript"}
 @static.get("/static/{name}")
 def static_file(name: str, v: str = "") -> Response:
     """Send a style sheet or a script."""
-    kind = _KINDS.get(name.rpartition(".")[2])
-    if kind is None:
-        raise NotFound(f"file {name[:80]!r}: there is none")
     content, digest = _static(name)
     age = "public, max-age=31536000, immutable" if v == digest else "no-cache"
-    return Response(content, media_type=kind, headers={"Cache-Control": age})
+    return Response(
+        content, media_type=_KINDS[name.rpartition(".")[2]], headers={"Cache-Control": age}
+    )
 
 
 # Errors

@@ -64,9 +64,7 @@ class Answer:
     @property
     def toml(self) -> str:
         """The meter.toml of this meter."""
-        import tomli_w
-
-        return tomli_w.dumps(self.plan.spec.to_mapping())
+        return toml_of(self.plan.spec)
 
     @property
     def baseline(self) -> int:
@@ -125,11 +123,11 @@ def answer_to(asked: Mapping[str, str]) -> Answer:
     )
     if price is not None and not (math.isfinite(price) and 0 <= price <= 1e9):
         raise invalid("price", asked["price"], "an amount of money, 0 or more")
-    plan = _planned(spec)
+    plan = planned(spec)
     rows: tuple[Comparison, ...] = ()
     chart = problem = ""
     try:
-        rows, chart = _compared(setting, spec.steps), _drawn(setting, spec.steps, plan.labels)
+        rows, chart = compared(setting, spec.steps), drawn(setting, spec.steps, plan.labels)
     except InvalidInput as error:
         problem = str(error)
     return Answer(plan, price, rows, problem, chart)
@@ -140,21 +138,36 @@ def spec_of(asked: Mapping[str, str]) -> MeterSpec:
     return _spec(asked)[0]
 
 
-# The same questions come again: with a price, from a link, by the page's no-script form.
+def toml_of(spec: MeterSpec) -> str:
+    """Write a meter as meter.toml."""
+    import tomli_w
+
+    return tomli_w.dumps(spec.to_mapping())
+
+
+# The same questions come again: with a price, from a link, and from the page without scripts.
 @lru_cache(maxsize=500)
-def _planned(spec: MeterSpec) -> Plan:
+def planned(spec: MeterSpec) -> Plan:
+    """Plan a meter."""
     return required_labels(spec)
 
 
 @lru_cache(maxsize=500)
-def _compared(setting: Setting, steps: int) -> tuple[Comparison, ...]:
+def compared(setting: Setting, steps: int) -> tuple[Comparison, ...]:
+    """Plan all meters."""
     return compare(setting, steps)
 
 
 @lru_cache(maxsize=500)
-def _drawn(setting: Setting, steps: int, labels: int) -> str:
-    grid = sorted({max(1, round(steps * 10 ** (place / 4))) for place in range(-4, 5)})
-    return labels_svg(grid, sketch(setting, grid), (steps, labels))
+def drawn(setting: Setting, steps: int, labels: int) -> str:
+    """Draw all meters, and the one asked for."""
+    at = grid(steps)
+    return labels_svg(at, sketch(setting, at), (steps, labels))
+
+
+def grid(steps: int) -> list[int]:
+    """Give the steps at which the chart is drawn: a tenth to ten times as many."""
+    return sorted({max(1, round(steps * 10 ** (place / 4))) for place in range(-4, 5)})
 
 
 def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, Setting]:

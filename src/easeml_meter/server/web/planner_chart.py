@@ -17,8 +17,9 @@ _LINES = {
     "resampling (baseline)": ("resampling", "#7a4b9c", "6 3"),
     "regular, uniform": ("regular", "#b34700", None),
     "incremental, uniform": ("incremental, one tolerance", "#0062a8", None),
-    "incremental, nonuniform": ("incremental, by band", "#00735a", "2 2"),
-    "no adaptivity (ideal)": ("no adaptivity", "#55606b", "1 3"),
+    # Often the same as the next one, which is drawn over it and has gaps.
+    "no adaptivity (ideal)": ("no adaptivity", "#7d8892", None),
+    "incremental, nonuniform": ("incremental, by band", "#00735a", "5 5"),
 }
 
 

@@ -1,0 +1,186 @@
+"""Write the reference pages from the code: every command's help, every route of the API.
+
+python scripts/reference.py [FOLDER]      (default: docs/reference)
+"""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import click
+
+from easeml_meter.cli import meter
+from easeml_meter.server import errors
+from easeml_meter.server.app import create_app
+from easeml_meter.server.settings import Settings
+
+FOLDER = Path(__file__).parents[1] / "docs" / "reference"
+NOTE = "<!-- Written by scripts/reference.py: change the code, then run make reference. -->\n"
+WIDTH = 90
+KEY = "Idempotency-Key"
+_PAGE = "Listed_"
+
+
+# Commands
+
+
+def commands_page() -> str:
+    """Give the help of all commands."""
+    parts = [
+        "# All options\n",
+        "What `meter COMMAND --help` prints. [Commands](../commands.md) tells what they are for.\n",
+    ]
+    for path, text in _helps(meter, None, "meter"):
+        parts += [f"## {path}\n", f"```text\n{text}\n```\n"]
+    return "\n".join(parts)
+
+
+def _helps(
+    command: click.Command, parent: click.Context | None, name: str
+) -> Iterator[tuple[str, str]]:
+    options = command.context_settings | {"terminal_width": WIDTH, "max_content_width": WIDTH}
+    context = click.Context(command, info_name=name, parent=parent, **options)
+    yield context.command_path, command.get_help(context)
+    if isinstance(command, click.Group):
+        for each in command.list_commands(context):
+            found = command.get_command(context, each)
+            if found is None:
+                raise SystemExit(f"{context.command_path} {each}: listed, but not there")
+            yield from _helps(found, context, each)
+
+
+# API
+
+
+def api_page() -> str:
+    """Describe all routes, by what they are about, and the objects they take and give."""
+    # The document depends on routes alone, so no site is needed.
+    document = create_app(None, Settings()).openapi()  # type: ignore[arg-type]
+    groups: dict[str, list[str]] = {}
+    for path, methods in document["paths"].items():
+        for method, route in methods.items():
+            groups.setdefault(route["tags"][0], []).append(_route(method, path, route))
+    parts = [_BEFORE, "| status | `error` |", "| --- | --- |"]
+    words: dict[int, list[str]] = {}
+    for _, status, word in errors._TABLE:
+        words.setdefault(status, []).append(f"`{word}`")
+    parts += [f"| {status} | {', '.join(each)} |" for status, each in sorted(words.items())]
+    for tag, routes in groups.items():
+        parts += [f"\n## {tag[0].upper()}{tag[1:]}", *routes]
+    parts.append("\n## Objects")
+    objects = sorted(document["components"]["schemas"].items())
+    parts += [_object(name, each) for name, each in objects if not name.startswith(_PAGE)]
+    return "\n".join(parts) + "\n"
+
+
+_BEFORE = f"""# REST API
+
+All paths are below `{errors.PREFIX}`. A running server describes itself at
+`{errors.PREFIX}/openapi.json`; this page is made from the same document. Requests carry a token as
+`Authorization: Bearer emt_...` (from `meter login`, the page "Your account", or `POST /tokens`),
+except for login and plans. A list comes in pages of
+`items`; the `next` of one page is the `after` of the following. What makes something takes an
+`{KEY}`: sent again with the same request, it gets the same answer, and nothing is done
+twice. Every error has the same shape, [Problem](#problem): a word for programs, a line for people.
+"""
+
+
+def _route(method: str, path: str, route: dict[str, Any]) -> str:
+    parts = [
+        f"\n### `{method.upper()} {path.removeprefix(errors.PREFIX)}`\n",
+        route["description"].strip(),
+        "",
+    ]
+    given = [each for each in route.get("parameters", []) if each["name"] != KEY]
+    if given:
+        parts += ["| parameter | in | type | |", "| --- | --- | --- | --- |"]
+        for each in given:
+            about = _cell(each.get("description", ""))
+            kind = _kind(each["schema"]) + _default(each["schema"])
+            parts.append(f"| `{each['name']}` | {each['in']} | {kind} | {about} |")
+        parts.append("")
+    body = route.get("requestBody", {}).get("content", {})
+    parts += [f"Body: {_content(kind, each)}.\n" for kind, each in body.items()]
+    good = {code: each for code, each in route["responses"].items() if code < "400"}
+    bad = sorted(code for code in route["responses"] if code >= "400")
+    for code, each in sorted(good.items()):
+        content = [_content(kind, found) for kind, found in each.get("content", {}).items()]
+        parts.append(f"Answer {code}: {', '.join(content) or 'empty'}. Errors: {', '.join(bad)}.")
+        bad = bad if len(good) == 1 else []
+    return "\n".join(parts).replace(" Errors: .", "")
+
+
+def _content(kind: str, found: dict[str, Any]) -> str:
+    shown = _kind(found.get("schema", {}))
+    return shown if kind == "application/json" and shown != "any" else f"`{kind}`"
+
+
+def _object(name: str, schema: dict[str, Any]) -> str:
+    parts = [f"\n### {name}\n", schema.get("description", "").strip(), ""]
+    if "enum" in schema:
+        return "\n".join([*parts, f"One of {_kind(schema)}."])
+    parts += ["| field | type | |", "| --- | --- | --- |"]
+    required = schema.get("required", [])
+    for field, each in schema.get("properties", {}).items():
+        about = _cell(each.get("description", ""))
+        needed = "" if field in required else _default(each) or ", may be left out"
+        parts.append(f"| `{field}` | {_kind(each)}{needed} | {about} |")
+    return "\n".join(parts)
+
+
+def _kind(schema: dict[str, Any]) -> str:
+    """Name a type in a few words."""
+    if "$ref" in schema:
+        name = schema["$ref"].rpartition("/")[2]
+        if name.startswith(_PAGE):
+            inner = name.removeprefix(_PAGE).removesuffix("_")
+            return "page of objects" if inner.startswith("dict") else f"page of {_link(inner)}"
+        return _link(name)
+    if "anyOf" in schema:
+        return " or ".join(_kind(each) for each in schema["anyOf"])
+    if "enum" in schema or "const" in schema:
+        return ", ".join(f"`{each}`" for each in schema.get("enum") or [schema["const"]])
+    match schema.get("type"):
+        case "array":
+            return f"list of {_kind(schema.get('items', {}))}"
+        case "object":
+            return "object"
+        case "string" if schema.get("format") == "binary":
+            return "bytes"
+        case "string":
+            return "text"
+        case "integer" | "number" as number:
+            least, most = schema.get("minimum"), schema.get("maximum")
+            bounds = [f" from {least}"] * (least is not None) + [f" to {most}"] * (most is not None)
+            return number + "".join(bounds)
+        case None:
+            return "any"
+        case other:
+            return str(other)
+
+
+def _link(name: str) -> str:
+    return f"[{name}](#{name.lower()})"
+
+
+def _default(schema: dict[str, Any]) -> str:
+    value = schema.get("default")
+    return "" if value in (None, "") else f", `{str(value).lower()}` unless given"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.split()).replace("|", "\\|")
+
+
+def main(folder: Path) -> None:
+    """Write both pages."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for name, text in (("commands.md", commands_page()), ("api.md", api_page())):
+        (folder / name).write_text(f"{NOTE}\n{text}", encoding="utf-8")
+
+
+if __name__ == "__main__":
+    main(Path(sys.argv[1]) if len(sys.argv) > 1 else FOLDER)

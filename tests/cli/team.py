@@ -1,0 +1,57 @@
+"""A throwaway server for the pages that tell what each role does there."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from tests.live import live
+
+from easeml_meter.service import accounts
+from easeml_meter.service.roles import Role
+from easeml_meter.spec import MeterSpec
+
+FILES = Path(__file__).parent / "pages" / "embedded.py"
+PEOPLE = {"ann": Role.LABELER, "dan": Role.DEVELOPER, "rob": Role.RUNNER}
+
+
+@contextmanager
+def team(folder: Path, role: str) -> Iterator[dict[str, str]]:
+    """Serve the mail filter of the tutorial up to where a role comes in; give its environment.
+
+    The admin finds an empty server, the labeler a meter, the developer one with a test set, and the
+    runner one whose inputs are hidden, with a validation set, too.
+    """
+    subprocess.run([sys.executable, str(FILES)], cwd=folder, check=True)
+    header, *rows = (folder / "labelled.csv").read_text().splitlines(keepends=True)
+    (folder / "monday.csv").write_text("".join([header, *rows[:200]]))
+    (folder / "tuesday.csv").write_text("".join([header, *rows[200:]]))
+    with live(folder / "server") as found:
+        served = found.served
+        name = "admin"
+        if role != Role.ADMIN:
+            name = next(each for each, seat in PEOPLE.items() if seat == role)
+            spec = MeterSpec.read(folder / "meter.toml")
+            if role == Role.RUNNER:
+                spec = replace(spec, inputs="hidden")
+            meter = served.site.create_meter(spec, "spam").id
+            for each, seat in PEOPLE.items():
+                tenant = 0 if seat is Role.LABELER else 1
+                user = served.add_user(each)
+                accounts.add_member(served.site, user.id, meter, seat, tenant)
+        if role in (Role.DEVELOPER, Role.RUNNER):
+            with found.meter("ann") as labeler:
+                labeler.seal(folder / "labelled.csv", folder / "all.sealed", label="label")
+                labeler.add_test_set(folder / "all.sealed")
+        if role == Role.RUNNER:
+            with found.meter("dan") as developer:
+                developer.set_validation(folder / "validation.csv", label="label")
+        yield {
+            "METER_SERVER": found.address,
+            "METER_TOKEN": served.tokens[name],
+            "XDG_CONFIG_HOME": str(folder / "config"),
+        }

@@ -1,0 +1,65 @@
+"""A site as teams have it after a while: meters in use, asked for, and released."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import numpy as np
+from tests.live import Live
+from tests.server.driving import add, begin, sealed, submit
+from tests.service.helpers import rows, small_spec
+
+from easeml_meter.service import accounts
+from easeml_meter.service.roles import Role
+from easeml_meter.spec import MeterSpec
+
+from .browsing import PASSWORD
+
+
+@dataclass(frozen=True)
+class Furnished:
+    """The site, and its meters by the state they are in."""
+
+    live: Live
+    meters: dict[str, str]
+    """Ids of the meters ACTIVE, REQUESTED and RELEASED."""
+    seen: set[str] = field(default_factory=set)
+    """Kinds of pages that were looked at already."""
+
+
+def furnish(live: Live, folder: Path) -> Furnished:
+    """Make the users ada (admin), labeler, developer, runner, and meters with a past."""
+    served = live.served
+    served.add_user("ada", admin=True, password=PASSWORD)
+    for role in (Role.LABELER, Role.DEVELOPER, Role.RUNNER):
+        served.add_user(str(role), password=PASSWORD)
+    bands = {"signals": 5, "edges": [0.02, 0.05, 0.1, 0.2], "tolerance": 0.05}
+    active = _meter(live, "spam filter", small_spec(**bands, steps=12))
+    requested = _meter(live, "translation quality", small_spec(**bands, steps=20))
+    released = _meter(live, "crash triage", small_spec(steps=4))
+
+    labels = begin(served, active, folder)
+    developer, labeler = served.client("developer"), served.client("labeler")
+    for number, share in enumerate((0.20, 0.21, 0.19, 0.23, 0.26, 0.32, 0.31)):
+        errors = {"errors": int(share * len(labels)), "validation_errors": 4 - number // 2}
+        told = submit(developer, active, labels, **errors, model=f"checkpoint {number + 1}")
+        assert told.is_success, told.text
+    labels = begin(served, released, folder, seed=1)
+    for step in range(4):
+        assert submit(developer, released, labels, errors=3 * step, validation_errors=1).is_success
+    assert labeler.post(f"/meters/{released}/test-sets/1/release").is_success
+    for seed, count in ((5, 300), (6, 450)):
+        part = rows(np.random.default_rng(seed).integers(0, 2, count), seed=seed)
+        assert add(labeler, requested, sealed(served, requested, part, folder)).is_success
+    described = {"reason": "The spring release", "deadline": "2026-03-31T18:00:00+00:00"}
+    assert labeler.patch(f"/meters/{requested}/requests/1", json=described).is_success
+    return Furnished(live, {"ACTIVE": active, "REQUESTED": requested, "RELEASED": released})
+
+
+def _meter(live: Live, name: str, spec: MeterSpec) -> str:
+    served = live.served
+    meter = served.site.create_meter(spec, name).id
+    for role in (Role.LABELER, Role.DEVELOPER, Role.RUNNER):
+        accounts.add_member(served.site, served.users[str(role)].id, meter, role)
+    return meter

@@ -1,0 +1,194 @@
+"""What happens to people at browsers: plans, mistakes, sessions that end, keyboards, TLS."""
+
+from __future__ import annotations
+
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import pytest
+from playwright.sync_api import Browser, expect
+from tests.live import Live
+from tests.server.driving import begin
+from tests.server.process import started
+
+from easeml_meter.service import accounts
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import required_labels
+from easeml_meter.storage import schema
+
+from .browsing import PASSWORD, PHONE, Tab, tab
+
+
+@pytest.fixture(scope="module")
+def meter(site: Live) -> str:
+    """Make a meter that asks for labels, with everyone at it."""
+    return site.served.add_meter()
+
+
+@pytest.fixture(scope="module")
+def in_use(site: Live, tmp_path_factory: pytest.TempPathFactory) -> str:
+    """Make a meter in use; its users can sign in."""
+    served = site.served
+    found = served.add_meter(prefix="other ")
+    accounts.change_user(served.site, served.users["other developer"].id, password=PASSWORD)
+    served.tokens["other developer"] = accounts.new_token(
+        served.site, served.users["other developer"].id, "test"
+    )[1]
+    begin(served, found, tmp_path_factory.mktemp("in-use"), prefix="other ")
+    return found
+
+
+def test_the_planner_follows_every_change(site: Live, browser: Browser) -> None:
+    with tab(browser, site) as found:
+        page = found.go("/planner")
+        for steps, signals in (("10", "5"), ("25", "5"), ("25", "4")):
+            page.get_by_label("Steps", exact=True).fill(steps)
+            page.get_by_label("Signals").fill(signals)
+            spec = MeterSpec.uniform(
+                steps=int(steps), signals=int(signals), tolerance=0.01, delta=0.01
+            )
+            expect(page.locator("#answer")).to_contain_text(f"{required_labels(spec).labels:,}")
+        assert found.violations() == []
+        page.get_by_label("Tolerance").fill("2")
+        expect(page.locator("#answer .problem")).to_contain_text("tolerance")
+        page.get_by_label("Tolerance").fill("0.02")
+        expect(page.locator("#answer .problem")).to_have_count(0)
+        shown = page.locator("#answer").inner_text()
+        page.goto(page.get_by_role("link", name="Link to this plan").evaluate("link => link.href"))
+        assert page.locator("#answer").inner_text() == shown
+
+
+def test_a_bad_upload_is_refused_by_row_number(
+    site: Live, browser: Browser, meter: str, tmp_path: Path
+) -> None:
+    file = tmp_path / "labels.csv"
+    file.write_text("x,label\n0.5,1\n0.6,\n0.7,0\n")
+    with tab(browser, site, "labeler") as found:
+        page = found.go(f"/meters/{meter}/labels")
+        page.get_by_label("File with one row per example").set_input_files(file)
+        page.get_by_role("button", name="Encrypt and send").click()
+        result = page.locator("#labels [data-result]")
+        expect(result).to_contain_text("labels.csv: the label is missing in row 2")
+        expect(page.get_by_role("button", name="Encrypt and send")).to_be_enabled()
+        assert found.violations() == []
+        # What the page loads for this counts, too.
+        assert sum(found.weight().values()) < 100_000
+        assert "/static/age.js" in found.weight()
+
+        page.locator("#labels").evaluate("form => { form.dataset.largest = 10; }")
+        page.get_by_role("button", name="Encrypt and send").click()
+        expect(result).to_contain_text("larger than this page takes")
+        expect(page.get_by_text("meter seal labels.parquet")).to_be_visible()
+        page.reload()
+        expect(page.locator("main")).to_contain_text("0 of")
+
+
+def test_a_session_that_ends_is_taken_up_again(site: Live, browser: Browser, in_use: str) -> None:
+    served = site.served
+    with tab(browser, site, "other developer") as found:
+        page = found.go(f"/meters/{in_use}")
+        table, user = schema.tokens, served.users["other developer"].id
+        with served.site.writing() as books:
+            where = (table.c.user == user) & (table.c.kind == "session")
+            change = {"expires_at": "2020-01-01T00:00:00.000000+00:00"}
+            books.connection.execute(table.update().where(where), change)
+        page.reload()
+        expect(page.locator("main")).to_contain_text("Your session has ended.")
+        found.sign_in("other developer")
+        expect(page).to_have_url(f"{site.address}/meters/{in_use}")
+        expect(page.get_by_role("heading", level=1)).to_contain_text("other meter")
+
+
+def test_a_developer_who_types_a_labelers_address(
+    site: Live, browser: Browser, meter: str, in_use: str
+) -> None:
+    with tab(browser, site, "developer") as found:
+        for path, status in (
+            (f"/meters/{meter}/labels", 403),
+            (f"/meters/{in_use}/labels", 404),
+            (f"/meters/{in_use}", 404),
+            ("/admin", 403),
+        ):
+            answer = found.page.goto(f"{site.address}{path}")
+            assert answer is not None
+            assert answer.status == status
+            assert "labels are here" not in found.text()
+            assert found.violations() == []
+
+
+def test_it_works_by_keyboard_at_a_phone(site: Live, browser: Browser, in_use: str) -> None:
+    with tab(browser, site, size=PHONE, has_touch=True) as found:
+        page = found.go(f"/meters/{in_use}")
+        page.keyboard.press("Tab")
+        expect(page.get_by_role("link", name="Skip to the content")).to_be_focused()
+        page.keyboard.press("Enter")
+        page.keyboard.press("Tab")
+        expect(page.get_by_label("Name")).to_be_focused()
+        page.keyboard.type("other developer")
+        page.keyboard.press("Tab")
+        page.keyboard.type(PASSWORD)
+        page.keyboard.press("Enter")
+        expect(page.get_by_role("heading", level=1)).to_contain_text("other meter")
+
+
+def test_pages_can_be_read_without_scripts(
+    site: Live, browser: Browser, meter: str, in_use: str
+) -> None:
+    with tab(browser, site, "labeler", java_script_enabled=False) as found:
+        page = found.go(f"/meters/{meter}/labels")
+        expect(page.get_by_text("This needs JavaScript")).to_be_visible()
+        expect(page.get_by_role("button", name="Encrypt and send")).to_be_hidden()
+        page.get_by_text("Say why, and until when").click()
+        page.get_by_label("Reason").fill("the spring release")
+        page.get_by_role("button", name="Save").click()
+        expect(page.get_by_text("the spring release")).to_be_visible()
+    with tab(browser, site, "other developer", java_script_enabled=False) as found:
+        page = found.go(f"/meters/{in_use}")
+        expect(page.get_by_role("heading", name="What is left")).to_be_visible()
+
+
+def test_cookies_are_out_of_reach(site: Live, browser: Browser, in_use: str) -> None:
+    with tab(browser, site) as found:
+        found.go("/sign-in")
+        found.sign_in("other developer")
+        expect(found.page.get_by_role("heading", level=1)).to_have_text("Meters")
+        cookies = _cookies(found)
+        assert "meter_session" in cookies
+        for name, cookie in cookies.items():
+            assert (cookie["httpOnly"], cookie["sameSite"]) == (True, "Strict"), name
+        assert found.page.evaluate("document.cookie") == ""
+        # Programs show a token; the browser's cookie opens no door of theirs.
+        api = found.context.request.get(f"{site.address}/api/v1/meters")
+        assert api.status == 401
+
+
+def _cookies(found: Tab) -> dict[str, Any]:
+    return {str(cookie["name"]): cookie for cookie in found.context.cookies()}
+
+
+@pytest.fixture
+def certificate(tmp_path: Path) -> tuple[str, ...]:
+    """Make a certificate that signs itself."""
+    chain, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 1"
+    files = ("-keyout", str(key), "-out", str(chain))
+    subprocess.run([*command.split(), *files], check=True, capture_output=True)
+    return "--tls-certificate", str(chain), "--tls-key", str(key)
+
+
+def test_behind_tls_cookies_are_secure(
+    browser: Browser, certificate: tuple[str, ...], tmp_path: Path
+) -> None:
+    with started(tmp_path / "site", *certificate) as server:
+        with tab(browser, server.address, ignore_https_errors=True) as found:
+            found.go("/")
+            found.sign_in("admin", server.token or "")
+            expect(found.page.get_by_role("heading", level=1)).to_have_text("Meters")
+            cookies = _cookies(found)
+            assert "__Host-meter_session" in cookies
+            for name, cookie in cookies.items():
+                assert name.startswith("__Host-")
+                flags = cookie["secure"], cookie["httpOnly"], cookie["sameSite"]
+                assert flags == (True, True, "Strict"), name
+        server.stop()

@@ -1,0 +1,349 @@
+"""Admins' pages, and everyone's account: who may use them, what they do, what they never show."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import UTC, datetime
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.server.driving import begin, submission
+from tests.server.helpers import Served, serve
+from tests.service.helpers import small_spec, with_errors
+
+from easeml_meter.service import accounts, hooks
+from easeml_meter.service.roles import Role
+from easeml_meter.storage import schema
+
+from .helpers import PASSWORD, Visitor, words
+
+TOML = """
+bands = [{ lower = 0.0, upper = 0.1, tolerance = 0.1 }, { lower = 0.1, upper = 1, tolerance = 0.1 }]
+[meter]
+steps = 3
+delta = 0.1
+"""
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serve(tmp_path / "site") as found:
+        yield found
+
+
+@pytest.fixture
+def admin(served: Served) -> Visitor:
+    return Visitor(served, "admin")
+
+
+def shown_secret(page: httpx.Response) -> str:
+    """Give what a page shows once."""
+    found = re.search(r'role="status">.*?<code class="long">([^<]+)</code>', page.text, re.DOTALL)
+    assert found, page.text
+    assert page.headers["cache-control"] == "no-store"
+    return found[1]
+
+
+# Who may
+
+
+def addresses(meter: str, user: str) -> list[tuple[str, str]]:
+    return [
+        ("GET", "/admin"),
+        ("GET", "/admin/users"),
+        ("POST", "/admin/users"),
+        ("GET", f"/admin/users/{user}"),
+        ("POST", f"/admin/users/{user}"),
+        ("GET", "/admin/meters/new"),
+        ("POST", "/admin/meters/new"),
+        ("GET", f"/admin/meters/{meter}"),
+        ("POST", f"/admin/meters/{meter}/seats"),
+        ("POST", f"/admin/meters/{meter}/seats/remove"),
+        ("POST", f"/admin/meters/{meter}/webhooks"),
+        ("POST", f"/admin/meters/{meter}/webhooks/remove"),
+    ]
+
+
+@pytest.mark.parametrize("name", ["developer", "labeler", "runner", "stranger"])
+def test_only_admins_pass(served: Served, name: str) -> None:
+    meter = served.add_meter()
+    visitor = Visitor(served, name)
+    before = accounts.users(served.site), accounts.members(served.site, meter)
+    for method, path in addresses(meter, served.users["admin"].id):
+        given = {"csrf": visitor.csrf, "name": "x", "text": TOML, "change": "no admin"}
+        body = given if method == "POST" else None
+        answer = visitor.client.request(method, path, data=body)
+        hidden = name == "stranger" and "/meters/" in path and not path.endswith("/new")
+        assert answer.status_code == (404 if hidden else 403), path
+    assert (accounts.users(served.site), accounts.members(served.site, meter)) == before
+
+
+def test_every_form_needs_its_csrf_token(served: Served, admin: Visitor) -> None:
+    meter = served.add_meter()
+    own = [("POST", f"/account/{each}") for each in ("tokens", "tokens/revoke", "password")]
+    for method, path in addresses(meter, served.users["admin"].id) + own:
+        if method == "POST":
+            answer = admin.client.post(path, data={"csrf": "0" * 64, "name": "x", "days": "1"})
+            assert answer.status_code == 403, path
+    assert {user.name for user in accounts.users(served.site)} == set(served.users)
+
+
+def test_every_form_of_every_page_carries_a_token(served: Served, admin: Visitor) -> None:
+    meter = served.add_meter()
+    hooks.add_webhook(served.site, meter, "https://example.org/")
+    ada = served.users["admin"].id
+    for method, path in [*addresses(meter, ada), ("GET", "/account")]:
+        if method == "GET":
+            page = admin.get(path)
+            assert page.status_code == 200, path
+            for form in re.findall(r'<form[^>]*method="post".*?</form>', page.text, re.DOTALL):
+                assert f'name="csrf" value="{admin.csrf}"' in form
+
+
+# Users
+
+
+def test_a_user_is_added_with_a_password_that_is_shown_once(served: Served, admin: Visitor) -> None:
+    page = admin.send("/admin/users", name="Ada <b>", email="ada@example.org")
+    assert page.status_code == 200
+    assert "Ada &lt;b&gt;" in page.text
+    made = accounts.log_in(served.site, "Ada <b>", shown_secret(page))
+    assert (made.email, made.admin) == ("ada@example.org", False)
+    assert 'role="status"' not in admin.get("/admin/users").text
+
+
+def test_what_was_wrong_stands_beside_the_form_with_what_was_typed(
+    served: Served, admin: Visitor
+) -> None:
+    page = admin.send("/admin/users", name="grace", email="nowhere", admin="1")
+    assert page.status_code == 422
+    assert "email: 'nowhere' given" in words(page)
+    assert 'value="grace"' in page.text
+    assert admin.send("/admin/users", name="stranger").status_code == 409
+    assert "grace" not in {user.name for user in accounts.users(served.site)}
+
+
+def test_an_account_is_changed(served: Served, admin: Visitor) -> None:
+    stranger = served.users["stranger"].id
+    path = f"/admin/users/{stranger}"
+
+    def change(what: str) -> accounts.User:
+        answer = admin.send(path, change=what)
+        assert (answer.status_code, answer.headers["location"]) == (303, path)
+        return accounts.user(served.site, stranger)
+
+    assert change("make admin").admin
+    assert not change("no admin").admin
+    assert change("disable").disabled
+    assert not change("enable").disabled
+    assert "stranger can sign in again." in words(admin.get(path))
+    assert admin.send(path, change="fly").status_code == 422
+
+
+def test_a_new_password_ends_all_sessions(served: Served, admin: Visitor) -> None:
+    other = Visitor(served, "stranger")
+    assert other.get("/account").status_code == 200
+    page = admin.send(f"/admin/users/{served.users['stranger'].id}", change="password")
+    accounts.log_in(served.site, "stranger", shown_secret(page))
+    assert other.get("/account").status_code == 303
+
+
+def test_the_last_admin_stays_one(served: Served, admin: Visitor) -> None:
+    page = admin.send(f"/admin/users/{served.users['admin'].id}", change="no admin")
+    assert page.status_code == 409
+    assert "the last admin must stay one" in words(page)
+
+
+# Meters
+
+
+def test_a_meter_is_made_from_a_text(served: Served, admin: Visitor) -> None:
+    answer = admin.send("/admin/meters/new", name="signs", text=TOML)
+    assert answer.status_code == 303
+    page = admin.get(answer.headers["location"])
+    assert "signs is made." in words(page)
+    assert "in all 3 steps together" in words(page)
+    with served.site.reading() as books:
+        assert [row.name for row in books.meters()] == ["signs"]
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("steps = ", "not valid TOML"), ("[meter]\nsteps = 1", "no [[bands]]"), (" ", "text: ''")],
+)
+def test_a_wrong_text_comes_back(admin: Visitor, text: str, said: str) -> None:
+    page = admin.send("/admin/meters/new", name="signs", text=text)
+    assert page.status_code == 422
+    assert said in words(page)
+    assert 'value="signs"' in page.text
+    assert f">{text}</textarea>" in page.text
+
+
+def test_a_planners_link_fills_the_form(served: Served, admin: Visitor) -> None:
+    query = "steps=4&signals=2&tolerance=0.1&confidence=0.9&protocol=incremental"
+    pages = [
+        admin.get("/admin/meters/new", params={"link": f"https://a.example/planner?{query}"}),
+        admin.get(f"/admin/meters/new?{query}"),
+    ]
+    for page in pages:
+        text = page.text.partition("spellcheck")[2].partition(">")[2].partition("</textarea>")[0]
+        made = admin.send("/admin/meters/new", name="planned", text=text.replace("&#34;", '"'))
+        assert made.status_code == 303
+    with served.site.reading() as books:
+        settings = books.meters()[0].settings
+    assert settings["meter"] == {"steps": 4, "delta": 0.1, "protocol": "incremental"}
+
+
+@pytest.mark.parametrize("link", ["https://a.example/", "/planner?steps=ten", "http://[/?steps=1"])
+def test_a_wrong_link_is_said_so(admin: Visitor, link: str) -> None:
+    page = admin.get("/admin/meters/new", params={"link": link})
+    assert page.status_code == 422
+    assert '<p class="problem" role="alert">' in page.text
+    assert 'name="text"' in page.text
+
+
+def test_seats_are_given_and_taken(served: Served, admin: Visitor) -> None:
+    meter = served.add_meter(small_spec(steps=4, tenants=(2, 2)))
+    path, user = f"/admin/meters/{meter}", served.users["stranger"].id
+    given = admin.send(f"{path}/seats", user=user, role="developer", tenant="2")
+    assert given.status_code == 303
+    assert "stranger is developer of this meter now." in words(admin.get(path))
+    seats = [seat for seat in accounts.members(served.site, meter) if seat.user == user]
+    assert [(seat.role, seat.tenant) for seat in seats] == [(Role.DEVELOPER, 2)]
+    assert "developer (tenant 2) of" in words(admin.get(f"/admin/users/{user}"))
+    taken = admin.send(f"{path}/seats/remove", user=user, role="developer", tenant="2")
+    assert taken.status_code == 303
+    assert user not in {seat.user for seat in accounts.members(served.site, meter)}
+
+
+@pytest.mark.parametrize(
+    ("role", "tenant", "status"),
+    [("developer", "3", 409), ("developer", "x", 422), ("admin", "", 422), ("cook", "", 422)],
+)
+def test_a_seat_that_cannot_be_given(
+    served: Served, admin: Visitor, role: str, tenant: str, status: int
+) -> None:
+    meter = served.add_meter()
+    user = served.users["stranger"].id
+    page = admin.send(f"/admin/meters/{meter}/seats", user=user, role=role, tenant=tenant)
+    assert page.status_code == status
+    assert '<p class="problem" role="alert">' in page.text
+    assert user not in {seat.user for seat in accounts.members(served.site, meter)}
+
+
+def test_the_audit_trail_is_verified_and_hides_answers(
+    served: Served, admin: Visitor, tmp_path: Path
+) -> None:
+    meter = served.add_meter()
+    labels = begin(served, meter, tmp_path)
+    told = served.client("developer").post(
+        f"/meters/{meter}/submissions",
+        params={"model": "the-model", "wait": 30},
+        content=submission(with_errors(labels, 1)),
+    )
+    assert told.status_code == 200
+    page = admin.get(f"/admin/meters/{meter}")
+    said = words(page)
+    assert "every link of the chain fits" in said
+    assert " told - " in said
+    assert "the-model" not in page.text
+    assert "band" not in said.partition("Audit trail")[2].partition("Webhooks")[0]
+    table = schema.audit
+    with served.site.writing() as books:
+        books.connection.execute(
+            table.update().where(table.c.number == 2), {"at": datetime.now(UTC).isoformat()}
+        )
+    assert "The chain does not fit." in words(admin.get(f"/admin/meters/{meter}"))
+
+
+def test_a_long_trail_is_read_page_by_page(served: Served, admin: Visitor) -> None:
+    meter = served.add_meter()
+    user = served.users["stranger"].id
+    for _ in range(30):
+        accounts.add_member(served.site, user, meter, Role.LABELER)
+        accounts.remove_member(served.site, user, meter, Role.LABELER)
+    first = admin.get(f"/admin/meters/{meter}")
+    following = re.search(r'href="([^"]+)#audit">What followed', first.text)
+    assert following
+    second = admin.get(following[1])
+    numbers = [re.findall(r'<th scope="row">(\d+)</th>', page.text) for page in (first, second)]
+    assert [int(number) for number in numbers[0] + numbers[1]] == list(range(1, 66))
+    assert "What followed" not in second.text
+
+
+def test_webhooks_are_added_with_a_secret_and_removed(served: Served, admin: Visitor) -> None:
+    meter = served.add_meter()
+    path = f"/admin/meters/{meter}"
+    fields = {"url": "https://example.org/hook", "on spent": "1", "on told:1": "1"}
+    page = admin.send(f"{path}/webhooks", **fields)
+    assert shown_secret(page).startswith("whs_")
+    (hook,) = hooks.webhooks(served.site, meter)
+    assert hook.events == ("spent", "told:1")
+    assert "https://example.org/hook" in admin.get(path).text
+    assert admin.send(f"{path}/webhooks/remove", webhook=hook.id).status_code == 303
+    assert hooks.webhooks(served.site, meter) == []
+    wrong = admin.send(f"{path}/webhooks", url="ftp://example.org", **{"on spent": "1"})
+    assert wrong.status_code == 422
+    assert "url: 'ftp://example.org' given" in words(wrong)
+
+
+def test_the_servers_key_is_shown_and_its_secret_is_not(served: Served, admin: Visitor) -> None:
+    page = admin.get("/admin")
+    assert served.site.identity.recipient in page.text
+    assert "AGE-SECRET" not in page.text
+    assert re.search(r"([0-9a-f]{4} ){7}[0-9a-f]{4}", page.text)
+
+
+# One's own account
+
+
+def test_a_token_is_made_shown_once_and_revoked(served: Served) -> None:
+    visitor = Visitor(served, "stranger")
+    page = visitor.send("/account/tokens", name="for CI", days="7", scope="developer")
+    secret = shown_secret(page)
+    token = accounts.caller_of(served.site, secret).token
+    assert (token.name, token.kind, token.scopes) == ("for CI", "api", ("developer",))
+    assert secret not in visitor.get("/account").text
+    assert "for CI" in visitor.get("/account").text
+    assert visitor.send("/account/tokens/revoke", token=token.id).status_code == 303
+    assert "for CI" not in visitor.get("/account").text
+    with pytest.raises(accounts.Unknown):
+        accounts.caller_of(served.site, secret)
+
+
+def test_nobody_revokes_the_tokens_of_others(served: Served, admin: Visitor) -> None:
+    token = accounts.tokens(served.site, served.users["stranger"].id)[0]
+    assert admin.send("/account/tokens/revoke", token=token.id).status_code == 404
+    accounts.caller_of(served.site, served.tokens["stranger"])
+
+
+@pytest.mark.parametrize(("days", "name"), [("0", "x"), ("soon", "x"), ("9", ""), ("nan", "x")])
+def test_a_wrong_token_is_said_beside_the_form(served: Served, days: str, name: str) -> None:
+    page = Visitor(served, "stranger").send("/account/tokens", name=name, days=days, scope="")
+    assert page.status_code == 422
+    assert '<p class="problem" role="alert">' in page.text
+
+
+def test_a_limited_session_makes_no_unlimited_token(served: Served) -> None:
+    visitor = Visitor(served)
+    user = served.users["stranger"].id
+    secret = accounts.new_token(served.site, user, "x", kind="session", scopes=["developer"])[1]
+    visitor.client.cookies.set("meter_session", secret, domain="server.local")
+    assert visitor.get("/account").status_code == 200
+    assert visitor.send("/account/tokens", name="x", days="1").status_code == 403
+    assert visitor.send("/account/password", current="x", new=PASSWORD).status_code == 403
+
+
+def test_a_password_is_changed_by_who_knows_it(served: Served) -> None:
+    served.add_user("ada", password=PASSWORD)
+    visitor = Visitor(served, "ada")
+    wrong = visitor.send("/account/password", current="not it", new="another long secret")
+    assert (wrong.status_code, "current password" in words(wrong)) == (422, True)
+    short = visitor.send("/account/password", current=PASSWORD, new="short")
+    assert (short.status_code, "10 to 1000 characters" in words(short)) == (422, True)
+    done = visitor.send("/account/password", current=PASSWORD, new="another long secret")
+    assert (done.status_code, done.headers["location"]) == (303, "/sign-in")
+    accounts.log_in(served.site, "ada", "another long secret")
+    assert visitor.get("/account").status_code == 303

@@ -1,0 +1,388 @@
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import numpy as np
+import pytest
+from tests.scoring.onnx_models import classifier
+from tests.server.driving import VALIDATION, begin, packed, parquet, submission, submit
+from tests.server.helpers import Served, serve
+from tests.service.helpers import Labels, rows, small_spec, with_errors
+
+from easeml_meter.server.web.meters import DRAWN, NEWEST
+from easeml_meter.service import accounts, desk
+from easeml_meter.service.roles import Role
+
+from .helpers import Visitor, words
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serve(tmp_path / "site", requests_per_second=0) as each:
+        yield each
+
+
+def body_with(labels: Labels, errors: int = 0, salt: str = "") -> bytes:
+    return submission(with_errors(labels, errors), VALIDATION, salt)
+
+
+class TestList:
+    def test_shows_each_meter_at_a_glance(self, served: Served, tmp_path: Path) -> None:
+        meter, new = served.add_meter(), served.add_meter(prefix="new-")
+        labels = begin(served, meter, tmp_path)
+        submit(served.client("developer"), meter, labels, errors=len(labels) // 5)
+        accounts.add_member(served.site, served.users["developer"].id, new, Role.DEVELOPER, 1)
+        answer = Visitor(served, "developer").get("/meters")
+        assert "active test set 1, your role: developer" in words(answer)
+        assert "band 2 at step 1; 3 steps promised" in words(answer)
+        assert "requested test set 1" in words(answer)
+        assert "nothing told yet" in words(answer)
+        assert f'href="/meters/{meter}"' in answer.text
+
+    def test_shows_signals_only_to_those_who_may_see_them(
+        self, served: Served, tmp_path: Path
+    ) -> None:
+        meter = served.add_meter()
+        submit(served.client("developer"), meter, begin(served, meter, tmp_path))
+        shown = {
+            user: "band 1" in words(Visitor(served, user).get("/meters"))
+            for user in ("developer", "labeler", "runner", "admin", "stranger")
+        }
+        assert shown == {
+            "developer": True,
+            "labeler": True,
+            "runner": False,
+            "admin": False,
+            "stranger": False,
+        }
+        assert "You have no seat" in words(Visitor(served, "stranger").get("/meters"))
+
+
+class TestMeter:
+    def test_tells_a_developer_everything(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter()
+        labels = begin(served, meter, tmp_path)
+        submit(served.client("developer"), meter, labels, model="net <1>")
+        submit(served.client("developer"), meter, labels, errors=len(labels) // 5, salt="b")
+        answer = Visitor(served, "developer").get(f"/meters/{meter}")
+        said = words(answer)
+        assert "The meter has marched from band 1 to band 2" in said
+        assert "this model's true gap lies between 0 and 0.55" in said
+        assert "steps promised, whatever the answers 2" in said
+        assert "steps expected, if answers go on as they did 2" in said
+        assert re.search(r"1 net <1> band 1 0 to 0.1 0 to 0.35 developer 20\S+Z 3 \(75 %\)", said)
+        assert 'class="m-svg m-meter' in answer.text
+        assert 'class="m-svg m-battery"' in answer.text
+        assert "net &lt;1&gt;" in answer.text
+
+    def test_says_who_handed_in_a_step(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter()
+        labels = begin(served, meter, tmp_path)
+        submit(served.client("developer"), meter, labels)
+        submit(served.client("runner"), meter, labels, salt="b")
+        said = words(Visitor(served, "labeler").get(f"/meters/{meter}"))
+        found = re.findall(r"band 1 0 to 0.1 0 to 0.35 (\w+) 20", said)
+        assert found == ["runner", "developer"]
+
+    def test_shows_each_role_what_it_may_see_and_do(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter(small_spec(models=True))
+        submit(served.client("developer"), meter, begin(served, meter, tmp_path))
+        marks = {
+            "signals": "What is left",
+            "history": "band 1",
+            "submit": "Submit predictions",
+            "validation": "20 rows",
+            "replace": "Replace the validation set",
+            "labels": "Labels asked for",
+            "manage": "Manage this meter",
+        }
+        shown = {}
+        for user in ("developer", "labeler", "runner", "admin"):
+            said = words(Visitor(served, user).get(f"/meters/{meter}"))
+            assert "With probability at least 0.8" in said
+            shown[user] = {name for name, mark in marks.items() if mark in said}
+        assert shown == {
+            "developer": {"signals", "history", "submit", "validation", "replace"},
+            "labeler": {"signals", "history", "validation", "labels"},
+            "runner": {"submit", "validation"},
+            "admin": {"manage"},
+        }
+
+    def test_without_a_seat_does_not_exist(self, served: Served) -> None:
+        meter = served.add_meter()
+        visitor = Visitor(served, "stranger")
+        answers = [visitor.get(f"/meters/{each}") for each in (meter, "0" * 32, "x")]
+        assert [answer.status_code for answer in answers] == [404, 404, 404]
+        assert meter[:32] in answers[0].text  # as it was typed
+        assert Visitor(served, "admin").get(f"/meters/{'0' * 32}").status_code == 404
+
+    def test_belongs_to_a_tenant(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter(small_spec(steps=4, tenants=(2, 2)))
+        labels = begin(served, meter, tmp_path)
+        submit(served.client("developer2"), meter, labels, model="of the second")
+        first, labeler = Visitor(served, "developer"), Visitor(served, "labeler")
+        assert "of the second" not in first.get(f"/meters/{meter}").text
+        assert first.get(f"/meters/{meter}?tenant=2").status_code == 403
+        assert "of the second" not in labeler.get(f"/meters/{meter}").text
+        assert "of the second" in labeler.get(f"/meters/{meter}?tenant=2").text
+        assert "of the second" in Visitor(served, "developer2").get(f"/meters/{meter}").text
+
+    def test_stays_small_however_long_the_history(self, served: Served, tmp_path: Path) -> None:
+        steps = DRAWN + 5
+        spec = small_spec(steps=steps, signals=1, edges=[], tolerance=0.45, delta=0.5)
+        meter = served.add_meter(spec)
+        labels = begin(served, meter, tmp_path)
+        for number in range(steps - 1):
+            body = body_with(labels, salt=str(number))
+            seat = accounts.members(served.site, meter)[1]
+            desk.accept(served.site, seat, f"a model with a name, number {number}", body)
+        answer = Visitor(served, "developer").get(f"/meters/{meter}")
+        assert f"The newest {NEWEST} of {steps - 1} steps." in words(answer)
+        assert f"The newest {DRAWN} steps." in words(answer)
+        assert len(answer.content) < 80_000
+        assert (
+            f"number {steps - 2}"
+            in Visitor(served, "developer").get(f"/meters/{meter}/report.html").text
+        )
+
+    def test_after_release(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter(small_spec(steps=1))
+        submit(served.client("developer"), meter, begin(served, meter, tmp_path), model="only")
+        visitor = Visitor(served, "developer")
+        spent = words(visitor.get(f"/meters/{meter}"))
+        assert "has said everything it can safely say" in spent
+        assert "Nothing can be submitted now" in spent
+        assert "In retrospect" not in spent
+        files = f"/meters/{meter}/test-sets/1/released"
+        assert visitor.get(f"{files}/testset.parquet").status_code == 404
+        released = served.client("labeler").post(f"/meters/{meter}/test-sets/1/release")
+        assert released.status_code == 200
+        page = visitor.get(f"/meters/{meter}")
+        assert "In all 1 step with losses, the answer told was the right one." in words(page)
+        assert 'class="m-svg m-curves' in page.text
+        links = re.findall(rf'href="({files}/[^"]+)"', page.text)
+        assert len(links) == 3
+        for link in links:
+            assert visitor.get(link).status_code == 200
+        assert visitor.get(f"{files}/testset.parquet").content.startswith(b"PAR1")
+        assert Visitor(served, "stranger").get(links[0]).status_code == 404
+        assert Visitor(served, "admin").get(links[0]).status_code == 403
+
+    def test_offers_its_files(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter()
+        begin(served, meter, tmp_path)
+        visitor = Visitor(served, "developer")
+        page = visitor.get(f"/meters/{meter}").text
+        paths = [f"/meters/{meter}/validation/1", f"/meters/{meter}/test-sets/1/inputs.parquet"]
+        for path in paths:
+            assert f'href="{path}"' in page
+            assert visitor.get(path).content.startswith(b"PAR1")
+            assert Visitor(served, "admin").get(path).status_code == 403
+
+    def test_hides_hidden_inputs(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter(small_spec(inputs="hidden"))
+        begin(served, meter, tmp_path)
+        visitor = Visitor(served, "developer")
+        assert "inputs.parquet" not in visitor.get(f"/meters/{meter}").text
+        path = f"/meters/{meter}/test-sets/1/inputs.parquet"
+        assert visitor.get(path).status_code == 403
+        assert Visitor(served, "runner").get(path).status_code == 200
+
+
+class TestSubmitting:
+    def test_answers_with_what_to_put_into_the_page(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter()
+        labels = begin(served, meter, tmp_path)
+        visitor = Visitor(served, "developer")
+        body = body_with(labels)
+        answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
+        assert answer.status_code == 200
+        said = words(answer)
+        assert said.startswith("Step 1: band 1. With probability at least 0.8")
+        assert "3 steps promised" in said
+        assert re.findall(r'data-replace="(\w+)"', answer.text) == ["session", "history", "waiting"]
+        assert "net" in answer.text.partition('data-replace="history"')[2]
+        again = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
+        assert "nothing was charged" in words(again)
+        assert "steps promised, whatever the answers 3" in words(visitor.get(f"/meters/{meter}"))
+
+    def test_of_a_runner_tells_no_signal(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter()
+        labels = begin(served, meter, tmp_path)
+        answer = Visitor(served, "runner").put_in(
+            f"/meters/{meter}/submit", body_with(labels), model="net"
+        )
+        assert words(answer).startswith("Taken as step 1.")
+        assert "band" not in answer.text
+
+    def test_of_a_bad_file_costs_nothing(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter()
+        labels = begin(served, meter, tmp_path)
+        visitor = Visitor(served, "developer")
+        for body in (b"no tar", body_with(labels[1:]), packed(model_onnx=b"x")):
+            answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
+            assert answer.status_code == 422
+            assert words(answer).startswith("Something in this is not right.")
+            assert "<html" not in answer.text
+        assert "steps taken 0" in words(visitor.get(f"/meters/{meter}"))
+
+    def test_needs_a_developer_or_runner_and_a_csrf_token(
+        self, served: Served, tmp_path: Path
+    ) -> None:
+        meter = served.add_meter()
+        body = body_with(begin(served, meter, tmp_path))
+        codes = {
+            user: Visitor(served, user)
+            .put_in(f"/meters/{meter}/submit", body, model="net")
+            .status_code
+            for user in ("labeler", "admin", "stranger")
+        }
+        assert codes == {"labeler": 403, "admin": 403, "stranger": 404}
+        visitor = Visitor(served, "developer")
+        visitor.csrf = "0" * 64
+        refused = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
+        assert refused.status_code == 403
+        assert "load the page again" in words(refused)
+
+    def test_of_a_model_waits_and_can_be_taken_back(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter(small_spec(models=True))
+        begin(served, meter, tmp_path)
+        visitor = Visitor(served, "developer")
+        body = packed(model_onnx=classifier(np.eye(2, dtype="float32")))
+        answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
+        assert "The model waits for its turn: queued." in words(answer)
+        found = re.search(r'data-poll="([^"]+)"', answer.text)
+        assert found is not None
+        headers = {"HX-Request": "true"}
+        assert "queued" in words(visitor.get(found[1], headers=headers))
+        assert visitor.get(found[1]).headers["location"] == f"/meters/{meter}?tenant=1"
+        page = visitor.get(f"/meters/{meter}")
+        assert "net queued Take back" in words(page)
+        taken = visitor.send(found[1].replace("?", "/cancel?"))
+        assert taken.status_code == 303
+        assert "It cost nothing." in words(visitor.get(f"/meters/{meter}"))
+        assert visitor.get(found[1], headers=headers).status_code == 404
+
+    def test_of_a_model_tells_the_answer_when_it_is_there(
+        self, served: Served, tmp_path: Path
+    ) -> None:
+        meter = served.add_meter(small_spec(models=True))
+        begin(served, meter, tmp_path)
+        visitor = Visitor(served, "developer")
+        told = {}
+        for name, weights in (("good", np.eye(2, dtype="float32")), ("bad", None)):
+            content = b"no model" if weights is None else classifier(weights)
+            answer = visitor.put_in(
+                f"/meters/{meter}/submit", packed(model_onnx=content), model=name
+            )
+            found = re.search(r'data-poll="([^"]+)"', answer.text)
+            assert found is not None
+            while (claimed := desk.claim(served.site)) is not None:
+                desk.work(served.site, claimed)
+            told[name] = visitor.get(found[1], headers={"HX-Request": "true"})
+        assert words(told["good"]).startswith("Step 1: ")
+        assert words(told["bad"]).startswith("Refused, at no cost.")
+        assert "bad refused" in words(visitor.get(f"/meters/{meter}"))
+
+
+class TestValidation:
+    def test_first_and_next(self, served: Served) -> None:
+        meter = served.add_meter()
+        visitor = Visitor(served, "developer")
+        assert "None yet." in words(visitor.get(f"/meters/{meter}"))
+        path = f"/meters/{meter}/validation"
+        content = parquet(rows(VALIDATION, seed=7))
+        unnamed = visitor.put_in(path, content, suffix="parquet", label="")
+        assert unnamed.status_code == 422
+        first = visitor.put_in(path, content, suffix="parquet", label="label")
+        assert words(first).startswith("Validation set 1 with 20 rows counts")
+        fresh = parquet(rows(VALIDATION[:10], seed=8))
+        second = visitor.put_in(path, fresh, suffix="parquet", label="label")
+        assert "Validation set 2 with 10 rows" in words(second)
+        assert "Number 2, 10 rows" in words(visitor.get(f"/meters/{meter}"))
+
+    def test_that_cannot_be_read(self, served: Served) -> None:
+        meter = served.add_meter()
+        visitor = Visitor(served, "developer")
+        for suffix, body in (("csv", b"\0"), ("exe", b"x"), ("parquet", b"")):
+            answer = visitor.put_in(
+                f"/meters/{meter}/validation", body, suffix=suffix, label="label"
+            )
+            assert answer.status_code == 422
+            assert "tmp" not in answer.text
+
+    def test_is_for_developers(self, served: Served) -> None:
+        meter = served.add_meter()
+        for user in ("labeler", "runner", "admin"):
+            answer = Visitor(served, user).put_in(
+                f"/meters/{meter}/validation", b"", suffix="csv", label="label"
+            )
+            assert answer.status_code == 403
+
+
+class TestHandover:
+    @pytest.fixture
+    def meter(self, served: Served, tmp_path: Path) -> str:
+        meter = served.add_meter(small_spec(steps=6, tenants=(3, 3)))
+        begin(served, meter, tmp_path)
+        return meter
+
+    def test_is_shown_before_it_is_recorded(self, served: Served, meter: str) -> None:
+        visitor = Visitor(served, "developer")
+        assert "Hand over a checkpoint" in words(visitor.get(f"/meters/{meter}"))
+        path = f"/meters/{meter}/handover"
+        for _ in range(2):
+            shown = visitor.send(path, giver="1", receiver="2")
+            assert "Tenants 1 and 2 will share one history on test set 1" in words(shown)
+        answer = visitor.send(path, giver="1", receiver="2", confirm="yes")
+        assert answer.status_code == 303
+        assert "share one history from now on" in words(visitor.get(f"/meters/{meter}"))
+        again = visitor.send(path, giver="1", receiver="2")
+        assert again.status_code == 422
+        assert "already" in words(again)
+
+    def test_is_for_developers_of_either_tenant(self, served: Served, meter: str) -> None:
+        path = f"/meters/{meter}/handover"
+        codes = {
+            user: Visitor(served, user).send(path, giver="1", receiver="2").status_code
+            for user in ("developer", "developer2", "labeler", "runner", "admin", "stranger")
+        }
+        assert codes == {
+            "developer": 200,
+            "developer2": 200,
+            "labeler": 403,
+            "runner": 403,
+            "admin": 403,
+            "stranger": 404,
+        }
+
+    @pytest.mark.parametrize("receiver", ["", "x", "1", "3", "²", "99999999"])
+    def test_to_nobody(self, served: Served, meter: str, receiver: str) -> None:
+        visitor = Visitor(served, "developer")
+        answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver=receiver)
+        assert answer.status_code == 422
+
+    def test_is_not_offered_where_there_is_nobody_else(
+        self, served: Served, tmp_path: Path
+    ) -> None:
+        meter = served.add_meter(prefix="one-")
+        begin(served, meter, tmp_path, prefix="one-")
+        assert "Hand over" not in Visitor(served, "one-developer").get(f"/meters/{meter}").text
+
+
+def test_pages_bring_no_style_or_script_of_their_own_and_guard_every_form(
+    served: Served, tmp_path: Path
+) -> None:
+    meter = served.add_meter(small_spec(steps=6, tenants=(3, 3), models=True))
+    submit(served.client("developer"), meter, begin(served, meter, tmp_path))
+    visitor = Visitor(served, "developer")
+    pages = [visitor.get(path).text for path in ("/meters", f"/meters/{meter}", "/nowhere")]
+    pages.append(visitor.send(f"/meters/{meter}/handover", giver="1", receiver="2").text)
+    pages.append(Visitor(served).get("/sign-in").text)
+    for page in pages:
+        assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! src=\"/static/)", page)
+        for form in re.findall(r"<form.*?</form>", page, flags=re.DOTALL):
+            assert 'name="csrf" value="' in form or "data-upload" in form
+        assert re.findall(r"<h1", page) == ["<h1"]

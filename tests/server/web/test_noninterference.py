@@ -1,0 +1,113 @@
+"""What a developer's browser receives is a function of the signal history alone, too.
+
+The story and the comparison are those of the API's test; the developer tells them by the pages.
+"""
+
+from __future__ import annotations
+
+import re
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from tests.server.test_noninterference import (
+    INPUTS_SEED,
+    ROWS,
+    Side,
+    Story,
+    parquet,
+    patient,
+    perform,
+    rows,
+    stories,
+    two_sides,
+)
+from tests.service.helpers import small_spec
+
+from .helpers import Visitor
+
+PAGES = {
+    "": "/meters/METER",
+    "/status": "/meters/METER?generation=1",
+    "/history": "/meters/METER?tenant=1&generation=1",
+    "/signals": "/meters/METER?tenant=2",
+    "/report.html": "/meters/METER/report.html",
+    "/report.svg": "/meters/METER/report.html?generation=1",
+    "/badge.svg": "/badge/METER.svg",
+    "/audit": "/admin/meters/METER",
+    "/test-sets": "/meters",
+    "/test-sets/1/inputs": "/meters/METER/test-sets/1/inputs.parquet",
+    "/test-sets/1/released/testset.parquet": "/meters/METER/test-sets/1/released/testset.parquet",
+    "/validation-sets/1/file": "/meters/METER/validation/1",
+    "/notices": "/meters/METER/labels",
+}
+"""What a developer opens in place of an address of the API; the meter's page for all others."""
+
+
+class Browser(Side):
+    """A side whose developer sits at a browser."""
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        self.visitor = Visitor(self.served, "developer")
+
+    def send(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """Do by the pages what would be done by the API."""
+        headers = {"X-CSRF-Token": self.visitor.csrf, "HX-Request": "true"}
+        if method == "POST" and path == "/submissions":
+            page = "/meters/METER/submit"
+        elif method == "POST":
+            page, options["params"] = "/meters/METER/validation", {"suffix": "parquet"}
+        elif found := re.match(r"/submissions/\w+(?=/events$)", path):
+            page = f"/meters/METER{found[0]}"
+        else:
+            page, headers = PAGES.get(path, PAGES[""]), {}
+        address = f"http://server{page.replace('METER', self.meter)}"
+        return self.visitor.client.request(method, address, headers=headers, **options)
+
+
+@given(story=stories)
+@settings(patient, max_examples=8)
+def test_equal_signals_give_equal_pages(story: Story) -> None:
+    story.play(Browser)
+
+
+@pytest.mark.verify
+@given(story=stories)
+@settings(patient, max_examples=200)
+def test_equal_signals_give_equal_pages_in_many_stories(story: Story) -> None:
+    story.play(Browser)
+
+
+def test_a_validation_set_made_of_test_rows_gives_the_same_pages() -> None:
+    labels = np.random.default_rng(0).integers(0, 2, ROWS)
+    with two_sides(labels, labels, small_spec(), Browser) as sides:
+        probes = [rows(labels, seed=seed).slice(0, 20) for seed in (INPUTS_SEED, 77)]
+        for look in ("POST", *PAGES):
+            seen = [
+                side.ask("POST", "/validation-sets", content=parquet(probe))
+                if look == "POST"
+                else side.ask("GET", look)
+                for side, probe in zip(sides, probes, strict=True)
+            ]
+            assert seen[0] == seen[1]
+
+
+def test_pages_are_what_is_compared() -> None:
+    labels = np.zeros(ROWS, dtype=np.int64)
+    with two_sides(labels, 1 - labels, small_spec(), Browser) as sides:
+        shown = [perform(side, ("submit", ([0] * ROWS, 0)), 0) for side in sides]
+        assert [each["status"] for each in shown] == [200, 200]
+        assert "Step 1: band 1." in str(shown[0]["body"])
+        assert shown[0] != shown[1]
+        statuses = {look: sides[0].ask("GET", look)["status"] for look in PAGES}
+        expected = dict.fromkeys(PAGES, 200) | {
+            "/signals": 403,
+            "/audit": 403,
+            "/notices": 403,
+            "/badge.svg": 404,
+            "/test-sets/1/released/testset.parquet": 404,
+        }
+        assert statuses == expected

@@ -1,0 +1,157 @@
+"""The planner's page: the same numbers as the command line, for every form that can be sent."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+from urllib.parse import parse_qs, urlsplit
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from tests.server.helpers import Served, serve
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.server.web.planner import DEFAULTS, MOST_SIGNALS, answer_to, asked_of
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.comparison import Setting, compare
+from easeml_meter.stats.planning import required_labels
+
+from .helpers import Visitor, words
+
+
+@pytest.fixture(scope="module")
+def served(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Served]:
+    with serve(tmp_path_factory.mktemp("site"), plans_per_minute=0) as found:
+        yield found
+
+
+def asked(**changes: str) -> dict[str, str]:
+    return DEFAULTS | changes
+
+
+def test_everyone_may_ask_and_sees_an_example(served: Served) -> None:
+    page = Visitor(served).get("/planner")
+    assert page.status_code == 200
+    spec = MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01)
+    plan = required_labels(spec)
+    said = words(page)
+    assert f"{plan.labels:,} labels" in said
+    assert plan.promise in said
+    assert all(line in said for line in plan.assumptions)
+    assert len(page.content) < 20_000
+
+
+@pytest.mark.parametrize(
+    ("form", "options"),
+    [
+        ({"protocol": "incremental"}, {"protocol": "incremental"}),
+        ({"ceiling": "0.1", "models": "1"}, {"ceiling": 0.1, "models": True}),
+        ({"tenants": "4, 6"}, {"tenants": (4, 6)}),
+        ({"tenants": "4,6", "handover": "1"}, {"tenants": (4, 6), "handover": True}),
+        ({"elastic": "1"}, {"elastic": True}),
+        ({"edges": "0.1,0.2,0.3,0.4"}, {"edges": (0.1, 0.2, 0.3, 0.4)}),
+        ({"confidence": "0.9"}, {"delta": 0.1}),
+    ],
+)
+def test_every_field_counts(form: dict[str, str], options: dict[str, object]) -> None:
+    whole: dict[str, object] = {"signals": 5, "tolerance": 0.01, "steps": 10, "delta": 0.01}
+    spec = MeterSpec.uniform(**(whole | options))  # type: ignore[arg-type]
+    found = answer_to(asked(**form))
+    assert found.plan == required_labels(spec)
+    assert MeterSpec.from_mapping(tomllib.loads(found.toml)) == spec
+
+
+def test_the_comparison_is_that_of_the_command_line() -> None:
+    found = answer_to(asked(ceiling="0.2", tolerance="0.02", signals="3", price="0.5"))
+    assert found.rows == compare(Setting(3, (0.02, 0.04, 0.06), 0.01, 0.2), 10)
+    assert found.cost == found.plan.labels / 2
+    assert answer_to(asked()).rows[0].with_ceiling is None
+
+
+def test_a_link_shows_the_same_again(served: Served) -> None:
+    visitor = Visitor(served)
+    form = asked(steps="7", tolerance="0.02,0.03", signals="2", elastic="1", price="2")
+    first = visitor.get("/planner/answer", params=form)
+    link = first.text.partition('id="link" href="')[2].partition('"')[0].replace("&amp;", "&")
+    again = visitor.get(link)
+    assert first.text in again.text
+    query = {name: value[0] for name, value in parse_qs(urlsplit(link).query).items()}
+    assert asked_of(query) == form
+
+
+@pytest.mark.parametrize(
+    ("form", "field"),
+    [
+        ({"steps": ""}, "steps"),
+        ({"steps": "ten"}, "steps"),
+        ({"steps": "10001"}, "steps"),
+        ({"signals": "0"}, "signals"),
+        ({"signals": str(MOST_SIGNALS + 1)}, "signals"),
+        ({"tolerance": "0.01,0.02"}, "tolerance"),
+        ({"tolerance": "nan"}, "band tolerance"),
+        ({"tolerance": "1e-9"}, "tolerance"),
+        ({"edges": "0.5,0.4,0.6,0.7"}, "band"),
+        ({"edges": "0.5"}, "edges"),
+        ({"confidence": "1"}, "confidence"),
+        ({"protocol": "resampling"}, "protocol"),
+        ({"ceiling": "2"}, "ceiling"),
+        ({"tenants": "5"}, "tenants"),
+        ({"handover": "1"}, "handover"),
+        ({"price": "-1"}, "price"),
+        ({"price": "inf"}, "price"),
+    ],
+)
+def test_what_is_wrong_is_said_in_a_line(served: Served, form: dict[str, str], field: str) -> None:
+    page = Visitor(served).get("/planner", params=asked(**form))
+    assert page.status_code == 200
+    assert f'<p class="problem">{field}' in page.text
+    assert 'id="steps"' in page.text, "the form stays"
+    with pytest.raises(InvalidInput):
+        answer_to(asked(**form))
+
+
+typed = st.one_of(
+    st.text(max_size=12), st.sampled_from(["", "0", "-1", "1", "0.5", "1e400", ",", "0.1,0.2"])
+)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.sampled_from(sorted(DEFAULTS)), typed, st.sampled_from(sorted(DEFAULTS)), typed)
+def test_no_form_breaks_the_page(first: str, one: str, second: str, other: str) -> None:
+    said = outcome(asked_of(asked(**{first: one, second: other})))
+    assert said
+    assert "\n" not in said
+
+
+def outcome(form: dict[str, str]) -> str:
+    try:
+        return str(answer_to(form).plan.labels)
+    except InvalidInput as error:
+        return str(error)
+
+
+def test_what_is_typed_is_shown_as_text(served: Served) -> None:
+    page = Visitor(served).get("/planner", params=asked(steps='"><script>alert(1)</script>'))
+    assert "<script>alert" not in page.text
+
+
+def test_too_many_questions_from_one_address_have_to_wait(tmp_path: Path) -> None:
+    with serve(tmp_path / "site", plans_per_minute=0.2) as found:
+        visitor = Visitor(found)
+        statuses = [visitor.get("/planner/answer").status_code for _ in range(4)]
+    assert statuses == [200, 200, 429, 429]
+
+
+def test_only_admins_are_offered_to_make_the_meter(served: Served) -> None:
+    offered = "/admin/meters/new?steps=10"
+    assert offered in Visitor(served, "admin").get("/planner").text
+    assert offered not in Visitor(served, "stranger").get("/planner").text
+    assert offered not in Visitor(served).get("/planner").text
+
+
+def test_the_drawing_needs_no_style_of_its_own() -> None:
+    chart = answer_to(asked()).chart
+    assert "style" not in chart
+    assert "Your meter: " in chart

@@ -1,0 +1,119 @@
+"""The documentation site: it builds, its links lead somewhere, and its reference is fresh."""
+
+from __future__ import annotations
+
+import re
+import shutil
+import subprocess
+import sys
+import tomllib
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlsplit
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+DOCS = ROOT / "docs"
+
+
+class Page(HTMLParser):
+    """What a built page can be linked by, links to, and loads."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.anchors: set[str] = set()
+        self.links: list[str] = []
+        self.loaded: list[str] = []
+        self.feed(file.read_text(encoding="utf-8"))
+
+    def handle_starttag(self, tag: str, attributes: list[tuple[str, str | None]]) -> None:
+        found = {name: value or "" for name, value in attributes}
+        self.anchors |= {found[name] for name in ("id", "name") if name in found}
+        if "src" in found:
+            self.loaded.append(found["src"])
+        if "href" in found:
+            (self.links if tag == "a" else self.loaded).append(found["href"])
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Build the site as `make docs` does, but elsewhere: tests run side by side."""
+    folder = tmp_path_factory.mktemp("docs")
+    shutil.copytree(DOCS, folder / "docs")
+    shutil.copy(ROOT / "zensical.toml", folder)
+    program = Path(sys.executable).with_name("zensical")
+    built = subprocess.run(
+        [program, "build", "--strict"], cwd=folder, capture_output=True, text=True, check=False
+    )
+    assert built.returncode == 0, built.stdout + built.stderr
+    return folder / "out" / "site"
+
+
+def pages_of(entries: list[Any]) -> Iterator[str]:
+    """Give the files that a navigation names, in their order."""
+    for entry in entries:
+        for target in entry.values():
+            yield from [target] if isinstance(target, str) else pages_of(target)
+
+
+def test_navigation_names_every_page_once() -> None:
+    settings = tomllib.loads((ROOT / "zensical.toml").read_text(encoding="utf-8"))
+    named = list(pages_of(settings["project"]["nav"]))
+    there = [str(page.relative_to(DOCS)) for page in DOCS.rglob("*.md")]
+    assert sorted(named) == sorted(there)
+
+
+def problems(pages: dict[Path, Page], site: Path) -> list[str]:
+    """Give the links of a site that lead nowhere."""
+    found = []
+    for file, page in pages.items():
+        for link in page.links + page.loaded:
+            address = urlsplit(link)
+            if address.scheme or address.netloc:
+                continue
+            target = (file.parent / unquote(address.path)).resolve() if address.path else file
+            if target.is_dir():
+                target /= "index.html"
+            anchors = pages[target].anchors if target in pages else None
+            there = target.is_file() and target.is_relative_to(site)
+            if not there or (address.fragment and address.fragment not in (anchors or ())):
+                found.append(f"{file.relative_to(site)}: {link}")
+    return found
+
+
+def test_links_lead_somewhere(site: Path) -> None:
+    pages = {file.resolve(): Page(file) for file in site.rglob("*.html") if file.name != "404.html"}
+    assert len(pages) == len(list(DOCS.rglob("*.md")))
+    assert problems(pages, site.resolve()) == []
+
+
+def test_broken_links_are_found(tmp_path: Path) -> None:
+    file = tmp_path / "a.html"
+    file.write_text('<h1 id="x"></h1><a href="#x"></a><a href="#y"></a><a href="b.html"></a>')
+    assert problems({file: Page(file)}, tmp_path) == ["a.html: #y", "a.html: b.html"]
+
+
+def test_nothing_comes_from_elsewhere(site: Path) -> None:
+    loaded = [link for file in site.rglob("*.html") for link in Page(file).loaded]
+    assert loaded
+    assert [link for link in loaded if urlsplit(link).netloc] == []
+
+
+def test_links_of_readme_lead_somewhere() -> None:
+    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+        text = (ROOT / name).read_text(encoding="utf-8")
+        for link in re.findall(r"\]\(([^)#\s]+)\)", text):
+            assert urlsplit(link).scheme or (ROOT / link).exists(), f"{name}: {link}"
+
+
+def test_reference_is_fresh(tmp_path: Path) -> None:
+    script = ROOT / "scripts" / "reference.py"
+    subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
+    written = sorted(tmp_path.iterdir())
+    assert [page.name for page in written] == ["api.md", "commands.md"]
+    for page in written:
+        kept = (DOCS / "reference" / page.name).read_text(encoding="utf-8")
+        assert kept == page.read_text(encoding="utf-8"), f"{page.name}: run make reference"
