@@ -57,7 +57,7 @@ constraints: ## refresh constraints.txt with today's versions
 	@sh scripts/setup.sh constraints
 
 clean: ## remove .venv and everything else that was made
-	rm -rf .venv build dist out .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
+	rm -rf .venv build dist out .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
 	find . -name .git -prune -o -name __pycache__ -exec rm -rf {} +
 
 # What a user installs, and what a developer does. Both return at once when nothing changed.

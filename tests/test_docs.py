@@ -8,12 +8,17 @@ import subprocess
 import sys
 import tomllib
 from collections.abc import Iterator
+from functools import partial
 from html.parser import HTMLParser
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from threading import Thread
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
 import pytest
+from playwright.sync_api import sync_playwright
+from tests.e2e.browsing import FLAGS, tab
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -36,6 +41,13 @@ class Page(HTMLParser):
             self.loaded.append(found["src"])
         if "href" in found:
             (self.links if tag == "a" else self.loaded).append(found["href"])
+
+
+class Quiet(SimpleHTTPRequestHandler):
+    """Serve files without a line for each."""
+
+    def log_message(self, format: str, *args: Any) -> None:  # noqa: A002  its name there
+        pass
 
 
 @pytest.fixture(scope="module")
@@ -96,10 +108,26 @@ def test_broken_links_are_found(tmp_path: Path) -> None:
     assert problems({file: Page(file)}, tmp_path) == ["a.html: #y", "a.html: b.html"]
 
 
-def test_nothing_comes_from_elsewhere(site: Path) -> None:
-    loaded = [link for file in site.rglob("*.html") for link in Page(file).loaded]
-    assert loaded
-    assert [link for link in loaded if urlsplit(link).netloc] == []
+@pytest.fixture(scope="module")
+def address(site: Path) -> Iterator[str]:
+    handler = partial(Quiet, directory=str(site))
+    with ThreadingHTTPServer(("127.0.0.1", 0), handler) as server:
+        thread = Thread(target=server.serve_forever)
+        thread.start()
+        yield f"http://127.0.0.1:{server.server_port}"
+        server.shutdown()
+        thread.join()
+
+
+def test_nothing_comes_from_elsewhere(address: str) -> None:
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
+        with tab(chromium, address) as found:  # which looks at requests and at the console
+            page = found.go("/index.html")
+            page.keyboard.press("/")
+            page.keyboard.type("battery")
+            page.get_by_text("What is left").wait_for()  # a heading of another page
+        chromium.close()
 
 
 def test_links_of_readme_lead_somewhere() -> None:

@@ -6,12 +6,15 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
+import click
 import pytest
+
+from easeml_meter.cli import meter
 
 from .team import team
 
@@ -126,6 +129,38 @@ def test_documented_sequence_at_a_server(page: Path, tmp_path: Path) -> None:
         for _, block in blocks(page, "console"):
             for command in commands(page, block):
                 command.run(tmp_path, environment)
+
+
+def shown() -> Iterator[tuple[str, list[str]]]:
+    """Give the meter commands that pages show without their output: they are not run."""
+    for page in PAGES:
+        for _, block in blocks(page, "sh"):
+            for line in block.replace("\\\n", "").splitlines():
+                words = shlex.split(line, comments=True)
+                if words[:1] == ["meter"]:
+                    yield page.name, words[1:]
+
+
+def unknown(words: list[str]) -> list[str]:
+    """Give the words of a command line that are neither its commands nor its options."""
+    command: click.Command = meter
+    options = {name for each in meter.params for name in each.opts}
+    context = click.Context(meter)
+    while isinstance(command, click.Group):
+        found = command.get_command(context, words[0]) if words else None
+        if found is None:
+            return words
+        command, words = found, words[1:]
+        options |= {name for each in command.params for name in each.opts}
+    return [word for word in words if word.startswith("-") and word not in options]
+
+
+def test_shown_commands_have_these_options() -> None:
+    found = list(shown())
+    assert len(found) > 10
+    assert [each for each in found if unknown(each[1])] == []
+    assert unknown(["seat", "keep", "ann"]) == ["keep", "ann"]
+    assert unknown(["plan", "--stepps", "10"]) == ["--stepps"]
 
 
 def test_readme_python_runs() -> None:

@@ -5,17 +5,51 @@ from __future__ import annotations
 import os
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
 from pathlib import Path
 
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.service import intake, parts
+from easeml_meter.service.sessions import Situation
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.storage.schema import GenerationRow
+from easeml_meter.vault.errors import VaultError
 from easeml_meter.vault.keys import unwrap
+from easeml_meter.vault.sealing import SealedTestSet
 
 LARGEST = 64 << 20
 """Bytes of a file that is sent this way: it is in memory as a whole, here and in the browser."""
+
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns that are not inputs."""
+
+    label: str = "label"
+    id: str = ""
+
+
+def columns_before(space: Workspace) -> Columns:
+    """Name the columns as in the labels that came last; the next ones must be like them."""
+    with space.reading() as books:
+        generations = Situation.read(space, books).generations
+        here = parts.parts_of(books, generations[-1])
+    if here:
+        last = here[-1]
+        place = space.files.location(last.blob)
+        # A part that does not open must not keep its labeler from the page to take it back.
+        with (
+            suppress(VaultError),
+            SealedTestSet.open(
+                place, space.identity, meter=last.meter, generation=last.generation
+            ) as sealed,
+        ):
+            return Columns(sealed.manifest.label.name, sealed.manifest.id_column or "")
+    delivered = [row.manifest for row in generations if row.manifest]
+    if not delivered:
+        return Columns()
+    return Columns(delivered[-1]["label"]["name"], delivered[-1]["id_column"] or "")
 
 
 def add_labels(

@@ -168,11 +168,12 @@ def reconcile(
     if space.journal(generation).count() == len(entries):
         return entries, []
     known = {(entry.tenant, entry.step) for entry in entries}
-    told = [
+    told = space.journal(generation).read()
+    forgotten = [
         replace(entry, meter=generation.meter, generation=generation.number)
-        for entry in space.journal(generation).read()
+        for entry in told
+        if (entry.tenant, entry.step) not in known
     ]
-    forgotten = [entry for entry in told if (entry.tenant, entry.step) not in known]
     if forgotten:
         for entry in forgotten:
             books.add_entry(entry)

@@ -59,7 +59,7 @@ def submit(space: Workspace, submission: Submission, conditions: Conditions = US
         tenant = situation.tenant(submission.tenant)
         validation = _validation_of(situation)
         entries = books.entries(generation.meter, generation.number)
-        handovers = books.handovers(generation.meter, generation.number)
+        handovers = _handovers(situation, books, generation)
     measured = Measured(space, situation.spec, generation, validation, conditions)
     attempt = submission.submitted.open(measured)
     draft = EntryRow(
@@ -100,6 +100,13 @@ def _validation_of(situation: Situation) -> ValidationRow:
     return situation.validation
 
 
+def _handovers(situation: Situation, books: Books, generation: GenerationRow) -> list[HandoverRow]:
+    """Give the hand-overs; where there is only one tenant there are none."""
+    if situation.tenants == 1:
+        return []
+    return books.handovers(generation.meter, generation.number)
+
+
 def _same(entries: list[EntryRow], draft: EntryRow) -> EntryRow | None:
     """Find the entry of an identical submission: the same bytes, the same validation set."""
     for entry in entries:
@@ -123,7 +130,7 @@ def _tell(
         generation = _generation(situation, draft.generation)
         entries, unjournaled = reconcile(space, books, generation, seen)
         ledger = ledger_of(situation.spec, generation)
-        handovers = books.handovers(generation.meter, generation.number)
+        handovers = _handovers(situation, books, generation)
         account = replay(ledger, entries, draft.tenant, handovers)
         entry = _same(entries, draft)
         repeated = entry is not None

@@ -8,9 +8,6 @@ from dataclasses import dataclass
 from easeml_meter.spec import MeterSpec, Protocol
 from easeml_meter.stats.planning import Plan, assumptions_of, required_labels
 
-_MOST_MASKED = 300
-"""Masked reverts are counted step by step and revert by revert, which takes long beyond this."""
-
 
 @dataclass(frozen=True)
 class Comparison:
@@ -38,9 +35,12 @@ class Setting:
     """None: no column for it."""
 
 
-def compare(setting: Setting, steps: int) -> tuple[Comparison, ...]:
-    """Plan every meter for the same steps and the same promise, the ideal one first."""
-    forms = (*lines(setting, steps), *_special(setting, steps))
+def compare(setting: Setting, steps: int, *, most_masked: int = 10_000) -> tuple[Comparison, ...]:
+    """Plan every meter for the same steps and the same promise, the ideal one first.
+
+    Masked reverts, counted step by step and revert by revert, are left out beyond `most_masked`.
+    """
+    forms = (*lines(setting, steps), *_special(setting, steps, most_masked))
     rows = [_compare_one(name, spec, setting.ceiling) for name, spec in forms]
     return tuple(sorted(rows, key=lambda row: row.tightened.labels))
 
@@ -61,14 +61,14 @@ def lines(setting: Setting, steps: int) -> list[tuple[str, MeterSpec]]:
     ]
 
 
-def _special(setting: Setting, steps: int) -> list[tuple[str, MeterSpec]]:
+def _special(setting: Setting, steps: int, most_masked: int) -> list[tuple[str, MeterSpec]]:
     """Give the meters that need more than one step or signal to differ."""
     regular = dict(lines(setting, steps))["regular, nonuniform"]
     found = []
     if steps >= 2:
         halves = (steps - steps // 2, steps // 2)
         found.append(("regular, two tenants", regular.replace(tenants=halves)))
-    if setting.signals >= 2 and 4 <= steps <= _MOST_MASKED:
+    if setting.signals >= 2 and 4 <= steps <= most_masked:
         masked = regular.replace(masked_reverts=steps // 3, mask_above=1)
         found.append((f"regular, {steps // 3} masked reverts", masked))
     return found
@@ -93,7 +93,7 @@ def labels_by_steps(setting: Setting, steps: Sequence[int]) -> list[dict[str, ob
             forms = {
                 "as published": row.published,
                 "tightened": row.tightened,
-                f"tightened, ceiling {setting.ceiling}": row.with_ceiling,
+                f"tightened, ceiling {setting.ceiling or 1:g}": row.with_ceiling,
             }
             points.extend(
                 {"meter": name, "form": form, "steps": count, "labels": plan.labels}

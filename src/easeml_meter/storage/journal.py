@@ -10,6 +10,8 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 from dataclasses import asdict
+from functools import lru_cache
+from operator import attrgetter
 
 from easeml_meter.storage.files import Files
 from easeml_meter.storage.schema import EntryRow, HandoverRow
@@ -60,10 +62,13 @@ def entries_in(lines: Iterable[str]) -> list[EntryRow]:
 
     Two answers at the same moment may both enter the one before them: it counts once.
     """
-    found = set()
-    for line in lines:
-        try:
-            found.add(EntryRow(**json.loads(line)))
-        except (ValueError, TypeError):
-            continue
-    return sorted(found, key=lambda entry: (entry.tenant, entry.step))
+    found = [entry for entry in map(_entry, dict.fromkeys(lines)) if entry is not None]
+    return sorted(found, key=attrgetter("tenant", "step"))
+
+
+@lru_cache(maxsize=20_000)  # a journal is read again and again while it grows
+def _entry(line: str) -> EntryRow | None:
+    try:
+        return EntryRow(**json.loads(line))
+    except (ValueError, TypeError):
+        return None

@@ -127,7 +127,9 @@ class Store:
                 self._engine.connect().execution_options(**options) as connection,
                 connection.begin(),
             ):
-                yield Books(connection, self._told, fills=mode == "DEFERRED")
+                books = Books(connection, self._told, fills=mode == "DEFERRED")
+                yield books
+            books.remember()
         except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
             raise StorageError(f"the books cannot be used: {_reason(error)}") from error
 
@@ -202,6 +204,7 @@ class Books:
         self._connection = connection
         self._told = told or Told()
         self._fills = fills  # what a writer reads may never be committed
+        self._added: list[EntryRow] = []
 
     @property
     def connection(self) -> sa.Connection:
@@ -263,6 +266,13 @@ class Books:
     def add_entry(self, row: EntryRow) -> None:
         """Enter an answer, before it leaves."""
         self._connection.execute(schema.entries.insert(), asdict(row))
+        self._added.append(row)
+
+    def remember(self) -> None:
+        """Know the answers entered here, now that they are committed, without reading them."""
+        for row in self._added:
+            history = self._told.get(row.meter, row.generation)
+            self._told.put(row.meter, row.generation, history.after([row]))
 
     def entries(self, meter: str, generation: int, tenant: int | None = None) -> list[EntryRow]:
         """Give the answers told from one test set, in the order of each tenant's steps."""

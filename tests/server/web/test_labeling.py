@@ -116,12 +116,22 @@ def test_parts_are_listed_and_can_be_taken_back(
     page = words(labeler.get(f"/meters/{meter}/labels"))
     assert "10 of" in page
     assert page.count("labeler Take back") == 2
+    assert "meter seal labels.parquet --label label --id id --out" in page
     path = f"/meters/{meter}/labels/1/parts/1/withdraw"
     assert labeler.send(path).status_code == 303
     page = words(labeler.get(f"/meters/{meter}/labels"))
     assert "Part 1 is taken back." in page
     assert "5 of" in page
     assert labeler.send(path).status_code == 404
+
+
+def test_a_damaged_part_can_be_taken_back(served: Served, meter: str, labeler: Visitor) -> None:
+    assert give(served, labeler, meter, parquet(TABLE.slice(0, 5))).status_code == 204
+    files = served.site.space(meter).files
+    (name,) = files.names("parts")
+    Path(files.location(f"parts/{name}")).write_bytes(b"damaged")
+    assert "5 of" in words(labeler.get(f"/meters/{meter}/labels"))
+    assert labeler.send(f"/meters/{meter}/labels/1/parts/1/withdraw").status_code == 303
 
 
 def test_refusals_name_rows_by_number_and_nothing_else(
@@ -201,7 +211,7 @@ def test_the_page_is_for_labelers(served: Served, meter: str, user: str) -> None
     assert page.status_code == 403
     assert "This is not for you" in words(page)
     assert give(served, visitor, meter, parquet(TABLE)).status_code == 403
-    for path in ("1/parts/1/withdraw", "1/release"):
+    for path in ("1/describe", "1/parts/1/withdraw", "1/release"):
         assert visitor.send(f"/meters/{meter}/labels/{path}").status_code == 403
     assert Visitor(served, "stranger").get(f"/meters/{meter}/labels").status_code == 404
 

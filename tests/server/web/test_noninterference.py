@@ -12,19 +12,18 @@ import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from tests.server.driving import parquet
 from tests.server.test_noninterference import (
     INPUTS_SEED,
     ROWS,
     Side,
     Story,
-    parquet,
     patient,
     perform,
-    rows,
     stories,
     two_sides,
 )
-from tests.service.helpers import small_spec
+from tests.service.helpers import rows, small_spec
 
 from .helpers import Visitor
 

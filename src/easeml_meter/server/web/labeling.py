@@ -17,6 +17,7 @@ from easeml_meter.server.api.seats import Number, seat_for
 from easeml_meter.server.limits import streamed
 from easeml_meter.server.web.frame import Visit, VisitHere
 from easeml_meter.service import accounts, parts, resealing
+from easeml_meter.service.resealing import Columns
 from easeml_meter.service.roles import Deed
 from easeml_meter.service.sessions import Situation
 from easeml_meter.storage.schema import GenerationRow, stamp
@@ -37,7 +38,7 @@ def labels_page(visit: VisitHere, meter: Id) -> Response:
     space = site.space(meter)
     with space.reading() as books:
         situation = Situation.read(space, books)
-    columns = _columns(situation.generations)
+    columns = resealing.columns_before(space)
     return visit.render(
         "labels.html",
         meter=situation.meter,
@@ -53,18 +54,10 @@ def labels_page(visit: VisitHere, meter: Id) -> Response:
     )
 
 
-def _columns(generations: tuple[GenerationRow, ...]) -> dict[str, str]:
-    """Give the names of label and id column that the last test set had."""
-    manifests = [row.manifest for row in generations if row.manifest]
-    if not manifests:
-        return {"label": "label", "id": ""}
-    return {"label": manifests[-1]["label"]["name"], "id": manifests[-1]["id_column"] or ""}
-
-
-def _commands(server: str, meter: str, columns: dict[str, str]) -> str:
+def _commands(server: str, meter: str, columns: Columns) -> str:
     """Say how to seal at home, in lines that a shell takes as they are."""
     place = ["--server", server, "--meter", meter]
-    names = ["--label", columns["label"], *(["--id", columns["id"]] if columns["id"] else [])]
+    names = ["--label", columns.label, *(["--id", columns.id] if columns.id else [])]
     lines = (
         ["meter", "login", "--server", server],
         ["meter", "seal", "labels.parquet", *names, "--out", "labels.sealed", *place],
@@ -111,7 +104,7 @@ def _progress(visit: Visit, row: GenerationRow) -> str:
 @router.post("/meters/{meter}/labels/{number}/describe")
 def describe(visit: VisitHere, meter: Id, number: Number) -> Response:
     """Say why labels are asked for, and until when."""
-    seat_for(visit.site, visit.caller, meter, Deed.SEE_REQUESTS)
+    seat_for(visit.site, visit.caller, meter, Deed.ADD_TEST_SET)
     reason = visit.form.get("reason", "").strip()
     if len(reason) > _LONGEST_REASON or not reason.isprintable():
         raise invalid("reason", reason[:40], f"one line of at most {_LONGEST_REASON} characters")

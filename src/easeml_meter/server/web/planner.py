@@ -41,6 +41,7 @@ DEFAULTS = {
 }
 MOST_STEPS, MOST_SIGNALS = 10_000, 20
 """What is answered in a blink; the command line takes more."""
+_MOST_MASKED = 300
 _MOST_WITH_CEILING = 1_000
 _LONGEST = 300
 
@@ -155,7 +156,7 @@ def planned(spec: MeterSpec) -> Plan:
 @lru_cache(maxsize=500)
 def compared(setting: Setting, steps: int) -> tuple[Comparison, ...]:
     """Plan all meters."""
-    return compare(setting, steps)
+    return compare(setting, steps, most_masked=_MOST_MASKED)
 
 
 @lru_cache(maxsize=500)
@@ -188,6 +189,9 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, Setting]:
     if asked["protocol"] not in METERS:
         raise invalid("protocol", asked["protocol"], f"one of {', '.join(METERS)}")
     ceiling = _read(asked, "ceiling", float, "a loss, or nothing") if asked["ceiling"] else None
+    if ceiling is not None and steps > _MOST_WITH_CEILING:
+        allowed = f"1 to {_MOST_WITH_CEILING:,} here with a ceiling; meter plan takes more"
+        raise invalid("steps", steps, allowed)
     spec = MeterSpec.uniform(
         signals=signals,
         tolerance=tolerances[0] if len(tolerances) == 1 else tolerances,
@@ -203,8 +207,7 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, Setting]:
     )
     if len(tolerances) == 1:  # as `meter compare` does, after the paper
         tolerances = tuple(tolerances[0] * (k + 1) for k in range(signals))
-    shown_ceiling = ceiling if steps <= _MOST_WITH_CEILING else None
-    return spec, Setting(signals, tolerances, spec.delta, shown_ceiling)
+    return spec, Setting(signals, tolerances, spec.delta, ceiling)
 
 
 def _read(
