@@ -11,7 +11,7 @@ PYTEST = $(BIN)/pytest -n 2
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
-.PHONY: help demo test lint types imports unit docs reference verify bench format constraints clean for-use for-work
+.PHONY: help demo test lint types imports unit docs reference verify bench format constraints clean for-use for-work screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -42,6 +42,9 @@ docs: for-work ## the documentation site, into out/site
 
 reference: for-work ## rewrite the reference pages from the code
 	$(BIN)/python scripts/reference.py
+
+screenshots: for-work ## the pictures of README and docs
+	METER_SCREENSHOTS=1 $(BIN)/pytest -q tests/e2e/test_pages.py
 
 verify: for-work ## the slow proofs of the statistics
 	$(PYTEST) -m verify tests

@@ -65,7 +65,7 @@ def api_page() -> str:
             groups.setdefault(route["tags"][0], []).append(_route(method, path, route))
     parts = [_BEFORE, "| status | `error` |", "| --- | --- |"]
     words: dict[int, list[str]] = {}
-    for _, status, word in errors._TABLE:
+    for _, status, word in errors.TABLE:
         words.setdefault(status, []).append(f"`{word}`")
     parts += [f"| {status} | {', '.join(each)} |" for status, each in sorted(words.items())]
     for tag, routes in groups.items():

@@ -87,7 +87,7 @@ def said(*args: object, **options: object) -> str:
 
 
 def test_advice_before_the_first_step() -> None:
-    assert "exactly 86,542 labels" in said([], phase=Phase.REQUESTED)
+    assert "at least 86,542 labels" in said([], phase=Phase.REQUESTED)
     assert said([]) == "Submit a first model: `meter submit`."
 
 

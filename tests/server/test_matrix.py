@@ -105,7 +105,7 @@ def served_routes() -> set[str]:
         f"{method} {route.path}"
         for route in routes
         if isinstance(route, APIRoute)
-        for method in route.methods
+        for method in route.methods or ()
     }
 
 

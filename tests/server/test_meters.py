@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -104,7 +105,7 @@ def test_lists_come_in_pages(served: Served) -> None:
         assert give_validation(developer, meter, seed=seed).is_success
     seen, after = [], ""
     while after is not None:
-        params = {"limit": 2, "after": after}
+        params: dict[str, Any] = {"limit": 2, "after": after}
         page = developer.get(f"/meters/{meter}/validation-sets", params=params).json()
         assert len(page["items"]) <= 2
         seen += [each["number"] for each in page["items"]]

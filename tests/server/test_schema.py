@@ -48,7 +48,7 @@ class World:
         """Send what the document allows, and what it does not, to one operation."""
         method, path = operation.split(" ")
         found = self.schema[path][method]
-        cases = st.one_of(found.as_strategy(generation_mode=mode) for mode in GenerationMode)
+        cases = st.one_of([found.as_strategy(generation_mode=mode) for mode in GenerationMode])
 
         @given(case=cases, user=st.sampled_from(USERS))
         @settings(max_examples=examples, suppress_health_check=list(HealthCheck))

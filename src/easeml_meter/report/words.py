@@ -118,8 +118,8 @@ def advice(view: SessionView) -> tuple[str, ...]:
     labels = f"{view.labels_needed:,} labels"
     if view.phase is Phase.REQUESTED:
         return (
-            f"Labelers: seal a test set of exactly {labels} (`meter seal`) and hand it in "
-            "(`meter testset add`). More are welcome and are put to use.",
+            f"Labelers: seal a test set of at least {labels} (`meter seal`) and hand it in "
+            "(`meter testset add`); more are put to use.",
             "Developers: nothing can be answered until then; submissions are refused and cost "
             "nothing.",
         )

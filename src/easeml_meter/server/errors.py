@@ -51,7 +51,7 @@ class Conflict(MeterError):
 
 
 # The first that fits counts. What else a use case refuses, it refuses for what happened meanwhile.
-_TABLE: list[tuple[type[MeterError], int, str]] = [
+TABLE: list[tuple[type[MeterError], int, str]] = [
     (Unknown, 401, "unknown-caller"),
     (Denied, 403, "denied"),
     (NotFound, 404, "not-found"),
@@ -64,7 +64,7 @@ _TABLE: list[tuple[type[MeterError], int, str]] = [
     (MeterError, 409, "conflict"),
 ]
 
-_CODES = {status: code for _, status, code in reversed(_TABLE)} | {
+_CODES = {status: code for _, status, code in reversed(TABLE)} | {
     404: "not-found",
     405: "no-such-method",
     409: "conflict",
@@ -73,7 +73,7 @@ _CODES = {status: code for _, status, code in reversed(_TABLE)} | {
 
 def problem(error: MeterError) -> tuple[int, Problem]:
     """Give the status and the body for what went wrong."""
-    status, code = next((s, c) for kind, s, c in _TABLE if isinstance(error, kind))
+    status, code = next((s, c) for kind, s, c in TABLE if isinstance(error, kind))
     # What a database says of itself is for the log.
     message = "the books cannot be used now: try again" if status == 503 else str(error)
     return status, Problem(error=code, message=message)
