@@ -11,6 +11,7 @@ import io
 import json
 import os
 import secrets
+import socket
 import subprocess
 import sys
 import tarfile
@@ -215,9 +216,11 @@ def serve(kind: str, folder: Path, database: str) -> None:
         app, path, headers = serve_ours(folder, database)
     else:
         app, path, headers = serve_bare(database)
-    config = uvicorn.Config(app, port=0, log_level="error", access_log=False)
+    config = uvicorn.Config(app, log_level="error", access_log=False)
     server = uvicorn.Server(config)
-    listening = config.bind_socket()
+    # With its protocol named, asyncio sends small answers at once.
+    listening = socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP)
+    listening.bind(("127.0.0.1", 0))
     listening.listen(2048)
     told = {"port": listening.getsockname()[1], "path": path, "headers": headers}
     os.write(1, (json.dumps(told) + "\n").encode())
