@@ -17,7 +17,16 @@ from dataclasses import dataclass
 from importlib import import_module
 from typing import Any
 
-NAMES = ("onnx_model", "planner", "sandbox", "scoring", "sealing", "simulation", "submission")
+NAMES = (
+    "onnx_model",
+    "planner",
+    "sandbox",
+    "scoring",
+    "sealing",
+    "server",
+    "simulation",
+    "submission",
+)
 MODULES = tuple(f"bench.{name}" for name in NAMES)
 
 

@@ -6,6 +6,7 @@ process with one event loop, the same clients, the same kind of database, both c
 
 from __future__ import annotations
 
+import atexit
 import http.client
 import io
 import json
@@ -19,7 +20,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
 from functools import cache
 from itertools import count
@@ -58,7 +59,9 @@ def benchmarks(*, small: bool) -> list[Benchmark]:
 def _sqlite(kind: str) -> Running:
     """Start a server that ends with this process."""
     folder = Path(tempfile.mkdtemp(prefix="bench-server-"))
-    return Running.start(kind, folder, f"sqlite:///{folder}/books.db")
+    running = Running.start(kind, folder, f"sqlite:///{folder}/books.db")
+    atexit.register(running.stop)
+    return running
 
 
 @dataclass
@@ -86,7 +89,7 @@ class Running:
 
     def stop(self) -> None:
         """End it."""
-        self.process.communicate()
+        self.process.communicate(timeout=60)
 
     def send(self, requests: int) -> int:
         """Send that many different submissions from several clients; count the answers."""
@@ -95,18 +98,18 @@ class Running:
         lock = threading.Lock()
 
         def client() -> None:
-            connection = http.client.HTTPConnection("127.0.0.1", self.port)
-            while True:
-                with lock:
-                    content = next(bodies, None)
-                if content is None:
-                    return
-                started = time.perf_counter()
-                connection.request("POST", self.path, content, self.headers)
-                answer = connection.getresponse()
-                answer.read()
-                if answer.status == 200:
-                    answered.append(time.perf_counter() - started)
+            with closing(http.client.HTTPConnection("127.0.0.1", self.port)) as connection:
+                while (content := take()) is not None:
+                    started = time.perf_counter()
+                    connection.request("POST", self.path, content, self.headers)
+                    answer = connection.getresponse()
+                    answer.read()
+                    if answer.status == 200:
+                        answered.append(time.perf_counter() - started)
+
+        def take() -> bytes | None:
+            with lock:
+                return next(bodies, None)
 
         clients = [threading.Thread(target=client) for _ in range(CLIENTS)]
         for each in clients:
@@ -301,6 +304,7 @@ def upload(folder: Path, size: int) -> int:
         answer = json.loads(connection.getresponse().read())
     seconds, peak = time.perf_counter() - started, running.memory()
     assert answer["offset"] == size, answer
+    connection.close()
     running.stop()
     print(
         f"upload of {size / (1 << 30):.2f} GB: {seconds:.1f} s ({size / seconds / (1 << 20):.0f} "

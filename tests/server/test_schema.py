@@ -88,6 +88,7 @@ def _world(folder: Path, database: str | None) -> Iterator[World]:
         labels = begin(served, meter, folder)
         told = submit(served.client("developer"), meter, labels).json()
         schema = schemathesis.openapi.from_asgi(f"{PREFIX}/openapi.json", served.app)
+        schema.config.request_timeout = 120  # a machine may be busy
         schema.config.checks.positive_data_acceptance.expected_statuses = ACCEPTED
         yield World(served, schema, {"meter": meter, "submission": told["id"]})
 

@@ -7,6 +7,7 @@ from datetime import timedelta
 from pathlib import Path
 
 import pytest
+from bench.server import upload as large_upload
 from tests.service.helpers import Clock
 
 from easeml_meter.service import accounts
@@ -136,3 +137,7 @@ def test_what_arrived_before_a_failure_is_kept(
     receiving.__enter__().write(b"123")
     assert not receiving.__exit__(RuntimeError, RuntimeError("cut"), None)
     assert uploads.offset(found) == 3
+
+
+def test_a_large_upload_takes_little_memory(tmp_path: Path) -> None:
+    assert large_upload(tmp_path, 128 << 20) <= 200 << 20
