@@ -37,7 +37,7 @@ from easeml_meter.tables.wording import about
 
 _RUNNER = Path(__file__).with_name("onnx_runner.py")
 _WORDS = ("-I", "onnx_runner.py", "model.onnx", "plan.json")
-_MOST_ROWS = 1 << 14
+_MOST_ROWS = 1 << 13
 _MOST_BYTES = 16 << 20
 """What the model is given at a time: enough to keep its threads busy, little enough for caches."""
 _TRIAL = Limits(seconds=30)

@@ -20,6 +20,7 @@ import os
 import re
 import resource
 import sys
+from collections import deque
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, NoReturn
 
@@ -48,16 +49,13 @@ def limit(seconds: float, memory: int, threads: int) -> None:
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
 
-def load(path: str, threads: int) -> ort.InferenceSession:
+def load(path: str) -> ort.InferenceSession:
     """Open the model on the CPU, reproducibly."""
     ort.set_seed(0)
     ort.set_default_logger_severity(4)  # what matters is raised
     options = ort.SessionOptions()
-    options.intra_op_num_threads = threads
-    options.inter_op_num_threads = 1
+    options.intra_op_num_threads = options.inter_op_num_threads = 1
     options.enable_mem_pattern = False  # it would plan, and keep, memory for each size of a batch
-    # Threads that wait busily would take the processor from those that bring the next batch.
-    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     return ort.InferenceSession(
         path,
         options,
@@ -89,28 +87,40 @@ def column_of(found: Any, rows: int, width: int | None) -> Any:
 
 
 def run(
-    session: ort.InferenceSession, output: str, width: int | None, shapes: dict[str, list[int]]
+    session: ort.InferenceSession,
+    threads: int,
+    output: str,
+    width: int | None,
+    shapes: dict[str, list[int]],
 ) -> None:
-    """Predict batch by batch; the next is read, and the last one written, meanwhile."""
+    """Predict batch by batch, one in each thread; the next is read meanwhile.
+
+    A batch for each thread, rather than all threads for a batch: none ever waits for another.
+    """
     for pipe in (sys.stdin, sys.stdout):
         with contextlib.suppress(OSError):
             fcntl.fcntl(pipe, fcntl.F_SETPIPE_SZ, _PIPE_BYTES)
-    reading, writing = ThreadPoolExecutor(1), ThreadPoolExecutor(1)
-    reader, writer, written = pa.ipc.open_stream(sys.stdin.buffer), None, None
-    coming = reading.submit(next, reader, None)
-    while (batch := coming.result()) is not None:
-        coming = reading.submit(next, reader, None)
+    reading, computing = ThreadPoolExecutor(1), ThreadPoolExecutor(threads)
+
+    def predict(batch: Any) -> Any:
         (found,) = session.run([output], feed(batch, shapes))
-        column = column_of(found, batch.num_rows, width)
-        predictions = pa.record_batch([column], ["prediction"])
-        if writer is None or written is None:
+        return pa.record_batch([column_of(found, batch.num_rows, width)], ["prediction"])
+
+    reader, writer = pa.ipc.open_stream(sys.stdin.buffer), None
+    coming = reading.submit(next, reader, None)
+    begun: deque[Any] = deque()
+    while (batch := coming.result()) is not None or begun:
+        if batch is not None:
+            begun.append(computing.submit(predict, batch))
+            coming = reading.submit(next, reader, None)
+            if len(begun) <= threads:
+                continue
+        predictions = begun.popleft().result()
+        if writer is None:
             writer = pa.ipc.new_stream(sys.stdout.buffer, predictions.schema)
-        else:
-            written.result()
-        written = writing.submit(writer.write_batch, predictions)
-    if writer is None or written is None:
+        writer.write_batch(predictions)
+    if writer is None:
         raise ValueError("no inputs given")
-    written.result()
     writer.close()
     sys.stdout.buffer.flush()
 
@@ -130,8 +140,7 @@ def main(model: str, plan: str) -> NoReturn:
         with open(plan, encoding="utf-8") as file:
             todo = json.load(file)
         limit(todo["seconds"], todo["memory"], todo["threads"])
-        session = load(model, todo["threads"])
-        run(session, todo["output"], todo["width"], todo["shapes"])
+        run(load(model), todo["threads"], todo["output"], todo["width"], todo["shapes"])
     except BaseException as error:  # whatever it is, it is told in one line
         print(reason(error), file=sys.stderr, flush=True)
         os._exit(1)
