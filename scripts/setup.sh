@@ -64,6 +64,8 @@ whole() {
 
 if [ "$1" = constraints ]; then
     find_python # 3.11 first: what suits the oldest supported Python suits newer ones
+    # Debian's own 3.11.2 before a newer 3.11: some packages ask for as little as 3.11.5.
+    ! /usr/bin/python3.11 -c '' 2>/dev/null || python=/usr/bin/python3.11
     install_packages $(venv_package)
     say 'installing the newest version of everything, to write its number down'
     quietly "$python" -m venv "$tmp/venv"
