@@ -3,7 +3,7 @@
 
 # Debian packages the tests need beyond Python, as PACKAGE or PACKAGE=COMMAND. With a command,
 # having that command is enough; without one, dpkg is asked. Example: bubblewrap=bwrap
-SYSTEM_PACKAGES = bubblewrap=bwrap chromium=chromium libatomic1 postgresql=pg_virtualenv
+SYSTEM_PACKAGES = bubblewrap=bwrap chromium=chromium iproute2 libatomic1 openssl=openssl postgresql=pg_virtualenv
 
 BIN = .venv/bin
 PYTEST = $(BIN)/pytest -n 2

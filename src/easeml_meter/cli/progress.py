@@ -6,6 +6,9 @@ import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import Thread
+
+_HIDDEN = "running on the test set"
 
 
 @contextmanager
@@ -38,10 +41,21 @@ def progress_bar(*, shown: bool) -> Iterator[Callable[[str, float, float], None]
             rate = f"{done:,.0f} of {total:,.0f} {unit}"
             if done and elapsed > 0:
                 rate += f", {done / elapsed:,.0f} per second"
-            if what == "running on the test set":  # how far it got is not for the eye
-                rate = f"the answer comes in {total:g} seconds"
+            if what == _HIDDEN:  # how far it got is not for the eye
+                rate = f"the answer comes after {total:g} seconds"
+                Thread(target=tick, args=(total,), daemon=True).start()
             if not total:  # at a server: nobody knows how long it takes
                 rate = f"{elapsed:,.0f} seconds"
             bars.update(bar, description=what, completed=done, total=total or None, rate=rate)
 
-        yield progress
+        def tick(seconds: float) -> None:
+            """Let the clock be seen."""
+            begun = started
+            while current == _HIDDEN and not bars.finished:
+                bars.update(bar, completed=min(seconds, time.monotonic() - begun))
+                time.sleep(0.2)
+
+        try:
+            yield progress
+        finally:
+            current = ""
