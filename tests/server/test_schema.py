@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ from .driving import begin, submit
 from .helpers import Served, serve
 from .test_matrix import served_routes
 
-DATABASES = ["sqlite", *(["postgresql"] if os.environ.get("METER_TEST_POSTGRESQL") else [])]
+DATABASES = ["sqlite", "postgresql"]
 OPERATIONS = sorted(route.replace(" ", f" {PREFIX}") for route in served_routes())
 # A request in order may still ask for what is not there, not allowed, or not possible now.
 ACCEPTED = ["2xx", "401", "403", "404", "409", "413", "422"]
