@@ -124,8 +124,13 @@ def test_nothing_comes_from_elsewhere(address: str) -> None:
         chromium = playwright.chromium.launch(executable_path="/usr/bin/chromium", args=FLAGS)
         with tab(chromium, address) as found:  # which looks at requests and at the console
             page = found.go("/index.html")
-            page.keyboard.press("/")
-            page.keyboard.type("battery")
+            box = page.locator("input[aria-controls$=results]")
+            for _ in range(100):  # until the page has begun to listen
+                page.keyboard.press("/")
+                page.wait_for_timeout(100)
+                if box.is_visible():
+                    break
+            box.fill("battery")
             page.get_by_text("What is left").wait_for()  # a heading of another page
         chromium.close()
 

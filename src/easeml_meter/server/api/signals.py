@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Any
 
-from fastapi import APIRouter, Query
+from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 
 from easeml_meter.core.views import SessionView, signal_json, view_json
@@ -13,9 +13,7 @@ from easeml_meter.server.api.common import Id, Listed, PageHere, paged
 from easeml_meter.server.api.seats import Tenant, gives
 from easeml_meter.server.errors import answers
 from easeml_meter.server.frame import REPORT_POLICY
-from easeml_meter.service.accounts import Caller
 from easeml_meter.service.roles import Deed
-from easeml_meter.service.site import Site
 
 router = APIRouter(tags=["signals"])
 
@@ -25,17 +23,23 @@ Generation = Annotated[
 ]
 
 
-@router.get("/meters/{meter}/signals", responses=answers(404))
-def list_signals(  # noqa: PLR0917
+def the_view(
     site: SiteHere,
     caller: CallerHere,
     meter: Id,
-    page: PageHere,
     tenant: Tenant = None,
     generation: Generation = None,
-) -> Listed[dict[str, Any]]:
+) -> SessionView:
+    """Find the session that a request is about."""
+    return meter_for(site, caller, meter, Deed.SEE_SIGNALS, tenant).status(generation=generation)
+
+
+ViewHere = Annotated[SessionView, Depends(the_view)]
+
+
+@router.get("/meters/{meter}/signals", responses=answers(404))
+def list_signals(view: ViewHere, page: PageHere) -> Listed[dict[str, Any]]:
     """List what a tenant was told from a test set, the oldest first."""
-    view = _view(site, caller, meter, tenant, generation)
     return paged(
         view.signals,
         page,
@@ -44,23 +48,10 @@ def list_signals(  # noqa: PLR0917
     )
 
 
-def _view(
-    site: Site, caller: Caller, meter: str, tenant: int | None, generation: int | None
-) -> SessionView:
-    opened = meter_for(site, caller, meter, Deed.SEE_SIGNALS, tenant)
-    return opened.status(generation=generation)
-
-
 @router.get("/meters/{meter}/status", responses=answers(404))
-def status(
-    site: SiteHere,
-    caller: CallerHere,
-    meter: Id,
-    tenant: Tenant = None,
-    generation: Generation = None,
-) -> dict[str, Any]:
+def status(view: ViewHere) -> dict[str, Any]:
     """Show a session, as `meter status --json` does."""
-    return view_json(_view(site, caller, meter, tenant, generation))
+    return view_json(view)
 
 
 @router.get("/meters/{meter}/history", responses=answers(404))
@@ -77,19 +68,12 @@ def history(
     responses=answers(404) | gives("text/html", "One page, with all it needs."),
     response_class=Response,
 )
-def report(
-    site: SiteHere,
-    caller: CallerHere,
-    meter: Id,
-    tenant: Tenant = None,
-    generation: Generation = None,
-) -> Response:
+def report(view: ViewHere) -> Response:
     """Draw a session as a page."""
     from easeml_meter.report.page import html_page
 
-    page = html_page(_view(site, caller, meter, tenant, generation))
     headers = {"Content-Security-Policy": REPORT_POLICY}
-    return Response(page, media_type="text/html", headers=headers)
+    return Response(html_page(view), media_type="text/html", headers=headers)
 
 
 @router.get(
@@ -97,18 +81,11 @@ def report(
     responses=answers(404) | gives("image/svg+xml", "The meter, step by step."),
     response_class=Response,
 )
-def picture(
-    site: SiteHere,
-    caller: CallerHere,
-    meter: Id,
-    tenant: Tenant = None,
-    generation: Generation = None,
-) -> Response:
+def picture(view: ViewHere) -> Response:
     """Draw a session."""
     from easeml_meter.report.meter import meter_svg
 
-    drawn = meter_svg(_view(site, caller, meter, tenant, generation))
-    return Response(drawn, media_type="image/svg+xml")
+    return Response(meter_svg(view), media_type="image/svg+xml")
 
 
 @router.get(
@@ -116,15 +93,8 @@ def picture(
     responses=answers(404) | gives("image/svg+xml", "The last signal."),
     response_class=Response,
 )
-def badge(
-    site: SiteHere,
-    caller: CallerHere,
-    meter: Id,
-    tenant: Tenant = None,
-    generation: Generation = None,
-) -> Response:
+def badge(view: ViewHere) -> Response:
     """Draw the last signal as a badge."""
     from easeml_meter.report.badges import badge_svg
 
-    drawn = badge_svg(_view(site, caller, meter, tenant, generation))
-    return Response(drawn, media_type="image/svg+xml")
+    return Response(badge_svg(view), media_type="image/svg+xml")

@@ -16,7 +16,7 @@ from easeml_meter.report.palette import band_colours
 from easeml_meter.report.words import advice, answer_words, gap_words, share_words, when
 from easeml_meter.server.access import meter_for
 from easeml_meter.server.api.seats import Number, Tenant, seat_for
-from easeml_meter.server.api.signals import Generation
+from easeml_meter.server.api.signals import Generation, the_view
 from easeml_meter.server.api.signals import report as report_of
 from easeml_meter.server.api.testsets import released_file as file_of_released
 from easeml_meter.server.api.testsets import test_inputs as inputs_of
@@ -240,7 +240,7 @@ def report(
     visit: VisitHere, meter: str, tenant: Tenant = None, generation: Generation = None
 ) -> Response:
     """Give a session as one page, to keep or to print."""
-    return report_of(visit.site, visit.caller, meter, tenant, generation)
+    return report_of(the_view(visit.site, visit.caller, meter, tenant, generation))
 
 
 @router.get("/meters/{meter}/validation/{number}")
