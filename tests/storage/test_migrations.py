@@ -182,7 +182,7 @@ def test_every_released_schema_is_upgraded_with_its_rows(empty: str, version: st
         assert books.audit("m") == [LINK]
         assert broken_link(books.audit("m")) is None
     with opened.writing("m") as books:
-        books.add_entry(replace(ENTRY, step=2, submission="t" * 64))
+        books.add_entries([replace(ENTRY, step=2, submission="t" * 64)])
         books.append_audit("m", NOW, "told", {"step": 2})
         assert broken_link(books.audit("m")) is None
     opened.close()

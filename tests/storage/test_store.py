@@ -82,7 +82,7 @@ def test_rows_come_back_as_they_went_in(store: Store) -> None:
     with store.writing() as books:
         books.update_generation(delivered)
         books.add_validation(VALIDATION)
-        books.add_entry(ENTRY)
+        books.add_entries([ENTRY])
         link = books.append_audit("m", NOW, "told", {"step": 1, "model": "ü"})
     with store.reading() as books:
         assert books.has_meter()
@@ -95,7 +95,7 @@ def test_rows_come_back_as_they_went_in(store: Store) -> None:
 
 def test_rows_outlive_the_process(store: Store, url: str) -> None:
     with store.writing() as books:
-        books.add_entry(ENTRY)
+        books.add_entries([ENTRY])
     store.close()
     again = Store.open(url)
     with again.reading() as books:
@@ -106,7 +106,7 @@ def test_rows_outlive_the_process(store: Store, url: str) -> None:
 def test_entries_come_in_the_order_of_each_tenants_steps(store: Store) -> None:
     with store.writing() as books:
         for tenant, number in ((1, 2), (0, 2), (1, 1), (0, 10), (0, 1)):
-            books.add_entry(step(number, tenant=tenant))
+            books.add_entries([step(number, tenant=tenant)])
     with store.reading() as books:
         found = [(entry.tenant, entry.step) for entry in books.entries("m", 1)]
         assert found == [(0, 1), (0, 2), (0, 10), (1, 1), (1, 2)]
@@ -121,7 +121,7 @@ def test_an_exception_leaves_no_trace(store: Store) -> None:
     with pytest.raises(RuntimeError, match="power cut"):
         write(
             store,
-            lambda books: books.add_entry(ENTRY),
+            lambda books: books.add_entries([ENTRY]),
             lambda books: books.add_validation(VALIDATION),
             lambda books: books.append_audit("m", NOW, "told", {}),
             lambda books: books.update_generation(replace(GENERATION, phase=Phase.ACTIVE)),
@@ -133,15 +133,15 @@ def test_an_exception_leaves_no_trace(store: Store) -> None:
         assert books.audit("m") == []
         assert books.generations("m") == [GENERATION]
     with store.writing() as books:  # and the lock is free again
-        books.add_entry(ENTRY)
+        books.add_entries([ENTRY])
 
 
 @pytest.mark.parametrize(
     ("deed", "what"),
     [
-        (lambda books: books.add_entry(replace(ENTRY, submission="t" * 64)), "a step twice"),
-        (lambda books: books.add_entry(replace(ENTRY, step=2)), "a submission twice"),
-        (lambda books: books.add_entry(step(5, generation=9)), "an unknown test set"),
+        (lambda books: books.add_entries([replace(ENTRY, submission="t" * 64)]), "a step twice"),
+        (lambda books: books.add_entries([replace(ENTRY, step=2)]), "a submission twice"),
+        (lambda books: books.add_entries([step(5, generation=9)]), "an unknown test set"),
         (lambda books: books.add_generation(GENERATION), "a generation twice"),
         (lambda books: books.add_meter(METER), "a meter twice"),
     ],
@@ -151,7 +151,7 @@ def test_what_must_not_be_entered_is_refused(
     store: Store, deed: Callable[[Books], None], what: str
 ) -> None:
     with store.writing() as books:
-        books.add_entry(ENTRY)
+        books.add_entries([ENTRY])
     with pytest.raises(StorageError) as refused:
         write(store, lambda books: books.append_audit("m", NOW, "told", {"what": what}), deed)
     assert "\n" not in str(refused.value)
@@ -172,9 +172,9 @@ def test_the_same_rows_cannot_be_two_test_sets(store: Store) -> None:
 
 def test_the_same_submission_of_another_tenant_or_validation_set_is_another(store: Store) -> None:
     with store.writing() as books:
-        books.add_entry(ENTRY)
-        books.add_entry(replace(ENTRY, tenant=1))
-        books.add_entry(replace(ENTRY, step=2, validation_set="e" * 64))
+        books.add_entries([ENTRY])
+        books.add_entries([replace(ENTRY, tenant=1)])
+        books.add_entries([replace(ENTRY, step=2, validation_set="e" * 64)])
         assert len(books.entries("m", 1)) == 3
 
 
@@ -183,7 +183,7 @@ def increment(url: str, times: int) -> None:
     store = Store.open(url)
     for _ in range(times):
         with store.writing() as books:
-            books.add_entry(step(len(books.entries("m", 1)) + 1))
+            books.add_entries([step(len(books.entries("m", 1)) + 1)])
             books.append_audit("m", NOW, "told", {})
     store.close()
 
@@ -222,7 +222,7 @@ def test_a_writer_waits_until_the_other_one_is_done(store: Store, url: str) -> N
         waiting.join(0.2)
         assert waiting.is_alive()
         assert books.entries("m", 1) == []
-        books.add_entry(step(1))
+        books.add_entries([step(1)])
         books.append_audit("m", NOW, "told", {})
     waiting.join()
     assert_counted(store, 2)
@@ -233,7 +233,7 @@ def test_reading_sees_one_moment_and_needs_no_lock(store: Store, url: str) -> No
     with store.reading() as before:
         assert before.entries("m", 1) == []
         with other.writing() as books:
-            books.add_entry(ENTRY)
+            books.add_entries([ENTRY])
             assert before.entries("m", 1) == []  # not yet committed
         assert before.entries("m", 1) == []  # committed after this moment
     with store.reading() as after:
@@ -336,7 +336,7 @@ def test_a_database_damaged_in_the_middle(tmp_path: Path) -> None:
         books.add_meter(METER)
         books.add_generation(GENERATION)
         for number in range(1, 200):
-            books.add_entry(step(number))
+            books.add_entries([step(number)])
     store.close()
     content = bytearray(path.read_bytes())
     for page in range(4096, len(content), 4096):
@@ -413,8 +413,8 @@ def test_nobody_writes_through_a_snapshot_that_grew_old(store: Store, url: str) 
     def read_then_write() -> None:
         with store.reading() as stale:
             number = len(stale.entries("m", 1)) + 1
-            write(other, lambda books: books.add_entry(step(1)))
-            stale.add_entry(step(number))
+            write(other, lambda books: books.add_entries([step(1)]))
+            stale.add_entries([step(number)])
 
     with pytest.raises(StorageError):
         read_then_write()

@@ -44,6 +44,7 @@ from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, required_labels
 from easeml_meter.storage.schema import AuditRow, GenerationRow, MeterRow, ValidationRow
 from easeml_meter.tables.files import stamp_of
+from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import named
 from easeml_meter.vault.files import new_file
 from easeml_meter.vault.keys import read_recipient
@@ -518,12 +519,12 @@ def _tenant(number: int | None) -> dict[str, int]:
     return {} if number is None else {"tenant": number}
 
 
-def _content(path: Path) -> bytes:
+def _content(path: Source) -> bytes:
     stamp_of(path)
     return path.read_bytes()
 
 
-def _files(submitted: Submitted) -> dict[str, Path]:
+def _files(submitted: Submitted) -> dict[str, Source]:
     """Name the files that are sent, as the server knows them."""
     match submitted:
         case PredictionFiles(test, validation):
@@ -535,7 +536,7 @@ def _files(submitted: Submitted) -> dict[str, Path]:
     raise invalid("submission", "a function", "at a server predictions, an OnnxFile or a Command")
 
 
-def _packed(submitted: Submitted, files: Mapping[str, Path]) -> bytes:
+def _packed(submitted: Submitted, files: Mapping[str, Source]) -> bytes:
     contents = {name: _content(path) for name, path in files.items()}
     if isinstance(submitted, Command):
         contents["command.bundle"] = submitted.bundle.to_bytes()
@@ -548,7 +549,7 @@ def _packed(submitted: Submitted, files: Mapping[str, Path]) -> bytes:
     return packed.getvalue()
 
 
-def _renamed(error: InvalidInput, files: Mapping[str, Path]) -> InvalidInput:
+def _renamed(error: InvalidInput, files: Mapping[str, Source]) -> InvalidInput:
     """Name files in a refusal as they are named here."""
     if not files:
         return error

@@ -18,6 +18,7 @@ from easeml_meter.scoring.losses import Output
 from easeml_meter.scoring.outputs import Expected, read_predictions
 from easeml_meter.tables.comma_separated import CsvTable
 from easeml_meter.tables.opening import open_raw
+from easeml_meter.tables.source import Given
 from easeml_meter.tables.table import FileTable, Part, Table, check_columns
 from easeml_meter.tables.wording import about, some
 
@@ -43,7 +44,7 @@ class Predictions:
     kept: NDArray[Any] | None = field(repr=False, compare=False)
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], *, expected: Expected) -> Predictions:
+    def open(cls, path: Given, *, expected: Expected) -> Predictions:
         """Read and check a file of predictions; refuse it in one line that says why.
 
         Parquet, Arrow, CSV, JSON Lines or npy. A single column is the prediction, whatever its

@@ -35,6 +35,7 @@ from easeml_meter.service.measuring import hidden_loss, open_sealed, visible_los
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.schema import GenerationRow, ValidationRow
+from easeml_meter.tables.source import Source
 
 LONGEST = 24 * 3600.0
 """Seconds that a run may be given."""
@@ -121,8 +122,8 @@ class Measured:
 class PredictionFiles:
     """Predictions on both sets."""
 
-    test: Path
-    validation: Path
+    test: Source
+    validation: Source
 
     def open(self, on: Measured) -> Attempt:
         """Read and check both files."""
@@ -141,7 +142,7 @@ class PredictionFiles:
 
 @dataclass(frozen=True)
 class _PredictionAttempt:
-    path: Path
+    path: Source
     visible: Predictions
     hidden: Predictions
 

@@ -22,6 +22,7 @@ import sqlalchemy as sa
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.service.kept import file_of
 from easeml_meter.service.release import released_folder
 from easeml_meter.service.site import NotFound, Site
 from easeml_meter.service.workspace import TEST_SETS, Clock, Home, Workspace
@@ -177,7 +178,7 @@ def _named_files(books: Books, meter: str) -> set[str]:
     named = {f"{TEST_SETS}/"}
     for table in (schema.generations, schema.validation_sets, schema.entries):
         query = sa.select(table.c.blob).where(table.c.meter == meter).distinct()
-        named |= set(filter(None, books.connection.execute(query).scalars()))
+        named |= {file_of(blob) for blob in books.connection.execute(query).scalars() if blob}
     rows = books.generations(meter)
     # Parts that were merged into a test set are gone.
     waiting = [row.number for row in rows if row.phase is Phase.REQUESTED]

@@ -9,14 +9,13 @@ from __future__ import annotations
 import hashlib
 import io
 import logging
-import os
 import secrets
 import tarfile
 import tempfile
 import threading
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Any
@@ -28,20 +27,22 @@ from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.service.accounts import Member
 from easeml_meter.service.attempts import Command, Conditions, OnnxFile, PredictionFiles, Submitted
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.roles import Role
+from easeml_meter.service.roles import Deed, Role, require
 from easeml_meter.service.sessions import Situation, Spent
 from easeml_meter.service.site import NotFound, Site
-from easeml_meter.service.submission import Submission
+from easeml_meter.service.submission import Submission, submit_all
+from easeml_meter.service.together import Together
 from easeml_meter.storage import queue, schema
 from easeml_meter.storage.schema import EntryRow
 from easeml_meter.storage.store import Books, StorageError
+from easeml_meter.tables.source import Held
 
 _LOG = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 5
 """So often a submission is tried that the program itself fails at."""
-_MEMORY = "/dev/shm"  # noqa: S108 - each submission has a folder of its own there
 _SMALL = 1 << 20
+"""Bytes of a submission that is taken together with others."""
 _PATIENCE = 1.0
 """Seconds between two looks at the queue."""
 
@@ -138,17 +139,63 @@ def _kind(files: dict[str, bytes]) -> str:
     raise _other_content()
 
 
-def accept(site: Site, seat: Member, model: str, body: bytes) -> tuple[Receipt, Signal | None]:
+@dataclass(frozen=True)
+class Handed:
+    """A submission as it came in."""
+
+    seat: Member
+    model: str
+    body: bytes = field(repr=False)
+
+
+Accepted = tuple[Receipt, Signal | None]
+
+
+def accept(site: Site, seat: Member, model: str, body: bytes) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
-    Its format is checked first. What is refused here or later for its format costs nothing.
+    Its format is checked first. What is refused here or later for its format costs nothing. Small
+    ones that come at the same time are taken together; a large one makes no other wait.
     """
-    parcel = Parcel.unpack(body)
+    handed = Handed(seat, model, body)
+    if len(body) <= _SMALL:
+        return _TOGETHER((site, seat.meter), handed)
+    (outcome,) = accept_all((site, seat.meter), [handed])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def accept_all(where: tuple[Site, str], together: Sequence[Handed]) -> list[Accepted | Exception]:
+    """Take submissions to one meter, each for itself."""
+    site, meter = where
+    outcomes: list[Submission | Accepted | Exception] = []
+    for handed in together:
+        try:
+            outcomes.append(_received(site, handed))
+        except Exception as error:  # is told to whom it concerns
+            outcomes.append(error)
+    given = [each for each in outcomes if isinstance(each, Submission)]
+    answered = iter(submit_all(site.space(meter), given) if given else ())
+    found: list[Accepted | Exception] = []
+    for outcome in outcomes:
+        told = next(answered) if isinstance(outcome, Submission) else outcome
+        found.append((_receipt_of(meter, told), told) if isinstance(told, Signal) else told)
+    return found
+
+
+_TOGETHER = Together(accept_all)
+
+
+def _received(site: Site, handed: Handed) -> Submission | Accepted:
+    """Look at what came in: predictions are to be answered, a model is queued."""
+    seat, parcel = handed.seat, Parcel.unpack(handed.body)
+    require(seat.role, Deed.SUBMIT)
     if parcel.kind != "predictions":
-        return _enqueue(site, seat, model, parcel), None
-    with _unpacked(parcel) as submitted:
-        signal = _meter(site, seat).submit_any(submitted, model=model)
-    return _receipt_of(seat.meter, signal), signal
+        return _enqueue(site, seat, handed.model, parcel), None
+    files = {name.partition(".")[0]: Held(name, parcel.files[name]) for name in parcel.files}
+    submitted = PredictionFiles(files["test"], files["validation"])
+    return Submission(submitted, handed.model, seat.tenant, seat.user)
 
 
 def _meter(site: Site, seat: Member) -> Meter:
@@ -157,28 +204,17 @@ def _meter(site: Site, seat: Member) -> Meter:
 
 @contextmanager
 def _unpacked(parcel: Parcel) -> Iterator[Submitted]:
-    """Give a submission as files, as the readers take them; errors name them without the folder."""
+    """Give a model as the readers take it; errors name its file without the folder."""
     if parcel.kind == "command":
         yield Command(Bundle.from_bytes(parcel.files["command.bundle"]))
         return
-    with tempfile.TemporaryDirectory(prefix="easeml-meter-", dir=_place(parcel)) as folder:
-        paths = {}
-        for name, content in parcel.files.items():
-            path = paths[name.partition(".")[0]] = Path(folder) / name
-            path.write_bytes(content)
+    with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
+        path = Path(folder) / "model.onnx"
+        path.write_bytes(parcel.files["model.onnx"])
         try:
-            if parcel.kind == "onnx":
-                yield OnnxFile(paths["model"])
-            else:
-                yield PredictionFiles(paths["test"], paths["validation"])
+            yield OnnxFile(path)
         except InvalidInput as error:
             raise InvalidInput(str(error).replace(f"{folder}/", "")) from None
-
-
-def _place(parcel: Parcel) -> str | None:
-    """Keep what is small in memory: making files waits for those that are brought to disk."""
-    small = sum(map(len, parcel.files.values())) <= _SMALL
-    return _MEMORY if small and os.access(_MEMORY, os.W_OK) else None
 
 
 def _enqueue(site: Site, seat: Member, model: str, parcel: Parcel) -> Receipt:

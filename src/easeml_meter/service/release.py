@@ -12,11 +12,11 @@ from easeml_meter.core.lifecycle import Phase, WrongPhase, advance
 from easeml_meter.core.signals import Rules, gap_between
 from easeml_meter.core.views import Truth
 from easeml_meter.service.attempts import Measured, measure_again
+from easeml_meter.service.kept import read_kept
 from easeml_meter.service.measuring import open_sealed
 from easeml_meter.service.sessions import Situation, reconcile
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.storage.schema import EntryRow, GenerationRow
-from easeml_meter.vault.keys import unwrap
 
 
 def release(space: Workspace) -> GenerationRow:
@@ -78,8 +78,7 @@ def _truth(
     """Measure what was kept once more; None where a model could not be measured."""
     if not entry.blob or situation.validation is None:
         return None
-    content = unwrap(space.files.read(entry.blob), space.identity, "the kept submission")
-    suffix = Path(Path(entry.blob).stem).suffix
+    content, suffix = read_kept(space, entry.blob)
     with tempfile.TemporaryDirectory() as folder:  # what the developer handed in, no labels
         path = Path(folder) / f"submission{suffix}"
         path.write_bytes(content)

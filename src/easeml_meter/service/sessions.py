@@ -175,8 +175,7 @@ def reconcile(
         if (entry.tenant, entry.step) not in known
     ]
     if forgotten:
-        for entry in forgotten:
-            books.add_entry(entry)
+        books.add_entries(forgotten)
         steps = [[entry.tenant + 1, entry.step] for entry in forgotten]
         details = {"generation": generation.number, "tenant_and_step": steps}
         books.append_audit(generation.meter, space.now(), "books were behind the journal", details)

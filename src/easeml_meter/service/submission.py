@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 
 from easeml_meter.core.ledger import Account, Ledger
@@ -10,6 +11,7 @@ from easeml_meter.core.signals import NO_READING, name_of
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import MeterError, invalid
 from easeml_meter.service.attempts import USUAL, Conditions, Losses, Measured, Submitted
+from easeml_meter.service.kept import Kept, keep
 from easeml_meter.service.sessions import (
     Situation,
     Spent,
@@ -22,8 +24,7 @@ from easeml_meter.service.workspace import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
 from easeml_meter.storage.schema import EntryRow, GenerationRow, HandoverRow, ValidationRow
-from easeml_meter.storage.store import Books
-from easeml_meter.vault.keys import wrap
+from easeml_meter.storage.store import Books, Event
 
 MAX_NAME = 200
 
@@ -50,19 +51,76 @@ def submit(space: Workspace, submission: Submission, conditions: Conditions = US
     Everything that can be wrong with it is found before a label is touched, and costs nothing. An
     identical submission gets the answer it got before, free of charge.
     """
+    (outcome,) = submit_all(space, [submission], conditions)
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+def submit_all(
+    space: Workspace, submissions: Sequence[Submission], conditions: Conditions = USUAL
+) -> list[Outcome]:
+    """Answer submissions to one meter, one after the other, in one transaction.
+
+    Each is answered or refused as if it had come alone. Only what keeps the books from being used
+    is raised: then none of them was answered.
+    """
     with space.reading() as books:
         situation = Situation.read(space, books)
         # A spent set still repeats what it told, for whom a crash kept from hearing it.
         generation = situation.current
-        if generation.phase is Phase.REQUESTED:
-            situation.active()
-        tenant = situation.tenant(submission.tenant)
-        validation = _validation_of(situation)
-        entries = books.entries(generation.meter, generation.number)
-        handovers = _handovers(situation, books, generation)
+        entries: list[EntryRow] = []
+        handovers: list[HandoverRow] = []
+        if generation.phase is not Phase.REQUESTED:
+            entries = books.entries(generation.meter, generation.number)
+            handovers = _handovers(situation, books, generation)
+    session = _Session(situation, generation, entries, handovers)
+    outcomes: list[_Draft | Outcome] = []
+    for submission in submissions:
+        try:
+            outcomes.append(_measure(space, session, submission, conditions))
+        except Exception as error:  # is told to whom it concerns
+            outcomes.append(error)
+    drafts = [each for each in outcomes if isinstance(each, _Draft)]
+    told = iter(_tell(space, generation, drafts, entries) if drafts else ())
+    return [next(told) if isinstance(each, _Draft) else each for each in outcomes]
+
+
+Outcome = Signal | Exception
+
+
+@dataclass(frozen=True)
+class _Session:
+    """What the books say before anything is measured."""
+
+    situation: Situation
+    generation: GenerationRow
+    entries: list[EntryRow]
+    handovers: list[HandoverRow]
+
+
+@dataclass(frozen=True)
+class _Draft:
+    """An entry but for its answer, and what that follows from."""
+
+    entry: EntryRow
+    user: str
+    losses: Losses | None = None
+    """None: it was answered before."""
+    kept: Kept | None = None
+
+
+def _measure(
+    space: Workspace, session: _Session, submission: Submission, conditions: Conditions
+) -> _Draft:
+    situation, generation, entries = session.situation, session.generation, session.entries
+    if generation.phase is Phase.REQUESTED:
+        situation.active()
+    tenant = situation.tenant(submission.tenant)
+    validation = _validation_of(situation)
     measured = Measured(space, situation.spec, generation, validation, conditions)
     attempt = submission.submitted.open(measured)
-    draft = EntryRow(
+    entry = EntryRow(
         meter=generation.meter,
         generation=generation.number,
         tenant=tenant,
@@ -77,21 +135,19 @@ def submit(space: Workspace, submission: Submission, conditions: Conditions = US
         blob="",
         told_at="",
     )
-    if _same(entries, draft) is not None:
-        return _tell(space, draft, None, entries, submission.user)
+    if _same(entries, entry) is not None:
+        return _Draft(entry, submission.user)
     situation.active()
     ledger = ledger_of(situation.spec, generation)
-    account, _ = _ready(situation, ledger, replay(ledger, entries, tenant, handovers), entries)
+    account = replay(ledger, entries, tenant, session.handovers)
+    account, _ = _ready(situation, ledger, account, entries)
     if not ledger.may_submit(account):
         raise _spent(situation, generation)
     losses = attempt.measure(measured)
-    if content := attempt.content():
-        name = f"predictions/{draft.submission[:32]}{attempt.suffix}.age"
-        draft = replace(
-            draft, blob=space.files.put(name, wrap(content, [space.identity.recipient]))
-        )
-    draft = replace(draft, validation_loss=str(losses.validation))
-    return _tell(space, draft, losses, entries, submission.user)
+    entry = replace(entry, validation_loss=str(losses.validation))
+    content = attempt.content()
+    kept = Kept(attempt.identity, attempt.suffix, content) if content else None
+    return _Draft(entry, submission.user, losses, kept)
 
 
 def _validation_of(situation: Situation) -> ValidationRow:
@@ -119,46 +175,72 @@ def _same(entries: list[EntryRow], draft: EntryRow) -> EntryRow | None:
 
 
 def _tell(
-    space: Workspace, draft: EntryRow, losses: Losses | None, seen: list[EntryRow], user: str
-) -> Signal:
-    """Enter the answer and commit; only then give it out. `seen` are the entries read before.
+    space: Workspace, generation: GenerationRow, drafts: Sequence[_Draft], seen: list[EntryRow]
+) -> list[Outcome]:
+    """Enter the answers and commit; only then give them out. `seen` are the entries read before.
 
     Between reading and writing the books nobody else writes them, so what is checked here holds.
     """
+    names = iter(keep(space, [draft.kept for draft in drafts if draft.kept is not None]))
+    drafts = [
+        replace(draft, entry=replace(draft.entry, blob=next(names))) if draft.kept else draft
+        for draft in drafts
+    ]
+    outcomes: list[Outcome] = []
+    fresh: list[EntryRow] = []
+    disclosed: list[Event] = []
     with space.writing() as books:
         situation = Situation.read(space, books)
-        generation = _generation(situation, draft.generation)
+        generation = _generation(situation, generation.number)
         entries, unjournaled = reconcile(space, books, generation, seen)
-        ledger = ledger_of(situation.spec, generation)
         handovers = _handovers(situation, books, generation)
-        account = replay(ledger, entries, draft.tenant, handovers)
-        entry = _same(entries, draft)
-        repeated = entry is not None
-        if entry is None:
-            if losses is None or generation.phase is not Phase.ACTIVE:
-                raise _spent(situation, generation)
-            if _validation_of(situation).number != draft.validation_number:
-                raise MeterError("the validation set was replaced meanwhile: submit again")
-            account, reset = _ready(situation, ledger, account, entries)
-            if not ledger.may_submit(account):
-                raise _spent(situation, generation)
-            answer = _answer(ledger, account, losses)
-            account = ledger.record(account, answer)
-            entry = replace(
-                draft,
-                step=1 + next((e.step for e in entries[::-1] if e.tenant == draft.tenant), 0),
-                answer=name_of(answer),
-                after_reset=reset,
-                told_at=space.now(),
-            )
-            books.add_entry(entry)
-            books.append_audit(entry.meter, entry.told_at, "told", _disclosed(entry, user))
-            unjournaled.append(entry)
-            spent = not ledger.may_submit(account)
-            if spent and _all_spent(ledger, situation, [*entries, entry], handovers):
+        session = _Session(situation, generation, list(entries), handovers)
+        for draft in drafts:
+            try:
+                entry, signal = _decide(session, draft, space.now())
+            except MeterError as error:  # nothing is entered for it
+                outcomes.append(error)
+                continue
+            outcomes.append(signal)
+            if not signal.repeated:
+                session.entries.append(entry)
+                fresh.append(entry)
+                disclosed.append((entry.told_at, "told", _disclosed(entry, draft.user)))
+        if fresh:
+            books.add_entries(fresh)
+            books.append_audits(generation.meter, disclosed)
+            if _all_spent(session):
                 _retire(space, books, situation, generation)
-    space.journal(generation).append(unjournaled)
-    return signal_of(situation, ledger, entry, account, repeated=repeated)
+    space.journal(generation).append([*unjournaled, *fresh])
+    return outcomes
+
+
+def _decide(session: _Session, draft: _Draft, now: str) -> tuple[EntryRow, Signal]:
+    """Find the answer to a submission, after all that was told before it."""
+    situation, generation, entries = session.situation, session.generation, session.entries
+    ledger = ledger_of(situation.spec, generation)
+    account = replay(ledger, entries, draft.entry.tenant, session.handovers)
+    known = _same(entries, draft.entry)
+    if known is not None:
+        return known, signal_of(situation, ledger, known, account, repeated=True)
+    if draft.losses is None or generation.phase is not Phase.ACTIVE:
+        raise _spent(situation, generation)
+    if _validation_of(situation).number != draft.entry.validation_number:
+        raise MeterError("the validation set was replaced meanwhile: submit again")
+    account, reset = _ready(situation, ledger, account, entries)
+    if not ledger.may_submit(account):
+        raise _spent(situation, generation)
+    answer = _answer(ledger, account, draft.losses)
+    account = ledger.record(account, answer)
+    own = (entry.step for entry in reversed(entries) if entry.tenant == draft.entry.tenant)
+    entry = replace(
+        draft.entry,
+        step=1 + next(own, 0),
+        answer=name_of(answer),
+        after_reset=reset,
+        told_at=now,
+    )
+    return entry, signal_of(situation, ledger, entry, account)
 
 
 def _answer(ledger: Ledger, account: Account, losses: Losses) -> int:
@@ -206,15 +288,11 @@ def _generation(situation: Situation, number: int) -> GenerationRow:
     return next(row for row in situation.generations if row.number == number)
 
 
-def _all_spent(
-    ledger: Ledger,
-    situation: Situation,
-    entries: list[EntryRow],
-    handovers: list[HandoverRow],
-) -> bool:
+def _all_spent(session: _Session) -> bool:
+    ledger = ledger_of(session.situation.spec, session.generation)
     return not any(
-        ledger.may_submit(replay(ledger, entries, tenant, handovers))
-        for tenant in range(situation.tenants)
+        ledger.may_submit(replay(ledger, session.entries, tenant, session.handovers))
+        for tenant in range(session.situation.tenants)
     )
 
 
@@ -224,7 +302,7 @@ def retire_if_spent(
     """Close a test set in use if answers that its journal brought back leave nothing to say."""
     situation = Situation.read(space, books)
     handovers = books.handovers(generation.meter, generation.number)
-    if _all_spent(ledger_of(situation.spec, generation), situation, entries, handovers):
+    if _all_spent(_Session(situation, generation, entries, handovers)):
         _retire(space, books, situation, generation)
 
 

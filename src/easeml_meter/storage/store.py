@@ -16,7 +16,7 @@ import hashlib
 import json
 import sqlite3
 import threading
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import asdict, dataclass, fields, replace
 from functools import cache
@@ -54,6 +54,8 @@ SELECT set_config('lock_timeout', '{_LOCK_SECONDS}s', false),
          WHEN 'off' THEN set_config('synchronous_commit', 'on', false)
        END
 """
+Event = tuple[str, str, dict[str, Any]]
+"""For the audit chain: when, what, and its details."""
 _ADDRESSES = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
 
 
@@ -263,16 +265,16 @@ class Books:
         """Give all validation sets, the oldest first."""
         return self._rows(schema.validation_sets, ValidationRow, "number", meter=meter)
 
-    def add_entry(self, row: EntryRow) -> None:
-        """Enter an answer, before it leaves."""
-        self._connection.execute(schema.entries.insert(), asdict(row))
-        self._added.append(row)
+    def add_entries(self, rows: Sequence[EntryRow]) -> None:
+        """Enter answers, before they leave."""
+        self._connection.execute(schema.entries.insert(), [asdict(row) for row in rows])
+        self._added += rows
 
     def remember(self) -> None:
         """Know the answers entered here, now that they are committed, without reading them."""
-        for row in self._added:
-            history = self._told.get(row.meter, row.generation)
-            self._told.put(row.meter, row.generation, history.after([row]))
+        for place in {(row.meter, row.generation) for row in self._added}:
+            added = [row for row in self._added if (row.meter, row.generation) == place]
+            self._told.put(*place, self._told.get(*place).after(added))
 
     def entries(self, meter: str, generation: int, tenant: int | None = None) -> list[EntryRow]:
         """Give the answers told from one test set, in the order of each tenant's steps."""
@@ -316,14 +318,20 @@ class Books:
 
     def append_audit(self, meter: str, at: str, event: str, details: dict[str, Any]) -> AuditRow:
         """Add a link to the audit chain."""
-        table = schema.audit
+        return self.append_audits(meter, [(at, event, details)])[0]
+
+    def append_audits(self, meter: str, events: Sequence[Event]) -> list[AuditRow]:
+        """Add links to the audit chain, in their order."""
         last = self._connection.execute(_last_link(), {"meter": meter}).first()
-        number = last.number + 1 if last else 1
-        previous = last.digest if last else _START
-        unsigned = AuditRow(meter, number, at, event, details, previous, digest="")
-        row = replace(unsigned, digest=link_digest(unsigned))
-        self._connection.execute(table.insert(), asdict(row))
-        return row
+        number, previous = (last.number, last.digest) if last else (0, _START)
+        rows = []
+        for at, event, details in events:
+            number += 1
+            unsigned = AuditRow(meter, number, at, event, details, previous, digest="")
+            rows.append(replace(unsigned, digest=link_digest(unsigned)))
+            previous = rows[-1].digest
+        self._connection.execute(schema.audit.insert(), [asdict(row) for row in rows])
+        return rows
 
     def select(self, table: sa.Table, where: Any = None, order: Any = None) -> list[dict[str, Any]]:
         """Read rows of a table."""

@@ -7,12 +7,12 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
 from easeml_meter.tables.files import Stamp
+from easeml_meter.tables.source import Source, for_arrow
 from easeml_meter.tables.table import LEAST_ROWS, Batches, FileTable, Manner, Part, rows_at_once
 from easeml_meter.tables.wording import named
 
@@ -31,11 +31,11 @@ class ParquetTable(FileTable):
     kind: ClassVar[str] = "Parquet"
 
     @classmethod
-    def open(cls, path: Path, stamp: Stamp, manner: Manner) -> Self:
+    def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
         """Read the footer; raw text stays in its dictionary, fast and small."""
         import pyarrow.parquet as pq
 
-        with pq.ParquetFile(path) as file:
+        with pq.ParquetFile(for_arrow(path)) as file:
             # Only what is asked here is safe to ask: a broken footer makes pyarrow end the process
             # when it is asked about a column of a row group.
             schema, metadata = file.schema_arrow.remove_metadata(), file.metadata
@@ -78,7 +78,10 @@ class ParquetTable(FileTable):
         # file of one column may call it what it likes.
         wanted = None if len(self.columns) == 1 else columns
         with pq.ParquetFile(
-            self.path, read_dictionary=list(self.encoded), pre_buffer=False, buffer_size=1 << 20
+            for_arrow(self.path),
+            read_dictionary=list(self.encoded),
+            pre_buffer=False,
+            buffer_size=1 << 20,
         ) as file:
             yield from file.iter_batches(
                 rows, columns=wanted, row_groups=groups, use_threads=len(columns) > 1
@@ -97,7 +100,7 @@ class ArrowTable(FileTable):
     kind: ClassVar[str] = "Arrow"
 
     @classmethod
-    def open(cls, path: Path, stamp: Stamp, manner: Manner) -> Self:
+    def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
         """Read the schema."""
         with _arrow(path) as reader:
             return cls(named(path), reader.schema.remove_metadata(), None, path, stamp)
@@ -110,9 +113,10 @@ class ArrowTable(FileTable):
 
 
 @contextmanager
-def _arrow(path: Path, places: list[int] | None = None) -> Iterator[Any]:
+def _arrow(path: Source, places: list[int] | None = None) -> Iterator[Any]:
     options = pa.ipc.IpcReadOptions(included_fields=places)
-    with pa.OSFile(str(path), "rb") as file:
+    source = for_arrow(path)
+    with pa.OSFile(source, "rb") if isinstance(source, str) else source as file:
         # Both kinds share their endings; only the file format starts with this word.
         is_file = file.read(6) == b"ARROW1"
         file.seek(0)

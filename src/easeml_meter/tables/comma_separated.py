@@ -6,7 +6,6 @@ import codecs
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.csv
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables import text as blocks
 from easeml_meter.tables.files import Stamp
+from easeml_meter.tables.source import Source
 from easeml_meter.tables.table import Manner, Types
 from easeml_meter.tables.text import Block, TextTable
 from easeml_meter.tables.wording import excerpt, named
@@ -33,7 +33,7 @@ class CsvTable(TextTable):
     mixed: ClassVar[bool] = True
 
     @classmethod
-    def open(cls, path: Path, stamp: Stamp, manner: Manner) -> Self:
+    def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
         """Look at all rows to settle the types; raw columns are text, only the header is needed."""
         delimiter = "\t" if path.suffix.lower() == ".tsv" else ","
         table = cls(named(path), pa.schema([]), None, path, stamp, delimiter)

@@ -8,14 +8,17 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.tables.source import Given, Held
 from easeml_meter.tables.wording import about, named
 
 Stamp = tuple[int, ...]
 """Which file it is, and its size and time: another stamp means another content."""
 
 
-def stamp_of(path: str | os.PathLike[str], what: str = "file") -> Stamp:
+def stamp_of(path: Given, what: str = "file") -> Stamp:
     """Identify a regular file and its state; anything else is refused, and never waited for."""
+    if isinstance(path, Held):
+        return 0, 0, len(path.content), 0
     try:
         # Opened, not only looked at: that is what shows whether it may be read. A pipe would wait.
         handle = os.open(path, os.O_RDONLY | getattr(os, "O_NONBLOCK", 0))
@@ -36,7 +39,7 @@ def stamp_of(path: str | os.PathLike[str], what: str = "file") -> Stamp:
 
 
 @contextmanager
-def reading(path: str | os.PathLike[str], kind: str) -> Iterator[None]:
+def reading(path: Given, kind: str) -> Iterator[None]:
     """Turn what a reader says about a broken file, quoting it, into one line that does not."""
     try:
         with about(path):

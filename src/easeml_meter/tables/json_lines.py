@@ -6,7 +6,6 @@ import json
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from pathlib import Path
 from typing import ClassVar, Self
 
 import numpy as np
@@ -16,6 +15,7 @@ import pyarrow.json
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables import text as blocks
 from easeml_meter.tables.files import Stamp
+from easeml_meter.tables.source import Source
 from easeml_meter.tables.table import Manner, Types
 from easeml_meter.tables.text import Block, TextTable
 from easeml_meter.tables.wording import named
@@ -34,7 +34,7 @@ class JsonTable(TextTable):
     mixed: ClassVar[bool] = False
 
     @classmethod
-    def open(cls, path: Path, stamp: Stamp, manner: Manner) -> Self:
+    def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
         """Look at all rows to settle columns and types; raw ones are those of the first row."""
         table = cls(named(path), pa.schema([]), None, path, stamp)
         if manner.raw:
@@ -107,7 +107,7 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _first_row(path: Path, *, reals: bool) -> pa.Schema:
+def _first_row(path: Source, *, reals: bool) -> pa.Schema:
     first = b""
     with path.open("rb") as file:
         while not first and (line := file.readline(4 * blocks.BLOCK)):

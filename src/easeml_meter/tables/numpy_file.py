@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import warnings
 from dataclasses import dataclass
-from pathlib import Path
 from typing import Any, ClassVar, Self
 
 import numpy as np
@@ -12,6 +11,7 @@ import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables.files import Stamp
+from easeml_meter.tables.source import Source
 from easeml_meter.tables.table import LIST_ROWS, MOST_ROWS, Batches, FileTable, Manner
 from easeml_meter.tables.wording import excerpt, named
 
@@ -31,7 +31,7 @@ class NpyTable(FileTable):
     kind: ClassVar[str] = "npy"
 
     @classmethod
-    def open(cls, path: Path, stamp: Stamp, manner: Manner) -> Self:
+    def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
         """Read the header."""
         with path.open("rb") as file, warnings.catch_warnings(action="ignore"):
             version = np.lib.format.read_magic(file)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import pyarrow as pa
@@ -13,6 +12,7 @@ from easeml_meter.tables.comma_separated import CsvTable
 from easeml_meter.tables.files import reading, stamp_of
 from easeml_meter.tables.json_lines import JsonTable
 from easeml_meter.tables.numpy_file import NpyTable
+from easeml_meter.tables.source import Given, Held
 from easeml_meter.tables.table import FileTable, Manner, MemoryTable, Table, Types, check_columns
 from easeml_meter.tables.wording import about, excerpt, named
 
@@ -31,7 +31,7 @@ _FORMATS: dict[str, type[FileTable]] = {
 }
 
 
-def open_table(source: str | os.PathLike[str] | pa.Table, *, types: Types | None = None) -> Table:
+def open_table(source: Given | pa.Table, *, types: Types | None = None) -> Table:
     """Open a file, or take a table in memory; every column has one type, in every batch.
 
     The types of CSV and JSON Lines columns are found by looking at every row; `types` settles
@@ -46,7 +46,7 @@ def open_table(source: str | os.PathLike[str] | pa.Table, *, types: Types | None
     return table
 
 
-def open_raw(path: str | os.PathLike[str], *, reals: bool = False) -> FileTable:
+def open_raw(path: Given, *, reals: bool = False) -> FileTable:
     """Open a file for values as they stand there, before any of them is read.
 
     Those of CSV are all text; JSON Lines has the columns and types of its first row (`reals`:
@@ -55,13 +55,13 @@ def open_raw(path: str | os.PathLike[str], *, reals: bool = False) -> FileTable:
     return _open(path, Manner(raw=True, reals=reals))
 
 
-def _open(path: str | os.PathLike[str], manner: Manner) -> FileTable:
+def _open(path: Given, manner: Manner) -> FileTable:
     name = named(path)
-    ending = os.path.splitext(os.fspath(path))[1].lower()
+    path = path if isinstance(path, Held) else Path(path)
+    ending = path.suffix.lower()
     if ending not in _FORMATS:
         given = f"ending {excerpt(ending, 20)}" if ending else "no ending"
         raise InvalidInput(f"{name}: {given} given, one of {' '.join(_FORMATS)} needed")
-    path = Path(path)
     stamp = stamp_of(path)
     if not stamp[2]:
         raise InvalidInput(f"{name}: an empty file given, one row per example needed")

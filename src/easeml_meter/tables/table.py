@@ -7,13 +7,13 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
-from pathlib import Path
 from typing import ClassVar, Self
 
 import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables.files import Stamp, reading, stamp_of
+from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import excerpt, some
 
 MOST_ROWS = 1 << 18
@@ -114,13 +114,13 @@ class MemoryTable(Table):
 class FileTable(Table):
     """A table in a file."""
 
-    path: Path
+    path: Source
     stamp: Stamp
     kind: ClassVar[str]
 
     @classmethod
     @abstractmethod
-    def open(cls, path: Path, stamp: Stamp, manner: Manner) -> Self:
+    def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
         """Find out the columns."""
 
     def check_unchanged(self) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 from easeml_meter.errors import InvalidInput
+from easeml_meter.tables.source import Given, Held
 
 LONGEST = 60
 
@@ -26,16 +27,16 @@ def some(items: Sequence[object], most: int = 5) -> str:
     return shown if len(items) <= most else f"{shown} and {len(items) - most:,} more"
 
 
-def named(path: str | os.PathLike[str]) -> str:
+def named(path: Given) -> str:
     """Name a file: as it is where that is short and printable, else by the end of its name."""
-    text = os.fspath(path)
+    text = path.name if isinstance(path, Held) else os.fspath(path)
     if len(text) <= 2 * LONGEST:
         return text if text.isprintable() else repr(text)
     return f"...{text[-LONGEST:]!r} ({len(text):,} characters)"
 
 
 @contextmanager
-def about(path: str | os.PathLike[str]) -> Iterator[None]:
+def about(path: Given) -> Iterator[None]:
     """Begin the line of a refusal with the name of the file, once."""
     try:
         yield

@@ -1,0 +1,61 @@
+"""What is kept of submissions, encrypted, until the truth about them is told.
+
+Submissions that are answered together are kept in one file: encrypting and bringing a file to disk
+takes longer than measuring a small one. An entry then names the file and its part of it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from easeml_meter.service.workspace import Workspace
+from easeml_meter.vault.keys import unwrap, wrap
+
+_PART = re.compile(r"(?P<file>[^#]+)#(?P<start>\d+)\+(?P<length>\d+)(?P<suffix>\.\w+)?")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The bytes of a submission, and the ending that tells what they are."""
+
+    identity: str
+    suffix: str
+    content: bytes = field(repr=False)
+
+
+def keep(space: Workspace, together: Sequence[Kept]) -> list[str]:
+    """Write submissions into one file; give what an entry says to find each of them again."""
+    if not together:
+        return []
+    first = together[0]
+    alone = len(together) == 1
+    # Alone, it may be written again after a crash; a file of several is written once.
+    stem = f"{first.identity[:32]}{first.suffix}" if alone else secrets.token_hex(16)
+    content = b"".join(each.content for each in together)
+    name = space.files.put(f"predictions/{stem}.age", wrap(content, [space.identity.recipient]))
+    if alone:
+        return [name]
+    names, start = [], 0
+    for each in together:
+        names.append(f"{name}#{start}+{len(each.content)}{each.suffix}")
+        start += len(each.content)
+    return names
+
+
+def read_kept(space: Workspace, name: str) -> tuple[bytes, str]:
+    """Give the bytes of a submission, and their ending."""
+    part = _PART.fullmatch(name)
+    content = unwrap(space.files.read(file_of(name)), space.identity, "the kept submission")
+    if part is None:
+        return content, PurePosixPath(PurePosixPath(name).stem).suffix
+    start = int(part["start"])
+    return content[start : start + int(part["length"])], part["suffix"] or ""
+
+
+def file_of(name: str) -> str:
+    """Give the file that holds what an entry names."""
+    return name.partition("#")[0]

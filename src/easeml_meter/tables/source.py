@@ -1,0 +1,49 @@
+"""Where the bytes of a table come from: a file, or memory."""
+
+from __future__ import annotations
+
+import io
+import os
+from dataclasses import dataclass, field
+from pathlib import Path, PurePath
+
+import pyarrow as pa
+
+
+@dataclass(frozen=True)
+class Held:
+    """A file's content in memory, under the name it came with; there is no file of that name.
+
+    It has those methods of a `Path` that readers need, and is deliberately none: whatever takes it
+    for one fails, instead of opening a stranger's choice of a file.
+    """
+
+    name: str
+    content: bytes = field(repr=False)
+
+    @property
+    def suffix(self) -> str:
+        """The ending of the name."""
+        return PurePath(self.name).suffix
+
+    def open(self, _mode: str) -> io.BytesIO:
+        """Read it as a file."""
+        return io.BytesIO(self.content)
+
+    def absolute(self) -> Held:
+        """It is the same wherever one stands."""
+        return self
+
+    def read_bytes(self) -> bytes:
+        """Give all of it."""
+        return self.content
+
+
+Source = Path | Held
+Given = str | os.PathLike[str] | Held
+"""A source as a caller names it."""
+
+
+def for_arrow(source: Source) -> str | pa.BufferReader:
+    """Give a source as pyarrow takes it: a file that it opens and closes by itself, or memory."""
+    return pa.BufferReader(source.content) if isinstance(source, Held) else str(source)
