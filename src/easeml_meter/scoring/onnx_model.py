@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 import shlex
 import shutil
 import sys
@@ -33,6 +32,7 @@ from easeml_meter.scoring.onnx_inputs import Feed, feeds_for, made_up, packed, s
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictor import Limits, ModelFailed
 from easeml_meter.tables.files import stamp_of
+from easeml_meter.tables.source import Given, source_of
 from easeml_meter.tables.wording import about
 
 _RUNNER = Path(__file__).with_name("onnx_runner.py")
@@ -55,14 +55,13 @@ class OnnxModel:
     """Values of a prediction: 0 for a single one, None for any number."""
 
     @classmethod
-    def open(cls, path: str | os.PathLike[str], expected: Expected) -> OnnxModel:
+    def open(cls, path: Given, expected: Expected) -> OnnxModel:
         """Read a file and check all of it that can be checked without running it."""
-        stamp_of(path, "model")
+        size = stamp_of(path, "model")[2]
         with about(path):
-            size = os.path.getsize(path)
             if size > LARGEST_FILE:
                 raise too_large(size)
-            with open(path, "rb") as file:
+            with source_of(path).open("rb") as file:
                 return cls.of(file.read(LARGEST_FILE + 1), expected)
 
     @classmethod

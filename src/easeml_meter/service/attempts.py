@@ -14,6 +14,7 @@ import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -35,7 +36,9 @@ from easeml_meter.service.measuring import hidden_loss, open_sealed, visible_los
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.schema import GenerationRow, ValidationRow
-from easeml_meter.tables.source import Source
+from easeml_meter.tables.source import Held, Source
+from easeml_meter.vault.reading import Closing
+from easeml_meter.vault.sealing import SealedTestSet
 
 LONGEST = 24 * 3600.0
 """Seconds that a run may be given."""
@@ -98,8 +101,8 @@ class Attempt(Protocol):
 
 
 @dataclass(frozen=True)
-class Measured:
-    """The two sets that a submission is measured on, and how."""
+class Measured(Closing):
+    """The two sets that submissions are measured on, and how; the sealed one is opened once."""
 
     space: Workspace
     spec: MeterSpec
@@ -107,7 +110,17 @@ class Measured:
     validation: ValidationRow
     conditions: Conditions = USUAL
 
-    @property
+    @cached_property
+    def sealed(self) -> SealedTestSet:
+        """The opened test set."""
+        return open_sealed(self.space, self.generation)
+
+    def close(self) -> None:
+        """Let go of the test set."""
+        if "sealed" in vars(self):
+            self.sealed.close()
+
+    @cached_property
     def classes(self) -> Classes | None:
         """The class list in force."""
         listed = self.validation.settings["classes"]
@@ -167,8 +180,7 @@ class _PredictionAttempt:
         where = situation.conditions.executor
         with open_executor(where) as executor:
             test = hidden_loss(
-                situation.space,
-                situation.generation,
+                situation.sealed,
                 self.hidden,
                 map_function=map if where in (None, "inline") else executor.map,
                 progress=lambda done, total: tell("scoring on the test set", done, total),
@@ -180,7 +192,7 @@ class _PredictionAttempt:
 class OnnxFile:
     """A model in ONNX format."""
 
-    path: Path
+    path: Source
 
     def open(self, on: Measured) -> Attempt:
         """Read the file, and check it statically."""
@@ -236,8 +248,7 @@ def _attempt(attempt: _ModelAttempt, on: Measured) -> Attempt:
     if not on.spec.models:
         needed = "predictions: this meter was planned without models = true in meter.toml"
         raise invalid("submission", "a model", needed)
-    with open_sealed(on.space, on.generation) as sealed:
-        inputs = pa.schema([sealed.schema.field(name) for name in sealed.inputs])
+    inputs = pa.schema([on.sealed.schema.field(name) for name in on.sealed.inputs])
     attempt.predictor.check(inputs)
     return attempt
 
@@ -263,11 +274,10 @@ class _ModelAttempt:
             return Losses(Fraction(1), None)
         loss, classes = parse_loss(situation.spec.loss), situation.classes
         with (
-            open_sealed(space, situation.generation) as sealed,
             space.files.local(situation.validation.blob) as path,
             open_executor(conditions.executor) as executor,
         ):
-            hidden = HiddenRows.of(sealed, loss, classes)
+            hidden = HiddenRows.of(situation.sealed, loss, classes)
             label = situation.validation.settings["label"]
             table = Validation.open(path, label=label, loss=loss, classes=classes)
             visible = VisibleRows.of(table, hidden.inputs)
@@ -341,27 +351,26 @@ def allotted(estimate: float) -> float:
     return min(LONGEST, 2.0 ** math.ceil(math.log2(wanted)))
 
 
-def measure_again(path: Path, on: Measured) -> Fraction | None:
+def measure_again(kept: Held, on: Measured) -> Fraction | None:
     """Measure what was kept of a submission on the test set once more, for its release."""
     rows = on.generation.rows or 0
-    if path.suffix not in (".onnx", ".bundle"):
-        predictions = Predictions.open(path, expected=on.expected(rows))
-        return hidden_loss(on.space, on.generation, predictions)
+    if kept.suffix not in (".onnx", ".bundle"):
+        predictions = Predictions.open(kept, expected=on.expected(rows))
+        return hidden_loss(on.sealed, predictions)
     predictor: Predictor
-    if path.suffix == ".onnx":
+    if kept.suffix == ".onnx":
         from easeml_meter.scoring.onnx_model import OnnxModel
 
-        predictor = OnnxModel.open(path, on.expected(rows))
+        predictor = OnnxModel.open(kept, on.expected(rows))
     else:
         from easeml_meter.scoring.command import CommandModel
 
-        predictor = CommandModel(Bundle.from_bytes(path.read_bytes()))
-    with open_sealed(on.space, on.generation) as sealed:
-        hidden = HiddenRows.of(sealed, parse_loss(on.spec.loss), on.classes)
-        try:
-            return score_model(predictor, hidden, Limits(seconds=_VISIBLE)).mean
-        except (Unscorable, SystemExit):
-            return None
+        predictor = CommandModel(Bundle.from_bytes(kept.content))
+    hidden = HiddenRows.of(on.sealed, parse_loss(on.spec.loss), on.classes)
+    try:
+        return score_model(predictor, hidden, Limits(seconds=_VISIBLE)).mean
+    except (Unscorable, SystemExit):
+        return None
 
 
 def _digest(text: str) -> str:

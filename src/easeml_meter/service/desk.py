@@ -11,13 +11,10 @@ import io
 import logging
 import secrets
 import tarfile
-import tempfile
 import threading
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
-from pathlib import Path
 from typing import Any
 
 from easeml_meter.core.lifecycle import WrongPhase
@@ -202,27 +199,17 @@ def _meter(site: Site, seat: Member) -> Meter:
     return Meter(site.space(seat.meter), seat.role, seat.tenant, seat.user)
 
 
-@contextmanager
-def _unpacked(parcel: Parcel) -> Iterator[Submitted]:
-    """Give a model as the readers take it; errors name its file without the folder."""
-    if parcel.kind == "command":
-        yield Command(Bundle.from_bytes(parcel.files["command.bundle"]))
-        return
-    with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
-        path = Path(folder) / "model.onnx"
-        path.write_bytes(parcel.files["model.onnx"])
-        try:
-            yield OnnxFile(path)
-        except InvalidInput as error:
-            raise InvalidInput(str(error).replace(f"{folder}/", "")) from None
+def _model(kind: str, content: bytes) -> Submitted:
+    """Give a model as it is measured."""
+    if kind == "command":
+        return Command(Bundle.from_bytes(content))
+    return OnnxFile(Held("model.onnx", content))
 
 
 def _enqueue(site: Site, seat: Member, model: str, parcel: Parcel) -> Receipt:
     space = site.space(seat.meter)
     (content,) = parcel.files.values()
-    if parcel.kind == "command":
-        Bundle.from_bytes(content)
-    Submission(OnnxFile(Path()), model, seat.tenant)  # what is wrong with its name is told now
+    Submission(_model(parcel.kind, content), model, seat.tenant)  # what is wrong is told now
     with space.reading() as books:
         situation = Situation.read(space, books)
     situation.active()
@@ -281,14 +268,12 @@ def work(site: Site, identifier: str) -> None:
         return
     space = site.space(ticket.meter)
     try:
-        name = {"onnx": "model.onnx", "command": "command.bundle"}[ticket.kind]
-        parcel = Parcel(ticket.kind, {name: space.files.read(ticket.blob)})
+        submitted = _model(ticket.kind, space.files.read(ticket.blob))
         meter = Meter(space, Role(ticket.options["role"]), ticket.tenant, ticket.user)
-        with _unpacked(parcel) as submitted:
-            # What ends its workers again and again does so on hidden rows, for all one knows: that
-            # must not be a free answer.
-            hopeless = Conditions(hopeless=ticket.attempts > MOST_ATTEMPTS)
-            signal = meter.submit_any(submitted, model=ticket.model, conditions=hopeless)
+        # What ends its workers again and again does so on hidden rows, for all one knows: that
+        # must not be a free answer.
+        hopeless = Conditions(hopeless=ticket.attempts > MOST_ATTEMPTS)
+        signal = meter.submit_any(submitted, model=ticket.model, conditions=hopeless)
     except StorageError:
         put_back(site, identifier)
         raise

@@ -54,26 +54,24 @@ _VISIBLE: dict[tuple[str, int, str], list[Any]] = {}
 
 
 def hidden_loss(
-    space: Workspace,
-    generation: GenerationRow,
+    sealed: SealedTestSet,
     predictions: Predictions,
     *,
     map_function: MapFunction = map,
     progress: Callable[[int, int], None] | None = None,
 ) -> Fraction | None:
     """Score on the sealed set; None if the loss failed there, which is an answer, too."""
-    with open_sealed(space, generation) as sealed:
-        # Handles are for workers elsewhere; here the open set is read as it is.
-        here = (sealed.labels(index) for index in range(sealed.row_groups))
-        counted = _counted(map_function, sealed.rows, progress)
-        try:
-            return score(
-                predictions,
-                here if map_function is map else sealed.label_groups(),
-                map_function=counted,
-            ).mean
-        except (Unscorable, SystemExit):
-            return None
+    # Handles are for workers elsewhere; here the open set is read as it is.
+    here = (sealed.labels(index) for index in range(sealed.row_groups))
+    counted = _counted(map_function, sealed.rows, progress)
+    try:
+        return score(
+            predictions,
+            here if map_function is map else sealed.label_groups(),
+            map_function=counted,
+        ).mean
+    except (Unscorable, SystemExit):
+        return None
 
 
 def _counted(

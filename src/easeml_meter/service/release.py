@@ -3,10 +3,8 @@
 from __future__ import annotations
 
 import json
-import tempfile
 from dataclasses import asdict, replace
 from fractions import Fraction
-from pathlib import Path
 
 from easeml_meter.core.lifecycle import Phase, WrongPhase, advance
 from easeml_meter.core.signals import Rules, gap_between
@@ -17,6 +15,7 @@ from easeml_meter.service.measuring import open_sealed
 from easeml_meter.service.sessions import Situation, reconcile
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.storage.schema import EntryRow, GenerationRow
+from easeml_meter.tables.source import Held
 
 
 def release(space: Workspace) -> GenerationRow:
@@ -36,7 +35,10 @@ def release(space: Workspace) -> GenerationRow:
         entries, unjournaled = reconcile(space, books, generation)
     space.journal(generation).append(unjournaled)
     folder = released_folder(generation.number)
-    truths = [_truth(space, situation, generation, entry) for entry in entries]
+    truths: list[Truth | None] = [None for _ in entries]
+    if situation.validation is not None:
+        with Measured(space, situation.spec, generation, situation.validation) as on:
+            truths = [_truth(on, entry) for entry in entries]
     with (
         open_sealed(space, generation) as sealed,
         space.files.writing(f"{folder}/testset.parquet") as path,
@@ -72,20 +74,14 @@ def truths_of(space: Workspace, generation: GenerationRow, tenant: int) -> tuple
     return tuple(Truth(**row["truth"]) if row["truth"] else None for row in own)
 
 
-def _truth(
-    space: Workspace, situation: Situation, generation: GenerationRow, entry: EntryRow
-) -> Truth | None:
+def _truth(on: Measured, entry: EntryRow) -> Truth | None:
     """Measure what was kept once more; None where a model could not be measured."""
-    if not entry.blob or situation.validation is None:
+    if not entry.blob:
         return None
-    content, suffix = read_kept(space, entry.blob)
-    with tempfile.TemporaryDirectory() as folder:  # what the developer handed in, no labels
-        path = Path(folder) / f"submission{suffix}"
-        path.write_bytes(content)
-        on = Measured(space, situation.spec, generation, situation.validation)
-        test_loss = measure_again(path, on)
+    content, suffix = read_kept(on.space, entry.blob)
+    test_loss = measure_again(Held(f"submission{suffix}", content), on)
     if test_loss is None:
         return None
     validation_loss = Fraction(entry.validation_loss)
-    band = Rules(situation.spec).band_of(gap_between(validation_loss, test_loss))
+    band = Rules(on.spec).band_of(gap_between(validation_loss, test_loss))
     return Truth(validation_loss=float(validation_loss), test_loss=float(test_loss), band=band)

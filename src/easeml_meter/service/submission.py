@@ -69,18 +69,22 @@ def submit_all(
         situation = Situation.read(space, books)
         # A spent set still repeats what it told, for whom a crash kept from hearing it.
         generation = situation.current
-        entries: list[EntryRow] = []
-        handovers: list[HandoverRow] = []
-        if generation.phase is not Phase.REQUESTED:
-            entries = books.entries(generation.meter, generation.number)
-            handovers = _handovers(situation, books, generation)
+        try:
+            if generation.phase is Phase.REQUESTED:
+                situation.active()
+            validation = _validation_of(situation)
+        except MeterError as error:
+            return [error for _ in submissions]
+        entries = books.entries(generation.meter, generation.number)
+        handovers = _handovers(situation, books, generation)
     session = _Session(situation, generation, entries, handovers)
     outcomes: list[_Draft | Outcome] = []
-    for submission in submissions:
-        try:
-            outcomes.append(_measure(space, session, submission, conditions))
-        except Exception as error:  # is told to whom it concerns
-            outcomes.append(error)
+    with Measured(space, situation.spec, generation, validation, conditions) as measured:
+        for submission in submissions:
+            try:
+                outcomes.append(_measure(session, submission, measured))
+            except Exception as error:  # is told to whom it concerns
+                outcomes.append(error)
     drafts = [each for each in outcomes if isinstance(each, _Draft)]
     told = iter(_tell(space, generation, drafts, entries) if drafts else ())
     return [next(told) if isinstance(each, _Draft) else each for each in outcomes]
@@ -110,15 +114,9 @@ class _Draft:
     kept: Kept | None = None
 
 
-def _measure(
-    space: Workspace, session: _Session, submission: Submission, conditions: Conditions
-) -> _Draft:
+def _measure(session: _Session, submission: Submission, measured: Measured) -> _Draft:
     situation, generation, entries = session.situation, session.generation, session.entries
-    if generation.phase is Phase.REQUESTED:
-        situation.active()
     tenant = situation.tenant(submission.tenant)
-    validation = _validation_of(situation)
-    measured = Measured(space, situation.spec, generation, validation, conditions)
     attempt = submission.submitted.open(measured)
     entry = EntryRow(
         meter=generation.meter,
@@ -129,8 +127,8 @@ def _measure(
         after_reset=False,
         model=submission.model,
         submission=attempt.identity,
-        validation_number=validation.number,
-        validation_set=validation.digest,
+        validation_number=measured.validation.number,
+        validation_set=measured.validation.digest,
         validation_loss="",
         blob="",
         told_at="",

@@ -9,12 +9,11 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from dataclasses import asdict
 from functools import lru_cache
 from operator import attrgetter
 
 from easeml_meter.storage.files import Files
-from easeml_meter.storage.schema import EntryRow, HandoverRow
+from easeml_meter.storage.schema import EntryRow, HandoverRow, values
 
 SUFFIX = ".journal"
 _HANDOVERS = ".handovers"
@@ -31,7 +30,7 @@ class Journal:
     def append(self, entries: list[EntryRow]) -> None:
         """Add lines and wait until they are on disk."""
         if entries:
-            lines = [json.dumps(asdict(entry), sort_keys=True) for entry in entries]
+            lines = [json.dumps(values(entry), sort_keys=True) for entry in entries]
             self._files.append(self._name, lines)
 
     def count(self) -> int:
@@ -46,7 +45,7 @@ class Journal:
 
     def append_handover(self, row: HandoverRow) -> None:
         """Add a hand-over, in a file of its own, and wait until it is on disk."""
-        self._files.append(self._handovers, [json.dumps(asdict(row), sort_keys=True)])
+        self._files.append(self._handovers, [json.dumps(values(row), sort_keys=True)])
 
     def handovers(self) -> list[HandoverRow]:
         """Give all hand-overs, the oldest first."""

@@ -315,6 +315,11 @@ class HandoverRow:
     at: str
 
 
+def values(row: Any) -> dict[str, Any]:
+    """Give a row's columns by name, as they are: `asdict` copies them one by one."""
+    return {name: getattr(row, name) for name in row.__slots__}
+
+
 def stamp(moment: datetime) -> str:
     """Write a moment as text that sorts in time."""
     return moment.isoformat(timespec="microseconds")

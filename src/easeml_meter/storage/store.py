@@ -18,7 +18,7 @@ import sqlite3
 import threading
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import dataclass, fields, replace
 from functools import cache
 from operator import attrgetter
 from pathlib import Path
@@ -36,6 +36,7 @@ from easeml_meter.storage.schema import (
     HandoverRow,
     MeterRow,
     ValidationRow,
+    values,
 )
 
 _LOCK_SECONDS = 60
@@ -223,7 +224,7 @@ class Books:
 
     def add_meter(self, row: MeterRow) -> None:
         """Enter a new meter."""
-        self._connection.execute(schema.meters.insert(), asdict(row))
+        self._connection.execute(schema.meters.insert(), values(row))
 
     def meter(self, meter: str | None = None) -> MeterRow:
         """Give a meter by its id; that of an embedded database, which has exactly one, without."""
@@ -244,13 +245,13 @@ class Books:
 
     def add_generation(self, row: GenerationRow) -> None:
         """Ask for a test set."""
-        self._connection.execute(schema.generations.insert(), asdict(row))
+        self._connection.execute(schema.generations.insert(), values(row))
 
     def update_generation(self, row: GenerationRow) -> None:
         """Record that a test set moved on."""
         table = schema.generations
         same = (table.c.meter == row.meter) & (table.c.number == row.number)
-        self._connection.execute(table.update().where(same), asdict(row))
+        self._connection.execute(table.update().where(same), values(row))
 
     def generations(self, meter: str) -> list[GenerationRow]:
         """Give all test sets of a meter, the oldest first."""
@@ -259,7 +260,7 @@ class Books:
 
     def add_validation(self, row: ValidationRow) -> None:
         """Enter a validation set."""
-        self._connection.execute(schema.validation_sets.insert(), asdict(row))
+        self._connection.execute(schema.validation_sets.insert(), values(row))
 
     def validations(self, meter: str) -> list[ValidationRow]:
         """Give all validation sets, the oldest first."""
@@ -267,7 +268,7 @@ class Books:
 
     def add_entries(self, rows: Sequence[EntryRow]) -> None:
         """Enter answers, before they leave."""
-        self._connection.execute(schema.entries.insert(), [asdict(row) for row in rows])
+        self._connection.execute(schema.entries.insert(), [values(row) for row in rows])
         self._added += rows
 
     def remember(self) -> None:
@@ -304,7 +305,7 @@ class Books:
 
     def add_handover(self, row: HandoverRow) -> None:
         """Record that a checkpoint was handed over."""
-        self._connection.execute(schema.handovers.insert(), asdict(row))
+        self._connection.execute(schema.handovers.insert(), values(row))
 
     def handovers(self, meter: str, generation: int) -> list[HandoverRow]:
         """Give the hand-overs while a test set was in use, the oldest first."""
@@ -330,7 +331,7 @@ class Books:
             unsigned = AuditRow(meter, number, at, event, details, previous, digest="")
             rows.append(replace(unsigned, digest=link_digest(unsigned)))
             previous = rows[-1].digest
-        self._connection.execute(schema.audit.insert(), [asdict(row) for row in rows])
+        self._connection.execute(schema.audit.insert(), [values(row) for row in rows])
         return rows
 
     def select(self, table: sa.Table, where: Any = None, order: Any = None) -> list[dict[str, Any]]:

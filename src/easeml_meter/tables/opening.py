@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from pathlib import Path
-
 import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
@@ -12,7 +10,7 @@ from easeml_meter.tables.comma_separated import CsvTable
 from easeml_meter.tables.files import reading, stamp_of
 from easeml_meter.tables.json_lines import JsonTable
 from easeml_meter.tables.numpy_file import NpyTable
-from easeml_meter.tables.source import Given, Held
+from easeml_meter.tables.source import Given, source_of
 from easeml_meter.tables.table import FileTable, Manner, MemoryTable, Table, Types, check_columns
 from easeml_meter.tables.wording import about, excerpt, named
 
@@ -57,7 +55,7 @@ def open_raw(path: Given, *, reals: bool = False) -> FileTable:
 
 def _open(path: Given, manner: Manner) -> FileTable:
     name = named(path)
-    path = path if isinstance(path, Held) else Path(path)
+    path = source_of(path)
     ending = path.suffix.lower()
     if ending not in _FORMATS:
         given = f"ending {excerpt(ending, 20)}" if ending else "no ending"

@@ -44,6 +44,11 @@ Given = str | os.PathLike[str] | Held
 """A source as a caller names it."""
 
 
+def source_of(given: Given) -> Source:
+    """Take what a caller names."""
+    return given if isinstance(given, Held) else Path(given)
+
+
 def for_arrow(source: Source) -> str | pa.BufferReader:
     """Give a source as pyarrow takes it: a file that it opens and closes by itself, or memory."""
     return pa.BufferReader(source.content) if isinstance(source, Held) else str(source)
