@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
+from weakref import WeakKeyDictionary
 
 from easeml_meter.core.lifecycle import WrongPhase
 from easeml_meter.core.views import Signal
@@ -140,6 +141,7 @@ def _kind(files: dict[str, bytes]) -> str:
 class Handed:
     """A submission as it came in."""
 
+    site: Site
     seat: Member
     model: str
     body: bytes = field(repr=False)
@@ -154,26 +156,25 @@ def accept(site: Site, seat: Member, model: str, body: bytes) -> Accepted:
     Its format is checked first. What is refused here or later for its format costs nothing. Small
     ones that come at the same time are taken together; a large one makes no other wait.
     """
-    handed = Handed(seat, model, body)
+    handed = Handed(site, seat, model, body)
     if len(body) <= _SMALL:
-        return _TOGETHER((site, seat.meter), handed)
-    (outcome,) = accept_all((site, seat.meter), [handed])
+        return _TOGETHER.setdefault(site, Together(accept_all))(seat.meter, handed)
+    (outcome,) = accept_all(seat.meter, [handed])
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
-def accept_all(where: tuple[Site, str], together: Sequence[Handed]) -> list[Accepted | Exception]:
+def accept_all(meter: str, together: Sequence[Handed]) -> list[Accepted | Exception]:
     """Take submissions to one meter, each for itself."""
-    site, meter = where
     outcomes: list[Submission | Accepted | Exception] = []
     for handed in together:
         try:
-            outcomes.append(_received(site, handed))
+            outcomes.append(_received(handed))
         except Exception as error:  # is told to whom it concerns
             outcomes.append(error)
     given = [each for each in outcomes if isinstance(each, Submission)]
-    answered = iter(submit_all(site.space(meter), given) if given else ())
+    answered = iter(submit_all(together[0].site.space(meter), given) if given else ())
     found: list[Accepted | Exception] = []
     for outcome in outcomes:
         told = next(answered) if isinstance(outcome, Submission) else outcome
@@ -181,15 +182,15 @@ def accept_all(where: tuple[Site, str], together: Sequence[Handed]) -> list[Acce
     return found
 
 
-_TOGETHER = Together(accept_all)
+_TOGETHER: WeakKeyDictionary[Site, Together[str, Handed, Accepted]] = WeakKeyDictionary()
 
 
-def _received(site: Site, handed: Handed) -> Submission | Accepted:
+def _received(handed: Handed) -> Submission | Accepted:
     """Look at what came in: predictions are to be answered, a model is queued."""
     seat, parcel = handed.seat, Parcel.unpack(handed.body)
     require(seat.role, Deed.SUBMIT)
     if parcel.kind != "predictions":
-        return _enqueue(site, seat, handed.model, parcel), None
+        return _enqueue(handed.site, seat, handed.model, parcel), None
     files = {name.partition(".")[0]: Held(name, parcel.files[name]) for name in parcel.files}
     submitted = PredictionFiles(files["test"], files["validation"])
     return Submission(submitted, handed.model, seat.tenant, seat.user)

@@ -11,6 +11,9 @@ Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
+PATIENCE = 0.01
+"""Seconds that whoever leads waits at most for others to come."""
+
 
 @dataclass
 class _Waiting(Generic[Item, Result]):
@@ -20,12 +23,25 @@ class _Waiting(Generic[Item, Result]):
     outcome: Result | BaseException | None = None
 
 
+@dataclass
+class _Queue(Generic[Item, Result]):
+    led: bool = False
+    """Somebody is at work."""
+    waiting: list[_Waiting[Item, Result]] = field(default_factory=list)
+    last: int = 1
+    """How many were done together the last time."""
+    gathered: threading.Event = field(default_factory=threading.Event)
+    """As many as that wait again."""
+
+
 class Together(Generic[Key, Item, Result]):
     """Gathers what threads want done while another one is at it, and does it all in one call.
 
-    Whoever finds nobody at work begins, with its own item alone. When it is done, the first of
-    those who came meanwhile does what all of them want. `work` gives a result or an error for each
-    item, in their order; what it raises is raised for all.
+    Whoever finds nobody at work begins. When it is done, the first of those who came meanwhile does
+    what all of them want. Where many ask again and again, they come back soon after they were
+    answered: so it waits a moment, until there are as many as the last time.
+    `work` gives a result or an error for each item, in their order; what it raises is raised for
+    all.
     """
 
     def __init__(
@@ -34,32 +50,34 @@ class Together(Generic[Key, Item, Result]):
         self._work = work
         self._most = most
         self._lock = threading.Lock()
-        self._queues: dict[Key, list[_Waiting[Item, Result]]] = {}
+        self._queues: dict[Key, _Queue[Item, Result]] = {}
 
     def __call__(self, key: Key, item: Item) -> Result:
         """Have `item` done, alone or with others of the same key."""
         mine = _Waiting[Item, Result](item)
         with self._lock:
-            queue = self._queues.get(key)
-            if queue is None:
-                self._queues[key] = []
-                mine.leads = True
-            else:
+            queue = self._queues.setdefault(key, _Queue())
+            if queue.led:
                 mine.ready.acquire()
-                queue.append(mine)
+                queue.waiting.append(mine)
+                if 1 + len(queue.waiting) >= queue.last:
+                    queue.gathered.set()
+            else:
+                queue.led = mine.leads = True
         if not mine.leads:
             mine.ready.acquire()  # until it is done, or this one's turn to do it
         if mine.leads:
-            self._lead(key, mine)
+            self._lead(key, queue, mine)
         if isinstance(mine.outcome, BaseException):
             raise mine.outcome
         return mine.outcome  # type: ignore[return-value]
 
-    def _lead(self, key: Key, mine: _Waiting[Item, Result]) -> None:
+    def _lead(self, key: Key, queue: _Queue[Item, Result], mine: _Waiting[Item, Result]) -> None:
+        if queue.last > 1:
+            queue.gathered.wait(PATIENCE)
         with self._lock:
-            queue = self._queues[key]
-            batch = [mine, *queue[: self._most - 1]]
-            del queue[: self._most - 1]
+            batch = [mine, *queue.waiting[: self._most - 1]]
+            del queue.waiting[: self._most - 1]
         try:
             outcomes: list[Result | BaseException] = [*self._work(key, [w.item for w in batch])]
         except BaseException as error:
@@ -69,9 +87,10 @@ class Together(Generic[Key, Item, Result]):
             if waiting is not mine:
                 waiting.ready.release()
         with self._lock:
-            if queue:
-                following = queue.pop(0)
+            queue.last = len(batch)
+            queue.gathered.clear()
+            queue.led = bool(queue.waiting)
+            if queue.waiting:
+                following = queue.waiting.pop(0)
                 following.leads = True
                 following.ready.release()
-            else:
-                del self._queues[key]
