@@ -5,16 +5,17 @@ from __future__ import annotations
 from typing import Annotated
 
 from fastapi import Depends, Request
-from fastapi.security import HTTPAuthorizationCredentials, HTTPBearer
+from fastapi.concurrency import run_in_threadpool
+from fastapi.openapi.models import HTTPBearer
+from fastapi.security.base import SecurityBase
+from fastapi.security.utils import get_authorization_scheme_param
 
 from easeml_meter.server.frame import USER
 from easeml_meter.server.settings import Settings
-from easeml_meter.service.accounts import Caller, Unknown, caller_of, require_meter
+from easeml_meter.service.accounts import Caller, Unknown, caller_of, remembered, require_meter
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.roles import Deed, Role
 from easeml_meter.service.site import Site
-
-bearer = HTTPBearer(auto_error=False, description="A token, from `meter login` or an admin.")
 
 
 # Not in a thread, as there is nothing to wait for.
@@ -34,21 +35,37 @@ SiteHere = Annotated[Site, Depends(the_site)]
 SettingsHere = Annotated[Settings, Depends(the_settings)]
 
 
-def find_caller(
-    request: Request,
-    site: SiteHere,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)],
-) -> Caller:
-    """Find out who asks, by the bearer token."""
-    if credentials is None:
+class FindCaller(SecurityBase):
+    """Finds out who asks, by the bearer token; one dependency, since every request has it."""
+
+    def __init__(self) -> None:
+        self.model = HTTPBearer(description="A token, from `meter login` or an admin.")
+        self.scheme_name = "HTTPBearer"
+
+    async def __call__(self, request: Request) -> Caller:
+        """Give the caller; in a thread only if the books have to be asked."""
+        site, token = request.app.state.site, token_of(request)
+        known = remembered(site, token)
+        caller = await run_in_threadpool(caller_of, site, token) if known is None else known
+        return noted(request, caller)
+
+
+def token_of(request: Request) -> str:
+    """Give the token that a request was made with."""
+    scheme, token = get_authorization_scheme_param(request.headers.get("Authorization"))
+    if scheme.lower() != "bearer" or not token:
         raise Unknown("no token was given: send one as Authorization: Bearer")
-    caller = caller_of(site, credentials.credentials)
+    return token
+
+
+def noted(request: Request, caller: Caller) -> Caller:
+    """Count a request for its caller, and name them in the log."""
     request.scope[USER] = caller.user.id
     request.app.state.limits.users.take(caller.user.id)
     return caller
 
 
-CallerHere = Annotated[Caller, Depends(find_caller)]
+CallerHere = Annotated[Caller, Depends(FindCaller())]
 
 
 def meter_for(

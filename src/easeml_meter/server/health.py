@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import ipaddress
-from typing import Annotated
 
-from fastapi import APIRouter, Depends, Request
+from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
-from fastapi.security import HTTPAuthorizationCredentials
 
-from easeml_meter.server.access import SiteHere, bearer, find_caller
+from easeml_meter.server.access import SiteHere, noted, token_of
+from easeml_meter.service.accounts import caller_of
 
 # Not part of the API, nor of its document.
 router = APIRouter(include_in_schema=False, default_response_class=PlainTextResponse)
@@ -31,19 +30,15 @@ def readyz(site: SiteHere) -> str:
     return "ok\n"
 
 
-@router.get("/metrics")
-def metrics(
-    request: Request,
-    site: SiteHere,
-    credentials: Annotated[HTTPAuthorizationCredentials | None, Depends(bearer)],
-) -> str:
+@router.get("/metrics", openapi_extra={"security": [{"HTTPBearer": []}]})
+def metrics(request: Request, site: SiteHere) -> str:
     """Give counts for Prometheus.
 
     How much all tenants submit is not for each of them to know: without an admin's token this
     answers only to the machine itself, unless the setting `metrics_public` says otherwise.
     """
     if not (request.app.state.settings.metrics_public or _from_here(request)):
-        find_caller(request, site, credentials).require_admin()
+        noted(request, caller_of(site, token_of(request))).require_admin()
     text: str = request.app.state.metrics.text(site)
     return text
 

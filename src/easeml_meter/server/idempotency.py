@@ -14,7 +14,7 @@ from fastapi import Depends, Header, Request
 from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 
-from easeml_meter.server.access import CallerHere, SiteHere
+from easeml_meter.server.access import CallerHere
 from easeml_meter.server.errors import Conflict
 from easeml_meter.service.site import Site
 from easeml_meter.storage.schema import idempotency, stamp
@@ -120,17 +120,15 @@ def forget_old_keys(site: Site) -> None:
         books.connection.execute(idempotency.delete().where(old))
 
 
-async def once(request: Request, site: SiteHere, caller: CallerHere, key: Key = None) -> Once:
+async def once(request: Request, caller: CallerHere, key: Key = None) -> Once:
     """Give the key of a request with a small body."""
     body = hashlib.sha256(await request.body()).hexdigest()
-    return Once(site, caller.user.id, key, f"{_asked(request)}\n{body}")
+    return Once(request.app.state.site, caller.user.id, key, f"{_asked(request)}\n{body}")
 
 
-async def once_streamed(
-    request: Request, site: SiteHere, caller: CallerHere, key: Key = None
-) -> Once:
+async def once_streamed(request: Request, caller: CallerHere, key: Key = None) -> Once:
     """Give the key of a request whose body the route reads itself."""
-    return Once(site, caller.user.id, key, _asked(request))
+    return Once(request.app.state.site, caller.user.id, key, _asked(request))
 
 
 def _asked(request: Request) -> str:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from easeml_meter.errors import MeterError
 from easeml_meter.service.meter import check_meter, enter
@@ -31,6 +32,8 @@ class Site:
     files: Files
     identity: Identity = field(repr=False)
     clock: Clock = utc_now
+    callers: dict[str, tuple[float, Any]] = field(default_factory=dict, compare=False, repr=False)
+    """Who was asked for a moment ago, by the digest of their token; any change forgets them."""
 
     @classmethod
     def open(cls, database: str, files: str | Path, key: Path, clock: Clock = utc_now) -> Site:
@@ -74,5 +77,8 @@ class Site:
     @contextmanager
     def writing(self) -> Iterator[Books]:
         """Hold the lock of what belongs to no meter: users, tokens, the list of meters."""
-        with self.store.writing() as books:
-            yield books
+        try:
+            with self.store.writing() as books:
+                yield books
+        finally:
+            self.callers.clear()

@@ -18,13 +18,13 @@ from easeml_meter.server.api.validation import router as validation
 from easeml_meter.server.api.webhooks import router as webhooks
 
 ROUTERS = [
+    submissions,  # asked most often, so tried first
     accounts,
     meters,
     requests,
     uploads,
     testsets,
     validation,
-    submissions,
     signals,
     handovers,
     audit,

@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
 from easeml_meter.core.views import Signal, signal_json
-from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere
+from easeml_meter.server.access import CallerHere, SiteHere
 from easeml_meter.server.api.common import Id, Listed, PageHere, paged
 from easeml_meter.server.api.seats import Tenant, body_of, raw, seat_for
 from easeml_meter.server.errors import answers
@@ -82,8 +82,6 @@ class SubmissionShown(SubmissionListed):
 )
 async def submit(  # noqa: PLR0917
     request: Request,
-    site: SiteHere,
-    settings: SettingsHere,
     caller: CallerHere,
     once: OnceStreamed,
     meter: Id,
@@ -95,8 +93,9 @@ async def submit(  # noqa: PLR0917
 
     Predictions are answered at once. The answer to a model is waited for as long as `wait` says.
     """
+    site: Site = request.app.state.site
     seat = seat_for(site, caller, meter, Deed.SUBMIT, tenant=tenant)
-    body = await body_of(request, settings)
+    body = await body_of(request, request.app.state.settings)
     seen = _may_see(caller, seat)
 
     def make() -> tuple[int, dict[str, Any]]:

@@ -20,9 +20,8 @@ from markupsafe import Markup
 from easeml_meter.errors import MeterError, invalid
 from easeml_meter.report.style import STYLE
 from easeml_meter.report.words import shown
-from easeml_meter.server.access import SettingsHere, SiteHere
+from easeml_meter.server.access import SettingsHere, SiteHere, noted
 from easeml_meter.server.errors import Problem
-from easeml_meter.server.frame import USER
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.accounts import Caller, Unknown, caller_of
 from easeml_meter.service.roles import Denied
@@ -149,10 +148,8 @@ def _caller(request: Request, site: Site) -> Caller:
     caller = caller_of(site, get_cookie(request, SESSION))
     if caller.token.kind != "session":
         raise Unknown("this token is no session: sign in")
-    request.scope[USER] = caller.user.id
     request.scope[_CALLER] = caller
-    request.app.state.limits.users.take(caller.user.id)
-    return caller
+    return noted(request, caller)
 
 
 def maybe_signed_in(request: Request, site: SiteHere) -> Caller | None:
