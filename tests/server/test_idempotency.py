@@ -12,7 +12,15 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from tests.server.helpers import Served, serve
 
-from easeml_meter.server.idempotency import KEPT, LOST, OnceHere, OnceStreamed, forget_old_keys
+from easeml_meter.server.access import CallerHere
+from easeml_meter.server.idempotency import (
+    KEPT,
+    LOST,
+    Key,
+    OnceHere,
+    forget_old_keys,
+    once_streamed,
+)
 from easeml_meter.server.limits import streamed
 from easeml_meter.service import accounts
 from easeml_meter.storage import schema
@@ -181,9 +189,9 @@ def test_a_streamed_body_counts(served: Served) -> None:
     router = APIRouter()
 
     @router.post("/raw")
-    async def route(request: Request, once: OnceStreamed) -> JSONResponse:
+    async def route(request: Request, caller: CallerHere, key: Key = None) -> JSONResponse:
         body = b"".join([piece async for piece in streamed(request, 100)])
-        return once.answer(lambda: (200, len(body)), body=body.hex())
+        return once_streamed(request, caller, key).answer(lambda: (200, len(body)), body=body)
 
     served.app.include_router(router, prefix="/api/v1")
     client = served.client("admin")

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import threading
 
-from fastapi import Depends, FastAPI
+from fastapi import FastAPI
 
 from easeml_meter.server import errors, health, web
 from easeml_meter.server.api import ROUTERS
-from easeml_meter.server.api.seats import only_known
 from easeml_meter.server.errors import PREFIX
 from easeml_meter.server.frame import Frame
+from easeml_meter.server.gathering import Gathering
 from easeml_meter.server.limits import Limits
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.settings import Settings
+from easeml_meter.service import desk
 from easeml_meter.service.site import Site
 from easeml_meter.version import __version__
 
@@ -37,10 +38,11 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     app.state.metrics = Metrics()
     app.state.stopping = threading.Event()
     app.state.worker = None
+    app.state.submissions = Gathering(desk.accept_all)
     errors.install(app)
     app.include_router(health.router)
     for router in ROUTERS:
-        app.include_router(router, prefix=PREFIX, dependencies=[Depends(only_known)])
+        app.include_router(router, prefix=PREFIX)
     web.install(app)
     app.add_middleware(Frame, settings=settings, metrics=app.state.metrics, shape=web.shape)
     return app

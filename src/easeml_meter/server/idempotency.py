@@ -5,17 +5,19 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 
 from easeml_meter.server.access import CallerHere
 from easeml_meter.server.errors import Conflict
+from easeml_meter.service.accounts import Caller
 from easeml_meter.service.site import Site
 from easeml_meter.storage.schema import idempotency, stamp
 from easeml_meter.vault.keys import unwrap, wrap
@@ -47,18 +49,17 @@ class Once:
     """What the key stands for: method, path and query, and the body unless that is streamed."""
 
     def answer(
-        self, make: Callable[[], tuple[int, Any]], *, body: str = "", secret: bool = False
+        self, make: Callable[[], tuple[int, Any]], *, body: bytes = b"", secret: bool = False
     ) -> JSONResponse:
         """Answer with the status and body that `make` gives, or gave when the key came first.
 
-        `body` is the digest of a body that was streamed. What fails leaves the key unused.
+        `body` is the body if it was streamed. What fails leaves the key unused.
         With `secret`, what is stored can be read with the server's key only.
         """
         if self.key is None:
             status, content = make()
             return JSONResponse(jsonable_encoder(content), status)
-        request = hashlib.sha256(f"{self.request}\n{body}".encode()).hexdigest()
-        found = self._begin(request)
+        found = self._begin(body)
         if found is not None:
             content = self._opened(found["body"]) if secret else found["body"]
             return JSONResponse(content, found["status"], {"Idempotency-Replayed": "true"})
@@ -71,8 +72,28 @@ class Once:
         self._finish(status, self._sealed(plain) if secret else plain)
         return JSONResponse(plain, status)
 
-    def _begin(self, request: str) -> dict[str, Any] | None:
+    async def answer_later(
+        self, make: Callable[[], Coroutine[Any, Any, tuple[int, Any]]], *, body: bytes
+    ) -> JSONResponse:
+        """Answer as `answer` does with what `make` gives in the end; that must be plain JSON."""
+        if self.key is None:
+            status, content = await make()
+            return JSONResponse(content, status)
+        found = await run_in_threadpool(self._begin, body)
+        if found is not None:
+            return JSONResponse(found["body"], found["status"], {"Idempotency-Replayed": "true"})
+        try:
+            status, content = await make()
+        except BaseException:
+            await run_in_threadpool(self._forget)
+            raise
+        await run_in_threadpool(self._finish, status, content)
+        return JSONResponse(content, status)
+
+    def _begin(self, body: bytes) -> dict[str, Any] | None:
         """Enter the key; give what was answered under it before."""
+        digest = hashlib.sha256(body).hexdigest() if body else ""
+        request = hashlib.sha256(f"{self.request}\n{digest}".encode()).hexdigest()
         now = self.site.clock()
         with self.site.store.writing(self.user) as books:
             rows = books.select(idempotency, self._mine)
@@ -126,7 +147,7 @@ async def once(request: Request, caller: CallerHere, key: Key = None) -> Once:
     return Once(request.app.state.site, caller.user.id, key, f"{_asked(request)}\n{body}")
 
 
-async def once_streamed(request: Request, caller: CallerHere, key: Key = None) -> Once:
+def once_streamed(request: Request, caller: Caller, key: str | None) -> Once:
     """Give the key of a request whose body the route reads itself."""
     return Once(request.app.state.site, caller.user.id, key, _asked(request))
 
@@ -136,4 +157,3 @@ def _asked(request: Request) -> str:
 
 
 OnceHere = Annotated[Once, Depends(once)]
-OnceStreamed = Annotated[Once, Depends(once_streamed)]

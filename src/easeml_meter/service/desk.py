@@ -16,7 +16,6 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
-from weakref import WeakKeyDictionary
 
 from easeml_meter.core.lifecycle import WrongPhase
 from easeml_meter.core.views import Signal
@@ -29,7 +28,6 @@ from easeml_meter.service.roles import Deed, Role, require
 from easeml_meter.service.sessions import Situation, Spent
 from easeml_meter.service.site import NotFound, Site
 from easeml_meter.service.submission import Submission, submit_all
-from easeml_meter.service.together import Together
 from easeml_meter.storage import queue, schema
 from easeml_meter.storage.schema import EntryRow
 from easeml_meter.storage.store import Books, StorageError
@@ -39,8 +37,6 @@ _LOG = logging.getLogger(__name__)
 
 MOST_ATTEMPTS = 5
 """So often a submission is tried that the program itself fails at."""
-_SMALL = 1 << 20
-"""Bytes of a submission that is taken together with others."""
 _PATIENCE = 1.0
 """Seconds between two looks at the queue."""
 
@@ -153,20 +149,16 @@ Accepted = tuple[Receipt, Signal | None]
 def accept(site: Site, seat: Member, model: str, body: bytes) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
-    Its format is checked first. What is refused here or later for its format costs nothing. Small
-    ones that come at the same time are taken together; a large one makes no other wait.
+    Its format is checked first. What is refused here or later for its format costs nothing.
     """
-    handed = Handed(site, seat, model, body)
-    if len(body) <= _SMALL:
-        return _TOGETHER.setdefault(site, Together(accept_all))(seat.meter, handed)
-    (outcome,) = accept_all(seat.meter, [handed])
+    (outcome,) = accept_all(seat.meter, [Handed(site, seat, model, body)])
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
 def accept_all(meter: str, together: Sequence[Handed]) -> list[Accepted | Exception]:
-    """Take submissions to one meter, each for itself."""
+    """Take submissions to one meter, each for itself, in one transaction."""
     outcomes: list[Submission | Accepted | Exception] = []
     for handed in together:
         try:
@@ -180,9 +172,6 @@ def accept_all(meter: str, together: Sequence[Handed]) -> list[Accepted | Except
         told = next(answered) if isinstance(outcome, Submission) else outcome
         found.append((_receipt_of(meter, told), told) if isinstance(told, Signal) else told)
     return found
-
-
-_TOGETHER: WeakKeyDictionary[Site, Together[str, Handed, Accepted]] = WeakKeyDictionary()
 
 
 def _received(handed: Handed) -> Submission | Accepted:

@@ -11,6 +11,7 @@ from pydantic import BaseModel, Field, StringConstraints
 
 from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere
 from easeml_meter.server.api.common import Given, Id, Line, Listed, PageHere, paged
+from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.seats import seat_for
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
@@ -30,7 +31,7 @@ from easeml_meter.service.accounts import (
 )
 from easeml_meter.service.roles import Deed, Denied, Role
 
-router = APIRouter(tags=["accounts"])
+router = APIRouter(tags=["accounts"], route_class=ApiRoute)
 
 Password = Annotated[str, StringConstraints(max_length=LONGEST_PASSWORD)]
 NewPassword = Annotated[

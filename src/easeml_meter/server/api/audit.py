@@ -9,11 +9,12 @@ from pydantic import BaseModel
 
 from easeml_meter.server.access import CallerHere, SiteHere, meter_for
 from easeml_meter.server.api.common import Id, PageHere, paged
+from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.errors import answers
 from easeml_meter.service.roles import Deed, Role
 from easeml_meter.storage.schema import AuditRow
 
-router = APIRouter(tags=["audit"])
+router = APIRouter(tags=["audit"], route_class=ApiRoute)
 
 
 class Link(BaseModel):

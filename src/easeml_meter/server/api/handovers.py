@@ -10,13 +10,14 @@ from pydantic import BaseModel, Field
 
 from easeml_meter.server.access import CallerHere, SiteHere
 from easeml_meter.server.api.common import Id
+from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.seats import seat_for
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.service.handover import Consequence, hand_over, preview
 from easeml_meter.service.roles import Deed, Denied
 
-router = APIRouter(tags=["hand-overs"])
+router = APIRouter(tags=["hand-overs"], route_class=ApiRoute)
 
 Tenant = Annotated[int, Field(ge=1, le=1_000_000)]
 

@@ -11,6 +11,7 @@ from pydantic import BaseModel
 from easeml_meter.errors import invalid
 from easeml_meter.server.access import CallerHere, SiteHere
 from easeml_meter.server.api.common import Given, Id, Line, Listed, PageHere, paged
+from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.seats import seat_for
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
@@ -22,7 +23,7 @@ from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import MAX_LABELS, required_labels
 from easeml_meter.storage.schema import MeterRow
 
-router = APIRouter(tags=["meters"])
+router = APIRouter(tags=["meters"], route_class=ApiRoute)
 
 
 class NewMeter(Given):

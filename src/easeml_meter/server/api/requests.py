@@ -11,13 +11,14 @@ from pydantic import BaseModel, Field
 from easeml_meter.errors import invalid
 from easeml_meter.server.access import CallerHere, SiteHere
 from easeml_meter.server.api.common import Given, Id, Listed, PageHere, paged
+from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.seats import Number, seat_for
 from easeml_meter.server.errors import answers
 from easeml_meter.service import parts
 from easeml_meter.service.roles import Deed
 from easeml_meter.storage.schema import stamp
 
-router = APIRouter(tags=["requests for labels"])
+router = APIRouter(tags=["requests for labels"], route_class=ApiRoute)
 
 
 class PartShown(BaseModel):

@@ -6,10 +6,8 @@ from collections.abc import Iterator
 from typing import Annotated, Any
 
 from fastapi import Path, Query, Request
-from fastapi.dependencies.models import Dependant
 from fastapi.responses import StreamingResponse
 
-from easeml_meter.errors import invalid
 from easeml_meter.server.access import SettingsHere
 from easeml_meter.server.limits import streamed
 from easeml_meter.service.accounts import Caller, Member, require_meter
@@ -39,22 +37,6 @@ def seat_for(
     if seat.role is Role.ADMIN:  # who has any other seat has it at a meter that exists
         require_meter(site, meter)
     return seat
-
-
-async def only_known(request: Request) -> None:
-    """Refuse a query parameter that a route does not have: mistyped, it would do nothing."""
-    if not request.query_params:
-        return
-    known = _parameters(request.scope["route"].dependant)
-    for name in request.query_params:
-        if name not in known:
-            allowed = " or ".join(sorted(known)) or "none"
-            raise invalid("query", name[:80], f"{allowed} is known here")
-
-
-def _parameters(part: Dependant) -> set[str]:
-    own = {parameter.alias for parameter in part.query_params}
-    return own.union(*map(_parameters, part.dependencies))
 
 
 def raw(*media_types: str) -> dict[str, Any]:

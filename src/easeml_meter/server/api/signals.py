@@ -10,12 +10,13 @@ from fastapi.responses import Response
 from easeml_meter.core.views import SessionView, signal_json, view_json
 from easeml_meter.server.access import CallerHere, SiteHere, meter_for
 from easeml_meter.server.api.common import Id, Listed, PageHere, paged
+from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.seats import Tenant, gives
 from easeml_meter.server.errors import answers
 from easeml_meter.server.frame import REPORT_POLICY
 from easeml_meter.service.roles import Deed
 
-router = APIRouter(tags=["signals"])
+router = APIRouter(tags=["signals"], route_class=ApiRoute)
 
 Generation = Annotated[
     int | None,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import hashlib
 import json
 import time
 from collections.abc import AsyncIterator
@@ -18,22 +17,25 @@ from pydantic import BaseModel
 from easeml_meter.core.views import Signal, signal_json
 from easeml_meter.server.access import CallerHere, SiteHere
 from easeml_meter.server.api.common import Id, Listed, PageHere, paged
+from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.seats import Tenant, body_of, raw, seat_for
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import OnceStreamed
+from easeml_meter.server.idempotency import Key, once_streamed
 from easeml_meter.service import desk
 from easeml_meter.service.accounts import Caller, Member
 from easeml_meter.service.desk import Receipt
 from easeml_meter.service.roles import Deed, allowed
 from easeml_meter.service.site import Site
 
-router = APIRouter(tags=["submissions"])
+router = APIRouter(tags=["submissions"], route_class=ApiRoute)
 
 Wait = Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the answer.")]
 Model = Annotated[str, Query(min_length=1, max_length=200, description="Name of the model.")]
 
 _READING = (Deed.SEE_SIGNALS, Deed.SUBMIT)
 """Who may ask about submissions: whoever sees their signals, or hands them in."""
+_SMALL = 1 << 20
+"""Bytes of a submission that is taken together with others."""
 _LOOK = 0.2
 """Seconds between two looks at a submission that somebody waits for."""
 _SIGN_OF_LIFE = 15.0
@@ -83,11 +85,11 @@ class SubmissionShown(SubmissionListed):
 async def submit(  # noqa: PLR0917
     request: Request,
     caller: CallerHere,
-    once: OnceStreamed,
     meter: Id,
     model: Model,
     tenant: Tenant = None,
     wait: Wait = 0,
+    key: Key = None,
 ) -> Response:
     """Hand in a tar of test.EXT and validation.EXT, of model.onnx, or of command.bundle.
 
@@ -98,18 +100,27 @@ async def submit(  # noqa: PLR0917
     body = await body_of(request, request.app.state.settings)
     seen = _may_see(caller, seat)
 
-    def make() -> tuple[int, dict[str, Any]]:
-        receipt, signal = desk.accept(site, seat, model, body)
+    handed = desk.Handed(site, seat, model, body)
+
+    async def make() -> tuple[int, dict[str, Any]]:
+        receipt, signal = await _accepted(request, handed)
         return 200 if receipt.final else 202, _shown(receipt, signal if seen else None)
 
-    digest = hashlib.sha256(body).hexdigest() if once.key is not None else ""
-    answer = await run_in_threadpool(once.answer, make, body=digest)
+    answer = await once_streamed(request, caller, key).answer_later(make, body=body)
     if answer.status_code != 202:
         return answer
     if request.app.state.worker is not None:
         request.app.state.worker.call()
     receipt = await _settled(request, site, seat, json.loads(bytes(answer.body))["id"], wait)
     return await run_in_threadpool(_answer, site, caller, seat, receipt)
+
+
+async def _accepted(request: Request, handed: desk.Handed) -> desk.Accepted:
+    """Take small submissions that come at the same time together; a large one makes none wait."""
+    if len(handed.body) <= _SMALL:
+        found: desk.Accepted = await request.app.state.submissions(handed.seat.meter, handed)
+        return found
+    return await run_in_threadpool(desk.accept, handed.site, handed.seat, handed.model, handed.body)
 
 
 def _may_see(caller: Caller, seat: Member) -> bool:

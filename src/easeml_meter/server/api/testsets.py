@@ -12,6 +12,7 @@ from pydantic import BaseModel
 from easeml_meter.core.lifecycle import Phase, WrongPhase
 from easeml_meter.server.access import CallerHere, SiteHere, meter_for
 from easeml_meter.server.api.common import Given, Id, Listed, PageHere, paged
+from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.seats import Number, Tenant, file_response, gives, seat_for
 from easeml_meter.server.api.uploads import UploadsHere
 from easeml_meter.server.errors import answers
@@ -24,7 +25,7 @@ from easeml_meter.service.sessions import Situation
 from easeml_meter.service.site import NotFound, Site
 from easeml_meter.storage.schema import GenerationRow
 
-router = APIRouter(tags=["test sets"])
+router = APIRouter(tags=["test sets"], route_class=ApiRoute)
 
 
 class NewTestSet(Given):

@@ -12,6 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere
 from easeml_meter.server.api.common import Given, Id, Line
+from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.seats import raw, seat_for
 from easeml_meter.server.errors import TooLarge, answers
 from easeml_meter.server.idempotency import OnceHere
@@ -19,7 +20,7 @@ from easeml_meter.server.limits import streamed
 from easeml_meter.service.roles import Deed
 from easeml_meter.service.uploads import LARGEST, Piece, Upload, Uploads
 
-router = APIRouter(tags=["uploads"])
+router = APIRouter(tags=["uploads"], route_class=ApiRoute)
 
 _BUFFER = 1 << 20
 

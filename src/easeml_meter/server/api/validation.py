@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -18,15 +17,16 @@ from pydantic import BaseModel
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere, meter_for
 from easeml_meter.server.api.common import Id, Listed, PageHere, paged
+from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.seats import Number, body_of, file_response, gives, raw, seat_for
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import OnceStreamed
+from easeml_meter.server.idempotency import Key, once_streamed
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.roles import Deed
 from easeml_meter.service.site import NotFound, Site
 from easeml_meter.storage.schema import ValidationRow
 
-router = APIRouter(tags=["validation sets"])
+router = APIRouter(tags=["validation sets"], route_class=ApiRoute)
 
 Suffix = Literal["parquet", "arrow", "csv", "tsv", "jsonl", "npy"]
 Label = Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
@@ -80,11 +80,11 @@ async def set_validation(  # noqa: PLR0917
     site: SiteHere,
     settings: SettingsHere,
     caller: CallerHere,
-    once: OnceStreamed,
     meter: Id,
     suffix: Suffix = "parquet",
     label: Label | None = None,
     reset: bool = False,
+    key: Key = None,
 ) -> JSONResponse:
     """Give the first validation set, or replace it, from the next submission on."""
     opened = meter_for(site, caller, meter, Deed.SET_VALIDATION)
@@ -94,8 +94,8 @@ async def set_validation(  # noqa: PLR0917
         file = GivenFile(body, suffix, label, reset)
         return 201, _shown(file.enter(opened, first=not validation_sets(site, meter)))
 
-    digest = hashlib.sha256(body).hexdigest()
-    return await run_in_threadpool(once.answer, make, body=digest)
+    once = once_streamed(request, caller, key)
+    return await run_in_threadpool(once.answer, make, body=body)
 
 
 @dataclass(frozen=True)

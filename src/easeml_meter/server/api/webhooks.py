@@ -11,13 +11,14 @@ from pydantic import BaseModel, Field
 
 from easeml_meter.server.access import CallerHere, SiteHere
 from easeml_meter.server.api.common import Given, Id, Line, Listed, PageHere, paged
+from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.seats import seat_for
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.service import hooks
 from easeml_meter.service.roles import Deed
 
-router = APIRouter(prefix="/meters/{meter}/webhooks", tags=["webhooks"])
+router = APIRouter(prefix="/meters/{meter}/webhooks", tags=["webhooks"], route_class=ApiRoute)
 
 
 class NewWebhook(Given):

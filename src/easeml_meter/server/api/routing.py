@@ -1,0 +1,35 @@
+"""A route of the API: as FastAPI's, and it refuses query parameters that it does not have."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Coroutine
+from typing import Any
+
+from fastapi import Request, Response
+from fastapi.dependencies.models import Dependant
+from fastapi.routing import APIRoute
+
+from easeml_meter.errors import invalid
+
+
+class ApiRoute(APIRoute):
+    """Says so where a parameter is mistyped, which would else do nothing."""
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Look at the names before anything else is done."""
+        handle, known = super().get_route_handler(), _parameters(self.dependant)
+
+        async def checked(request: Request) -> Response:
+            if request.scope["query_string"]:
+                for name in request.query_params:
+                    if name not in known:
+                        allowed = " or ".join(sorted(known)) or "none"
+                        raise invalid("query", name[:80], f"{allowed} is known here")
+            return await handle(request)
+
+        return checked
+
+
+def _parameters(part: Dependant) -> set[str]:
+    own = {parameter.alias for parameter in part.query_params}
+    return own.union(*map(_parameters, part.dependencies))
