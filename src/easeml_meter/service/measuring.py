@@ -57,12 +57,16 @@ def hidden_loss(
     sealed: SealedTestSet,
     predictions: Predictions,
     *,
+    labels: list[Any] | None = None,
     map_function: MapFunction = map,
     progress: Callable[[int, int], None] | None = None,
 ) -> Fraction | None:
-    """Score on the sealed set; None if the loss failed there, which is an answer, too."""
+    """Score on the sealed set; None if the loss failed there, which is an answer, too.
+
+    `labels` are those of its row groups, where they were decrypted before.
+    """
     # Handles are for workers elsewhere; here the open set is read as it is.
-    here = (sealed.labels(index) for index in range(sealed.row_groups))
+    here = labels or (sealed.labels(index) for index in range(sealed.row_groups))
     counted = _counted(map_function, sealed.rows, progress)
     try:
         return score(

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
 from typing import Any, ClassVar, Self
@@ -12,7 +12,7 @@ from typing import Any, ClassVar, Self
 import pyarrow as pa
 
 from easeml_meter.tables.files import Stamp
-from easeml_meter.tables.source import Source, for_arrow
+from easeml_meter.tables.source import Held, Source, for_arrow
 from easeml_meter.tables.table import LEAST_ROWS, Batches, FileTable, Manner, Part, rows_at_once
 from easeml_meter.tables.wording import named
 
@@ -28,6 +28,8 @@ class ParquetTable(FileTable):
     encoded: tuple[str, ...]
     """Columns of text that come in their dictionary encoding; `schema` tells their values."""
     row_bytes: float
+    footer: Any = field(repr=False, compare=False)
+    """As it was read; of memory only, since a file may be another one by now."""
     kind: ClassVar[str] = "Parquet"
 
     @classmethod
@@ -51,6 +53,7 @@ class ParquetTable(FileTable):
                 groups=tuple(group.num_rows for group in groups),
                 encoded=encoded,
                 row_bytes=size / max(1, metadata.num_rows),
+                footer=metadata if isinstance(path, Held) else None,
             )
 
     def parts(self, columns: Sequence[str], at_most: int) -> list[Part]:
@@ -79,6 +82,7 @@ class ParquetTable(FileTable):
         wanted = None if len(self.columns) == 1 else columns
         with pq.ParquetFile(
             for_arrow(self.path),
+            metadata=self.footer,
             read_dictionary=list(self.encoded),
             pre_buffer=False,
             buffer_size=1 << 20,
