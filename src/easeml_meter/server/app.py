@@ -11,6 +11,7 @@ from easeml_meter.server.api import ROUTERS
 from easeml_meter.server.errors import PREFIX
 from easeml_meter.server.frame import Frame
 from easeml_meter.server.gathering import Gathering
+from easeml_meter.server.idempotency import Keys
 from easeml_meter.server.limits import Limits
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.settings import Settings
@@ -39,6 +40,7 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     app.state.stopping = threading.Event()
     app.state.worker = None
     app.state.submissions = Gathering(desk.accept_all)
+    app.state.keys = Keys()
     errors.install(app)
     app.include_router(health.router)
     for router in ROUTERS:

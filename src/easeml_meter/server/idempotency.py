@@ -17,9 +17,11 @@ from fastapi.responses import JSONResponse
 
 from easeml_meter.server.access import CallerHere
 from easeml_meter.server.errors import Conflict
+from easeml_meter.server.gathering import Gathering
 from easeml_meter.service.accounts import Caller
 from easeml_meter.service.site import Site
 from easeml_meter.storage.schema import idempotency, stamp
+from easeml_meter.storage.store import Books
 from easeml_meter.vault.keys import unwrap, wrap
 
 KEPT = timedelta(days=1)
@@ -36,6 +38,9 @@ Key = Annotated[
         description="Sent again with the same request, it gets the same answer; nothing is redone.",
     ),
 ]
+
+
+Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
@@ -73,13 +78,16 @@ class Once:
         return JSONResponse(plain, status)
 
     async def answer_later(
-        self, make: Callable[[], Coroutine[Any, Any, tuple[int, Any]]], *, body: bytes
+        self, make: Callable[[], Coroutine[Any, Any, tuple[int, Any]]], *, body: bytes, keys: Keys
     ) -> JSONResponse:
-        """Answer as `answer` does with what `make` gives in the end; that must be plain JSON."""
+        """Answer as `answer` does with what `make` gives in the end; that must be plain JSON.
+
+        Keys of one user that come at the same time are entered together.
+        """
         if self.key is None:
             status, content = await make()
             return JSONResponse(content, status)
-        found = await run_in_threadpool(self._begin, body)
+        found = await keys.begun(self.user, (self, body))
         if found is not None:
             return JSONResponse(found["body"], found["status"], {"Idempotency-Replayed": "true"})
         try:
@@ -87,31 +95,40 @@ class Once:
         except BaseException:
             await run_in_threadpool(self._forget)
             raise
-        await run_in_threadpool(self._finish, status, content)
+        await keys.finished(self.user, (self, status, content))
         return JSONResponse(content, status)
 
-    def _begin(self, body: bytes) -> dict[str, Any] | None:
+    def _begin(self, body: bytes) -> Row | None:
         """Enter the key; give what was answered under it before."""
+        with self.site.store.writing(self.user) as books:
+            return self.enter(books, body)
+
+    def enter(self, books: Books, body: bytes) -> Row | None:
+        """Enter the key in a transaction; give what was answered under it before."""
         digest = hashlib.sha256(body).hexdigest() if body else ""
         request = hashlib.sha256(f"{self.request}\n{digest}".encode()).hexdigest()
         now = self.site.clock()
-        with self.site.store.writing(self.user) as books:
-            rows = books.select(idempotency, self._mine)
-            if rows and not _stale(rows[0], now):
-                if rows[0]["request"] != request:
-                    raise Conflict("Idempotency-Key: it came with another request: use a new one")
-                if rows[0]["status"] is None:
-                    raise Conflict("Idempotency-Key: that request is still under way: wait")
-                return rows[0]
+        rows = books.select(idempotency, self._mine)
+        if rows and not _stale(rows[0], now):
+            if rows[0]["request"] != request:
+                raise Conflict("Idempotency-Key: it came with another request: use a new one")
+            if rows[0]["status"] is None:
+                raise Conflict("Idempotency-Key: that request is still under way: wait")
+            return rows[0]
+        if rows:
             books.connection.execute(idempotency.delete().where(self._mine))
-            row = {"user": self.user, "key": self.key, "request": request, "created_at": stamp(now)}
-            books.connection.execute(idempotency.insert(), row)
+        row = {"user": self.user, "key": self.key, "request": request, "created_at": stamp(now)}
+        books.connection.execute(idempotency.insert(), row)
         return None
 
     def _finish(self, status: int, body: Any) -> None:
         with self.site.store.writing(self.user) as books:
-            changes = {"status": status, "body": body}
-            books.connection.execute(idempotency.update().where(self._mine), changes)
+            self.leave(books, status, body)
+
+    def leave(self, books: Books, status: int, body: Any) -> None:
+        """Enter what was answered in a transaction."""
+        changes = {"status": status, "body": body}
+        books.connection.execute(idempotency.update().where(self._mine), changes)
 
     def _forget(self) -> None:
         with self.site.store.writing(self.user) as books:
@@ -127,6 +144,32 @@ class Once:
 
     def _opened(self, body: str) -> Any:
         return json.loads(unwrap(base64.b64decode(body), self.site.identity))
+
+
+class Keys:
+    """Enters keys of one user together, and what was answered."""
+
+    def __init__(self) -> None:
+        self.begun = Gathering(_begin_all)
+        self.finished = Gathering(_finish_all)
+
+
+def _begin_all(user: str, given: list[tuple[Once, bytes]]) -> list[Row | Exception | None]:
+    found: list[Row | Exception | None] = []
+    with given[0][0].site.store.writing(user) as books:
+        for once, body in given:
+            try:
+                found.append(once.enter(books, body))
+            except Conflict as error:  # nothing was entered for it
+                found.append(error)
+    return found
+
+
+def _finish_all(user: str, given: list[tuple[Once, int, Any]]) -> list[Exception | None]:
+    with given[0][0].site.store.writing(user) as books:
+        for once, status, body in given:
+            once.leave(books, status, body)
+    return [None for _ in given]
 
 
 def _stale(row: dict[str, Any], now: datetime) -> bool:

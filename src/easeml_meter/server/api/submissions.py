@@ -106,7 +106,8 @@ async def submit(  # noqa: PLR0917
         receipt, signal = await _accepted(request, handed)
         return 200 if receipt.final else 202, _shown(receipt, signal if seen else None)
 
-    answer = await once_streamed(request, caller, key).answer_later(make, body=body)
+    once, keys = once_streamed(request, caller, key), request.app.state.keys
+    answer = await once.answer_later(make, body=body, keys=keys)
     if answer.status_code != 202:
         return answer
     if request.app.state.worker is not None:
