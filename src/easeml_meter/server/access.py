@@ -65,7 +65,8 @@ def noted(request: Request, caller: Caller) -> Caller:
     return caller
 
 
-CallerHere = Annotated[Caller, Depends(FindCaller())]
+find_caller = FindCaller()
+CallerHere = Annotated[Caller, Depends(find_caller)]
 
 
 def meter_for(

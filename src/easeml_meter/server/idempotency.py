@@ -28,13 +28,15 @@ KEPT = timedelta(days=1)
 LOST = timedelta(minutes=10)
 """After this, a request still under way is taken for one that died with its server."""
 
+KEY = r"^[\x21-\x7e]+$"
+KEY_HEADER = "Idempotency-Key"
 Key = Annotated[
     str | None,
     Header(
-        alias="Idempotency-Key",
+        alias=KEY_HEADER,
         min_length=1,
         max_length=200,
-        pattern=r"^[\x21-\x7e]+$",
+        pattern=KEY,
         description="Sent again with the same request, it gets the same answer; nothing is redone.",
     ),
 ]
@@ -192,7 +194,8 @@ async def once(request: Request, caller: CallerHere, key: Key = None) -> Once:
 
 def once_streamed(request: Request, caller: Caller, key: str | None) -> Once:
     """Give the key of a request whose body the route reads itself."""
-    return Once(request.app.state.site, caller.user.id, key, _asked(request))
+    asked = _asked(request) if key is not None else ""
+    return Once(request.app.state.site, caller.user.id, key, asked)
 
 
 def _asked(request: Request) -> str:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import json
+import re
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Coroutine
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -15,12 +16,12 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
 from easeml_meter.core.views import Signal, signal_json
-from easeml_meter.server.access import CallerHere, SiteHere
+from easeml_meter.server.access import CallerHere, SiteHere, find_caller
 from easeml_meter.server.api.common import Id, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.seats import Tenant, body_of, raw, seat_for
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import Key, once_streamed
+from easeml_meter.server.idempotency import KEY_HEADER, Key, once_streamed
 from easeml_meter.service import desk
 from easeml_meter.service.accounts import Caller, Member
 from easeml_meter.service.desk import Receipt
@@ -75,7 +76,56 @@ class SubmissionShown(SubmissionListed):
     signal: dict[str, Any] | None
 
 
-@router.post(
+class SubmissionRoute(ApiRoute):
+    """Takes plain requests past FastAPI's dependencies, which took a fifth of all time.
+
+    Plain is what cannot be refused for its parameters; all else goes the usual way.
+    """
+
+    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
+        """Choose the way."""
+        usual = super().get_route_handler()
+
+        async def handle(request: Request) -> Response:
+            given = plainly_given(request)
+            if given is None:
+                return await usual(request)
+            return await submit(request, await find_caller(request), **given)
+
+        return handle
+
+
+_PLAIN: dict[str, tuple[str, Callable[[str], Any]]] = {
+    "meter": (r"[0-9a-f]{32}", str),
+    "model": (r"[ -~]{1,200}", str),
+    "tenant": (r"[1-9][0-9]{0,5}", int),
+    "wait": (r"[1-5]?[0-9](\.[0-9]{1,3})?", float),
+    KEY_HEADER.lower(): (r"[!-~]{1,200}", str),
+}
+
+
+def plainly_given(request: Request) -> dict[str, Any] | None:
+    """Read the parameters of a submission, if each is plain and there once; else None."""
+    headers = [(KEY_HEADER.lower(), value) for value in request.headers.getlist(KEY_HEADER)]
+    given: dict[str, Any] = {}
+    for name, value in [
+        *request.path_params.items(),
+        *request.query_params.multi_items(),
+        *headers,
+    ]:
+        pattern, convert = _PLAIN.get(name, ("", str))
+        if name in given or not re.fullmatch(pattern, value):
+            return None
+        given[name] = convert(value)
+    if "model" not in given:
+        return None
+    return {name.rpartition("-")[2]: value for name, value in given.items()}
+
+
+submitting = APIRouter(tags=["submissions"], route_class=SubmissionRoute)
+
+
+@submitting.post(
     "/meters/{meter}/submissions",
     responses=answers(404, 409, 413)
     | {202: {"model": SubmissionShown, "description": "It waits, or is under way."}},
@@ -116,6 +166,9 @@ async def submit(  # noqa: PLR0917
     return await run_in_threadpool(_answer, site, caller, seat, receipt)
 
 
+router.include_router(submitting)
+
+
 async def _accepted(request: Request, handed: desk.Handed) -> desk.Accepted:
     """Take small submissions that come at the same time together; a large one makes none wait."""
     if len(handed.body) <= _SMALL:
@@ -133,7 +186,7 @@ def _may_see(caller: Caller, seat: Member) -> bool:
 
 
 def _shown(receipt: Receipt, signal: Signal | None) -> dict[str, Any]:
-    return asdict(receipt) | {"signal": None if signal is None else signal_json(signal)}
+    return vars(receipt) | {"signal": None if signal is None else signal_json(signal)}
 
 
 def _answer(site: Site, caller: Caller, seat: Member, receipt: Receipt) -> JSONResponse:
