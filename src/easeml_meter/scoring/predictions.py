@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -161,7 +162,7 @@ def _check(table: Table, layout: Layout, expected: Expected) -> NDArray[Any] | N
     """Go through the whole file once; give the predictions if they are small enough to keep."""
     kept = None
     if expected.shape is not None:
-        size = expected.rows * expected.dtype.itemsize * int(np.prod(expected.shape))
+        size = expected.rows * expected.dtype.itemsize * math.prod(expected.shape)
         if size <= KEEP_BYTES:
             kept = np.empty((expected.rows, *expected.shape), expected.dtype)
     order = None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import ipaddress
 import logging
 import socket
@@ -139,6 +140,9 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
         """Begin to listen."""
+        # What is loaded by now stays. Looking through it for garbage held up requests for 0.1 s.
+        gc.collect()
+        gc.freeze()
         await super().startup(list(sockets or []))
         if self.started:
             self._listening()

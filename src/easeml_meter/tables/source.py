@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import os
 from dataclasses import dataclass, field
-from pathlib import Path, PurePath
+from pathlib import Path
 
 import pyarrow as pa
 
@@ -24,7 +24,7 @@ class Held:
     @property
     def suffix(self) -> str:
         """The ending of the name."""
-        return PurePath(self.name).suffix
+        return os.path.splitext(self.name)[1]
 
     def open(self, _mode: str) -> io.BytesIO:
         """Read it as a file."""
