@@ -93,14 +93,65 @@ def submit_all(
 Outcome = Signal | Exception
 
 
-@dataclass(frozen=True)
 class _Session:
-    """What the books say before anything is measured."""
+    """What the books say, and what is added to them.
 
-    situation: Situation
-    generation: GenerationRow
-    entries: list[EntryRow]
-    handovers: list[HandoverRow]
+    Looking through a long history takes time, so that is done once, not for each submission.
+    """
+
+    def __init__(
+        self,
+        situation: Situation,
+        generation: GenerationRow,
+        entries: Sequence[EntryRow],
+        handovers: Sequence[HandoverRow],
+    ) -> None:
+        self.situation = situation
+        self.generation = generation
+        self.entries = list(entries)
+        self.handovers = handovers
+        self._submitted = {entry.submission for entry in entries}
+        self._steps: dict[int, int] = {}
+        self._accounts: dict[int, Account] = {}
+
+    def add(self, entry: EntryRow, account: Account) -> None:
+        """Take an entry that follows those before, and what its tenant was told with it."""
+        self.entries.append(entry)
+        self._submitted.add(entry.submission)
+        self._steps[entry.tenant] = entry.step
+        if self.handovers:  # the accounts of others may have changed, too
+            self._accounts.clear()
+        else:
+            self._accounts[entry.tenant] = account
+
+    def same(self, draft: EntryRow) -> EntryRow | None:
+        """Find the entry of an identical submission: the same bytes, the same validation set."""
+        if draft.submission not in self._submitted:
+            return None
+        wanted = (draft.submission, draft.tenant, draft.validation_set)
+        for entry in self.entries:
+            if (entry.submission, entry.tenant, entry.validation_set) == wanted:
+                return entry
+        return None
+
+    def next_step(self, tenant: int) -> int:
+        """Give the number of a tenant's next step."""
+        if tenant not in self._steps:
+            own = (entry.step for entry in self.entries if entry.tenant == tenant)
+            self._steps[tenant] = max(own, default=0)
+        return 1 + self._steps[tenant]
+
+    @property
+    def ledger(self) -> Ledger:
+        """The budget of the test set."""
+        return ledger_of(self.situation.spec, self.generation)
+
+    def account(self, tenant: int) -> Account:
+        """Give what a tenant was told so far."""
+        if tenant not in self._accounts:
+            folded = replay(self.ledger, self.entries, tenant, self.handovers)
+            self._accounts[tenant] = folded
+        return self._accounts[tenant]
 
 
 @dataclass(frozen=True)
@@ -115,7 +166,7 @@ class _Draft:
 
 
 def _measure(session: _Session, submission: Submission, measured: Measured) -> _Draft:
-    situation, generation, entries = session.situation, session.generation, session.entries
+    situation, generation = session.situation, session.generation
     tenant = situation.tenant(submission.tenant)
     attempt = submission.submitted.open(measured)
     entry = EntryRow(
@@ -133,13 +184,11 @@ def _measure(session: _Session, submission: Submission, measured: Measured) -> _
         blob="",
         told_at="",
     )
-    if _same(entries, entry) is not None:
+    if session.same(entry) is not None:
         return _Draft(entry, submission.user)
     situation.active()
-    ledger = ledger_of(situation.spec, generation)
-    account = replay(ledger, entries, tenant, session.handovers)
-    account, _ = _ready(situation, ledger, account, entries)
-    if not ledger.may_submit(account):
+    account, _ = _ready(session, tenant)
+    if not session.ledger.may_submit(account):
         raise _spent(situation, generation)
     losses = attempt.measure(measured)
     entry = replace(entry, validation_loss=str(losses.validation))
@@ -159,17 +208,6 @@ def _handovers(situation: Situation, books: Books, generation: GenerationRow) ->
     if situation.tenants == 1:
         return []
     return books.handovers(generation.meter, generation.number)
-
-
-def _same(entries: list[EntryRow], draft: EntryRow) -> EntryRow | None:
-    """Find the entry of an identical submission: the same bytes, the same validation set."""
-    for entry in entries:
-        if entry.submission == draft.submission and (entry.tenant, entry.validation_set) == (
-            draft.tenant,
-            draft.validation_set,
-        ):
-            return entry
-    return None
 
 
 def _tell(
@@ -192,16 +230,17 @@ def _tell(
         generation = _generation(situation, generation.number)
         entries, unjournaled = reconcile(space, books, generation, seen)
         handovers = _handovers(situation, books, generation)
-        session = _Session(situation, generation, list(entries), handovers)
+        session = _Session(situation, generation, entries, handovers)
         for draft in drafts:
             try:
-                entry, signal = _decide(session, draft, space.now())
+                entry, account = _decide(session, draft, space.now())
             except MeterError as error:  # nothing is entered for it
                 outcomes.append(error)
                 continue
-            outcomes.append(signal)
-            if not signal.repeated:
-                session.entries.append(entry)
+            repeated = session.same(entry) is not None
+            outcomes.append(signal_of(situation, session.ledger, entry, account, repeated=repeated))
+            if not repeated:
+                session.add(entry, account)
                 fresh.append(entry)
                 disclosed.append((entry.told_at, "told", _disclosed(entry, draft.user)))
         if fresh:
@@ -213,32 +252,31 @@ def _tell(
     return outcomes
 
 
-def _decide(session: _Session, draft: _Draft, now: str) -> tuple[EntryRow, Signal]:
-    """Find the answer to a submission, after all that was told before it."""
-    situation, generation, entries = session.situation, session.generation, session.entries
-    ledger = ledger_of(situation.spec, generation)
-    account = replay(ledger, entries, draft.entry.tenant, session.handovers)
-    known = _same(entries, draft.entry)
+def _decide(session: _Session, draft: _Draft, now: str) -> tuple[EntryRow, Account]:
+    """Find the answer to a submission, after all that was told before it: a new entry, or its own.
+
+    With it comes what its tenant was told then.
+    """
+    situation, generation, ledger = session.situation, session.generation, session.ledger
+    known = session.same(draft.entry)
     if known is not None:
-        return known, signal_of(situation, ledger, known, account, repeated=True)
+        return known, session.account(known.tenant)
     if draft.losses is None or generation.phase is not Phase.ACTIVE:
         raise _spent(situation, generation)
     if _validation_of(situation).number != draft.entry.validation_number:
         raise MeterError("the validation set was replaced meanwhile: submit again")
-    account, reset = _ready(situation, ledger, account, entries)
+    account, reset = _ready(session, draft.entry.tenant)
     if not ledger.may_submit(account):
         raise _spent(situation, generation)
     answer = _answer(ledger, account, draft.losses)
-    account = ledger.record(account, answer)
-    own = (entry.step for entry in reversed(entries) if entry.tenant == draft.entry.tenant)
     entry = replace(
         draft.entry,
-        step=1 + next(own, 0),
+        step=session.next_step(draft.entry.tenant),
         answer=name_of(answer),
         after_reset=reset,
         told_at=now,
     )
-    return entry, signal_of(situation, ledger, entry, account)
+    return entry, ledger.record(account, answer)
 
 
 def _answer(ledger: Ledger, account: Account, losses: Losses) -> int:
@@ -248,26 +286,24 @@ def _answer(ledger: Ledger, account: Account, losses: Losses) -> int:
     return ledger.rules.answer(account.state, losses.validation, losses.test)
 
 
-def _ready(
-    situation: Situation, ledger: Ledger, account: Account, entries: list[EntryRow]
-) -> tuple[Account, bool]:
+def _ready(session: _Session, tenant: int) -> tuple[Account, bool]:
     """Carry out a reset that is due, before asking what is affordable: it makes answers dearer.
 
     It is due if the validation set came with one and no answer has followed yet; a later test set
     starts afresh anyway.
     """
-    validation = situation.validation
+    account, validation = session.account(tenant), session.situation.validation
     due = (
         validation is not None
         and validation.settings.get("reset", False)
-        and validation.settings.get("generation") == situation.current.number
+        and validation.settings.get("generation") == session.situation.current.number
     )
     if due and validation is not None:
         due = not any(
             (entry.tenant, entry.validation_number) == (account.tenant, validation.number)
-            for entry in entries
+            for entry in session.entries
         )
-    return (ledger.reset(account), True) if due else (account, False)
+    return (session.ledger.reset(account), True) if due else (account, False)
 
 
 def _disclosed(entry: EntryRow, user: str) -> dict[str, object]:
@@ -287,11 +323,8 @@ def _generation(situation: Situation, number: int) -> GenerationRow:
 
 
 def _all_spent(session: _Session) -> bool:
-    ledger = ledger_of(session.situation.spec, session.generation)
-    return not any(
-        ledger.may_submit(replay(ledger, session.entries, tenant, session.handovers))
-        for tenant in range(session.situation.tenants)
-    )
+    tenants = range(session.situation.tenants)
+    return not any(session.ledger.may_submit(session.account(tenant)) for tenant in tenants)
 
 
 def retire_if_spent(

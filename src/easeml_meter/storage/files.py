@@ -136,8 +136,13 @@ class FolderFiles:
         # One write to a file opened for appending: lines of two processes do not mix.
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            os.write(handle, text.encode())
+            known, count = _COUNTED.get(str(path), ((), 0))
+            unchanged = known == _state(handle)
+            written = os.write(handle, text.encode())
             os.fsync(handle)
+            after = _state(handle)
+            if unchanged and after[1] == known[1] + written:  # nobody else has added anything
+                _COUNTED[str(path)] = (after, count + len(lines))
         finally:
             os.close(handle)
         if new:
@@ -152,12 +157,34 @@ class FolderFiles:
         return [line for line in content.decode(errors="replace").split("\n") if line]
 
     def count(self, name: str) -> int:
-        """Count the lines of a journal."""
-        return len(self.lines(name))
+        """Count the lines of a journal, unless it is as it was when that was last done."""
+        path = self._path(name)
+        try:
+            handle = os.open(path, os.O_RDONLY)
+        except FileNotFoundError:
+            return 0
+        try:
+            state = _state(handle)
+        finally:
+            os.close(handle)
+        known, count = _COUNTED.get(str(path), ((), 0))
+        if known != state:
+            count = len(self.lines(name))
+            _COUNTED[str(path)] = (state, count)
+        return count
 
     def under(self, folder: str) -> FolderFiles:
         """Give the files in a folder of these."""
         return FolderFiles(self._path(folder))
+
+
+_COUNTED: dict[str, tuple[tuple[int, ...], int]] = {}
+"""Lines of journals, by path, and what the file was then."""
+
+
+def _state(handle: int) -> tuple[int, int, int]:
+    found = os.fstat(handle)
+    return found.st_ino, found.st_size, found.st_mtime_ns
 
 
 class RemoteFiles:

@@ -16,6 +16,7 @@ import hashlib
 import json
 import sqlite3
 import threading
+from bisect import bisect_left
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass, fields, replace
@@ -166,13 +167,15 @@ class History:
 
     def after(self, added: Iterable[EntryRow]) -> History:
         """Add entries, unless they are here already."""
-        fresh = [entry for entry in added if entry.told_at >= self.newest]
-        known = {(entry.tenant, entry.step) for entry in self.entries} if fresh else set()
-        fresh = [entry for entry in fresh if (entry.tenant, entry.step) not in known]
-        if not fresh:
-            return self
-        entries = sorted([*self.entries, *fresh], key=_place)
-        return History(tuple(entries), max(entry.told_at for entry in fresh))
+        entries, newest = list(self.entries), self.newest
+        for entry in added:
+            if entry.told_at < self.newest:
+                continue
+            at = bisect_left(entries, _place(entry), key=_place)
+            if at == len(entries) or _place(entries[at]) != _place(entry):
+                entries.insert(at, entry)
+                newest = max(newest, entry.told_at)
+        return self if len(entries) == len(self.entries) else History(tuple(entries), newest)
 
 
 _place = attrgetter("tenant", "step")
