@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Annotated, Any
 
+import sqlalchemy as sa
 from fastapi import Depends, Header, Request
 from fastapi.concurrency import run_in_threadpool
 from fastapi.encoders import jsonable_encoder
@@ -102,43 +103,44 @@ class Once:
 
     def _begin(self, body: bytes) -> Row | None:
         """Enter the key; give what was answered under it before."""
-        with self.site.store.writing(self.user) as books:
-            return self.enter(books, body)
+        (found,) = _begin_all(self.user, [(self, body)])
+        if isinstance(found, Exception):
+            raise found
+        return found
 
     def enter(self, books: Books, body: bytes) -> Row | None:
         """Enter the key in a transaction; give what was answered under it before."""
         digest = hashlib.sha256(body).hexdigest() if body else ""
         request = hashlib.sha256(f"{self.request}\n{digest}".encode()).hexdigest()
         now = self.site.clock()
-        rows = books.select(idempotency, self._mine)
-        if rows and not _stale(rows[0], now):
-            if rows[0]["request"] != request:
+        found = books.connection.execute(_FIND, self._mine).first()
+        row = None if found is None else found._asdict()
+        if row is not None and not _stale(row, now):
+            if row["request"] != request:
                 raise Conflict("Idempotency-Key: it came with another request: use a new one")
-            if rows[0]["status"] is None:
+            if row["status"] is None:
                 raise Conflict("Idempotency-Key: that request is still under way: wait")
-            return rows[0]
-        if rows:
-            books.connection.execute(idempotency.delete().where(self._mine))
-        row = {"user": self.user, "key": self.key, "request": request, "created_at": stamp(now)}
-        books.connection.execute(idempotency.insert(), row)
+            return row
+        if row is not None:
+            books.connection.execute(_FORGET, self._mine)
+        new = {"user": self.user, "key": self.key, "request": request, "created_at": stamp(now)}
+        books.connection.execute(idempotency.insert(), new)
         return None
 
-    def _finish(self, status: int, body: Any) -> None:
-        with self.site.store.writing(self.user) as books:
-            self.leave(books, status, body)
+    def left(self, status: int, body: Any) -> Row:
+        """Say what was answered."""
+        return {**self._mine, "answered": status, "answer": body}
 
-    def leave(self, books: Books, status: int, body: Any) -> None:
-        """Enter what was answered in a transaction."""
-        changes = {"status": status, "body": body}
-        books.connection.execute(idempotency.update().where(self._mine), changes)
+    def _finish(self, status: int, body: Any) -> None:
+        _finish_all(self.user, [(self, status, body)])
 
     def _forget(self) -> None:
         with self.site.store.writing(self.user) as books:
-            books.connection.execute(idempotency.delete().where(self._mine))
+            books.connection.execute(_FORGET, self._mine)
 
     @property
-    def _mine(self) -> Any:
-        return (idempotency.c.user == self.user) & (idempotency.c.key == self.key)
+    def _mine(self) -> dict[str, str | None]:
+        return {"whose": self.user, "which": self.key}
 
     def _sealed(self, body: Any) -> str:
         sealed = wrap(json.dumps(body).encode(), [self.site.identity.recipient])
@@ -169,12 +171,22 @@ def _begin_all(user: str, given: list[tuple[Once, bytes]]) -> list[Row | Excepti
 
 def _finish_all(user: str, given: list[tuple[Once, int, Any]]) -> list[Exception | None]:
     with given[0][0].site.store.writing(user) as books:
-        for once, status, body in given:
-            once.leave(books, status, body)
+        books.connection.execute(_ANSWER, [once.left(status, body) for once, status, body in given])
     return [None for _ in given]
 
 
-def _stale(row: dict[str, Any], now: datetime) -> bool:
+# Building a statement takes longer than carrying it out.
+_MINE = (idempotency.c.user == sa.bindparam("whose")) & (idempotency.c.key == sa.bindparam("which"))
+_FIND = idempotency.select().where(_MINE)
+_FORGET = idempotency.delete().where(_MINE)
+_ANSWER = (
+    idempotency.update()
+    .where(_MINE)
+    .values(status=sa.bindparam("answered"), body=sa.bindparam("answer"))
+)
+
+
+def _stale(row: Row, now: datetime) -> bool:
     age = now - datetime.fromisoformat(row["created_at"])
     return age > (LOST if row["status"] is None else KEPT)
 
