@@ -1,6 +1,6 @@
 """Version 1 of the REST API, one module per kind of thing.
 
-A module has a `router`; those in ROUTERS are served under /api/v1.
+A module has a `router`, or two; those in ROUTERS are served under /api/v1.
 """
 
 from __future__ import annotations
@@ -12,13 +12,15 @@ from easeml_meter.server.api.meters import router as meters
 from easeml_meter.server.api.requests import router as requests
 from easeml_meter.server.api.signals import router as signals
 from easeml_meter.server.api.submissions import router as submissions
+from easeml_meter.server.api.submissions import submitting
 from easeml_meter.server.api.testsets import router as testsets
 from easeml_meter.server.api.uploads import router as uploads
 from easeml_meter.server.api.validation import router as validation
 from easeml_meter.server.api.webhooks import router as webhooks
 
 ROUTERS = [
-    submissions,  # asked most often, so tried first
+    submitting,  # asked most often, so tried first
+    submissions,
     accounts,
     meters,
     requests,

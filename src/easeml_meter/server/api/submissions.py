@@ -123,6 +123,7 @@ def plainly_given(request: Request) -> dict[str, Any] | None:
 
 
 submitting = APIRouter(tags=["submissions"], route_class=SubmissionRoute)
+"""For the one route that is asked more often than all others."""
 
 
 @submitting.post(
@@ -164,9 +165,6 @@ async def submit(  # noqa: PLR0917
         request.app.state.worker.call()
     receipt = await _settled(request, site, seat, json.loads(bytes(answer.body))["id"], wait)
     return await run_in_threadpool(_answer, site, caller, seat, receipt)
-
-
-router.include_router(submitting)
 
 
 async def _accepted(request: Request, handed: desk.Handed) -> desk.Accepted:
