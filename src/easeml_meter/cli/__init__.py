@@ -33,6 +33,8 @@ _COMMANDS = {
     "meters": ("easeml_meter.cli.remote", "Your meters at a server."),
     "user": ("easeml_meter.cli.people", "Accounts at a server (admins)."),
     "seat": ("easeml_meter.cli.people", "Who does what at a meter of a server (admins)."),
+    "token": ("easeml_meter.cli.people", "Your tokens at a server, for scripts and jobs."),
+    "webhook": ("easeml_meter.cli.people", "Addresses told what happens at a meter (admins)."),
     "serve": ("easeml_meter.cli.server", "Run a server for a team."),
     "worker": ("easeml_meter.cli.worker", "Answer a server's queued submissions, on any machine."),
     "backup": ("easeml_meter.cli.backup", "Back up a meter's folder, or a server."),

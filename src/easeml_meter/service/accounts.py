@@ -275,13 +275,8 @@ def new_token(
     kind: str = "api",
 ) -> tuple[Token, str]:
     """Make a token; its secret is given once and only its digest is kept."""
-    _check_name("name", name)
-    if not 0 < days <= LONGEST_DAYS:
-        raise invalid("days", days, f"a number above 0, at most {LONGEST_DAYS}")
     limited = tuple(scopes)
-    for scope in limited:
-        if not re.fullmatch(SCOPE, scope):
-            raise invalid("scope", scope[:80], f"one of {', '.join(Role)}, or role:METER")
+    check_token(name, limited, days)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = site.clock()
     token = Token(
@@ -298,6 +293,16 @@ def new_token(
     with site.writing() as books:
         books.connection.execute(schema.tokens.insert(), row)
     return token, secret
+
+
+def check_token(name: str, scopes: Iterable[str], days: float) -> None:
+    """Refuse what no token can be made of."""
+    _check_name("name", name)
+    if not 0 < days <= LONGEST_DAYS:
+        raise invalid("days", days, f"a number above 0, at most {LONGEST_DAYS}")
+    for scope in scopes:
+        if not re.fullmatch(SCOPE, scope):
+            raise invalid("scope", scope[:80], f"one of {', '.join(Role)}, or role:METER")
 
 
 def tokens(site: Site, user_id: str) -> list[Token]:
@@ -321,7 +326,7 @@ def revoke_token(site: Site, identifier: str, *, owner: str | None = None) -> No
 
 def remembered(site: Site, secret: str) -> Caller | None:
     """Find out who holds a token that was asked for a moment ago, without the books."""
-    until, caller = site.callers.get(_digest(secret), (0.0, None))
+    until, caller = site.callers.known.get(_digest(secret), (0.0, None))
     if caller is None or until < time.monotonic() or caller.token.expires_at <= site.now():
         return None
     found: Caller = caller
@@ -335,7 +340,7 @@ def caller_of(site: Site, secret: str) -> Caller:
     """
     if (known := remembered(site, secret)) is not None:
         return known
-    digest, now = _digest(secret), time.monotonic()
+    digest, now, memory = _digest(secret), time.monotonic(), site.callers.known
     with site.reading() as books:
         rows = books.connection.execute(_WHO, {"digest": digest}).mappings().all()
     if not rows:
@@ -351,9 +356,9 @@ def caller_of(site: Site, secret: str) -> Caller:
     seats = [row for row in rows if row[schema.members.c.user] is not None]
     members = tuple(_member(_part(row, schema.members)) for row in seats)
     caller = Caller(_user(_part(first, schema.users)), token, members)
-    if len(site.callers) >= _CALLERS:
-        site.callers.clear()
-    site.callers[digest] = (now + REMEMBERED, caller)
+    if len(memory) >= _CALLERS:
+        memory.clear()
+    memory[digest] = (now + REMEMBERED, caller)
     return caller
 
 

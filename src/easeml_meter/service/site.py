@@ -24,6 +24,17 @@ class NotFound(MeterError):
     exit_code = 2
 
 
+class Callers:
+    """Who was asked for a moment ago, by the digest of their token; any change forgets them."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[float, Any]] = {}
+
+    def forget(self) -> None:
+        """Begin anew: who still reads the books as they were puts that into the old list."""
+        self.known = {}
+
+
 @dataclass(frozen=True)
 class Site:
     """Everything a server's use cases work with."""
@@ -32,8 +43,7 @@ class Site:
     files: Files
     identity: Identity = field(repr=False)
     clock: Clock = utc_now
-    callers: dict[str, tuple[float, Any]] = field(default_factory=dict, compare=False, repr=False)
-    """Who was asked for a moment ago, by the digest of their token; any change forgets them."""
+    callers: Callers = field(default_factory=Callers, compare=False, repr=False)
 
     @classmethod
     def open(cls, database: str, files: str | Path, key: Path, clock: Clock = utc_now) -> Site:
@@ -81,4 +91,4 @@ class Site:
             with self.store.writing() as books:
                 yield books
         finally:
-            self.callers.clear()
+            self.callers.forget()
