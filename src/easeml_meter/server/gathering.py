@@ -80,16 +80,20 @@ class Gathering(Generic[Key, Item, Result]):
     async def _serve_batch(self, key: Key, batch: list[tuple[Item, Future[Result]]]) -> None:
         try:
             outcomes = await run_in_threadpool(self._work, key, [item for item, _ in batch])
+            for (_, future), outcome in zip(batch, outcomes, strict=True):
+                if future.done():  # whoever asked has gone
+                    continue
+                if isinstance(outcome, Exception):
+                    future.set_exception(outcome)
+                else:
+                    future.set_result(outcome)
         except Exception as error:
-            outcomes = [error] * len(batch)
-        except asyncio.CancelledError:
-            for _, future in batch:
+            for future in _unanswered(batch):
+                future.set_exception(error)
+        finally:
+            for future in _unanswered(batch):  # the server ends
                 future.cancel()
-            raise
-        for (_, future), outcome in zip(batch, outcomes, strict=True):
-            if future.done():  # whoever asked has gone
-                continue
-            if isinstance(outcome, Exception):
-                future.set_exception(outcome)
-            else:
-                future.set_result(outcome)
+
+
+def _unanswered(batch: list[tuple[Item, Future[Result]]]) -> list[Future[Result]]:
+    return [future for _, future in batch if not future.done()]

@@ -62,8 +62,8 @@ def submit_all(
 ) -> list[Outcome]:
     """Answer submissions to one meter, one after the other, in one transaction.
 
-    Each is answered or refused as if it had come alone. Only what keeps the books from being used
-    is raised: then none of them was answered.
+    Each is answered or refused as if it had come just after those before it. Only what keeps the
+    books from being used is raised: then none of them was answered.
     """
     with space.reading() as books:
         situation = Situation.read(space, books)

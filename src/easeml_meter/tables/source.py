@@ -23,8 +23,9 @@ class Held:
 
     @property
     def suffix(self) -> str:
-        """The ending of the name."""
-        return os.path.splitext(self.name)[1]
+        """The ending of the name; a dot alone is none."""
+        ending = os.path.splitext(self.name)[1]
+        return "" if ending == "." else ending
 
     def open(self, _mode: str) -> io.BytesIO:
         """Read it as a file."""

@@ -1,0 +1,253 @@
+"""Submissions kept in one encrypted file: each is found again, and the truth about it told."""
+
+from __future__ import annotations
+
+import io
+import json
+import zipfile
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from easeml_meter.core.views import Signal
+from easeml_meter.service.attempts import PredictionFiles
+from easeml_meter.service.backup import Place, back_up
+from easeml_meter.service.kept import Kept, file_of, keep, read_kept
+from easeml_meter.service.meter import Meter
+from easeml_meter.service.restoring import restore
+from easeml_meter.service.submission import Submission, submit_all
+from easeml_meter.service.workspace import Workspace
+from easeml_meter.storage.schema import EntryRow
+from easeml_meter.tables.source import Held
+from easeml_meter.vault.errors import VaultError
+from easeml_meter.vault.keys import Identity
+
+from .helpers import Labels, Session, make_session, small_spec, with_errors
+from .sites import make_room, make_site, same_key
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return make_session(tmp_path)
+
+
+@pytest.fixture
+def space(session: Session) -> Workspace:
+    return session.meter._space
+
+
+def kept(content: bytes, suffix: str = ".parquet", identity: str = "a") -> Kept:
+    return Kept(identity * 64, suffix, content)
+
+
+# --- Keeping and reading ---
+
+
+def test_several_lie_in_one_file_and_each_is_found(space: Workspace) -> None:
+    several = [
+        kept(b"first"),
+        kept(b"the second", ".csv", "b"),
+        kept(b"first", ".npy", "c"),
+        kept(b"", ".jsonl", "d"),
+        kept(b"no ending", "", "e"),
+    ]
+    names = keep(space, several)
+    assert [read_kept(space, name) for name in names] == [
+        (each.content, each.suffix) for each in several
+    ]
+    assert len(set(names)) == len(names)
+    (file,) = {file_of(name) for name in names}
+    assert space.files.names("predictions") == [file.removeprefix("predictions/")]
+
+
+def test_what_is_alone_has_a_file_of_its_own(space: Workspace) -> None:
+    (name,) = keep(space, [kept(b"alone", ".csv")])
+    assert file_of(name) == name
+    assert name == f"predictions/{'a' * 32}.csv.age"
+    assert read_kept(space, name) == (b"alone", ".csv")
+    # After a crash it is written again, and does not lie there twice.
+    assert keep(space, [kept(b"alone", ".csv")]) == [name]
+    assert len(list(space.files.names("predictions"))) == 1
+
+
+def test_batches_do_not_overwrite_each_other(space: Workspace) -> None:
+    """Also where they begin with the same submission."""
+    first = keep(space, [kept(b"one"), kept(b"two", identity="b")])
+    second = keep(space, [kept(b"one"), kept(b"three", identity="c")])
+    assert {file_of(name) for name in first}.isdisjoint(file_of(name) for name in second)
+    contents = [read_kept(space, name)[0] for name in (*first, *second)]
+    assert contents == [b"one", b"two", b"one", b"three"]
+
+
+def test_nothing_to_keep_writes_nothing(space: Workspace) -> None:
+    assert keep(space, []) == []
+    assert list(space.files.names("predictions")) == []
+
+
+def test_it_lies_encrypted_under_the_key_of_the_meter(space: Workspace) -> None:
+    names = keep(space, [kept(b"the first secret"), kept(b"the second secret", identity="b")])
+    assert b"secret" not in space.files.read(file_of(names[0]))
+    stranger = replace(space, open_identity=Identity.new)
+    with pytest.raises(VaultError):
+        read_kept(stranger, names[1])
+
+
+def test_any_contents_come_back(space: Workspace) -> None:
+    suffixes = st.sampled_from([".parquet", ".CSV", ".npy", ".onnx", ".bundle", ""])
+
+    @settings(max_examples=25)
+    @given(st.lists(st.tuples(st.binary(max_size=50), suffixes), min_size=2, max_size=6))
+    def check(each: list[tuple[bytes, str]]) -> None:
+        names = keep(space, [kept(content, suffix) for content, suffix in each])
+        assert [read_kept(space, name) for name in names] == each
+
+    check()
+
+
+@pytest.mark.parametrize("name", ["predictions/ab.csv.age", "predictions/ab.age", "x"])
+def test_the_file_of_an_older_entry_is_its_name(name: str) -> None:
+    assert file_of(name) == name
+
+
+# --- What becomes of it ---
+
+
+def parquet(values: Labels, salt: str) -> Held:
+    out = io.BytesIO()
+    table = pa.table({"id": np.arange(len(values)), "prediction": values})
+    pq.write_table(table.replace_schema_metadata({"salt": salt}), out)
+    return Held("test.parquet", out.getvalue())
+
+
+def csv(values: Labels, salt: str) -> Held:
+    lines = [f"prediction,{salt}", *(f"{value},0" for value in values), ""]
+    return Held("test.csv", "\n".join(lines).encode())
+
+
+def npy(values: Labels, _salt: str) -> Held:
+    out = io.BytesIO()
+    np.save(out, values)
+    return Held("test.npy", out.getvalue())
+
+
+FORMATS: tuple[Callable[[Labels, str], Held], ...] = (parquet, csv, npy, csv)
+
+
+def submissions(session: Session) -> list[Submission]:
+    """Make four submissions, of different formats and losses, that spend the set."""
+    n = len(session.test_labels)
+    made = []
+    for number, errors in enumerate((0, n // 5, n // 2, 3)):
+        test = FORMATS[number](with_errors(session.test_labels, errors), f"s{number}")
+        validation = parquet(with_errors(session.validation_labels, number), f"s{number}")
+        made.append(Submission(PredictionFiles(test, validation), f"m{number}"))
+    return made
+
+
+def submit_in(session: Session, *sizes: int) -> None:
+    """Hand the four in, in batches of these sizes."""
+    rest = submissions(session)
+    for size in sizes:
+        outcomes = submit_all(session.meter._space, rest[:size])
+        assert all(isinstance(each, Signal) for each in outcomes), outcomes
+        rest = rest[size:]
+    assert not rest
+
+
+def entries_of(session: Session) -> list[EntryRow]:
+    with session.meter._space.reading() as books:
+        return books.entries(session.meter.generations[0].meter, 1)
+
+
+def truth_of(session: Session) -> object:
+    """Release the set; give what is told of it."""
+    released = session.meter.release()
+    written = json.loads((released / "retrospective.json").read_text(encoding="utf-8"))
+    return written, session.meter.status(generation=1).retrospective
+
+
+@pytest.mark.parametrize("sizes", [(4,), (2, 2), (1, 3), (3, 1)], ids=str)
+def test_the_retrospective_is_that_of_single_submissions(
+    tmp_path: Path, sizes: tuple[int, ...]
+) -> None:
+    told = []
+    for name, chosen in {"one": (1, 1, 1, 1), "many": sizes}.items():
+        (tmp_path / name).mkdir()
+        session = make_session(tmp_path / name, small_spec())
+        submit_in(session, *chosen)
+        assert len({file_of(each.blob) for each in entries_of(session)}) == len(chosen)
+        told.append(truth_of(session))
+    assert told[0] == told[1]
+
+
+def test_the_retrospective_tells_the_truth(session: Session) -> None:
+    submit_in(session, 4)
+    truth_of(session)
+    n = len(session.test_labels)
+    truths = session.meter.status(generation=1).retrospective
+    assert [each and each.test_loss for each in truths] == [
+        pytest.approx(errors / n) for errors in (0, n // 5, n // 2, 3)
+    ]
+    validation = len(session.validation_labels)
+    assert [each and each.validation_loss for each in truths] == [
+        pytest.approx(errors / validation) for errors in range(4)
+    ]
+
+
+def test_what_is_kept_are_the_bytes_that_came(session: Session) -> None:
+    wanted = {each.model: each.submitted for each in submissions(session)}
+    submit_in(session, 3, 1)
+    for entry in entries_of(session):
+        came = wanted[entry.model]
+        assert isinstance(came, PredictionFiles)
+        found = read_kept(session.meter._space, entry.blob)
+        assert found == (came.test.read_bytes(), came.test.suffix)
+
+
+def test_one_that_is_refused_shifts_no_other(session: Session) -> None:
+    """More are kept than are answered where the set is spent in the middle of a batch."""
+    n = len(session.test_labels)
+    four = submissions(session)
+    late = PredictionFiles(
+        parquet(with_errors(session.test_labels, 1), "late"),
+        parquet(session.validation_labels, "late"),
+    )
+    order = [four[0], four[0], *four[1:], Submission(late, "late")]
+    outcomes = submit_all(session.meter._space, order)
+    assert [isinstance(each, Signal) for each in outcomes] == [True] * 5 + [False]
+    truth_of(session)
+    truths = session.meter.status(generation=1).retrospective
+    assert [each and each.test_loss for each in truths] == [
+        pytest.approx(errors / n) for errors in (0, n // 5, n // 2, 3)
+    ]
+
+
+@pytest.mark.parametrize("sizes", [(4,), (1, 3)], ids=str)
+def test_a_backup_takes_it_along_and_what_is_restored_can_be_released(
+    tmp_path: Path, sizes: tuple[int, ...]
+) -> None:
+    site = make_site(tmp_path / "site", f"sqlite:///{tmp_path / 'site.db'}")
+    room = make_room(site, tmp_path / "room")
+    submit_in(room.session, *sizes)
+    contents = back_up(Place.of_site(site), tmp_path / "all.zip")
+    assert contents.missing == ()
+    with zipfile.ZipFile(tmp_path / "all.zip") as archive:
+        saved = [name for name in archive.namelist() if "/predictions/" in name]
+    assert len(saved) == len(set(saved)) == len(sizes)
+    assert not [name for name in saved if "#" in name]
+
+    same_key(tmp_path / "there", tmp_path / "site")
+    there = make_site(tmp_path / "there", f"sqlite:///{tmp_path / 'there.db'}")
+    restore(Place.of_site(there), tmp_path / "all.zip")
+    copy = replace(room.session, meter=Meter(there.space(room.id)))
+    assert entries_of(copy) == entries_of(room.session)
+    assert truth_of(copy) == truth_of(room.session)
+    site.close()
+    there.close()
