@@ -532,3 +532,28 @@ def test_a_validation_set_replaced_meanwhile(
     assert len(entries_of(session)) == 1
     assert [each.step for each in signals(together(session, Plan(1), Plan(2)))] == [2, 3]
     check_journal(session)
+
+
+# --- Large test sets ---
+
+
+def test_on_a_large_set_each_is_measured_by_itself(
+    session: Session, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MANY", 1)
+    told = [plan.made(session) for plan in (Plan(0), Plan(1), Plan(2, broken=True), Plan(0))]
+    batches: list[int] = []
+    usual = module._tell
+
+    def noted(*given: Any) -> Any:
+        batches.append(len(given[2]))
+        return usual(*given)
+
+    monkeypatch.setattr(module, "_tell", noted)
+    outcomes = submit_all(space_of(session), told)
+    assert set(batches) == {1}
+    assert isinstance(outcomes.pop(2), InvalidInput)
+    assert sorted({signal.step for signal in signals(outcomes)}) == [1, 2]
+    assert [signal.model for signal in signals(outcomes)] == ["model 0", "model 1", "model 0"]
+    assert sorted(signal.repeated for signal in signals(outcomes)) == [False, False, True]
+    check_journal(session)

@@ -173,7 +173,7 @@ def token() -> None:
     "scopes",
     metavar="ROLE[:METER]",
     multiple=True,
-    help="Limit it to a role, or to a role at one meter; may be repeated.",
+    help="Limit it to a role, or to a seat at one meter; may be repeated.",
 )
 @server_options
 @json_option
