@@ -115,10 +115,11 @@ def test_scopes_of_a_token(office: Admins) -> None:
 @pytest.mark.parametrize(
     ("scope", "why"),
     [
-        ("boss", "scope: 'boss' given, one of developer, labeler,"),
-        ("boss:METER", "scope: 'boss' given, one of developer, labeler,"),
-        (":METER", "scope: '' given, one of developer"),
-        ("", "scope: '' given, one of developer"),
+        ("boss", "scope: 'boss' given, admin, or one of developer, labeler,"),
+        ("boss:METER", "scope: 'boss' given, admin, or one of developer, labeler,"),
+        ("owner", "scope: 'owner' given, admin, or one of developer"),
+        (":METER", "scope: '' given, admin, or one of developer"),
+        ("", "scope: '' given, admin, or one of developer"),
         ("developer:", "meter '': none of that name that you have a seat at"),
         ("developer:nothing", "meter 'nothing': none of that name that you have a seat at"),
     ],

@@ -178,7 +178,9 @@ class TestScopes:
         assert answer.status_code == 403
 
     @SQLITE
-    @pytest.mark.parametrize("scope", ["", "king", "developer:", "developer:x", f"x:{NO_ID}"])
+    @pytest.mark.parametrize(
+        "scope", ["", "king", "owner", "developer:", "developer:x", f"x:{NO_ID}", f"admin:{NO_ID}"]
+    )
     def test_unknown(self, served: Served, scope: str) -> None:
         answer = served.client("admin").post("/tokens", json={"name": "x", "scopes": [scope]})
         assert answer.status_code == 422

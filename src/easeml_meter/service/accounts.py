@@ -37,7 +37,9 @@ _ODD = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\
 NAME = rf"^[^\s{_ODD}][^{_ODD}]{{0,199}}$"
 """Names: no control characters, and nothing that changes the order in which they are read."""
 EMAIL = rf"^[^@\s{_ODD}]+@[^@\s{_ODD}]+$"
-SCOPE = rf"^({'|'.join(Role)})(:[0-9a-f]{{32}})?$"
+_SEATED = (Role.DEVELOPER, Role.LABELER, Role.RUNNER)
+SCOPE = rf"^({Role.ADMIN}|({'|'.join(_SEATED)})(:[0-9a-f]{{32}})?)$"
+"""What a token can be limited to: a role, of all meters or of one; an admin has them all."""
 LONGEST_DAYS = 3660
 REMEMBERED = 1.0
 """Seconds after which a change made by another process is seen; one made by this one is at once."""
@@ -302,7 +304,8 @@ def check_token(name: str, scopes: Iterable[str], days: float) -> None:
         raise invalid("days", days, f"a number above 0, at most {LONGEST_DAYS}")
     for scope in scopes:
         if not re.fullmatch(SCOPE, scope):
-            raise invalid("scope", scope[:80], f"one of {', '.join(Role)}, or role:METER")
+            roles = ", ".join(_SEATED)
+            raise invalid("scope", scope[:80], f"admin, or one of {roles} as ROLE or ROLE:METER")
 
 
 def tokens(site: Site, user_id: str) -> list[Token]:
