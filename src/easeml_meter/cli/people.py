@@ -302,7 +302,10 @@ def remove_webhook(place: Place, identifier: str) -> None:
 def _scope(place: Place, given: str) -> str:
     """Put the id of the meter that a scope names in the place of its name."""
     role, colon, meter = given.partition(":")
-    return f"{role}:{open_remote(replace(place, meter=meter)).id}" if colon else role
+    if not colon:
+        return role
+    with open_remote(replace(place, meter=meter)) as found:
+        return f"{role}:{found.id}"
 
 
 def _user_id(connection: Connection, name: str) -> str:
