@@ -12,6 +12,7 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from tests.server.helpers import Served, serve
 
+from easeml_meter.server import running
 from easeml_meter.server.access import CallerHere
 from easeml_meter.server.idempotency import (
     KEPT,
@@ -202,3 +203,16 @@ def test_a_streamed_body_counts(served: Served) -> None:
     assert client.post("/raw?x=1", content=b"abc", headers=KEY).status_code == 409
     too_long = client.post("/raw", content=b"x" * 101)
     assert (too_long.status_code, too_long.json()["error"]) == (413, "too-large")
+
+
+def test_a_key_whose_server_was_killed_is_free_when_the_next_one_starts(served: Served) -> None:
+    client = served.client("admin")
+    user = accounts.caller_of(served.site, served.tokens["admin"]).user.id
+    given = {"user": user, "key": "one", "request": "x", "created_at": served.site.now()}
+    with served.site.writing() as books:
+        books.connection.execute(schema.idempotency.insert(), given)
+    asked = {"name": "anna"}
+    assert client.post("/users", json=asked, headers=KEY).status_code == 409
+    with running._queue_worker(served.site, served.app.state.settings):
+        answer = client.post("/users", json=asked, headers=KEY)
+    assert answer.status_code == (201 if served.site.store.dialect == "sqlite" else 409)

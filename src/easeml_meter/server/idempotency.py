@@ -198,6 +198,12 @@ def forget_old_keys(site: Site) -> None:
         books.connection.execute(idempotency.delete().where(old))
 
 
+def forget_unfinished(site: Site) -> None:
+    """Free the keys of requests that ended with an earlier process; only where no other serves."""
+    with site.writing() as books:
+        books.connection.execute(idempotency.delete().where(idempotency.c.status.is_(None)))
+
+
 async def once(request: Request, caller: CallerHere, key: Key = None) -> Once:
     """Give the key of a request with a small body."""
     body = hashlib.sha256(await request.body()).hexdigest()

@@ -18,7 +18,7 @@ from fastapi import FastAPI
 from easeml_meter.errors import MeterError
 from easeml_meter.server import logs, worker
 from easeml_meter.server.app import create_app
-from easeml_meter.server.idempotency import forget_old_keys
+from easeml_meter.server.idempotency import forget_old_keys, forget_unfinished
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import desk
 from easeml_meter.service.accounts import admin_can_sign_in, admin_token
@@ -212,10 +212,14 @@ def _beside(site: Site, settings: Settings, stopping: threading.Event) -> Iterat
 
 @contextmanager
 def _queue_worker(site: Site, settings: Settings) -> Iterator[desk.Worker | None]:
-    """Work through the queue here, unless there is PostgreSQL and so `meter worker`."""
+    """Work through the queue here, unless there is PostgreSQL and so `meter worker`.
+
+    On SQLite no other process serves: what an earlier one had under way is free again.
+    """
     if site.store.dialect != "sqlite":
         yield None
         return
+    forget_unfinished(site)
     working = desk.Worker(site)
     working.start()
     try:
