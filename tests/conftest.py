@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import logging
 import os
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
 from hypothesis import settings
 
 # `bench` and the slow oracles of the tests are imported from the root of the repository.
@@ -21,3 +24,14 @@ settings.register_profile("meter", derandomize=True, deadline=None, database=Non
 settings.load_profile("meter")
 
 pytest_plugins = ["tests.postgresql", "tests.s3"]
+
+
+@pytest.fixture(autouse=True)
+def _no_logs_of_others() -> Iterator[None]:
+    """Forget where a command that ran in this process logged to: its test closes that stream."""
+    yield
+    root = logging.getLogger()
+    for handler in root.handlers[:]:
+        if type(handler.formatter).__name__ == "JsonLines":
+            root.removeHandler(handler)
+            logging.getLogger("easeml_meter").setLevel(logging.NOTSET)
