@@ -32,6 +32,7 @@ from easeml_meter.service.meter import Meter
 from easeml_meter.service.roles import Denied, Role
 from easeml_meter.service.sessions import Spent
 from easeml_meter.service.site import NotFound
+from easeml_meter.service.submission import submit_all
 
 SEEDS = itertools.count()
 VALIDATION = np.random.default_rng(99).integers(0, 2, 20)
@@ -363,19 +364,19 @@ def test_what_is_under_way_is_waited_for_and_done_once(
     labels = at_server.begin()
     files = at_server.predictions(labels, 0)
     told_to_wait = threading.Event()
-    accept, accepted = desk.accept, 0
+    accepted = 0
 
     def slow(*arguments: Any) -> Any:
         nonlocal accepted
         accepted += 1
         assert told_to_wait.wait(60)
-        return accept(*arguments)
+        return submit_all(*arguments)
 
     def pause(seconds: float) -> None:
         if seconds == 1:  # the server said that the first request is under way
             told_to_wait.set()
 
-    monkeypatch.setattr(desk, "accept", slow)
+    monkeypatch.setattr(desk, "submit_all", slow)
     monkeypatch.setattr(f"{connection.__name__}.time", SimpleNamespace(sleep=pause))
     monkeypatch.setattr(connection, "_ANSWER_SECONDS", 1.0)
     prefix = f"{tmp_path.name}-"
