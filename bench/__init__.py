@@ -27,6 +27,7 @@ NAMES = (
     "simulation",
     "submission",
 )
+REPEATS = 7
 MODULES = tuple(f"bench.{name}" for name in NAMES)
 
 
@@ -42,6 +43,8 @@ class Benchmark:
     seconds: float | None = None
     """What we aim at on one core of a usual machine."""
     agree: Callable[[Any, Any], bool] = operator.eq
+    prepare: Callable[[], object] = lambda: None
+    """What is done once before, and not timed."""
 
 
 @dataclass(frozen=True)
@@ -69,12 +72,13 @@ def all_benchmarks(*, small: bool = False) -> list[Benchmark]:
 
 def measure(benchmark: Benchmark) -> Timing:
     """Time both sides, and see whether they agree."""
+    benchmark.prepare()
     ours, our_answer = best_time(benchmark.ours)
     reference, plain_answer = best_time(benchmark.reference)
     return Timing(benchmark, ours, reference, benchmark.agree(our_answer, plain_answer))
 
 
-def best_time(function: Callable[[], Any], *, repeats: int = 7, enough: float = 2.0) -> Any:
+def best_time(function: Callable[[], Any], *, repeats: int = REPEATS, enough: float = 2.0) -> Any:
     """Give the shortest of several times, and the answer; what takes long is repeated less."""
     best, spent = float("inf"), 0.0
     answer = None

@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from easeml_meter.core.views import Signal
 from easeml_meter.service.attempts import PredictionFiles
 from easeml_meter.service.backup import Place, back_up
-from easeml_meter.service.kept import Kept, file_of, keep, read_kept
+from easeml_meter.service.kept import Keeping, Kept, file_of, read_kept
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.restoring import restore
 from easeml_meter.service.submission import Submission, submit_all
@@ -45,6 +45,12 @@ def space(session: Session) -> Workspace:
 
 def kept(content: bytes, suffix: str = ".parquet", identity: str = "a") -> Kept:
     return Kept(identity * 64, suffix, content)
+
+
+def keep(space: Workspace, together: list[Kept]) -> list[str]:
+    with Keeping(space, together) as keeping:
+        keeping.wait()
+        return keeping.names
 
 
 # --- Keeping and reading ---

@@ -25,13 +25,14 @@ from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.service import submission as module
 from easeml_meter.service.attempts import PredictionFiles
 from easeml_meter.service.handover import hand_over
-from easeml_meter.service.kept import keep
+from easeml_meter.service.kept import Keeping
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.sessions import Spent
 from easeml_meter.service.submission import Submission, submit, submit_all
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
+from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import Journal
 from easeml_meter.storage.schema import EntryRow
 from easeml_meter.storage.store import Books, StorageError
@@ -445,7 +446,7 @@ def test_a_file_that_cannot_be_kept_tells_nobody(
         raise MeterError("the disk is full")
 
     with monkeypatch.context() as patched:
-        patched.setattr(module, "keep", fail)
+        patched.setattr(FolderFiles, "put", fail)
         with pytest.raises(MeterError, match="the disk is full"):
             together(session, Plan(0), Plan(1))
     assert entries_of(session) == []
@@ -475,13 +476,13 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> Non
     """Let somebody act when all is measured and nothing told."""
     calls: list[str] = []
 
-    def wrapped(*arguments: Any) -> list[str]:
+    def wrapped(*arguments: Any) -> Keeping:
         if not calls:
             calls.append("keep")
             act()
-        return keep(*arguments)
+        return Keeping(*arguments)
 
-    monkeypatch.setattr(module, "keep", wrapped)
+    monkeypatch.setattr(module, "Keeping", wrapped)
 
 
 @pytest.fixture

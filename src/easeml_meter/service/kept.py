@@ -8,7 +8,8 @@ from __future__ import annotations
 
 import re
 import secrets
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field
 from pathlib import PurePosixPath
 
@@ -27,23 +28,46 @@ class Kept:
     content: bytes = field(repr=False)
 
 
-def keep(space: Workspace, together: Sequence[Kept]) -> list[str]:
-    """Write submissions into one file; give what an entry says to find each of them again."""
-    if not together:
-        return []
-    first = together[0]
-    alone = len(together) == 1
-    # Alone, it may be written again after a crash; a file of several is written once.
-    stem = f"{first.identity[:32]}{first.suffix}" if alone else secrets.token_hex(16)
-    content = b"".join(each.content for each in together)
-    name = space.files.put(f"predictions/{stem}.age", wrap(content, [space.identity.recipient]))
-    if alone:
-        return [name]
-    names, start = [], 0
+class Keeping:
+    """Writes submissions into one file, beside whoever goes on meanwhile."""
+
+    def __init__(self, space: Workspace, together: Sequence[Kept]) -> None:
+        self.names: list[str] = []
+        """What an entry says to find each of them again."""
+        self._pool = ThreadPoolExecutor(1)
+        self._written: Future[str] | None = None
+        if not together:
+            return
+        first = together[0]
+        alone = len(together) == 1
+        # Alone, it may be written again after a crash; a file of several is written once.
+        stem = f"{first.identity[:32]}{first.suffix}" if alone else secrets.token_hex(16)
+        name = f"predictions/{stem}.age"
+        self.names = [name] if alone else list(_parts(name, together))
+        self._written = self._pool.submit(_write, space, name, together)
+
+    def wait(self) -> None:
+        """Wait until they are on disk, or say why not."""
+        if self._written is not None:
+            self._written.result()
+
+    def __enter__(self) -> Keeping:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+
+def _parts(name: str, together: Sequence[Kept]) -> Iterator[str]:
+    start = 0
     for each in together:
-        names.append(f"{name}#{start}+{len(each.content)}{each.suffix}")
+        yield f"{name}#{start}+{len(each.content)}{each.suffix}"
         start += len(each.content)
-    return names
+
+
+def _write(space: Workspace, name: str, together: Sequence[Kept]) -> str:
+    content = b"".join(each.content for each in together)
+    return space.files.put(name, wrap(content, [space.identity.recipient]))
 
 
 def read_kept(space: Workspace, name: str) -> tuple[bytes, str]:

@@ -45,14 +45,9 @@ class Situation:
     @classmethod
     def read(cls, space: Workspace, books: Books) -> Situation:
         """Read the books."""
-        meter = books.meter(space.meter)
-        validations = books.validations(meter.id)
-        return cls(
-            meter=meter,
-            spec=_spec(json.dumps(meter.settings)),
-            generations=tuple(books.generations(meter.id)),
-            validation=validations[-1] if validations else None,
-        )
+        meter, generations, validation = books.overview(space.meter)
+        spec = _spec(json.dumps(meter.settings))
+        return cls(meter, spec, tuple(generations), validation)
 
     @property
     def current(self) -> GenerationRow:
@@ -186,9 +181,12 @@ def reconcile(
 
 def _remember_handovers(space: Workspace, books: Books, generation: GenerationRow) -> None:
     """Complete the hand-overs, too: an older database put back would forget what they cost."""
+    told = space.journal(generation).handovers()
+    if not told:
+        return
     known = books.handovers(generation.meter, generation.number)
     pairs = {(row.giver, row.receiver) for row in known}
-    for row in space.journal(generation).handovers():
+    for row in told:
         if (row.giver, row.receiver) not in pairs:
             pairs.add((row.giver, row.receiver))
             books.add_handover(replace(row, meter=generation.meter, generation=generation.number))

@@ -13,7 +13,7 @@ from easeml_meter.core.signals import NO_READING, name_of
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import MeterError, invalid
 from easeml_meter.service.attempts import USUAL, Conditions, Losses, Measured, Submitted
-from easeml_meter.service.kept import Kept, keep
+from easeml_meter.service.kept import Keeping, Kept
 from easeml_meter.service.sessions import (
     Situation,
     Spent,
@@ -238,15 +238,16 @@ def _tell(
 
     Between reading and writing the books nobody else writes them, so what is checked here holds.
     """
-    names = iter(keep(space, [draft.kept for draft in drafts if draft.kept is not None]))
-    drafts = [
-        replace(draft, entry=replace(draft.entry, blob=next(names))) if draft.kept else draft
-        for draft in drafts
-    ]
     outcomes: list[Outcome] = []
     fresh: list[EntryRow] = []
     disclosed: list[Event] = []
-    with space.writing() as books:
+    together = [draft.kept for draft in drafts if draft.kept is not None]
+    with Keeping(space, together) as keeping, space.writing() as books:
+        names = iter(keeping.names)
+        drafts = [
+            replace(draft, entry=replace(draft.entry, blob=next(names))) if draft.kept else draft
+            for draft in drafts
+        ]
         situation = Situation.read(space, books)
         generation = _generation(situation, generation.number)
         entries, unjournaled = reconcile(space, books, generation, seen)
@@ -269,6 +270,7 @@ def _tell(
             books.append_audits(generation.meter, disclosed)
             if _all_spent(session):
                 _retire(space, books, situation, generation)
+        keeping.wait()
     space.journal(generation).append([*unjournaled, *fresh])
     return outcomes
 

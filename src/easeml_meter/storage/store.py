@@ -223,7 +223,7 @@ class Books:
             return
         number = int.from_bytes(hashlib.sha256((meter or "").encode()).digest()[:8], signed=True)
         # Not the meter's row: it also has to work before there is one.
-        self._connection.execute(sa.select(sa.func.pg_advisory_xact_lock(number)))
+        self._connection.execute(_LOCK, {"number": number})
 
     def add_meter(self, row: MeterRow) -> None:
         """Enter a new meter."""
@@ -235,6 +235,24 @@ class Books:
         if len(rows) != 1:
             raise StorageError(f"the database holds {len(rows)} meters: exactly one expected")
         return rows[0]
+
+    def overview(
+        self, meter: str | None = None
+    ) -> tuple[MeterRow, list[GenerationRow], ValidationRow | None]:
+        """Give a meter as `meter` does, its test sets, and its newest validation set, at once."""
+        which = {} if meter is None else {"id": meter}
+        found = self._connection.execute(_overview(tuple(which)), which).all()
+        meters = {row[0] for row in found}
+        if len(meters) != 1:
+            raise StorageError(f"the database holds {len(meters)} meters: exactly one expected")
+        one, two = len(fields(MeterRow)), len(fields(MeterRow)) + len(fields(GenerationRow))
+        rows = [GenerationRow(*row[one:two]) for row in found if row[one] is not None]
+        newest = found[0][two:]
+        return (
+            MeterRow(*found[0][:one]),
+            [replace(row, phase=Phase(row.phase)) for row in rows],
+            None if newest[0] is None else ValidationRow(*newest),
+        )
 
     def meters(self) -> list[MeterRow]:
         """Give all meters, the oldest first."""
@@ -363,6 +381,26 @@ def _query(
     where = [table.c[name] == sa.bindparam(name) for name in names]
     found = sa.select(*(table.c[name] for name in columns)).where(*where)
     return found.order_by(*(table.c[name] for name in order))
+
+
+_LOCK = sa.text("SELECT pg_advisory_xact_lock(:number)")
+
+
+@cache
+def _overview(names: tuple[str, ...]) -> sa.Select[Any]:
+    meter, test, validation = schema.meters, schema.generations, schema.validation_sets
+    all_of_them = validation.alias()
+    newest = sa.select(sa.func.max(all_of_them.c.number)).where(all_of_them.c.meter == meter.c.id)
+    its_own = (validation.c.meter == meter.c.id) & (validation.c.number == newest.scalar_subquery())
+    rows = ((meter, MeterRow), (test, GenerationRow), (validation, ValidationRow))
+    return (
+        sa.select(*(table.c[field.name] for table, kind in rows for field in fields(kind)))
+        .select_from(
+            meter.outerjoin(test, test.c.meter == meter.c.id).outerjoin(validation, its_own)
+        )
+        .where(*(meter.c[name] == sa.bindparam(name) for name in names))
+        .order_by(meter.c.id, test.c.number)
+    )
 
 
 @cache
