@@ -93,6 +93,29 @@ def test_rows_come_back_as_they_went_in(store: Store) -> None:
         assert books.audit("m") == [link]
 
 
+def test_an_overview_is_what_single_questions_give(store: Store) -> None:
+    def same(books: Books, meter: str | None, of: str) -> None:
+        validations = books.validations(of)
+        expected = (books.meter(of), books.generations(of), ([None, *validations])[-1])
+        assert books.overview(meter) == expected
+
+    with store.writing() as books:
+        same(books, None, "m")
+        for number in (2, 10, 9):
+            books.add_generation(replace(GENERATION, number=number, manifest={"number": number}))
+            books.add_validation(replace(VALIDATION, number=number, digest=f"{number:064}"))
+            same(books, None, "m")
+            same(books, "m", "m")
+        books.add_meter(replace(METER, id="other", name="without anything"))
+        same(books, "other", "other")
+        books.add_validation(replace(VALIDATION, meter="other"))
+        same(books, "other", "other")
+        same(books, "m", "m")
+        for meter, count in ((None, 2), ("absent", 0)):
+            with pytest.raises(StorageError, match=f"holds {count} meters: exactly one expected"):
+                books.overview(meter)
+
+
 def test_rows_outlive_the_process(store: Store, url: str) -> None:
     with store.writing() as books:
         books.add_entries([ENTRY])
