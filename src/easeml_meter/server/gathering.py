@@ -19,7 +19,7 @@ Key = TypeVar("Key", bound=Hashable)
 Item = TypeVar("Item")
 Result = TypeVar("Result")
 
-PATIENCE = 0.01
+PATIENCE = 0.003
 """Seconds to wait at most for others to come."""
 MOST = 32
 """How many are served together; the others are next."""
