@@ -157,7 +157,7 @@ class FolderFiles:
         return [line for line in content.decode(errors="replace").split("\n") if line]
 
     def count(self, name: str) -> int:
-        """Count the lines of a journal, unless it is as it was when that was last done."""
+        """Count the different lines of a journal, unless it is as it was when last counted."""
         path = self._path(name)
         try:
             handle = os.open(path, os.O_RDONLY)
@@ -169,7 +169,7 @@ class FolderFiles:
             os.close(handle)
         known, count = _COUNTED.get(str(path), ((), 0))
         if known != state:
-            count = len(self.lines(name))
+            count = len(set(self.lines(name)))
             _COUNTED[str(path)] = (state, count)
         return count
 
