@@ -25,7 +25,7 @@ from collections import deque
 from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from dataclasses import dataclass, field
-from functools import cache
+from functools import cache, partial
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -40,9 +40,9 @@ from fastapi.concurrency import run_in_threadpool
 from bench import REPEATS, Benchmark
 
 ROWS = 1000
-CLIENTS = 16
-CROWDS = (CLIENTS, 8)
-"""Numbers of clients that are reported; the first is the one that counts."""
+CROWDS = (8, 16)
+"""Numbers of clients; the share that is asked for counts with each."""
+CLIENTS = CROWDS[0]
 TURNS = 5
 HEADERS = {"Content-Type": "application/x-tar"}
 _NUMBERS = count()
@@ -53,13 +53,18 @@ def benchmarks(*, small: bool) -> list[Benchmark]:
     requests = 16 if small else 400
     return [
         Benchmark(
-            name=f"{requests} submissions of {ROWS:,} rows, SQLite (reference: bare endpoint)",
-            ours=lambda: _sqlite("ours").send(requests),
-            reference=lambda: _sqlite("bare").send(requests),
+            name=f"{requests} submissions, {clients} clients, SQLite (reference: bare endpoint)",
+            ours=partial(_send, "ours", requests, clients),
+            reference=partial(_send, "bare", requests, clients),
             at_most=2,
             prepare=lambda: prepare_both(requests),
         )
+        for clients in CROWDS
     ]
+
+
+def _send(kind: str, requests: int, clients: int) -> int:
+    return _sqlite(kind).send(requests, clients)
 
 
 def prepare_both(requests: int) -> None:
@@ -289,8 +294,8 @@ def report(requests: int, gigabytes: float) -> int:
                 ours = Running.start("ours", folder / label, new("ours"))
                 for clients in CROWDS:
                     share = compare(label, bare, ours, requests, clients)
-                    missed += share < 0.5 and clients == CLIENTS
-                keyed = Measured(f"{label} ours, with Idempotency-Key", ours, CLIENTS, keyed=True)
+                    missed += share < 0.5
+                keyed = Measured(f"{label} ours, with a key", ours, max(CROWDS), keyed=True)
                 keyed.take(requests)
                 keyed.tell()
                 bare.stop()

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import multiprocessing
+import sys
+import warnings
 from collections.abc import Callable, Iterable
 from concurrent.futures import ProcessPoolExecutor, ThreadPoolExecutor
 from fractions import Fraction
@@ -19,8 +21,10 @@ from numpy.typing import NDArray
 from tests.scoring.examples import ANIMALS, DIGITS, Held, InMemory, expected, split, write
 
 from easeml_meter.errors import InvalidInput
+from easeml_meter.scoring import score as module
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import UNIT, LossFailed, parse_loss
+from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import Score, Unscorable, score
 
@@ -203,3 +207,20 @@ def test_a_loss_of_ones_own_sees_texts(tmp_path: Path) -> None:
     found = score(predictions, [pa.array(["short"]), pa.array(["longer"])])
     assert float(found.mean) == pytest.approx(0.25)
     assert parse_loss(f"{MINE}:lengths").unit == found.unit == UNIT
+
+
+@pytest.mark.parametrize("name", ["0-1", "brier"])
+def test_nothing_is_said_about_hidden_labels_whatever_the_loss(
+    name: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    predictions, labels = example(name, 10, seed=1)
+    read = read_labels
+
+    def noisy(*given: Any, **options: Any) -> Any:
+        print("a label", file=sys.stderr)
+        warnings.warn("a label", stacklevel=1)
+        return read(*given, **options)
+
+    monkeypatch.setattr(module, "read_labels", noisy)
+    score(predictions, [labels])
+    assert capsys.readouterr() == ("", "")

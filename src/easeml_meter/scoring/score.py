@@ -101,8 +101,7 @@ class Task:
         if not len(group):
             return 0
         try:
-            # A loss that only compares has nothing to print.
-            with nullcontext() if self.revealed or self.loss.zero_one else silence():
+            with nullcontext() if self.revealed else silence():
                 return self._total_on(group)
         except (Exception, SystemExit):  # whatever it is, it depends on labels
             if self.revealed:

@@ -187,12 +187,13 @@ class _PredictionAttempt:
         tell("scoring on the validation set", 0, self.visible.rows)
         validation = visible_loss(situation.space, situation.validation, self.visible)
         where = situation.conditions.executor
+        here = where in (None, "inline")
         with open_executor(where) as executor:
             test = hidden_loss(
                 situation.sealed,
                 self.hidden,
-                labels=situation.few_labels,
-                map_function=map if where in (None, "inline") else executor.map,
+                labels=situation.few_labels if here else None,  # else only where they are scored
+                map_function=map if here else executor.map,
                 progress=lambda done, total: tell("scoring on the test set", done, total),
             )
         return Losses(validation, test)
