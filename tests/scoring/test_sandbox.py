@@ -181,7 +181,7 @@ def traces() -> set[object]:
     """
     return {
         *Path(tempfile.gettempdir()).glob("meter-run-*"),
-        *(mount for mount in mounts() if not mount.startswith("/run/netns")),
+        *(mount for mount in mounts() if " /run/netns" not in mount),
         *open_files(),
         *threading.enumerate(),
         *children_of(os.getpid()),
@@ -191,11 +191,11 @@ def traces() -> set[object]:
 def open_files() -> Iterator[str]:
     for path in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # closed by now, as is the one that listed the folder
-            yield f"open {path.readlink()}"
+            yield f"open {path.name} {path.readlink()}"  # two may lead to the same place
 
 
 def mounts() -> list[str]:
-    return [line.split()[4] for line in Path("/proc/self/mountinfo").read_text().splitlines()]
+    return Path("/proc/self/mountinfo").read_text().splitlines()
 
 
 @pytest.mark.parametrize("hidden", [False, True])
