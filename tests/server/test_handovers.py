@@ -36,3 +36,14 @@ def test_shown_then_confirmed(tmp_path: Path) -> None:
         assert "already" in again.json()["message"]
         for user in ("labeler", "runner", "admin"):
             assert served.client(user).post(path, json=asked).status_code == 403
+
+
+def test_refused_on_an_incremental_meter(tmp_path: Path) -> None:
+    with serve(tmp_path) as served:
+        meter = served.add_meter(small_spec(steps=6, tenants=(3, 3), protocol="incremental"))
+        begin(served, meter, tmp_path)
+        for confirm in (False, True):
+            asked = {"giver": 1, "receiver": 2, "confirm": confirm}
+            refused = served.client("developer").post(f"/meters/{meter}/handovers", json=asked)
+            assert refused.status_code == 422
+            assert "declare handover = true when planning" in refused.json()["message"]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
@@ -13,9 +14,10 @@ from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import WrongPhase
 from easeml_meter.core.signals import State
 from easeml_meter.errors import InvalidInput
-from easeml_meter.service.handover import hand_over, preview
+from easeml_meter.service.handover import Consequence, hand_over, preview
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.sessions import Spent, sharing
+from easeml_meter.service.workspace import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import log_failure, required_labels
 from easeml_meter.stats.tails import log_tail
@@ -82,6 +84,64 @@ def test_incremental_histories_join_at_the_worst() -> None:
     joined = ledger.merge([Account(0, 2, State(top=2)), Account(1, 1, State(top=3))])
     assert (joined.steps, joined.state.top, joined.group) == (3, 3, (0, 1))
     assert ledger.rules.answers(joined.state) == (3,)
+    assert not ledger.may_submit(joined)
+
+
+def monotone(bands: int, length: int) -> list[tuple[int, ...]]:
+    """List what an incremental meter may have told in this many steps."""
+    return list(itertools.combinations_with_replacement(range(bands), length))
+
+
+def test_joint_histories_of_running_maxima_outgrow_one_developers_count() -> None:
+    """Why a hand-over on an incremental meter is refused: each tenant brings a maximum."""
+    one_developer = len(monotone(3, 4))
+    joint = len(set(itertools.product(monotone(3, 2), monotone(3, 2))))
+    assert joint > one_developer
+
+
+def incremental_with_handover(tmp_path: Path) -> Session:
+    """Make a session on books that hold a hand-over from before it was refused."""
+    session = made(tmp_path, extra=200, protocol="incremental")
+    session.submit(0, 0, model="a", tenant=1)
+    space = session.meter._space
+    generation = session.meter.generations[0]
+    with space.writing() as books:
+        row = HandoverRow(generation.meter, generation.number, 0, 1, space.now())
+        books.add_handover(row)
+    space.journal(generation).append_handover(row)
+    return session
+
+
+@pytest.mark.parametrize("act", [preview, hand_over])
+def test_refused_on_an_incremental_meter(
+    tmp_path: Path, act: Callable[[Workspace, int, int], Consequence]
+) -> None:
+    session = made(tmp_path, extra=200, protocol="incremental")
+    session.submit(0, 0, model="a", tenant=1)
+    with pytest.raises(InvalidInput, match=r"running maximum.*handover = true") as refused:
+        act(session.meter._space, 1, 2)
+    assert "\n" not in str(refused.value)
+    assert [session.meter.status(tenant=tenant).steps_left for tenant in (1, 2)] == [2, 3]
+    assert session.meter.audit().links[-1].event != "handed over"
+
+
+def test_the_ledger_has_no_figure_for_shared_running_maxima() -> None:
+    ledger = Ledger(tenant_spec(protocol="incremental"), 400)
+    with pytest.raises(InvalidInput, match="not on an incremental meter"):
+        ledger.shared_steps((0, 1))
+
+
+def test_books_with_an_older_hand_over_promise_its_members_nothing_more(tmp_path: Path) -> None:
+    session = incremental_with_handover(tmp_path)
+    session.meter.close()
+    with Meter.open(tmp_path / "meter") as meter:
+        session.meter = meter
+        for tenant in (1, 2):
+            shown = meter.status(tenant=tenant)
+            assert (shown.steps_left, shown.steps_expected, shown.battery) == (0, 0, 0.0)
+            with pytest.raises(Spent):
+                session.submit(0, 0, model="b", tenant=tenant)
+        assert meter.audit().problems == ()
 
 
 def test_shown_before_it_is_confirmed(tmp_path: Path) -> None:
@@ -147,6 +207,15 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
     assert run() == [told, "nothing was recorded: add --confirm"]
     assert run("--confirm") == [told, "recorded"]
     assert session.meter.audit().links[-1].event == "handed over"
+
+
+def test_refused_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    made(tmp_path, protocol="incremental").meter.close()
+    for more in ([], ["--confirm"]):
+        with pytest.raises(SystemExit) as ended:
+            main(["handover", "1", "2", "-C", str(tmp_path / "meter"), *more])
+        assert ended.value.code == 2
+        assert "declare handover = true when planning" in capsys.readouterr().err
 
 
 def test_refusals(tmp_path: Path) -> None:

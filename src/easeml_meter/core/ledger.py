@@ -80,7 +80,11 @@ class Ledger:
         return spec.steps if spec.handover or not spec.tenants else spec.tenants[tenant]
 
     def _promised(self, account: Account) -> int:
-        return self.shared_steps(account.group) if account.group else self.promised(account.tenant)
+        if not account.group:
+            return self.promised(account.tenant)
+        # Books kept before hand-overs were refused here may hold one. Nothing bounds the joint
+        # histories of several running maxima, so their members have no step left.
+        return 0 if self.rules.incremental else self.shared_steps(account.group)
 
     def merge(self, accounts: Sequence[Account]) -> Account:
         """Join the histories of tenants of whom one handed a checkpoint to another."""
@@ -91,6 +95,20 @@ class Ledger:
             group=tuple(account.tenant for account in accounts),
         )
 
+    def check_handover(self, group: Sequence[int]) -> None:
+        """Raise `InvalidInput` unless this meter can count what these tenants share."""
+        spec = self.spec
+        named = " and ".join(str(tenant + 1) for tenant in group)
+        if spec.elastic or spec.handover or not spec.tenants:
+            raise invalid("handover", named, "only of isolated tenants, on a plain budget")
+        if self.rules.incremental:  # one running maximum is counted, not one for each tenant
+            raise invalid(
+                "handover",
+                named,
+                "not on an incremental meter, which counts one running maximum for each tenant "
+                "alone: declare handover = true when planning",
+            )
+
     def shared_steps(self, group: Sequence[int]) -> int:
         """Give the steps, told ones included, that tenants have together after a hand-over.
 
@@ -99,11 +117,13 @@ class Ledger:
         answers. So the shared histories come on top: they must fit into what the plan has left of
         delta, which is as much as the test set is larger than planned. Any group of tenants could
         have been the one, so each has an equal share.
+
+        Raises:
+            InvalidInput: The meter's joint histories are not counted.
         """
+        self.check_handover(group)
         spec = self.spec
         tenants = len(spec.tenants)
-        if spec.elastic or spec.handover or not tenants:
-            raise invalid("handover", list(group), "only of isolated tenants, on a plain budget")
         slack = spec.session_delta - math.exp(self._log_total)
         if slack <= 0:
             return 0

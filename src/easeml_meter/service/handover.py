@@ -83,6 +83,7 @@ def _case(space: Workspace, books: Books, giver: int, receiver: int) -> _Case:
     if pair[1] in sharing(pair[0], known):
         raise invalid("receiver", receiver, f"shares one history with tenant {giver} already")
     ledger = ledger_of(situation.spec, generation)
+    ledger.check_handover(pair)
     entries = books.entries(generation.meter, generation.number)
     row = HandoverRow(generation.meter, generation.number, *pair, "")
     group = sharing(pair[0], [*known, row])

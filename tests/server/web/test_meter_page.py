@@ -364,6 +364,16 @@ class TestHandover:
         answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver=receiver)
         assert answer.status_code == 422
 
+    def test_is_refused_at_an_incremental_meter(self, served: Served, tmp_path: Path) -> None:
+        spec = small_spec(steps=6, tenants=(3, 3), protocol="incremental")
+        meter = served.add_meter(spec, prefix="incremental-")
+        begin(served, meter, tmp_path, prefix="incremental-")
+        visitor = Visitor(served, "incremental-developer")
+        for more in ({}, {"confirm": "yes"}):
+            answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver="2", **more)
+            assert answer.status_code == 422
+            assert "declare handover = true when planning" in words(answer)
+
     def test_is_not_offered_where_there_is_nobody_else(
         self, served: Served, tmp_path: Path
     ) -> None:
