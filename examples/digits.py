@@ -23,8 +23,8 @@ from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
 from easeml_meter import Meter, MeterSpec, reachable_tolerance
+from easeml_meter.errors import Spent
 from easeml_meter.report.terminal import history_terminal
-from easeml_meter.service.sessions import Spent
 
 Array = NDArray[Any]
 TRAIN, VALIDATION = 120, 60

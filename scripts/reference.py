@@ -13,6 +13,7 @@ from typing import Any
 import click
 
 from easeml_meter.cli import meter
+from easeml_meter.errors import ANSWERED
 from easeml_meter.server import errors
 from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
@@ -65,8 +66,8 @@ def api_page() -> str:
             groups.setdefault(route["tags"][0], []).append(_route(method, path, route))
     parts = [_BEFORE, "| status | `error` |", "| --- | --- |"]
     words: dict[int, list[str]] = {}
-    for _, status, word in errors.TABLE:
-        words.setdefault(status, []).append(f"`{word}`")
+    for error in ANSWERED:
+        words.setdefault(error.status, []).append(f"`{error.word}`")
     parts += [f"| {status} | {', '.join(each)} |" for status, each in sorted(words.items())]
     for tag, routes in groups.items():
         parts += [f"\n## {tag[0].upper()}{tag[1:]}", *routes]

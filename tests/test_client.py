@@ -21,17 +21,22 @@ from tests.scoring.onnx_models import classifier
 from tests.service.helpers import Labels, rows, small_spec, with_errors, write_predictions
 
 from easeml_meter.client import RemoteMeter, Untold, connect, connection, create_meter
-from easeml_meter.core.lifecycle import Phase, WrongPhase
+from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.views import Signal, signal_from_json, signal_json, view_from_json, view_json
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.errors import (
+    Denied,
+    InvalidInput,
+    MeterError,
+    NotFound,
+    Spent,
+    Unauthenticated,
+    WrongPhase,
+)
 from easeml_meter.report.shown import ShownSignal
 from easeml_meter.service import attempts, desk
-from easeml_meter.service.accounts import Unknown
 from easeml_meter.service.attempts import Conditions, Function, OnnxFile
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.roles import Denied, Role
-from easeml_meter.service.sessions import Spent
-from easeml_meter.service.site import NotFound
+from easeml_meter.service.roles import Role
 from easeml_meter.service.submission import submit_all
 
 SEEDS = itertools.count()
@@ -253,9 +258,9 @@ def test_roles_are_the_servers(site: Live, at_server: People, tmp_path: Path) ->
         site.meter("stranger", meter)
     with pytest.raises(NotFound, match="no meter at which you have a seat"):
         site.meter("stranger")
-    with pytest.raises(Unknown, match="log in again"):
+    with pytest.raises(Unauthenticated, match="log in again"):
         connect(site.address, meter, token="emt_wrong")  # noqa: S106
-    with pytest.raises(Unknown, match="run meter login --server"):
+    with pytest.raises(Unauthenticated, match="run meter login --server"):
         connect(site.address, meter)
 
 

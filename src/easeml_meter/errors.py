@@ -1,23 +1,123 @@
-"""Everything that can go wrong and is worth telling a user, in one line each."""
+"""Every error a user can see: one line each, with the word, status and exit code it stands for.
+
+This is the only table of its kind. The command line exits with `exit_code`, the server answers
+with `status` and `word`, and the client turns a `word` back into the same class.
+"""
 
 from __future__ import annotations
+
+import math
 
 
 class MeterError(Exception):
     """Base of all errors a user may see: one line that says what, what was given, what to do.
 
-    `exit_code` is what the command line exits with; the table stands in docs/commands.md.
+    Raised as such when the state changed underneath a request, hence the status 409.
     """
 
     exit_code = 1
+    """What the command line exits with; docs/commands.md lists them."""
+    word = "conflict"
+    """What the error is called in JSON."""
+    status = 409
+    """The HTTP status of the server's answer."""
 
 
 class InvalidInput(MeterError):
     """The request itself is wrong; nothing was done and nothing was charged."""
 
-    exit_code = 2
+    exit_code, word, status = 2, "invalid", 422
+
+
+class NotFound(MeterError):
+    """There is no such thing, or it is none of the caller's business: the two look the same."""
+
+    exit_code, word, status = 2, "not-found", 404
+
+
+class Spent(MeterError):
+    """The test set has said all it safely can."""
+
+    exit_code, word, status = 3, "spent", 409
+
+
+class WrongPhase(MeterError):
+    """The test set is not in a phase that allows this."""
+
+    exit_code, word, status = 4, "wrong-time", 409
+
+
+class Denied(MeterError):
+    """The role does not allow this."""
+
+    exit_code, word, status = 5, "denied", 403
+
+
+class Unauthenticated(MeterError):
+    """No valid token or password was given."""
+
+    exit_code, word, status = 5, "unknown-caller", 401
+
+
+class UnderWay(MeterError):
+    """The same request is still being carried out: ask again with the same key."""
+
+    word = "under-way"
+
+
+class TooLarge(InvalidInput):
+    """More bytes than the server takes."""
+
+    word, status = "too-large", 413
+
+
+class TooMany(MeterError):
+    """Too many requests in too short a time; try again after `wait` seconds."""
+
+    word, status = "too-many", 429
+
+    def __init__(self, message: str, wait: float = 1) -> None:
+        super().__init__(message)
+        self.wait = math.ceil(wait)
+
+
+class StorageError(MeterError):
+    """The database cannot be used; nothing was written."""
+
+    word, status = "unavailable", 503
+
+
+class VaultError(MeterError):
+    """Something encrypted does not open. It never says why: the reason could be probed for."""
+
+
+class Unreachable(MeterError):
+    """The server cannot be reached, or the connection broke again and again."""
 
 
 def invalid(field: str, given: object, allowed: str) -> InvalidInput:
-    """Name the field, the value given and what is allowed."""
+    """Return the error that names the field, the value given and what is allowed."""
     return InvalidInput(f"{field}: {given!r} given, {allowed}")
+
+
+def error_named(word: str, message: str) -> MeterError:
+    """Return the error that a server's `word` stands for."""
+    return _NAMED.get(word, MeterError)(message)
+
+
+ANSWERED: tuple[type[MeterError], ...] = (
+    Unauthenticated,
+    Denied,
+    NotFound,
+    MeterError,
+    Spent,
+    WrongPhase,
+    UnderWay,
+    TooLarge,
+    InvalidInput,
+    TooMany,
+    StorageError,
+)
+"""The errors that a server answers with, by status; all others look like `MeterError`."""
+
+_NAMED = {kind.word: kind for kind in ANSWERED}

@@ -21,7 +21,7 @@ from tests.scoring.onnx_models import classifier
 
 from easeml_meter.client import connection
 from easeml_meter.client.credentials import credentials_file, find, server_address
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, Unauthenticated
 from easeml_meter.service import accounts
 from easeml_meter.spec import MeterSpec
 
@@ -218,7 +218,7 @@ def test_login_and_logout(site: Live, tmp_path: Path, monkeypatch: pytest.Monkey
     credentials_file().chmod(0o600)
 
     assert desk.run("logout", "--server", site.address).out == f"logged out from {site.address}\n"
-    with pytest.raises(accounts.Unknown, match="revoked"):
+    with pytest.raises(Unauthenticated, match="revoked"):
         accounts.caller_of(site.served.site, kept.token)
     assert desk.run(*at_server).code == 5
     assert "you are not logged in there" in desk.run("logout", "--server", site.address).err

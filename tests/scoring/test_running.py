@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from tests.scoring import functions
 from tests.scoring.examples import write
 
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.errors import InvalidInput, MeterError, VaultError
 from easeml_meter.scoring import running
 from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.losses import Loss, LossFailed, parse_loss
@@ -36,7 +36,6 @@ from easeml_meter.scoring.running import (
 from easeml_meter.scoring.score import Score, Unscorable
 from easeml_meter.scoring.silence import silence
 from easeml_meter.scoring.validation import Validation
-from easeml_meter.vault.errors import VaultError
 from easeml_meter.vault.sealing import SealedTestSet
 
 LIMITS = Limits()

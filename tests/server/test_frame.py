@@ -11,8 +11,8 @@ import pytest
 from fastapi import APIRouter
 from tests.server.helpers import Served, serve
 
+from easeml_meter.errors import StorageError
 from easeml_meter.server.logs import JsonLines
-from easeml_meter.storage.store import StorageError
 
 PASSWORD = "a secret of some length"  # noqa: S105
 

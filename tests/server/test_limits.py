@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from tests.server.helpers import Served, serve
 
-from easeml_meter.server.errors import TooMany
+from easeml_meter.errors import TooMany
 from easeml_meter.server.limits import SMALL_BODY, Buckets, Limits
 from easeml_meter.server.settings import Settings
 

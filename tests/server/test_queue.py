@@ -12,12 +12,11 @@ import pytest
 from tests.service.helpers import Labels, small_spec
 
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, StorageError
 from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.service import desk
 from easeml_meter.service.attempts import Command, PredictionFiles, Submitted
 from easeml_meter.service.meter import Meter
-from easeml_meter.storage.store import StorageError
 
 from .driving import VALIDATION, begin, packed, predictions, submit
 from .helpers import Served, serve

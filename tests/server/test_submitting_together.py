@@ -13,16 +13,15 @@ import pytest
 from tests.service.helpers import Labels, small_spec, with_errors
 
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import Denied, InvalidInput, Spent, StorageError
 from easeml_meter.server.gathering import Gathering
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import accounts, desk
 from easeml_meter.service.desk import Handed
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.roles import Deed, Denied, Role
-from easeml_meter.service.sessions import Spent
+from easeml_meter.service.roles import Deed, Role
 from easeml_meter.service.site import Site
-from easeml_meter.storage.store import Books, StorageError
+from easeml_meter.storage.store import Books
 
 from .driving import begin, packed, submission, submit
 from .helpers import Served, serve

@@ -14,18 +14,16 @@ import pytest
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.errors import InvalidInput, MeterError, NotFound, Spent, StorageError
 from easeml_meter.service import accounts, backup, hooks
 from easeml_meter.service.backup import Backup, Place, back_up
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.restoring import Restored, restore
 from easeml_meter.service.roles import Role
-from easeml_meter.service.sessions import Spent
-from easeml_meter.service.site import NotFound, Site
+from easeml_meter.service.site import Site
 from easeml_meter.service.workspace import TEST_SETS, Home
 from easeml_meter.storage import schema
 from easeml_meter.storage.journal import SUFFIX
-from easeml_meter.storage.store import StorageError
 from easeml_meter.vault.keys import Identity
 
 from .helpers import Clock, deliver, make_session, small_spec

@@ -15,16 +15,16 @@ from pathlib import Path
 
 import pytest
 
+from easeml_meter.errors import VaultError
 from easeml_meter.service.meter import Meter
 from easeml_meter.spec import MeterSpec
-from easeml_meter.vault.errors import VaultError
 
 from .helpers import Clock, deliver, make_session, small_spec
 
 SUBMIT = """
 import sys
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.sessions import Spent
+from easeml_meter.errors import Spent
 
 folder, pairs = sys.argv[1], sys.argv[2:]
 meter = Meter.open(folder)

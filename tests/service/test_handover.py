@@ -11,12 +11,11 @@ import pytest
 
 from easeml_meter.cli import main
 from easeml_meter.core.ledger import Account, Ledger
-from easeml_meter.core.lifecycle import WrongPhase
 from easeml_meter.core.signals import State
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, Spent, WrongPhase
 from easeml_meter.service.handover import Consequence, hand_over, preview
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.sessions import Spent, sharing
+from easeml_meter.service.sessions import sharing
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import log_failure, required_labels

@@ -20,12 +20,12 @@ from typing import Any
 
 import pytest
 
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, NotFound
 from easeml_meter.service import accounts, hooks
 from easeml_meter.service.hooks import Message, Undelivered, deliver_due
 from easeml_meter.service.roles import Role
 from easeml_meter.service.senders import MailServer, Sender, is_public
-from easeml_meter.service.site import NotFound, Site
+from easeml_meter.service.site import Site
 from easeml_meter.storage import schema
 from easeml_meter.storage.schema import stamp
 

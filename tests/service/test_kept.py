@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_meter.core.views import Signal
+from easeml_meter.errors import VaultError
 from easeml_meter.service.attempts import PredictionFiles
 from easeml_meter.service.backup import Place, back_up
 from easeml_meter.service.kept import Keeping, Kept, file_of, read_kept
@@ -26,7 +27,6 @@ from easeml_meter.service.submission import Submission, submit_all
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.storage.schema import EntryRow
 from easeml_meter.tables.source import Held
-from easeml_meter.vault.errors import VaultError
 from easeml_meter.vault.keys import Identity
 
 from .helpers import Labels, Session, make_session, small_spec, with_errors

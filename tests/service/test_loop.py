@@ -10,11 +10,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from easeml_meter.core.lifecycle import Phase, WrongPhase
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.errors import Denied, InvalidInput, MeterError, Spent, WrongPhase
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.roles import Denied, Role
-from easeml_meter.service.sessions import Spent
+from easeml_meter.service.roles import Role
 from easeml_meter.vault.keys import Identity, unwrap
 
 from .helpers import (

@@ -9,8 +9,7 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
-from easeml_meter.core.lifecycle import WrongPhase
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.errors import InvalidInput, MeterError, WrongPhase
 from easeml_meter.service import intake
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.workspace import Home

@@ -11,9 +11,9 @@ from types import SimpleNamespace
 
 import pytest
 
-from easeml_meter.errors import MeterError
+from easeml_meter.errors import MeterError, Unauthenticated
 from easeml_meter.service import accounts
-from easeml_meter.service.accounts import REMEMBERED, Caller, Unknown, caller_of, remembered
+from easeml_meter.service.accounts import REMEMBERED, Caller, caller_of, remembered
 from easeml_meter.service.roles import Role
 from easeml_meter.service.site import Site
 from easeml_meter.storage import schema
@@ -184,7 +184,7 @@ def shown(door: Door) -> tuple[bool, list[int]] | str:
     """Give what a caller may do, or why it is nobody."""
     try:
         caller = door.caller()
-    except Unknown as error:
+    except Unauthenticated as error:
         return str(error)
     return caller.admin, [seat.tenant for seat in caller.members]
 
@@ -286,7 +286,7 @@ def test_a_token_that_expires_is_refused_at_once(
 
 def test_an_unknown_token_is_not_remembered(door: Door, reads: Reads) -> None:
     for count in (1, 2, 3):
-        with pytest.raises(Unknown, match="not known"):
+        with pytest.raises(Unauthenticated, match="not known"):
             caller_of(door.site, "emt_nobody")
         assert reads.of(door.site) == count
         assert remembered(door.site, "emt_nobody") is None
@@ -299,7 +299,7 @@ def test_a_token_that_is_refused_is_not_remembered(
 ) -> None:
     change(door.site, door)
     for count in (1, 2):
-        with pytest.raises(Unknown):
+        with pytest.raises(Unauthenticated):
             door.caller()
         assert reads.of(door.site) == count
     assert door.site.callers.known == {}

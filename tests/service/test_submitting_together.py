@@ -21,13 +21,12 @@ from hypothesis import strategies as st
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.errors import InvalidInput, MeterError, Spent, StorageError
 from easeml_meter.service import submission as module
 from easeml_meter.service.attempts import PredictionFiles
 from easeml_meter.service.handover import hand_over
 from easeml_meter.service.kept import Keeping
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.sessions import Spent
 from easeml_meter.service.submission import Submission, submit, submit_all
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.spec import MeterSpec
@@ -35,7 +34,7 @@ from easeml_meter.stats.planning import required_labels
 from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import Journal
 from easeml_meter.storage.schema import EntryRow
-from easeml_meter.storage.store import Books, StorageError
+from easeml_meter.storage.store import Books
 from easeml_meter.tables.source import Held
 
 from .helpers import Clock, Labels, Session, make_session, rows, small_spec, with_errors

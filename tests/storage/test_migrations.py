@@ -19,9 +19,10 @@ from alembic.script import ScriptDirectory
 from tests.postgresql import Cluster
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.errors import StorageError
 from easeml_meter.storage import migrate, queue, schema, store
 from easeml_meter.storage.schema import EntryRow, GenerationRow, MeterRow, ValidationRow
-from easeml_meter.storage.store import StorageError, Store, broken_link, link_digest
+from easeml_meter.storage.store import Store, broken_link, link_digest
 
 FOLDER = Path(migrate.__file__).parent / "migrations"
 NOW = "2026-01-01T00:00:00.000000+00:00"

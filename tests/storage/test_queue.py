@@ -8,9 +8,10 @@ import pytest
 import sqlalchemy as sa
 from tests.postgresql import Cluster
 
+from easeml_meter.errors import StorageError
 from easeml_meter.storage import queue
 from easeml_meter.storage.queue import Job
-from easeml_meter.storage.store import StorageError, Store
+from easeml_meter.storage.store import Store
 
 
 @pytest.fixture

@@ -18,9 +18,10 @@ import pytest
 import sqlalchemy as sa
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.errors import StorageError
 from easeml_meter.storage import schema
 from easeml_meter.storage.schema import EntryRow, GenerationRow, MeterRow, ValidationRow
-from easeml_meter.storage.store import Books, StorageError, Store, broken_link, link_digest
+from easeml_meter.storage.store import Books, Store, broken_link, link_digest
 
 NOW = "2026-01-01T00:00:00.000000+00:00"
 
@@ -399,7 +400,8 @@ def test_a_database_newer_than_the_program(tmp_path: Path) -> None:
 READ_ONLY = """
 import os, sys
 from pathlib import Path
-from easeml_meter.storage.store import Store, StorageError
+from easeml_meter.storage.store import (Store)
+from easeml_meter.errors import StorageError
 
 path = Path(sys.argv[1])
 Store.at(path).close()  # the other account may not be able to read the installation

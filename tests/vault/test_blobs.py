@@ -6,10 +6,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, VaultError
 from easeml_meter.tables.opening import open_table
 from easeml_meter.vault.blobs import decrypt_bytes, encrypt_bytes, keep_table, open_kept_table
-from easeml_meter.vault.errors import VaultError
 from easeml_meter.vault.keys import Identity
 
 PLACE = ("cats", 1, "submission-7")

@@ -14,8 +14,7 @@ import pyarrow as pa
 import pytest
 from tests.vault.conftest import Seal
 
-from easeml_meter.errors import InvalidInput, MeterError
-from easeml_meter.vault.errors import VaultError
+from easeml_meter.errors import InvalidInput, MeterError, VaultError
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.sealing import Grant, SealedTestSet
 

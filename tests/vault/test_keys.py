@@ -7,8 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from easeml_meter.errors import InvalidInput
-from easeml_meter.vault.errors import VaultError
+from easeml_meter.errors import InvalidInput, VaultError
 from easeml_meter.vault.keys import Identity, fingerprint_key, read_recipient, unwrap, wrap
 
 SECRET = "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX"  # noqa: S105

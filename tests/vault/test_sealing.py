@@ -12,12 +12,11 @@ import pyarrow.parquet as pq
 import pytest
 from tests.vault.conftest import Seal
 
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.errors import InvalidInput, MeterError, VaultError
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.order import OrderDigest
 from easeml_meter.vault import containers, survey
 from easeml_meter.vault.digests import collect, duplicate_rows, shared_rows
-from easeml_meter.vault.errors import VaultError
 from easeml_meter.vault.keys import Identity, fingerprint_key
 from easeml_meter.vault.manifest import Column, Manifest
 from easeml_meter.vault.sealing import SealedTestSet

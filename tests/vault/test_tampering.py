@@ -10,8 +10,8 @@ import pyarrow as pa
 import pytest
 from tests.vault.conftest import Seal
 
+from easeml_meter.errors import VaultError
 from easeml_meter.vault import containers
-from easeml_meter.vault.errors import VaultError
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.sealing import SealedTestSet
 

@@ -220,7 +220,7 @@ def list_tokens(place: Place, as_json: bool) -> None:
 @server_options
 def revoke(place: Place, identifier: str) -> None:
     """End one of your tokens (admins: anyone's)."""
-    from easeml_meter.service.site import NotFound
+    from easeml_meter.errors import NotFound
 
     if not re.fullmatch("[0-9a-f]{32}", identifier):
         raise invalid("token", "(hidden)", "the id of one, not the token: see meter token list")

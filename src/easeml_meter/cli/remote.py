@@ -78,8 +78,8 @@ def ask_password(question: str = "Password", *, twice: bool = False) -> str:
 def logout(place: Place) -> None:
     """Log out from a server: the token is revoked there, and forgotten here."""
     from easeml_meter.client import credentials
-    from easeml_meter.client.connection import Connection, Unreachable
-    from easeml_meter.service.accounts import Unknown
+    from easeml_meter.client.connection import Connection
+    from easeml_meter.errors import Unauthenticated, Unreachable
 
     server = credentials.server_address(server_of(place))
     kept = credentials.find(server)
@@ -88,7 +88,7 @@ def logout(place: Place) -> None:
     connection = Connection(server, kept.token, ca=place.ca)
     try:
         connection.call("POST", "/logout")
-    except Unknown:  # it has expired, or was revoked before
+    except Unauthenticated:  # it has expired, or was revoked before
         pass
     except Unreachable as error:
         click.echo(f"warning: the token was not revoked: {error}", err=True)

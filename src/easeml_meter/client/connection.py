@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from easeml_meter.client import credentials
-from easeml_meter.core.lifecycle import WrongPhase
-from easeml_meter.errors import InvalidInput, MeterError
-from easeml_meter.service.accounts import Unknown
-from easeml_meter.service.roles import Denied
-from easeml_meter.service.sessions import Spent
-from easeml_meter.service.site import NotFound
-from easeml_meter.storage.store import StorageError
+from easeml_meter.errors import (
+    InvalidInput,
+    MeterError,
+    Unauthenticated,
+    UnderWay,
+    Unreachable,
+    error_named,
+)
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.vault.files import new_file
 
@@ -41,26 +42,6 @@ _PAGE = 200
 
 Tell = Callable[[float, float], None]
 """Told how many bytes are done, and how many there are."""
-
-_KINDS: dict[str, type[MeterError]] = {
-    "unknown-caller": Unknown,
-    "denied": Denied,
-    "not-found": NotFound,
-    "spent": Spent,
-    "wrong-time": WrongPhase,
-    "too-large": InvalidInput,
-    "invalid": InvalidInput,
-    "unavailable": StorageError,
-}
-
-
-class Unreachable(MeterError):
-    """The server cannot be reached, or the connection broke again and again."""
-
-
-def problem_of(error: str, message: str) -> MeterError:
-    """Give the exception that a server's error stands for."""
-    return _KINDS.get(error, MeterError)(message)
 
 
 class Connection:
@@ -95,7 +76,9 @@ class Connection:
         if not token:
             kept = credentials.find(address)
             if kept is None:
-                raise Unknown(f"{address}: no token for it: run meter login --server {address}")
+                raise Unauthenticated(
+                    f"{address}: no token for it: run meter login --server {address}"
+                )
             token = kept.token
         if not (token.isascii() and token.isprintable()):
             raise InvalidInput(f"{TOKEN}: it holds more than a token: letters and digits only")
@@ -205,7 +188,9 @@ class Connection:
                     return answer
                 problem = _problem(self.server, answer)
                 pause = _pause(answer)
-                if _under_way(answer):  # the first of two: the server ends this, in its own time
+                if isinstance(
+                    problem, UnderWay
+                ):  # the first of two: the server ends this, in its own time
                     time.sleep(1)
                     continue
             failures += 1
@@ -255,13 +240,6 @@ def _pause(answer: httpx.Response) -> float | None:
     return None
 
 
-def _under_way(answer: httpx.Response) -> bool:
-    if answer.status_code != 409:
-        return False
-    message = str(_body(answer).get("message", ""))
-    return message.startswith("Idempotency-Key:") and "under way" in message
-
-
 def _problem(server: str, answer: httpx.Response) -> MeterError:
     body = _body(answer)
     if not isinstance(body.get("error"), str) or not isinstance(body.get("message"), str):
@@ -269,7 +247,7 @@ def _problem(server: str, answer: httpx.Response) -> MeterError:
             f"{server}: {answer.status_code} answered, and not by a meter's server: is this its "
             "address"
         )
-    return problem_of(body["error"], body["message"])
+    return error_named(body["error"], body["message"])
 
 
 def _body(answer: httpx.Response) -> dict[str, Any]:

@@ -18,10 +18,10 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from easeml_meter.client.connection import Connection, problem_of
-from easeml_meter.core.lifecycle import Phase, WrongPhase
+from easeml_meter.client.connection import Connection
+from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.views import SessionView, Signal, signal_from_json, view_from_json
-from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, error_named, invalid
 from easeml_meter.report.shown import ShownSignal
 from easeml_meter.service import intake
 from easeml_meter.service.attempts import (
@@ -38,7 +38,6 @@ from easeml_meter.service.meter import Audit, check_meter
 from easeml_meter.service.parts import Part, Request
 from easeml_meter.service.roles import Role
 from easeml_meter.service.sessions import Situation
-from easeml_meter.service.site import NotFound
 from easeml_meter.service.submission import Submission
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, required_labels
@@ -297,7 +296,7 @@ class RemoteMeter:
             raise _renamed(error, files) from None
         answer = self._settled(answer, chosen, conditions.progress, stop=bool(interrupts))
         if answer["state"] == "refused":
-            problem = problem_of(**answer["problem"])
+            problem = error_named(answer["problem"]["error"], answer["problem"]["message"])
             raise _renamed(problem, files) if isinstance(problem, InvalidInput) else problem
         if answer["signal"] is None:
             raise Untold(answer)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from easeml_meter.errors import MeterError
+from easeml_meter.errors import WrongPhase
 
 
 class Phase(StrEnum):
@@ -21,12 +21,6 @@ _NEXT = {
     Phase.ACTIVE: Phase.SPENT,
     Phase.SPENT: Phase.RELEASED,
 }
-
-
-class WrongPhase(MeterError):
-    """The test set is not in a phase that allows this."""
-
-    exit_code = 4
 
 
 def advance(phase: Phase, to: Phase) -> Phase:

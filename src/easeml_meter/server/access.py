@@ -10,9 +10,10 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 from fastapi.security.utils import get_authorization_scheme_param
 
+from easeml_meter.errors import Unauthenticated
 from easeml_meter.server.frame import USER
 from easeml_meter.server.settings import Settings
-from easeml_meter.service.accounts import Caller, Unknown, caller_of, remembered, require_meter
+from easeml_meter.service.accounts import Caller, caller_of, remembered, require_meter
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.roles import Deed, Role
 from easeml_meter.service.site import Site
@@ -54,7 +55,7 @@ def token_of(request: Request) -> str:
     """Give the token that a request was made with."""
     scheme, token = get_authorization_scheme_param(request.headers.get("Authorization"))
     if scheme.lower() != "bearer" or not token:
-        raise Unknown("no token was given: send one as Authorization: Bearer")
+        raise Unauthenticated("no token was given: send one as Authorization: Bearer")
     return token
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import math
 from http import HTTPStatus
 from typing import Any
 
@@ -14,13 +13,14 @@ from pydantic import BaseModel
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
-from easeml_meter.core.lifecycle import WrongPhase
-from easeml_meter.errors import InvalidInput, MeterError
-from easeml_meter.service.accounts import Unknown
-from easeml_meter.service.roles import Denied
-from easeml_meter.service.sessions import Spent
-from easeml_meter.service.site import NotFound
-from easeml_meter.storage.store import StorageError
+from easeml_meter.errors import (
+    InvalidInput,
+    MeterError,
+    NotFound,
+    StorageError,
+    TooLarge,
+    TooMany,
+)
 
 _LOG = logging.getLogger(__name__)
 
@@ -34,49 +34,22 @@ class Problem(BaseModel):
     message: str
 
 
-class TooMany(MeterError):
-    """Too many requests in too short a time."""
-
-    def __init__(self, message: str, wait: float = 1) -> None:
-        super().__init__(message)
-        self.wait = math.ceil(wait)
-
-
-class TooLarge(MeterError):
-    """More bytes than are taken."""
-
-
-class Conflict(MeterError):
-    """It does not fit what happened before, or meanwhile."""
-
-
-# The first that fits counts. What else a use case refuses, it refuses for what happened meanwhile.
-TABLE: list[tuple[type[MeterError], int, str]] = [
-    (Unknown, 401, "unknown-caller"),
-    (Denied, 403, "denied"),
-    (NotFound, 404, "not-found"),
-    (Spent, 409, "spent"),
-    (WrongPhase, 409, "wrong-time"),
-    (TooLarge, 413, "too-large"),
-    (InvalidInput, 422, "invalid"),
-    (TooMany, 429, "too-many"),
-    (StorageError, 503, "unavailable"),
-    (MeterError, 409, "conflict"),
-]
-
-_CODES = {status: code for _, status, code in reversed(TABLE)} | {
-    404: "not-found",
+_WORDS = {
+    404: NotFound.word,
     405: "no-such-method",
-    409: "conflict",
+    409: MeterError.word,
+    413: TooLarge.word,
+    422: InvalidInput.word,
+    429: TooMany.word,
 }
+"""What statuses are called that the framework itself answers with."""
 
 
 def problem(error: MeterError) -> tuple[int, Problem]:
-    """Give the status and the body for what went wrong."""
-    status, code = next((s, c) for kind, s, c in TABLE if isinstance(error, kind))
-    # What a database says of itself is for the log.
-    message = "the books cannot be used now: try again" if status == 503 else str(error)
-    return status, Problem(error=code, message=message)
+    """Return the status and the body for what went wrong."""
+    # What a database says about itself goes to the log, not to the caller.
+    message = "the books cannot be used now: try again" if error.status == 503 else str(error)
+    return error.status, Problem(error=error.word, message=message)
 
 
 def answers(
@@ -128,7 +101,7 @@ def install(app: FastAPI) -> None:
     async def routed(request: Request, error: HTTPException) -> JSONResponse:
         # A body that cannot be read at all is as invalid as one that says the wrong things.
         status = 422 if error.status_code == 400 else error.status_code
-        code = _CODES.get(status, "failed")
+        code = _WORDS.get(status, "failed")
         answer = error_response(status, Problem(error=code, message=str(error.detail)))
         answer.headers.update(error.headers or {})
         if status == 405:  # the router knows only the methods of the first route that fits

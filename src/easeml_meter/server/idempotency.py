@@ -16,8 +16,8 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 
+from easeml_meter.errors import MeterError, UnderWay
 from easeml_meter.server.access import CallerHere
-from easeml_meter.server.errors import Conflict
 from easeml_meter.server.gathering import Gathering
 from easeml_meter.service.accounts import Caller
 from easeml_meter.service.site import Site
@@ -117,9 +117,9 @@ class Once:
         row = None if found is None else found._asdict()
         if row is not None and not _stale(row, now):
             if row["request"] != request:
-                raise Conflict("Idempotency-Key: it came with another request: use a new one")
+                raise MeterError("Idempotency-Key: it came with another request: use a new one")
             if row["status"] is None:
-                raise Conflict("Idempotency-Key: that request is still under way: wait")
+                raise UnderWay("Idempotency-Key: that request is still under way: wait")
             return row
         if row is not None:
             books.connection.execute(_FORGET, self._mine)
@@ -164,7 +164,7 @@ def _begin_all(user: str, given: list[tuple[Once, bytes]]) -> list[Row | Excepti
         for once, body in given:
             try:
                 found.append(once.enter(books, body))
-            except Conflict as error:  # nothing was entered for it
+            except MeterError as error:  # nothing was entered for it
                 found.append(error)
     return found
 

@@ -10,7 +10,7 @@ from typing import Annotated
 
 from fastapi import Depends, Request
 
-from easeml_meter.server.errors import TooMany
+from easeml_meter.errors import TooMany
 from easeml_meter.server.settings import Settings
 
 SMALL_BODY = 1 << 20

@@ -16,13 +16,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING, Any
 
-from easeml_meter.errors import MeterError, invalid
+from easeml_meter.errors import MeterError, StorageError, invalid
 from easeml_meter.server import logs
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import desk
 from easeml_meter.service.site import Site
 from easeml_meter.storage import queue
-from easeml_meter.storage.store import StorageError
 
 if TYPE_CHECKING:
     from procrastinate import App, JobContext

@@ -14,9 +14,9 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from easeml_meter.errors import MeterError, invalid
-from easeml_meter.service.roles import Deed, Denied, Role, allowed
-from easeml_meter.service.site import NotFound, Site
+from easeml_meter.errors import Denied, MeterError, NotFound, Unauthenticated, invalid
+from easeml_meter.service.roles import Deed, Role, allowed
+from easeml_meter.service.site import Site
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage import schema
 from easeml_meter.storage.schema import stamp
@@ -46,12 +46,6 @@ REMEMBERED = 1.0
 _CALLERS = 10_000
 # Each hash takes 64 MB: a crowd at the door must not take all memory.
 _HASHING = threading.BoundedSemaphore(4)
-
-
-class Unknown(MeterError):
-    """No valid token or password: whoever asks is not known."""
-
-    exit_code = 5
 
 
 @dataclass(frozen=True, slots=True)
@@ -347,15 +341,15 @@ def caller_of(site: Site, secret: str) -> Caller:
     with site.reading() as books:
         rows = books.connection.execute(_WHO, {"digest": digest}).mappings().all()
     if not rows:
-        raise Unknown("the token is not known: log in again")
+        raise Unauthenticated("the token is not known: log in again")
     first = rows[0]
     token = _token(_part(first, schema.tokens))
     if token.revoked_at is not None:
-        raise Unknown("the token was revoked: log in again")
+        raise Unauthenticated("the token was revoked: log in again")
     if token.expires_at <= site.now():
-        raise Unknown("the token has expired: log in again")
+        raise Unauthenticated("the token has expired: log in again")
     if first[schema.users.c.disabled]:
-        raise Unknown("the account is disabled: ask an admin")
+        raise Unauthenticated("the account is disabled: ask an admin")
     seats = [row for row in rows if row[schema.members.c.user] is not None]
     members = tuple(_member(_part(row, schema.members)) for row in seats)
     caller = Caller(_user(_part(first, schema.users)), token, members)
@@ -401,7 +395,9 @@ def log_in(site: Site, name: str, password: str) -> User:
             changes = {"failures": failures, "locked_until": until}
             books.connection.execute(table.update().where(table.c.id == identifier), changes)
     if not passed:
-        raise Unknown("name or password is wrong, or too many wrong ones were tried: wait, retry")
+        raise Unauthenticated(
+            "name or password is wrong, or too many wrong ones were tried: wait, retry"
+        )
     return _user(row)
 
 

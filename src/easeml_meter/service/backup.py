@@ -21,10 +21,10 @@ from typing import IO, Any
 import sqlalchemy as sa
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
 from easeml_meter.service.kept import file_of
 from easeml_meter.service.release import released_folder
-from easeml_meter.service.site import NotFound, Site
+from easeml_meter.service.site import Site
 from easeml_meter.service.workspace import TEST_SETS, Clock, Home, Workspace
 from easeml_meter.storage import schema
 from easeml_meter.storage.files import Files

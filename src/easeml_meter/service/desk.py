@@ -17,20 +17,25 @@ from dataclasses import asdict, dataclass, field, replace
 from enum import StrEnum
 from typing import Any
 
-from easeml_meter.core.lifecycle import WrongPhase
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.errors import (
+    InvalidInput,
+    MeterError,
+    NotFound,
+    StorageError,
+    invalid,
+)
 from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.service.accounts import Member
 from easeml_meter.service.attempts import Command, Conditions, OnnxFile, PredictionFiles, Submitted
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.roles import Deed, Role, require
-from easeml_meter.service.sessions import Situation, Spent
-from easeml_meter.service.site import NotFound, Site
+from easeml_meter.service.sessions import Situation
+from easeml_meter.service.site import Site
 from easeml_meter.service.submission import Submission, submit_all
 from easeml_meter.storage import queue, schema
 from easeml_meter.storage.schema import EntryRow
-from easeml_meter.storage.store import Books, StorageError
+from easeml_meter.storage.store import Books
 from easeml_meter.tables.source import Held
 
 _LOG = logging.getLogger(__name__)
@@ -268,7 +273,9 @@ def work(site: Site, identifier: str) -> None:
         put_back(site, identifier)
         raise
     except MeterError as error:
-        _end(site, ticket, state=State.REFUSED, problem=_problem(error))
+        _end(
+            site, ticket, state=State.REFUSED, problem={"error": error.word, "message": str(error)}
+        )
     except Exception:
         if ticket.attempts <= MOST_ATTEMPTS:
             put_back(site, identifier)
@@ -279,12 +286,6 @@ def work(site: Site, identifier: str) -> None:
 
 
 _FAILED = {"error": "internal", "message": "the server failed at it: tell its admin"}
-
-
-def _problem(error: MeterError) -> dict[str, str]:
-    words = {Spent: "spent", WrongPhase: "wrong-time", InvalidInput: "invalid"}
-    word = next((word for kind, word in words.items() if isinstance(error, kind)), "conflict")
-    return {"error": word, "message": str(error)}
 
 
 def put_back(site: Site, identifier: str) -> None:

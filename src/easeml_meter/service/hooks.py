@@ -21,14 +21,13 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
-from easeml_meter.errors import MeterError, invalid
+from easeml_meter.errors import MeterError, NotFound, VaultError, invalid
 from easeml_meter.service.letters import enqueue_letters
 from easeml_meter.service.sessions import Situation
-from easeml_meter.service.site import NotFound, Site
+from easeml_meter.service.site import Site
 from easeml_meter.storage import schema
 from easeml_meter.storage.schema import AuditRow, stamp
 from easeml_meter.storage.store import Books
-from easeml_meter.vault.errors import VaultError
 from easeml_meter.vault.keys import unwrap, wrap
 
 EVENTS = {

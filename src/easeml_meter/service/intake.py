@@ -13,8 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from easeml_meter.core.ledger import Ledger
-from easeml_meter.core.lifecycle import Phase, WrongPhase, advance
-from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.core.lifecycle import Phase, advance
+from easeml_meter.errors import InvalidInput, MeterError, WrongPhase, invalid
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import Output, parse_loss
 from easeml_meter.scoring.outputs import read_labels

@@ -11,11 +11,10 @@ from contextlib import ExitStack
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
 
-from easeml_meter.core.lifecycle import Phase, WrongPhase
-from easeml_meter.errors import MeterError, invalid
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.errors import MeterError, NotFound, WrongPhase, invalid
 from easeml_meter.service import intake
 from easeml_meter.service.sessions import Situation
-from easeml_meter.service.site import NotFound
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.storage import schema
 from easeml_meter.storage.files import copy_into

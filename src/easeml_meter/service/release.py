@@ -6,9 +6,10 @@ import json
 from dataclasses import asdict, replace
 from fractions import Fraction
 
-from easeml_meter.core.lifecycle import Phase, WrongPhase, advance
+from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.signals import Rules, gap_between
 from easeml_meter.core.views import Truth
+from easeml_meter.errors import WrongPhase
 from easeml_meter.service.attempts import Measured, measure_again
 from easeml_meter.service.kept import read_kept
 from easeml_meter.service.measuring import open_sealed

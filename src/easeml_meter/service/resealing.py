@@ -9,12 +9,11 @@ from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.errors import InvalidInput, MeterError, VaultError
 from easeml_meter.service import intake, parts
 from easeml_meter.service.sessions import Situation
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.storage.schema import GenerationRow
-from easeml_meter.vault.errors import VaultError
 from easeml_meter.vault.keys import unwrap
 from easeml_meter.vault.sealing import SealedTestSet
 

@@ -16,11 +16,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.errors import MeterError, invalid
+from easeml_meter.errors import MeterError, NotFound, invalid
 from easeml_meter.service.backup import METER_TABLES, SITE_TABLES, Backup, Counted, Place
 from easeml_meter.service.claims import claim
 from easeml_meter.service.sessions import reconcile
-from easeml_meter.service.site import NotFound
 from easeml_meter.service.submission import retire_if_spent
 from easeml_meter.service.workspace import TEST_SETS, Workspace
 from easeml_meter.storage import schema

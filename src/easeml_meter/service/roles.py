@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from enum import StrEnum
 
-from easeml_meter.errors import MeterError
+from easeml_meter.errors import Denied
 
 
 class Role(StrEnum):
@@ -71,12 +71,6 @@ _ALLOWED = {
     Role.ADMIN: {Deed.SEE_METER, Deed.SEE_REQUESTS, Deed.AUDIT, Deed.MANAGE},
     Role.OWNER: set(Deed),
 }
-
-
-class Denied(MeterError):
-    """The role does not allow this."""
-
-    exit_code = 5
 
 
 def allowed(role: Role, deed: Deed) -> bool:

@@ -9,10 +9,10 @@ from datetime import datetime
 from functools import lru_cache
 
 from easeml_meter.core.ledger import Account, Ledger
-from easeml_meter.core.lifecycle import Phase, WrongPhase
+from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import answer_named
 from easeml_meter.core.views import SessionView, Signal, Truth
-from easeml_meter.errors import MeterError, invalid
+from easeml_meter.errors import Spent, WrongPhase, invalid
 from easeml_meter.report.shown import ShownSignal
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.spec import MeterSpec
@@ -25,12 +25,6 @@ from easeml_meter.storage.schema import (
     ValidationRow,
 )
 from easeml_meter.storage.store import Books
-
-
-class Spent(MeterError):
-    """The test set has said all it safely can."""
-
-    exit_code = 3
 
 
 @dataclass(frozen=True)

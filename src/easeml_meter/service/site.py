@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from easeml_meter.errors import MeterError
 from easeml_meter.service.meter import check_meter, enter
 from easeml_meter.service.workspace import Clock, Workspace, utc_now
 from easeml_meter.spec import MeterSpec
@@ -16,12 +15,6 @@ from easeml_meter.storage.files import Files, open_files
 from easeml_meter.storage.schema import MeterRow, stamp
 from easeml_meter.storage.store import Books, Store
 from easeml_meter.vault.keys import Identity
-
-
-class NotFound(MeterError):
-    """There is no such thing, or it is none of the caller's business: the two look the same."""
-
-    exit_code = 2
 
 
 class Callers:

@@ -8,20 +8,13 @@ from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
 from easeml_meter.core.ledger import Account, Ledger
-from easeml_meter.core.lifecycle import Phase, WrongPhase, advance
+from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.signals import NO_READING, name_of
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import MeterError, invalid
+from easeml_meter.errors import MeterError, Spent, WrongPhase, invalid
 from easeml_meter.service.attempts import USUAL, Conditions, Losses, Measured, Submitted
 from easeml_meter.service.kept import Keeping, Kept
-from easeml_meter.service.sessions import (
-    Situation,
-    Spent,
-    ledger_of,
-    reconcile,
-    replay,
-    signal_of,
-)
+from easeml_meter.service.sessions import Situation, ledger_of, reconcile, replay, signal_of
 from easeml_meter.service.workspace import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels

@@ -16,8 +16,8 @@ from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
-from easeml_meter.errors import MeterError, invalid
-from easeml_meter.service.site import NotFound, Site
+from easeml_meter.errors import MeterError, NotFound, invalid
+from easeml_meter.service.site import Site
 from easeml_meter.storage import schema
 from easeml_meter.storage.files import sync, unusable
 from easeml_meter.storage.schema import stamp

@@ -14,8 +14,9 @@ from typing import TYPE_CHECKING
 
 import sqlalchemy as sa
 
+from easeml_meter.errors import StorageError
 from easeml_meter.storage import schema
-from easeml_meter.storage.store import Books, StorageError, Store
+from easeml_meter.storage.store import Books, Store
 
 if TYPE_CHECKING:
     import procrastinate

@@ -28,7 +28,7 @@ from typing import Any, TypeVar
 import sqlalchemy as sa
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.errors import MeterError, invalid
+from easeml_meter.errors import StorageError, invalid
 from easeml_meter.storage import schema
 from easeml_meter.storage.schema import (
     AuditRow,
@@ -59,10 +59,6 @@ SELECT set_config('lock_timeout', '{_LOCK_SECONDS}s', false),
 Event = tuple[str, str, dict[str, Any]]
 """For the audit chain: when, what, and its details."""
 _ADDRESSES = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
-
-
-class StorageError(MeterError):
-    """The database cannot be used; nothing was written."""
 
 
 class Store:

@@ -24,8 +24,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from pyarrow.parquet import encryption
 
-from easeml_meter.errors import InvalidInput
-from easeml_meter.vault.errors import VaultError, opaque
+from easeml_meter.errors import InvalidInput, VaultError
+from easeml_meter.vault.errors import opaque
 from easeml_meter.vault.keys import Identity, unwrap, wrap
 from easeml_meter.vault.reading import (
     Closing,

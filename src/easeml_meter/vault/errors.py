@@ -5,11 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import contextmanager
 
-from easeml_meter.errors import MeterError
-
-
-class VaultError(MeterError):
-    """Something encrypted does not open. It never says why: the reason could be probed for."""
+from easeml_meter.errors import VaultError
 
 
 @contextmanager

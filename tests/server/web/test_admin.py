@@ -13,6 +13,7 @@ from tests.server.driving import begin, submission
 from tests.server.helpers import Served, serve
 from tests.service.helpers import small_spec, with_errors
 
+from easeml_meter.errors import Unauthenticated
 from easeml_meter.service import accounts, hooks
 from easeml_meter.service.roles import Role
 from easeml_meter.storage import schema
@@ -309,7 +310,7 @@ def test_a_token_is_made_shown_once_and_revoked(served: Served) -> None:
     assert "for CI" in visitor.get("/account").text
     assert visitor.send("/account/tokens/revoke", token=token.id).status_code == 303
     assert "for CI" not in visitor.get("/account").text
-    with pytest.raises(accounts.Unknown):
+    with pytest.raises(Unauthenticated):
         accounts.caller_of(served.site, secret)
 
 

@@ -8,9 +8,8 @@ import pytest
 from fastapi import APIRouter
 from tests.server.helpers import Served, serve
 
-from easeml_meter.errors import MeterError
+from easeml_meter.errors import MeterError, StorageError
 from easeml_meter.server.web.frame import VisitHere, static_address
-from easeml_meter.storage.store import StorageError
 
 from .helpers import Visitor, cookies_of, words
 

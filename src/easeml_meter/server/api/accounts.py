@@ -9,6 +9,7 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, StringConstraints
 
+from easeml_meter.errors import Denied, Unauthenticated
 from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere
 from easeml_meter.server.api.common import Given, Id, Line, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
@@ -26,10 +27,9 @@ from easeml_meter.service.accounts import (
     SHORTEST_PASSWORD,
     Member,
     Token,
-    Unknown,
     User,
 )
-from easeml_meter.service.roles import Deed, Denied, Role
+from easeml_meter.service.roles import Deed, Role
 
 router = APIRouter(tags=["accounts"], route_class=ApiRoute)
 
@@ -158,7 +158,7 @@ def login(
     """Exchange a name and a password for a token."""
     try:
         user = accounts.log_in(site, body.name, body.password)
-    except Unknown:
+    except Unauthenticated:
         request.app.state.metrics.count_failed_login()
         raise
     days = settings.login_days

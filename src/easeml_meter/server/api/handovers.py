@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
+from easeml_meter.errors import Denied
 from easeml_meter.server.access import CallerHere, SiteHere
 from easeml_meter.server.api.common import Id
 from easeml_meter.server.api.routing import ApiRoute
@@ -15,7 +16,7 @@ from easeml_meter.server.api.seats import seat_for
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.service.handover import Consequence, hand_over, preview
-from easeml_meter.service.roles import Deed, Denied
+from easeml_meter.service.roles import Deed
 
 router = APIRouter(tags=["hand-overs"], route_class=ApiRoute)
 

@@ -8,11 +8,12 @@ from typing import Annotated, Any
 from fastapi import Path, Query, Request
 from fastapi.responses import StreamingResponse
 
+from easeml_meter.errors import Denied, NotFound
 from easeml_meter.server.access import SettingsHere
 from easeml_meter.server.limits import streamed
 from easeml_meter.service.accounts import Caller, Member, require_meter
-from easeml_meter.service.roles import Deed, Denied, Role
-from easeml_meter.service.site import NotFound, Site
+from easeml_meter.service.roles import Deed, Role
+from easeml_meter.service.site import Site
 from easeml_meter.service.workspace import Workspace
 
 Tenant = Annotated[

@@ -9,7 +9,8 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel
 
-from easeml_meter.core.lifecycle import Phase, WrongPhase
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.errors import NotFound, WrongPhase
 from easeml_meter.server.access import CallerHere, SiteHere, meter_for
 from easeml_meter.server.api.common import Given, Id, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
@@ -22,7 +23,7 @@ from easeml_meter.service import intake, parts
 from easeml_meter.service.release import released_folder
 from easeml_meter.service.roles import Deed
 from easeml_meter.service.sessions import Situation
-from easeml_meter.service.site import NotFound, Site
+from easeml_meter.service.site import Site
 from easeml_meter.storage.schema import GenerationRow
 
 router = APIRouter(tags=["test sets"], route_class=ApiRoute)

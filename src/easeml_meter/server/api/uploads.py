@@ -10,11 +10,12 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
+from easeml_meter.errors import TooLarge
 from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere
 from easeml_meter.server.api.common import Given, Id, Line
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.seats import raw, seat_for
-from easeml_meter.server.errors import TooLarge, answers
+from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import streamed
 from easeml_meter.service.roles import Deed

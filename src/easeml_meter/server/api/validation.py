@@ -14,7 +14,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
-from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.errors import InvalidInput, NotFound, invalid
 from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere, meter_for
 from easeml_meter.server.api.common import Id, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
@@ -23,7 +23,7 @@ from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, once_streamed
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.roles import Deed
-from easeml_meter.service.site import NotFound, Site
+from easeml_meter.service.site import Site
 from easeml_meter.storage.schema import ValidationRow
 
 router = APIRouter(tags=["validation sets"], route_class=ApiRoute)

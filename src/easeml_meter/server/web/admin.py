@@ -14,7 +14,15 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import APIRouter, Query, Response
 
 from easeml_meter.checks import one_of
-from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.errors import (
+    Denied,
+    InvalidInput,
+    MeterError,
+    NotFound,
+    StorageError,
+    Unauthenticated,
+    invalid,
+)
 from easeml_meter.report.words import shown
 from easeml_meter.server.api.audit import audit
 from easeml_meter.server.api.common import Id, Page
@@ -23,19 +31,17 @@ from easeml_meter.server.errors import problem
 from easeml_meter.server.web.frame import Visit, VisitHere
 from easeml_meter.server.web.planner import asked_of, spec_of, toml_of
 from easeml_meter.service import accounts, hooks
-from easeml_meter.service.accounts import Unknown, User
-from easeml_meter.service.roles import Deed, Denied, Role
+from easeml_meter.service.accounts import User
+from easeml_meter.service.roles import Deed, Role
 from easeml_meter.service.sessions import Situation
-from easeml_meter.service.site import NotFound
 from easeml_meter.spec import MeterSpec
-from easeml_meter.storage.store import StorageError
 
 router = APIRouter(include_in_schema=False)
 
 Place = Annotated[str, Query(max_length=300)]
 _ROLES = (Role.DEVELOPER, Role.LABELER, Role.RUNNER)
 _LONGEST_TOML = 100_000
-_PAGES = (Unknown, Denied, NotFound, StorageError)
+_PAGES = (Unauthenticated, Denied, NotFound, StorageError)
 """Errors with a page of their own; all others are shown beside the form."""
 
 
@@ -441,7 +447,7 @@ def change_password(visit: VisitHere) -> Response:
     def change() -> Response:
         try:
             accounts.log_in(visit.site, caller.user.name, visit.form.get("current", ""))
-        except Unknown:
+        except Unauthenticated:
             raise invalid("current password", "(hidden)", "it is not right: try again") from None
         accounts.change_user(visit.site, caller.user.id, password=visit.form.get("new", ""))
         return visit.redirect("/sign-in", "The password is changed. Sign in with the new one.")

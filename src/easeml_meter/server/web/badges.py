@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from easeml_meter.errors import NotFound
 from easeml_meter.report.badges import badge_svg
 from easeml_meter.server.access import SettingsHere, SiteHere
 from easeml_meter.server.limits import PlanCounted
 from easeml_meter.service.accounts import require_meter
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.roles import Role
-from easeml_meter.service.site import NotFound
 
 router = APIRouter(include_in_schema=False)
 

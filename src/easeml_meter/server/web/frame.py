@@ -17,15 +17,14 @@ from fastapi.responses import HTMLResponse, RedirectResponse
 from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
-from easeml_meter.errors import MeterError, invalid
+from easeml_meter.errors import Denied, MeterError, NotFound, Unauthenticated, invalid
 from easeml_meter.report.style import STYLE
 from easeml_meter.report.words import shown
 from easeml_meter.server.access import SettingsHere, SiteHere, noted
 from easeml_meter.server.errors import Problem
 from easeml_meter.server.settings import Settings
-from easeml_meter.service.accounts import Caller, Unknown, caller_of
-from easeml_meter.service.roles import Denied
-from easeml_meter.service.site import NotFound, Site
+from easeml_meter.service.accounts import Caller, caller_of
+from easeml_meter.service.site import Site
 from easeml_meter.vault.keys import Identity, fingerprint_key
 
 SESSION = "meter_session"
@@ -147,7 +146,7 @@ VisitHere = Annotated[Visit, Depends(signed_in)]
 def _caller(request: Request, site: Site) -> Caller:
     caller = caller_of(site, get_cookie(request, SESSION))
     if caller.token.kind != "session":
-        raise Unknown("this token is no session: sign in")
+        raise Unauthenticated("this token is no session: sign in")
     request.scope[_CALLER] = caller
     return noted(request, caller)
 
@@ -156,7 +155,7 @@ def maybe_signed_in(request: Request, site: SiteHere) -> Caller | None:
     """Find out who asks, for a page that everyone may read."""
     try:
         return _caller(request, site)
-    except Unknown:
+    except Unauthenticated:
         return None
 
 

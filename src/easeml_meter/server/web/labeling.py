@@ -9,8 +9,8 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Response
 from fastapi.concurrency import run_in_threadpool
 
-from easeml_meter.core.lifecycle import Phase, WrongPhase
-from easeml_meter.errors import invalid
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.errors import WrongPhase, invalid
 from easeml_meter.server.access import meter_for
 from easeml_meter.server.api.common import Id
 from easeml_meter.server.api.seats import Number, seat_for

@@ -8,6 +8,7 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
+from easeml_meter.errors import Unauthenticated
 from easeml_meter.server.access import SiteHere
 from easeml_meter.server.limits import LoginCounted
 from easeml_meter.server.web.frame import (
@@ -25,7 +26,7 @@ from easeml_meter.server.web.frame import (
     set_cookie,
 )
 from easeml_meter.service import accounts
-from easeml_meter.service.accounts import TOKEN_PREFIX, Unknown, User
+from easeml_meter.service.accounts import TOKEN_PREFIX, User
 from easeml_meter.service.site import Site
 
 router = APIRouter(include_in_schema=False)
@@ -85,7 +86,7 @@ def sign_in(request: Request, site: SiteHere, form: FormHere, _: LoginCounted) -
     check_csrf(request, form, csrf_token(site.identity, door))
     try:
         user = _known(site, name.strip(), given)
-    except Unknown as error:
+    except Unauthenticated as error:
         request.app.state.metrics.count_failed_login()
         problem = str(error).capitalize() + "."
         return _form(request, back=address, name=name[:200], problem=problem, status=401)
@@ -101,7 +102,7 @@ def _known(site: Site, name: str, given: str) -> User:
         return accounts.log_in(site, name, given)
     caller = accounts.caller_of(site, given)
     if caller.token.scopes or caller.user.name != name:
-        raise Unknown("the token is limited, or another user's: give your password")
+        raise Unauthenticated("the token is limited, or another user's: give your password")
     return caller.user
 
 

@@ -9,7 +9,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import invalid
+from easeml_meter.errors import Denied, invalid
 from easeml_meter.server.access import meter_for
 from easeml_meter.server.api.seats import Tenant, body_of, seat_for
 from easeml_meter.server.api.submissions import Model
@@ -20,7 +20,7 @@ from easeml_meter.service import desk
 from easeml_meter.service.accounts import Member
 from easeml_meter.service.desk import Receipt
 from easeml_meter.service.handover import hand_over, preview
-from easeml_meter.service.roles import Deed, Denied
+from easeml_meter.service.roles import Deed
 
 router = APIRouter(include_in_schema=False)
 
