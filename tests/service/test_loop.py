@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -114,6 +115,31 @@ def test_a_ceiling(tmp_path: Path) -> None:
     told = session.submit(n // 2, 10, model="a")
     assert (told.name, told.band, told.tolerance) == ("above-ceiling", None, None)
     assert session.submit(0, 0, model="b").band == 1
+
+
+@pytest.mark.parametrize(
+    ("options", "tenant"),
+    [
+        ({}, 1),
+        ({"ceiling": 0.3}, 1),
+        ({"masked_reverts": 1, "mask_above": 1}, 1),
+        ({"tenants": (2, 2)}, 2),
+    ],
+    ids=["plain", "after above-ceiling", "after reverted", "after another tenant"],
+)
+def test_a_running_maximum_speaks_of_this_model_only(
+    tmp_path: Path, options: dict[str, Any], tenant: int
+) -> None:
+    """Earlier models may be far worse than the band told, and this one far better."""
+    session = make_session(tmp_path, small_spec(protocol="incremental", **options))
+    worst = session.submit(len(session.test_labels), 0, model="worst", tenant=1)
+    told = session.submit(0, 0, model="perfect", tenant=tenant)
+    assert told.band == (worst.band or 1 if tenant == 1 else 1)
+    assert told.true_gap is not None
+    assert told.promise.endswith(
+        f"together: this model's true gap is at most {told.true_gap[1]:g}."
+    )
+    assert "lower edge" not in session.meter.status(tenant=tenant).promise
 
 
 def test_masked_reverts(tmp_path: Path) -> None:

@@ -436,6 +436,16 @@ def test_the_promise_names_its_numbers() -> None:
     assert "ceiling" not in required_labels(meter()).promise
 
 
+def test_a_running_maximum_promises_no_lower_edge() -> None:
+    """The band told may be an earlier model's: this one's gap can be far below it."""
+    promise = required_labels(meter(protocol="incremental")).promise
+    assert promise.endswith(
+        "So its true gap is at most the upper edge of the band told plus that tolerance."
+    )
+    assert "lower edge" not in promise
+    assert "between the lower edge of the band told" in required_labels(meter()).promise
+
+
 def test_a_plan_is_plain_data() -> None:
     plan = required_labels(meter())
     data = json.loads(json.dumps(plan.to_json()))

@@ -78,7 +78,7 @@ class Signal:
         lower, upper = self.true_gap
         sure = f"With probability at least {self.confidence:g}, for all answers of this test set"
         if Rules(self.spec).incremental and self.answer > 0:
-            return f"{sure} together: no model so far has a true gap above {upper:g}."
+            return f"{sure} together: this model's true gap is at most {upper:g}."
         return f"{sure} together: this model's true gap lies between {lower:g} and {upper:g}."
 
 

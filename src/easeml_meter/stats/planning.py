@@ -69,11 +69,17 @@ class Plan:
         if spec.elastic:
             promised = "1 is" if spec.steps == 1 else f"{spec.steps:,} are"
             steps = f"all steps together ({promised} promised, more if the answers are predictable)"
+        # A running maximum may be another model's band: its lower edge says nothing of this one.
+        edges = (
+            "is at most the upper edge of the band told plus that tolerance"
+            if spec.protocol is Protocol.INCREMENTAL
+            else "lies between the lower edge of the band told minus that tolerance and the upper "
+            "edge plus it"
+        )
         return (
             f"With probability at least {1 - spec.session_delta:g}, in {steps}, "
             f"each model's test loss is within {many} of its true loss{excuse}. So its true gap "
-            "lies between the lower edge of the band told minus that tolerance and the upper edge "
-            "plus it."
+            f"{edges}."
         )
 
     def to_json(self) -> dict[str, Any]:
