@@ -153,7 +153,7 @@ def test_a_webhook_is_added_listed_and_removed(
     shown = office.run("webhook", "add", URL)
     assert shown.code == 0
     secret = shown.out.removesuffix("\n")
-    assert secret.startswith("whs_")
+    assert secret.startswith("whsec_")
     assert len(secret.split()) == 1
     assert shown.err.startswith("shown this once: ")
     assert secret not in shown.err + caplog.text
@@ -166,7 +166,7 @@ def test_a_webhook_is_added_listed_and_removed(
 
     some = ("--event", "told:1", "--event", "spent", "--meter", office.name)
     made = office.json("webhook", "add", f"{URL}/2", *some)
-    assert made.pop("secret").startswith("whs_")
+    assert made.pop("secret").startswith("whsec_")
     assert made["events"] == ["spent", "told:1"]
     listed = office.json("webhook", "list")
     assert [each["id"] for each in listed] == [identifier, made["id"]]

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import hashlib
-import hmac
 import itertools
 import json
 import logging
@@ -13,7 +13,7 @@ import socketserver
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
@@ -28,6 +28,7 @@ from easeml_meter.service.senders import MailServer, Sender, is_public
 from easeml_meter.service.site import Site
 from easeml_meter.storage import schema
 from easeml_meter.storage.schema import stamp
+from easeml_meter.vault.keys import wrap
 
 from .helpers import Clock, small_spec
 from .sites import make_room, make_site
@@ -99,15 +100,58 @@ def test_a_session_is_told_event_by_event(site: Site, tmp_path: Path) -> None:
         "details": {"generation": 1},
     }
     assert link.event == "spent"
-    found = re.fullmatch(r"t=(\d+),v1=([0-9a-f]{64})", first.signature or "")
-    assert found
-    signed = f"{found[1]}.".encode() + first.content
-    assert found[2] == hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()
+    key = base64.b64decode(secret.removeprefix("whsec_"), validate=True)
+    assert len(key) == 32
+    assert first.headers == headers_under(key, first)
     assert json.loads(first.content) == first.body
     assert len({message.id for message in mailbox.messages}) == 3
     assert deliver_due(site, mailbox) == 0
     (shown,) = hooks.webhooks(site, room.id)
     assert (shown.id, shown.sent, shown.waiting, shown.given_up) == (webhook.id, 3, 0, 0)
+
+
+def headers_under(key: bytes, message: Message) -> dict[str, str]:
+    """Return the headers of Standard Webhooks, computed from the definition of HMAC (RFC 2104)."""
+    seconds = (message.headers or {})["webhook-timestamp"]
+    signed = message.id.encode() + b"." + seconds.encode() + b"." + message.content
+    padded = key.ljust(64, b"\0")
+    inner = hashlib.sha256(bytes(byte ^ 0x36 for byte in padded) + signed).digest()
+    outer = hashlib.sha256(bytes(byte ^ 0x5C for byte in padded) + inner).digest()
+    return {
+        "webhook-id": message.id,
+        "webhook-timestamp": seconds,
+        "webhook-signature": "v1," + base64.b64encode(outer).decode(),
+    }
+
+
+def test_signatures_are_those_of_the_reference_libraries() -> None:
+    """The example that the libraries of Standard Webhooks test themselves with (`sign`)."""
+    headers = hooks.sign(
+        "whsec_MfKQ9r8GKYqrTwjUPD8ILPZIo2LaLaSw",
+        "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        datetime.fromtimestamp(1614265330, UTC),
+        b'{"test": 2432232314}',
+    )
+    assert headers == {
+        "webhook-id": "msg_p5jXN8AQM9LWM0D4loKWxJek",
+        "webhook-timestamp": "1614265330",
+        "webhook-signature": "v1,g0hM9SsE+OTPJTGt/tmIKtSyZlE3uFJELVlNIOLJ1OE=",
+    }
+
+
+def test_a_secret_from_before_standard_webhooks_goes_on_working(site: Site) -> None:
+    meter = site.create_meter(small_spec(), "m").id
+    webhook, _ = hooks.add_webhook(site, meter, URL)
+    old = "whs_Vt5l0-0Xh_3pEJm7b4M2yq1cQ9sRk6uTzWgYdNfAoBe"
+    sealed = base64.b64encode(wrap(old.encode(), [site.identity.recipient])).decode()
+    with site.writing() as books:
+        mine = schema.webhooks.c.id == webhook.id
+        books.connection.execute(schema.webhooks.update().where(mine), {"secret": sealed})
+    spend(site, meter)
+    mailbox = Mailbox()
+    assert deliver_due(site, mailbox) == 1
+    (message,) = mailbox.messages
+    assert message.headers == headers_under(old.encode(), message)
 
 
 def test_signals_are_told_only_if_asked_for_and_only_of_that_tenant(
@@ -188,7 +232,11 @@ def test_what_does_not_arrive_is_sent_again_ever_later_and_given_up_after_a_day(
         clock.moment += timedelta(seconds=10)
     assert states(site) == ["given up"]
     assert len({message.id for message in mailbox.messages}) == 1
-    assert len({message.signature for message in mailbox.messages}) == len(mailbox.messages)
+    headers = [message.headers or {} for message in mailbox.messages]
+    assert {each["webhook-id"] for each in headers} == {mailbox.messages[0].id}
+    assert len({each["webhook-signature"] for each in headers}) == len(headers)
+    for moment, each in zip(moments, headers, strict=True):  # of this attempt, not of the first
+        assert 0 <= moment.timestamp() - int(each["webhook-timestamp"]) < 10
     waits = [later - earlier for earlier, later in itertools.pairwise(moments)]
     assert waits[0] < timedelta(minutes=1)
     assert max(waits) > timedelta(hours=1)
@@ -374,7 +422,8 @@ def receiving(status: int = 204) -> Iterator[tuple[str, list[Any]]]:
 
 
 def message(url: str) -> Message:
-    return Message("a" * 32, url, {"event": "spent"}, b'{"event": "spent"}', "t=1,v1=00")
+    headers = {"webhook-id": "a" * 32, "webhook-timestamp": "1", "webhook-signature": "v1,AA=="}
+    return Message("a" * 32, url, {"event": "spent"}, b'{"event": "spent"}', headers)
 
 
 def test_a_message_over_http() -> None:
@@ -383,8 +432,9 @@ def test_a_message_over_http() -> None:
     ((path, headers, body),) = got
     assert (path, body) == ("/hook?a=b", b'{"event": "spent"}')
     assert headers["Host"] == url.removeprefix("http://")
-    assert headers["Meter-Signature"] == "t=1,v1=00"
-    assert headers["Meter-Delivery"] == "a" * 32
+    assert headers["webhook-id"] == "a" * 32
+    assert headers["webhook-timestamp"] == "1"
+    assert headers["webhook-signature"] == "v1,AA=="
     assert headers["Content-Type"] == "application/json"
 
 
@@ -556,5 +606,5 @@ def test_nothing_is_logged_of_what_is_sent(site: Site, caplog: pytest.LogCapture
         _, secret = hooks.add_webhook(site, meter, f"{url}/path-with-a-token")
         spend(site, meter)
         assert deliver_due(site, Sender(private=True)) == 1
-    for private in (secret, "path-with-a-token", '"spent"', "v1="):
+    for private in (secret, "path-with-a-token", '"spent"', "v1,"):
         assert private not in caplog.text

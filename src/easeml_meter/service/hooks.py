@@ -45,7 +45,8 @@ MOST = 20
 
 _COUNTED = {"part added": 1, "part withdrawn": -1}
 _TOLD = ("generation", "tenant", "step", "answer", "model")
-_SECRET_PREFIX = "whs_"  # noqa: S105 - what a secret looks like, not one
+_SECRET_PREFIX = "whsec_"  # noqa: S105 - what a secret looks like, not one
+_KEY_BYTES = 32
 _LONGEST_URL = 500
 
 _FIRST_WAIT = timedelta(seconds=20)
@@ -75,13 +76,14 @@ class Webhook:
 
 @dataclass(frozen=True, slots=True)
 class Message:
-    """What a sender carries: a signed body to a URL, or a letter if there is no signature."""
+    """What a sender carries: a signed body to a URL, or a letter if there are no headers."""
 
     id: str
     address: str
     body: dict[str, Any]
     content: bytes
-    signature: str | None
+    headers: dict[str, str] | None
+    """The id, time and signature of a webhook's message."""
 
 
 Send = Callable[[Message], None]
@@ -97,7 +99,7 @@ def add_webhook(
 ) -> tuple[Webhook, str]:
     """Tell an address what happens from now on; the signing secret is given once."""
     check_url(url)
-    secret = _SECRET_PREFIX + secrets.token_urlsafe(32)
+    secret = _SECRET_PREFIX + base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
     sealed = base64.b64encode(wrap(secret.encode(), [site.identity.recipient])).decode()
     with site.writing() as books:
         books.lock(meter)
@@ -204,11 +206,19 @@ def deliver_due(site: Site, send: Send, *, letters: bool = False) -> int:
     return arrived
 
 
-def sign(secret: str, moment: datetime, content: bytes) -> str:
-    """Sign a body: HMAC-SHA256 over the time, a dot and the body."""
-    seconds = int(moment.timestamp())
-    signed = f"{seconds}.".encode() + content
-    return f"t={seconds},v1={hmac.new(secret.encode(), signed, hashlib.sha256).hexdigest()}"
+def sign(secret: str, identifier: str, moment: datetime, content: bytes) -> dict[str, str]:
+    """Return the headers that identify and sign a body, as Standard Webhooks 1.0.0 defines them."""
+    encoded = secret.removeprefix(_SECRET_PREFIX)
+    # Webhooks made before this format keep their secret: its own bytes are then the key.
+    key = base64.b64decode(encoded) if encoded != secret else secret.encode()
+    seconds = str(int(moment.timestamp()))
+    signed = f"{identifier}.{seconds}.".encode() + content
+    digest = hmac.new(key, signed, hashlib.sha256).digest()
+    return {
+        "webhook-id": identifier,
+        "webhook-timestamp": seconds,
+        "webhook-signature": f"v1,{base64.b64encode(digest).decode()}",
+    }
 
 
 def _news(site: Site) -> bool:
@@ -306,7 +316,7 @@ def _claim(site: Site, *, letters: bool) -> list[dict[str, Any]]:
 
 def _message(site: Site, row: dict[str, Any]) -> Message:
     content = json.dumps(row["body"], sort_keys=True).encode()
-    signature = None
+    headers = None
     if row["webhook"] is not None:
         table = schema.webhooks
         with site.reading() as books:
@@ -315,8 +325,8 @@ def _message(site: Site, row: dict[str, Any]) -> Message:
             raise Undelivered("the webhook was removed")
         sealed = base64.b64decode(found[0]["secret"])
         secret = unwrap(sealed, site.identity, "the secret of a webhook").decode()
-        signature = sign(secret, site.clock(), content)
-    return Message(row["id"], row["address"], row["body"], content, signature)
+        headers = sign(secret, row["id"], site.clock(), content)
+    return Message(row["id"], row["address"], row["body"], content, headers)
 
 
 def _settle(site: Site, row: dict[str, Any], *, arrived: bool) -> None:

@@ -50,15 +50,15 @@ class Sender:
 
     def __call__(self, message: Message) -> None:
         """Send a message, or raise `Undelivered`."""
-        if message.signature is not None:
-            _post(message, message.signature, private=self.private)
+        if message.headers is not None:
+            _post(message, message.headers, private=self.private)
         elif self.mail is None:
             raise Undelivered("there is no mail server")
         else:
             _hand_in(message, self.mail)
 
 
-def _post(message: Message, signature: str, *, private: bool) -> None:
+def _post(message: Message, signed: dict[str, str], *, private: bool) -> None:
     parts = urlsplit(message.address)
     host = parts.hostname or ""
     port = parts.port or (443 if parts.scheme == "https" else 80)
@@ -66,8 +66,7 @@ def _post(message: Message, signature: str, *, private: bool) -> None:
         "Host": parts.netloc,
         "Content-Type": "application/json",
         "User-Agent": "easeml-meter",
-        "Meter-Delivery": message.id,
-        "Meter-Signature": signature,
+        **signed,
     }
 
     async def post() -> int:

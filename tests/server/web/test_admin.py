@@ -279,7 +279,7 @@ def test_webhooks_are_added_with_a_secret_and_removed(served: Served, admin: Vis
     path = f"/admin/meters/{meter}"
     fields = {"url": "https://example.org/hook", "on spent": "1", "on told:1": "1"}
     page = admin.send(f"{path}/webhooks", **fields)
-    assert shown_secret(page).startswith("whs_")
+    assert shown_secret(page).startswith("whsec_")
     (hook,) = hooks.webhooks(served.site, meter)
     assert hook.events == ("spent", "told:1")
     assert "https://example.org/hook" in admin.get(path).text
