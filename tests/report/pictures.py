@@ -7,7 +7,9 @@ from pathlib import Path
 from tests.report.sessions import INCREMENTAL, MASKING, SPEC, released, session
 
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
-from easeml_meter.report import badge_svg, curves_svg, meter_svg, write
+from easeml_meter.report.badges import badge_svg
+from easeml_meter.report.curves import curves_svg
+from easeml_meter.report.meter import meter_svg
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
@@ -26,4 +28,4 @@ PICTURES = {
 
 if __name__ == "__main__":
     for name, drawn in PICTURES.items():
-        write(IMAGES / name, drawn)
+        (IMAGES / name).write_text(drawn, encoding="utf-8")

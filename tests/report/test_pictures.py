@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from tests.report.pictures import IMAGES, MARCHING, PICTURES
 
-from easeml_meter.report import plain
+from easeml_meter.report.gauge import plain
 
 PAGE = (IMAGES.parent / "reading-the-meter.md").read_text(encoding="utf-8")
 

@@ -16,7 +16,6 @@ from easeml_meter.storage.files import (
     RemoteFiles,
     copy_into,
     open_files,
-    url_without_secrets,
 )
 
 
@@ -184,8 +183,3 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(MeterError, match="nothing was changed"):
         FolderFiles(tmp_path / "file").put("a", b"")
-
-
-def test_no_password_is_shown() -> None:
-    assert url_without_secrets("postgresql://u:secret@host/db") == "postgresql://host/db"
-    assert url_without_secrets("/a/folder@home") == "/a/folder@home"

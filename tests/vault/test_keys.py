@@ -119,6 +119,15 @@ def test_the_fingerprint_key_is_stable_and_secret() -> None:
     assert key != fingerprint_key(Identity.new())
 
 
+def test_wrapped_bytes_open_whole_or_not_at_all(meter_key: Identity) -> None:
+    blob = wrap(b"predictions" * 9999, [meter_key.recipient])
+    assert b"predictions" not in blob
+    assert unwrap(blob, meter_key) == b"predictions" * 9999
+    for wrong in (blob[:-1], blob + b"\0", blob[: len(blob) // 2], b""):
+        with pytest.raises(VaultError, match="cannot be opened"):
+            unwrap(wrong, meter_key)
+
+
 def test_each_recipient_can_unwrap_and_nobody_else() -> None:
     keys = [Identity.new() for _ in range(3)]
     blob = wrap(b"data key", [key.recipient for key in keys])

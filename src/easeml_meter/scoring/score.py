@@ -43,16 +43,6 @@ def unscorable() -> Unscorable:
     return Unscorable("no reading: the hidden rows cannot be scored with this model and this loss")
 
 
-class Labels(Protocol):
-    """The labels of one row group; `read` is called where they are needed, once."""
-
-    def __len__(self) -> int:
-        """How many; known without reading."""
-
-    def read(self) -> Any:
-        """Give an array, of pyarrow or numpy."""
-
-
 class InStep(Protocol):
     """Predictions that are handed out in step with row groups of labels."""
 
@@ -139,9 +129,10 @@ def score(
 ) -> Score:
     """Score checked predictions on labels, row group by row group.
 
-    A group is an array, or `Labels`, read only inside its task. `map_function` is `map` or the
-    `map` of any executor. `revealed`: the labels are the developer's own, so errors may say which
-    row was wrong; otherwise every failure is the same `Unscorable`.
+    A group is an array, or has a length and a method `read` that returns one and is called only
+    inside its task. `map_function` is `map` or the `map` of any executor. `revealed`: the labels
+    are the developer's own, so errors may say which row was wrong; otherwise every failure is the
+    same `Unscorable`.
     """
     expected = predictions.expected
     count = 0

@@ -181,12 +181,6 @@ def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
     return _checked_plan(spec.with_tolerances(rounded), labels)
 
 
-def failure_probability(spec: MeterSpec, labels: int) -> float:
-    """Give the left side of the inequality at exactly `labels` labels (in all test sets)."""
-    size = labels // _test_sets(spec)
-    return math.exp(min(0.0, log_failure(spec, counting.log_models(spec), size)))
-
-
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     """List, in plain words, everything the promise rests on."""
     found = [

@@ -331,9 +331,3 @@ def sync(path: Path) -> None:
 def unusable(path: Path, error: OSError) -> MeterError:
     """Say in one line why a folder or file cannot be used."""
     return MeterError(f"{path}: {error.strerror or error}: nothing was changed")
-
-
-def url_without_secrets(url: str) -> str:
-    """Give a URL as it may be shown and logged."""
-    head, mark, rest = url.partition("://")
-    return f"{head}{mark}{rest.rpartition('@')[2]}" if mark else url

@@ -9,8 +9,6 @@ from typing import Any
 
 import pyarrow as pa
 
-from easeml_meter.errors import InvalidInput, invalid
-
 VERSION = 1
 
 
@@ -41,36 +39,9 @@ class Manifest:
     """Of the sealed file."""
 
     def to_dict(self) -> dict[str, Any]:
-        """Give the manifest as JSON has it."""
-        fields: dict[str, Any] = json.loads(self.to_json())
+        """Return the manifest as JSON has it."""
+        fields: dict[str, Any] = json.loads(json.dumps(asdict(self)))
         return fields
-
-    def to_json(self) -> str:
-        """Write the manifest as text."""
-        return json.dumps(asdict(self), indent=2) + "\n"
-
-    @classmethod
-    def from_dict(cls, fields: Mapping[str, Any]) -> Manifest:
-        """Read what `to_dict` gave."""
-        try:
-            version = fields["version"]
-            columns = tuple(Column(**column) for column in fields["columns"])
-            label = Column(**fields["label"])
-            manifest = cls(**{**fields, "columns": columns, "label": label})
-        except (TypeError, KeyError):
-            raise InvalidInput("not a manifest of a sealed test set") from None
-        if version != VERSION:
-            raise invalid("manifest version", version, f"{VERSION} is known here")
-        return manifest
-
-    @classmethod
-    def from_json(cls, text: str) -> Manifest:
-        """Read what `to_json` wrote."""
-        try:
-            fields = json.loads(text)
-        except ValueError:
-            raise InvalidInput("not a manifest of a sealed test set") from None
-        return cls.from_dict(fields)
 
 
 def describe(
