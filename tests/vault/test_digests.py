@@ -223,3 +223,19 @@ def test_the_content_digest_ignores_order_and_nothing_else(table: pa.Table, rand
     assert of(table.take(order)) == of(table)
     assert of(pa.concat_tables([table, table.slice(0, 1)])) != of(table)
     assert of(table.slice(1)) != of(table)
+
+
+def test_stored_fingerprints_stay_the_same() -> None:
+    """Budgets are keyed to fingerprints: version 0.1.0 printed this value."""
+    table = pa.table(
+        {
+            "number": pa.array([1, 2**60 + 1, None]),
+            "float": pa.array([0.5, math.nan, -0.0]),
+            "text": pa.array(["short", "long" * 80, None]),
+            "list": pa.array([[1.0, 2.0], [], None], pa.list_(pa.float32())),
+            "time": pa.array([datetime(2026, 3, 1, 12), None, datetime(1999, 1, 1)]),
+        }
+    )
+    assert content_digest([digest(table)], KEY) == (
+        "2bcce66142a0867ac0449ba97dfd713525536365bb73bffb06a5a5a23f9a3fcc"
+    )

@@ -2,6 +2,12 @@
 
 J.-P. Aumasson, D. J. Bernstein: SipHash: a fast short-input PRF, 2012; the 128-bit variant is the
 one of their reference code. Only additions, rotations and exclusive ors: numpy does them in place.
+
+Why not `hashlib.blake2b` per row, which long rows use anyway: a test set's fingerprint is made of
+these digests and its budget is keyed to the fingerprint, so a change of hash would give every test
+set in use a fresh budget. BLAKE2b was also 3 to 5 times slower (one core, the same memory):
+5 million rows of 2 to 5 columns took 4.3 s instead of 0.9 to 1.3 s for numbers, and 8.3 to 9.0 s
+instead of 2.2 to 2.7 s with a column of text.
 """
 
 from __future__ import annotations
