@@ -365,7 +365,17 @@ def test_two_losses_never_differ_by_more_than_one(bound: Bound) -> None:
 
 
 def test_hoeffding_is_as_published() -> None:
-    assert log_tail(Bound.HOEFFDING, 38_005, 0.01) == math.log(2) - 2 * 38_005 * 0.01**2
+    value = log_tail(Bound.HOEFFDING, 38_005, 0.01)
+    assert value == pytest.approx(math.log(2) - 2 * 38_005 * 0.01**2, rel=1e-11)
+
+
+@given(st.integers(1, 10**15), tolerances)
+def test_hoeffding_is_never_rounded_down(labels: int, tolerance: float) -> None:
+    with mp.workdps(60):
+        exact = mp.log(2) - 2 * labels * mp.mpf(repr(tolerance)) ** 2
+        found = mp.mpf(log_tail(Bound.HOEFFDING, labels, tolerance))
+        assert found >= min(exact, mp.mpf(0))
+        assert found <= exact + mp.mpf("1e-11") * (1 + abs(exact))
 
 
 @pytest.mark.parametrize(

@@ -145,13 +145,15 @@ def show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
     from rich.padding import Padding
     from rich.table import Table
 
+    from easeml_meter.stats.rounding import at_most, session_delta
+
     spec = plan.spec
     console = Console(highlight=False)
     distinct = sorted(set(spec.tolerances))
     tolerances = ", ".join(
-        f"{eps:g}" for eps in (distinct if len(distinct) == 1 else spec.tolerances)
+        at_most(eps) for eps in (distinct if len(distinct) == 1 else spec.tolerances)
     )
-    failure = f"{plan.failure_probability:.6g}"
+    failure = at_most(plan.failure_probability)
     if spec.elastic:
         failure += " in the promised steps"
     rows = [
@@ -159,7 +161,7 @@ def show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
         ("steps supported" if labels_given and not steps_given else "steps", f"{spec.steps:,}"),
         ("tolerance reached" if labels_given and steps_given else "tolerance", tolerances),
         ("signals", str(spec.signals)),
-        ("delta", f"{spec.session_delta:g}"),
+        ("delta", at_most(session_delta(spec))),
         ("failure probability", failure),
         ("protocol", str(spec.protocol)),
         ("bound", f"{spec.tail}, {plan.counting} ({_count(plan.log_models)} of them)"),

@@ -7,14 +7,14 @@ that matters.
 
 from __future__ import annotations
 
-import math
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from fractions import Fraction
-from functools import cached_property
+from functools import cached_property, lru_cache
 
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.stats.rounding import as_written, at_least, at_most
 
 ABOVE_CEILING = -1
 REVERTED = -2
@@ -59,11 +59,11 @@ class Rules:
         """Give the number of the band that a gap falls into: lower edge in, upper edge out."""
         if not 0 <= gap <= 1:
             raise invalid("gap", gap, "a difference of two losses, from 0 to 1")
-        return bisect_right(self._lower_edges, _as_written(gap))
+        return bisect_right(self._lower_edges, as_written(gap))
 
     @cached_property
     def _lower_edges(self) -> list[Fraction]:
-        return [_as_written(band.lower) for band in self.spec.bands]
+        return [as_written(band.lower) for band in self.spec.bands]
 
     def answers(self, state: State) -> tuple[int, ...]:
         """List every answer that may come next, the most usual one first."""
@@ -90,7 +90,7 @@ class Rules:
             raise invalid("validation loss", validation_loss, "a loss from 0 to 1")
         if not 0 <= test_loss <= 1:
             raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
-        if spec.ceiling is not None and _as_written(test_loss) > _as_written(spec.ceiling):
+        if spec.ceiling is not None and as_written(test_loss) > as_written(spec.ceiling):
             return ABOVE_CEILING
         band = self.band_of(gap_between(validation_loss, test_loss))
         if state.reverts_used < spec.masked_reverts and band > spec.mask_above:
@@ -140,15 +140,13 @@ class Rules:
 
 def gap_between(first: float | Fraction, second: float | Fraction) -> Fraction:
     """Give the distance of two losses, without rounding."""
-    return abs(_as_written(first) - _as_written(second))
+    return abs(as_written(first) - as_written(second))
 
 
-def _as_written(value: float | Fraction) -> Fraction:
-    """Take a number as people write it: 0.3 means three tenths, not the double next to it."""
-    return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
-
-
+@lru_cache(maxsize=1024)  # a meter has only a few bands, and a report asks at every step
 def true_gap(edges: tuple[float, float], tolerance: float) -> tuple[float, float]:
-    """Give what is promised of |validation loss - true loss|: the band, widened by eps."""
-    lower, upper = edges
-    return max(0.0, lower - tolerance), min(1.0, math.fsum((upper, tolerance)))
+    """Return what is promised of |validation loss - true loss|: the band, widened by eps."""
+    lower, upper = (as_written(edge) for edge in edges)
+    eps = as_written(tolerance)
+    least, most = max(lower - eps, Fraction(0)), min(upper + eps, Fraction(1))
+    return float(at_least(least, digits=15)), float(at_most(most, digits=15))

@@ -14,6 +14,7 @@ from typing import Any
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import NO_READING, Rules, answer_named, name_of, true_gap
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.rounding import at_least, at_most, confidence
 
 
 @dataclass(frozen=True)
@@ -54,7 +55,7 @@ class Signal:
     @property
     def confidence(self) -> float:
         """Probability that every promise of this session holds."""
-        return 1 - self.spec.session_delta
+        return float(confidence(self.spec))
 
     @property
     def gap(self) -> tuple[float, float] | None:
@@ -74,12 +75,16 @@ class Signal:
         if self.answer == NO_READING:
             return "The model could not be measured on the hidden inputs: nothing is promised."
         if self.true_gap is None:
-            return f"The test loss is above the ceiling ({self.spec.ceiling:g}); no more is told."
+            ceiling = at_least(self.spec.ceiling or 0.0)
+            return f"The test loss is above the ceiling ({ceiling}); no more is told."
         lower, upper = self.true_gap
-        sure = f"With probability at least {self.confidence:g}, for all answers of this test set"
+        sure = (
+            f"With probability at least {confidence(self.spec)}, for all answers of this test set"
+        )
         if Rules(self.spec).incremental and self.answer > 0:
-            return f"{sure} together: this model's true gap is at most {upper:g}."
-        return f"{sure} together: this model's true gap lies between {lower:g} and {upper:g}."
+            return f"{sure} together: this model's true gap is at most {at_most(upper)}."
+        edges = f"{at_least(lower)} and {at_most(upper)}"
+        return f"{sure} together: this model's true gap lies between {edges}."
 
 
 @dataclass(frozen=True)

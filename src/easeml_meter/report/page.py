@@ -24,6 +24,7 @@ from easeml_meter.report.words import (
     share_words,
     when,
 )
+from easeml_meter.stats.rounding import confidence
 
 _PHASES = {
     Phase.REQUESTED: "The labelers have been asked for it.",
@@ -186,7 +187,7 @@ def _retrospect(view: SessionView) -> str:
         "Known now are the validation loss and the test loss of every step, and so whether each "
         "answer told was the right one. Not known, now or ever, is the true loss: that it lies "
         "within the tolerance of the test loss remains promised, with probability at least "
-        f"{1 - view.spec.session_delta:g} for all steps together."
+        f"{confidence(view.spec)} for all steps together."
     )
     figure = _scroll("Validation and test loss, step by step", curves_svg(view))
     headings = ["step", "model", "told", "validation loss", "test loss", "gap"]

@@ -27,11 +27,13 @@ from easeml_meter.report.words import (
     LOW_BATTERY,
     advice,
     answer_words,
+    gap_words,
     left_words,
     share_words,
     shown,
     when,
 )
+from easeml_meter.stats.rounding import at_least, at_most
 
 if TYPE_CHECKING:
     from rich.console import Group, RenderableType
@@ -135,7 +137,7 @@ def _chart(view: SessionView) -> Text:
     chart = Text(no_wrap=True, overflow="crop")
     if len(signals) < len(view.signals):
         chart.append(f"the last {len(signals)} of {len(view.signals):,} steps\n", style=_GREY)
-    labels = [f"{band.lower:g} to {band.upper:g}" for band in view.spec.bands]
+    labels = [gap_words((band.lower, band.upper)) for band in view.spec.bands]
     width = max(map(len, [*labels, "step"]))
     if bands <= _MOST_ROWS:
         for band in reversed(range(bands)):
@@ -246,7 +248,7 @@ def _truth(check: Check) -> list[Text]:
 
 
 def _dashed(edges: tuple[float, float] | None) -> str:
-    return "not told" if edges is None else f"{edges[0]:g}-{edges[1]:g}"
+    return "not told" if edges is None else f"{at_least(edges[0])}-{at_most(edges[1])}"
 
 
 def _ltr(name: str) -> str:

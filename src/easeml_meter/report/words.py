@@ -11,6 +11,7 @@ from itertools import groupby
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules
 from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.stats.rounding import at_least, at_most
 
 _WITHOUT_BAND = {
     ABOVE_CEILING: "above ceiling",
@@ -46,7 +47,7 @@ def answer_words(answer: int) -> str:
 
 def gap_words(edges: tuple[float, float] | None) -> str:
     """Give the edges of a gap."""
-    return "not told" if edges is None else f"{edges[0]:g} to {edges[1]:g}"
+    return "not told" if edges is None else f"{at_least(edges[0])} to {at_most(edges[1])}"
 
 
 def share_words(share: float) -> str:
@@ -98,7 +99,8 @@ def history_words(view: SessionView) -> str:
 def meaning_words(view: SessionView) -> str:
     """Say what the numbers of the bands stand for."""
     bands = [
-        f"{number} is a gap from {band.lower:g} to {band.upper:g}, tolerance {band.tolerance:g}"
+        f"{number} is a gap from {gap_words((band.lower, band.upper))}, "
+        f"tolerance {at_most(band.tolerance)}"
         for number, band in enumerate(view.spec.bands, 1)
     ]
     worst = " The worst band so far is told." if Rules(view.spec).incremental else ""
@@ -172,8 +174,9 @@ def _advice_on_answers(view: SessionView) -> tuple[str, ...]:
 
 def _advice_on(last: Signal) -> tuple[str, ...]:
     if last.answer == ABOVE_CEILING:
+        ceiling = at_least(last.spec.ceiling or 0.0)
         return (
-            f"The last model's test loss is above the ceiling of {last.spec.ceiling:g}, so nothing "
+            f"The last model's test loss is above the ceiling of {ceiling}, so nothing "
             "else is told about it. Submit again once models are better than that.",
         )
     if last.answer == REVERTED:

@@ -19,6 +19,7 @@ from typing import Any
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Bound, MeterSpec, Protocol
 from easeml_meter.stats import counting
+from easeml_meter.stats.rounding import at_least, at_most, confidence
 from easeml_meter.stats.tails import log_tail, log_tail_from
 
 MAX_STEPS = 10**9
@@ -59,12 +60,12 @@ class Plan:
         """Say in one sentence what is promised."""
         spec = self.spec
         tolerances = sorted(set(spec.tolerances))
-        many = f"{tolerances[0]:g}"
+        many = at_most(tolerances[0])
         if len(tolerances) > 1:
-            many += f" to {tolerances[-1]:g} (by the band told)"
+            many += f" to {at_most(tolerances[-1])} (by the band told)"
         excuse = ""
         if spec.ceiling is not None:
-            excuse = f' (or is reported as "above the ceiling", {spec.ceiling:g})'
+            excuse = f' (or is reported as "above the ceiling", {at_least(spec.ceiling)})'
         steps = f"all {spec.steps:,} steps together"
         if spec.elastic:
             promised = "1 is" if spec.steps == 1 else f"{spec.steps:,} are"
@@ -77,7 +78,7 @@ class Plan:
             "edge plus it"
         )
         return (
-            f"With probability at least {1 - spec.session_delta:g}, in {steps}, "
+            f"With probability at least {confidence(spec)}, in {steps}, "
             f"each model's test loss is within {many} of its true loss{excuse}. So its true gap "
             f"{edges}."
         )
@@ -114,7 +115,9 @@ def required_labels(spec: MeterSpec) -> Plan:
 
     # Hoeffding's bound at the smallest tolerance, for everything counted, is never below another.
     total = counting.log_sum(counts)
-    highest = math.ceil((total + math.log(2) - budget) / (2 * spec.tolerances[0] ** 2)) + 1
+    # That bound is raised by its rounding error, so the search begins a little above it.
+    needed = (total + math.log(2) - budget) * (1 + 1e-11) + 1e-11
+    highest = math.ceil(needed / (2 * spec.tolerances[0] ** 2)) + 1
     if highest > MAX_LABELS:
         raise invalid("tolerance", spec.tolerances[0], "too small: over 10^15 labels needed")
     size = _smallest(excess, highest)
@@ -176,7 +179,7 @@ def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     # Six digits, rounded up, read better and are still true: a larger tolerance is easier.
-    first, *others = (_round_up(eps) for eps in scaled(high))
+    first, *others = (float(at_most(eps)) for eps in scaled(high))
     rounded = (min(first, 1 - 1e-12), *others)
     return _checked_plan(spec.with_tolerances(rounded), labels)
 
@@ -305,12 +308,6 @@ def _smallest(excess: Callable[[int], float], highest: int) -> int:
 def _check_labels(labels: object) -> None:
     if isinstance(labels, bool) or not isinstance(labels, int) or not 1 <= labels <= MAX_LABELS:
         raise invalid("labels", labels, "a whole number from 1 to 10^15")
-
-
-def _round_up(value: float, digits: int = 6) -> float:
-    unit = 10.0 ** (math.floor(math.log10(value)) - digits + 1)
-    rounded = float(f"{math.ceil(value / unit) * unit:.{digits}g}")
-    return rounded if rounded >= value else float(f"{rounded + unit:.{digits}g}")
 
 
 def _steps(count: int) -> str:

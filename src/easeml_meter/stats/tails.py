@@ -37,8 +37,9 @@ def log_tail(bound: Bound, labels: int, tolerance: float, ceiling: float | None 
         return 0.0
     if tolerance >= 1:  # two losses in [0,1] cannot differ by more
         return -math.inf
-    # The others are never above Hoeffding's bound, but for the rounding they are raised by.
-    value = min(0.0, math.log(2) - 2 * labels * tolerance**2)
+    value = math.log(2) - 2 * labels * tolerance**2
+    # The others are never above Hoeffding's bound, but for the rounding that all are raised by.
+    value = min(0.0, value + _RELATIVE_MARGIN * (1 + abs(value)))
     if bound is Bound.KL:
         value = min(value, _log_kl(labels, tolerance, ceiling))
     elif bound is Bound.EXACT:

@@ -1,0 +1,51 @@
+"""Figures of a promise as text, rounded so that what is printed is never more than what holds.
+
+Numbers are taken as people write them: 0.3 means three tenths, not the double next to it.
+"""
+
+from __future__ import annotations
+
+from decimal import ROUND_CEILING, ROUND_FLOOR, Context, Decimal
+from fractions import Fraction
+from functools import lru_cache
+
+from easeml_meter.spec import MeterSpec
+
+_DIGITS = 6
+_CONFIDENCE_DIGITS = 12
+"""The nines of a very small delta are printed up to here."""
+
+
+def as_written(value: float | Fraction) -> Fraction:
+    """Return a number as its shortest decimal says it, without rounding."""
+    return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
+
+
+def at_most(value: float | Fraction, digits: int = _DIGITS) -> str:
+    """Return an upper edge, a tolerance or a delta with a few digits, rounded up."""
+    return _text(as_written(value), digits, ROUND_CEILING)
+
+
+def at_least(value: float | Fraction, digits: int = _DIGITS) -> str:
+    """Return a lower edge with a few digits, rounded down."""
+    return _text(as_written(value), digits, ROUND_FLOOR)
+
+
+def session_delta(spec: MeterSpec) -> Fraction:
+    """Return the failure probability that one test set may use, without rounding."""
+    return as_written(spec.delta) / spec.sessions
+
+
+@lru_cache(maxsize=1024)  # a long history prints the same few figures at every step
+def confidence(spec: MeterSpec) -> str:
+    """Return the probability that a session keeps its promise, rounded down and never 1."""
+    delta = Decimal(at_most(session_delta(spec)))
+    context = Context(prec=_CONFIDENCE_DIGITS, rounding=ROUND_FLOOR)
+    return f"{context.subtract(Decimal(1), delta).normalize():f}"
+
+
+@lru_cache(maxsize=1024)
+def _text(value: Fraction, digits: int, rounding: str) -> str:
+    context = Context(prec=digits, rounding=rounding)
+    rounded = context.divide(Decimal(value.numerator), Decimal(value.denominator))
+    return f"{float(rounded):.{digits}g}"  # up to 15 digits a double holds them all
