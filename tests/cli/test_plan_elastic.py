@@ -79,7 +79,7 @@ def test_the_table_shows_both_prices_and_what_it_rests_on(
     assert code == 0
     assert "labels needed 89,917" in words
     assert "elastic 89,917 labels, 86,542 for the plain meter" in words
-    assert "0.00499961 in the promised steps" in words
+    assert "0.00499962 in the promised steps" in words
     assert "fixed before a label is seen" in words
     assert "refusals depend on the answers only" in words
     assert "developer's own randomness is independent of the test set" in words
