@@ -371,6 +371,15 @@ def test_with_a_ceiling_the_promise_holds_from_the_required_size_on(ceiling: flo
     assert lucky > 5  # smaller sizes that hold, with a larger one that does not
 
 
+@pytest.mark.parametrize("ceiling", [0.1, 0.12])
+@pytest.mark.parametrize("labels", [*range(117, 140), 200, 201, 202])
+def test_a_plan_from_labels_needs_no_more_than_they_are(labels: int, ceiling: float) -> None:
+    """A meter made from the plan asks for a test set, which must not be larger."""
+    spec = meter(steps=3, tolerance=0.1, ceiling=ceiling)
+    for plan in (supported_steps(spec, labels), reachable_tolerance(spec, labels)):
+        assert required_labels(plan.spec).labels <= labels
+
+
 # --- What a plan says ---
 
 

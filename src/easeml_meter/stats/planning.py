@@ -135,7 +135,7 @@ def supported_steps(spec: MeterSpec, labels: int) -> Plan:
     def holds(steps: int, counts: Sequence[float] | None = None) -> bool:
         counts = counting.log_models(spec, steps) if counts is None else counts
         size = labels // _test_sets(spec, steps)
-        return log_failure(spec, counts, size) <= budget
+        return log_failure(spec, counts, size, tail=log_tail_from) <= budget
 
     if not holds(first):
         needed = required_labels(spec.replace(steps=first)).labels
@@ -169,7 +169,9 @@ def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
         return tuple(eps * factor for eps in spec.tolerances)
 
     def holds(factor: float) -> bool:
-        return log_failure(spec, counts, size, tolerances=scaled(factor)) <= budget
+        tolerances = scaled(factor)
+        failure = log_failure(spec, counts, size, tolerances=tolerances, tail=log_tail_from)
+        return failure <= budget
 
     too_large = 1 / spec.tolerances[0]  # a later band may promise nothing
     low, high = 0.0, too_large * (1 - 1e-9)
