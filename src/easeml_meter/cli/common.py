@@ -116,6 +116,35 @@ def json_option(command: Command) -> Command:
     return click.option("--json", "as_json", is_flag=True, help="Machine-readable answer.")(command)
 
 
+def chart_option(command: Command) -> Command:
+    """Add --chart; an ending that cannot be drawn is refused before anything is computed."""
+    return click.option(
+        "--chart",
+        type=click.Path(path_type=Path),
+        callback=_drawable,
+        help="Draw to .svg, .png or .html.",
+    )(command)
+
+
+def _drawable(_: click.Context, __: click.Parameter, path: Path | None) -> Path | None:
+    if path is not None and path.suffix.lower() not in (".svg", ".png", ".html"):
+        raise invalid("chart", str(path), "a file name that ends in .svg, .png or .html")
+    return path
+
+
+def save_chart(path: Path, title: str, drawn: str) -> None:
+    """Write a drawing, given as SVG, in the format that the file's ending names."""
+    from easeml_meter import charts
+    from easeml_meter.report.page import page
+
+    kind = path.suffix.lower()
+    content = page(title, drawn) if kind == ".html" else drawn
+    try:
+        path.write_bytes(charts.png(drawn) if kind == ".png" else content.encode())
+    except OSError as error:
+        raise invalid("chart", str(path), f"cannot be written: {error.strerror or error}") from None
+
+
 def file_argument(name: str) -> Callable[[Command], Command]:
     """Add a file as an argument; that it exists is checked where it is read."""
     return click.argument(name, type=click.Path(path_type=Path))

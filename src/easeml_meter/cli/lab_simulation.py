@@ -11,7 +11,14 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli import plan as planning
-from easeml_meter.cli.common import Command, echo_json, json_option, print_rich
+from easeml_meter.cli.common import (
+    Command,
+    chart_option,
+    echo_json,
+    json_option,
+    print_rich,
+    save_chart,
+)
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec
 
@@ -235,7 +242,7 @@ def _show_limit(found: Limit) -> None:
 
 @click.command()
 @json_option
-@click.option("--chart", type=click.Path(path_type=Path), help="Draw to .svg, .png or .html.")
+@chart_option
 @_run_options(250)
 def misuse(as_json: bool, runs: int, jobs: int | None, chart: Path | None, seed: int) -> None:
     """What happens when people break the assumption that a count rests on?
@@ -249,8 +256,6 @@ def misuse(as_json: bool, runs: int, jobs: int | None, chart: Path | None, seed:
     from easeml_meter.lab.simulation.coverage import workers
 
     _check(runs, jobs)
-    if chart is not None:
-        charts.check_format(chart)
     with workers(_jobs(jobs, runs if chart is None else 10 * runs)) as pool, _bars() as bar:
         curves = [
             (
@@ -267,7 +272,7 @@ def misuse(as_json: bool, runs: int, jobs: int | None, chart: Path | None, seed:
             for each in lab.MISUSES
         ]
     if chart is not None:
-        charts.save(lab.chart(curves), chart)
+        save_chart(chart, "Misuse", charts.svg(lab.chart(curves)))
     found = [
         (each, next(point for point in points if point.experiment.labels == each.planned))
         for each, points in curves

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from easeml_meter.cli.common import chart_option, save_chart
 from easeml_meter.errors import invalid
 from easeml_meter.spec import METERS, Bound, MeterSpec, Protocol
 
@@ -197,7 +198,7 @@ def _count(log: float) -> str:
 @click.option("--delta", type=float, default=0.01, help="Probability that the promise may fail.")
 @click.option("--ceiling", type=float, default=0.1, help="Ceiling of that column. Default 0.1.")
 @click.option("--price", type=float, help="Price of one label, to see the money.")
-@click.option("--chart", type=click.Path(path_type=Path), help="Draw to .svg, .png or .html.")
+@chart_option
 @click.option("--json", "as_json", is_flag=True, help="Machine-readable answer.")
 def compare(steps: int, price: float | None, chart: Path | None, **options: Any) -> None:
     """All meters side by side: as published, tightened, with a ceiling; the ideal, the baseline.
@@ -205,13 +206,11 @@ def compare(steps: int, price: float | None, chart: Path | None, **options: Any)
     One tolerance is used as it is by the uniform meters, and as 1, 2, .. m times it, band by
     band, by the nonuniform ones (as in the paper's evaluation).
     """
-    from easeml_meter import charts
+    from easeml_meter.report.labels import labels_svg
     from easeml_meter.stats import comparison
 
     if price is not None and not (math.isfinite(price) and price >= 0):
         raise invalid("price", price, "an amount of money, 0 or more")
-    if chart is not None:
-        charts.check_format(chart)
     tolerances = _numbers("tolerance", options["tolerance"])
     signals = options["signals"]
     if len(tolerances) == 1:
@@ -229,8 +228,8 @@ def compare(steps: int, price: float | None, chart: Path | None, **options: Any)
     rows = comparison.compare(setting, steps)
     if chart is not None:
         grid = sorted({max(1, round(steps * 10 ** (i / 12))) for i in range(-12, 13)})
-        points = comparison.labels_by_steps(setting, grid)
-        charts.save(charts.labels_against_steps(points, steps), chart)
+        drawn = labels_svg(grid, comparison.labels_by_steps(setting, grid), steps)
+        save_chart(chart, "Labels against steps", drawn)
     if options["as_json"]:
         click.echo(json.dumps([_comparison_json(row, price) for row in rows], indent=2))
     else:

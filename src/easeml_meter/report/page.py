@@ -38,6 +38,11 @@ _NAME_LENGTH = 60
 def html_page(view: SessionView) -> str:
     """Write the report of one test set as a page that stands alone."""
     title = f"{escaped(view.meter, _NAME_LENGTH)}, test set {view.generation}"
+    return page(f"Overfitting meter: {title}", *sections(view))
+
+
+def page(title: str, *content: str) -> str:
+    """Write a page that stands alone; title and content are markup."""
     digest = base64.b64encode(hashlib.sha256(STYLE.encode()).digest()).decode()
     policy = f"default-src 'none'; style-src 'sha256-{digest}'"
     parts = [
@@ -48,12 +53,12 @@ def html_page(view: SessionView) -> str:
         f'<meta http-equiv="Content-Security-Policy" content="{policy}">',
         '<meta name="viewport" content="width=device-width, initial-scale=1">',
         '<meta name="color-scheme" content="light dark">',
-        f"<title>Overfitting meter: {title}</title>",
+        f"<title>{title}</title>",
         f"<style>{STYLE}</style>",
         "</head>",
         "<body>",
         "<main>",
-        *sections(view),
+        *content,
         "</main>",
         "</body>",
         "</html>",

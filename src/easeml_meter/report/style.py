@@ -13,6 +13,12 @@ STYLE = """\
     --track: #2a323b; --tolerance: #6f7a85; --validation: #6cb6f5; --test: #f2a35e;
     --wrong: #ff8193; --link: #6cb6f5;
   }
+  svg .m-line-0 { stroke: #c9a2e8; }
+  svg .m-line-1 { stroke: #f2a35e; }
+  svg .m-line-2 { stroke: #ffe9d2; }
+  svg .m-line-3 { stroke: #6cb6f5; }
+  svg .m-line-4 { stroke: #8a95a0; }
+  svg .m-line-5 { stroke: #55d6ae; }
 }
 * { box-sizing: border-box; }
 body {
@@ -59,5 +65,6 @@ svg .m-tol { fill: var(--tolerance); }
 svg .m-validation { fill: var(--validation); stroke: var(--validation); }
 svg .m-test { fill: var(--test); stroke: var(--test); }
 svg .m-wrong { stroke: var(--wrong); }
+svg .m-chosen { fill: var(--ink); }
 @media print { .m-scroll { overflow: visible; } }
 """

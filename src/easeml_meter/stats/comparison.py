@@ -84,9 +84,9 @@ def _compare_one(name: str, spec: MeterSpec, ceiling: float | None) -> Compariso
     )
 
 
-def labels_by_steps(setting: Setting, steps: Sequence[int]) -> list[dict[str, object]]:
-    """Give the points of the chart "labels against steps", one mapping for each."""
-    points: list[dict[str, object]] = []
+def labels_by_steps(setting: Setting, steps: Sequence[int]) -> dict[str, dict[str, list[float]]]:
+    """Return, for each form and each meter of the paper's figures, the labels at these steps."""
+    found: dict[str, dict[str, list[float]]] = {}
     for count in steps:
         for name, spec in lines(setting, count):
             row = _compare_one(name, spec, setting.ceiling)
@@ -95,9 +95,7 @@ def labels_by_steps(setting: Setting, steps: Sequence[int]) -> list[dict[str, ob
                 "tightened": row.tightened,
                 f"tightened, ceiling {setting.ceiling or 1:g}": row.with_ceiling,
             }
-            points.extend(
-                {"meter": name, "form": form, "steps": count, "labels": plan.labels}
-                for form, plan in forms.items()
-                if plan is not None
-            )
-    return points
+            for form, plan in forms.items():
+                if plan is not None:
+                    found.setdefault(form, {}).setdefault(name, []).append(plan.labels)
+    return found

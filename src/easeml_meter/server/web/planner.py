@@ -12,9 +12,9 @@ from urllib.parse import urlencode
 from fastapi import APIRouter, Request, Response
 
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.report.labels import labels_svg
 from easeml_meter.server.limits import PlannerCounted
 from easeml_meter.server.web.frame import MaybeCaller, render
-from easeml_meter.server.web.planner_chart import labels_svg
 from easeml_meter.service.accounts import Caller
 from easeml_meter.spec import METERS, MeterSpec
 from easeml_meter.stats.comparison import Comparison, Setting, compare
@@ -163,7 +163,7 @@ def compared(setting: Setting, steps: int) -> tuple[Comparison, ...]:
 def drawn(setting: Setting, steps: int, labels: int) -> str:
     """Draw all meters, and the one asked for."""
     at = grid(steps)
-    return labels_svg(at, sketch(setting, at), (steps, labels))
+    return labels_svg(at, {"": sketch(setting, at)}, steps, labels)
 
 
 def grid(steps: int) -> list[int]:
