@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -82,3 +84,30 @@ def test_what_goes_wrong(
     assert said in err
     assert err.count("\n") == 1
     assert not (tmp_path / "nowhere").exists()
+
+
+def test_without_the_packages_of_a_server(folder: Path, tmp_path: Path) -> None:
+    """A folder is backed up all the same; for a server one line says what is missing."""
+    code = "import sys; sys.modules['pydantic_settings'] = None; import easeml_meter.cli as c; "
+    file, there = str(tmp_path / "b.zip"), str(tmp_path / "there")
+
+    def without(*arguments: str) -> tuple[int, str]:
+        program = f"{code}c.main({list(arguments)!r})"
+        done = subprocess.run(
+            [sys.executable, "-c", program],
+            capture_output=True,
+            text=True,
+            check=False,
+            cwd=tmp_path,
+        )
+        return done.returncode, done.stderr
+
+    missing = (
+        1,
+        "meter: the server needs pydantic_settings; run: pip install 'easeml-meter[server]'\n",
+    )
+    assert without("backup", file, "--with-key", "-C", str(folder))[0] == 0
+    assert without("restore", file, "-C", there)[0] == 0
+    assert without("backup", file, "-C", str(tmp_path)) == missing
+    assert without("serve", "--port", "0") == missing
+    assert without("worker") == missing

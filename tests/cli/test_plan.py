@@ -179,7 +179,7 @@ def test_help_lists_every_command_and_imports_no_numerics() -> None:
     script = (
         "import sys; from easeml_meter.cli import meter\n"
         "meter.main(['--help'], standalone_mode=False)\n"
-        "assert not {'numpy', 'rich', 'altair'} & set(sys.modules), 'a slow import'\n"
+        "assert not {'numpy', 'rich', 'altair', 'pydantic'} & set(sys.modules), 'a slow import'\n"
     )
     done = subprocess.run(
         [sys.executable, "-c", script], capture_output=True, text=True, check=False
@@ -187,6 +187,15 @@ def test_help_lists_every_command_and_imports_no_numerics() -> None:
     assert done.returncode == 0, done.stderr
     assert "plan" in done.stdout
     assert "compare" in done.stdout
+
+
+def test_planning_imports_nothing_of_a_server() -> None:
+    script = (
+        "import sys; from easeml_meter.cli import meter\n"
+        "meter.main(['plan', '--steps', '10', '--tolerance', '0.1'], standalone_mode=False)\n"
+        "assert not {'pydantic', 'pydantic_settings', 'fastapi', 'sqlalchemy'} & set(sys.modules)\n"
+    )
+    subprocess.run([sys.executable, "-c", script], capture_output=True, check=True)
 
 
 def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:

@@ -1,15 +1,17 @@
 from __future__ import annotations
 
 import re
+import traceback
 from pathlib import Path
 from typing import Any
 
 import pytest
 from click.testing import CliRunner
+from pydantic import ValidationError
 
 from easeml_meter.cli.server import serve
 from easeml_meter.errors import InvalidInput
-from easeml_meter.server.settings import Settings, known, read_settings
+from easeml_meter.server.settings import Settings, read_settings
 
 
 def test_flags_win_over_environment_over_file(tmp_path: Path) -> None:
@@ -64,7 +66,7 @@ def test_flags_reach_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_help_lists_every_setting_with_its_variable() -> None:
     text = " ".join(CliRunner().invoke(serve, ["--help"]).output.split())
-    for name in known():
+    for name in Settings.model_fields:
         assert f"--{name.replace('_', '-')}" in text
         assert f"METER_SERVER_{name.upper()};" in text
     assert "default: 127.0.0.1]" in text
@@ -74,11 +76,18 @@ def test_help_lists_every_setting_with_its_variable() -> None:
     ("content", "said"),
     [
         ("colour = 1", "'colour' is no setting"),
+        ("PORT = 1", "'PORT' is no setting"),
+        ("_env_file = 'x'", "'_env_file' is no setting"),
         ("port = '80'", "port: '80' given, a whole number"),
         ("port = true", "port: 'True' given, a whole number"),
         ("burst = 0.5", "burst: '0.5' given, a whole number"),
         ("metrics_public = 1", "metrics_public: '1' given, true or false"),
         ("trusted_proxy = 'x'", "trusted_proxy: 'x' given, a list of texts"),
+        ("allowed_host = ['a', 1]", """allowed_host: "['a', 1]" given, a list of texts"""),
+        ("allowed_host = {a = 'b'}", "given, a list of texts"),
+        ("burst = 1.0", "burst: '1.0' given, a whole number"),
+        ("requests_per_second = true", "requests_per_second: 'True' given, a number"),
+        ("log_level = 1", "log_level: '1' given, one of debug"),
         ("host = 1", "host: '1' given, a text"),
         ("folder = 1", "folder: '1' given, a path"),
         ("port =", "not a valid TOML file"),
@@ -101,7 +110,9 @@ def test_a_missing_file_is_refused(tmp_path: Path) -> None:
     ("name", "value", "said"),
     [
         ("PORT", "eighty", "METER_SERVER_PORT: 'eighty' given, a whole number"),
+        ("PORT", "80.0", "METER_SERVER_PORT: '80.0' given, a whole number"),
         ("METRICS_PUBLIC", "perhaps", "true or false"),
+        ("BADGES", "yes", "METER_SERVER_BADGES: 'yes' given, true or false"),
         ("BURST", "", "a whole number"),
     ],
 )
@@ -125,6 +136,44 @@ def test_a_wrong_variable_is_refused(name: str, value: str, said: str) -> None:
 def test_impossible_settings_are_refused(values: dict[str, Any], said: str) -> None:
     with pytest.raises(InvalidInput, match=_literally(said)):
         Settings(**values)
+
+
+def test_variables_are_named_in_capitals() -> None:
+    others = {"meter_server_port": "1", "METER_SERVER_port": "2"}
+    assert read_settings(None, others, {}) == Settings()
+
+
+def test_an_empty_path_is_the_default_one(tmp_path: Path) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text('folder = ""\ntls_key = ""\n')
+    assert read_settings(file, {"METER_SERVER_KEY": ""}, {}) == Settings()
+
+
+def test_settings_are_what_is_passed_and_stay_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METER_SERVER_PORT", "1")
+    settings = Settings()
+    assert settings.port == 8080
+    with pytest.raises(InvalidInput, match="'colour' is no setting"):
+        Settings(colour=1)  # type: ignore[call-arg]
+    with pytest.raises(ValidationError, match="frozen"):
+        settings.port = 2
+
+
+@pytest.mark.parametrize("name", ["database", "files", "smtp_password"])
+def test_no_error_carries_a_secret(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "server.toml"
+    file.write_text(f'{name} = ["geheim"]\n')
+    with pytest.raises(InvalidInput, match="hidden") as raised:
+        read_settings(file, {}, {})
+    assert "geheim" not in "".join(traceback.format_exception(raised.value))
+    assert raised.value.__context__ is None  # nor would a debugger that follows the chain show it
+
+
+def test_a_secret_is_not_shown_when_another_setting_is_wrong() -> None:
+    environment = {"METER_SERVER_SMTP_PASSWORD": "geheim"}
+    with pytest.raises(InvalidInput, match="at least 0") as raised:
+        read_settings(None, environment, {"port": -1})
+    assert "geheim" not in "".join(traceback.format_exception(raised.value))
 
 
 def test_secrets_are_not_shown() -> None:

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -12,18 +11,21 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import Command, echo_json, file_argument, json_option
-from easeml_meter.cli.server import settings_options
-from easeml_meter.errors import InvalidInput
-from easeml_meter.server.settings import Settings, read_settings
+from easeml_meter.errors import InvalidInput, MeterError
 
 if TYPE_CHECKING:
+    from easeml_meter.server.settings import Settings
     from easeml_meter.service.backup import Backup, Place
     from easeml_meter.service.workspace import Home
 
 
 def _where(command: Command) -> Command:
     """Add the options that name a meter's folder or a server."""
-    command = settings_options("database", "files", "key")(command)
+    # A meter in a folder is backed up without the packages that a server needs.
+    with suppress(MeterError):
+        from easeml_meter.cli.server import settings_options
+
+        command = settings_options("database", "files", "key")(command)
     return click.option(
         "--folder",
         "-C",
@@ -45,7 +47,7 @@ def backup(
     identifier: str | None,
     with_key: bool,
     folder: Path | None,
-    settings_file: Path | None,
+    settings_file: Path | None = None,
     as_json: bool,
     **flags: Any,
 ) -> None:
@@ -93,7 +95,7 @@ def restore(
     *,
     identifier: str | None,
     folder: Path | None,
-    settings_file: Path | None,
+    settings_file: Path | None = None,
     as_json: bool,
     **flags: Any,
 ) -> None:
@@ -149,7 +151,9 @@ def _embedded(folder: Path) -> Home | None:
 
 
 def _settings(folder: Path | None, file: Path | None, flags: dict[str, Any]) -> Settings:
-    return read_settings(file, os.environ, flags | {"folder": folder})
+    from easeml_meter.cli.server import given_settings
+
+    return given_settings(file, flags | {"folder": folder})
 
 
 @contextmanager

@@ -4,21 +4,29 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
-from dataclasses import Field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from easeml_meter.cli.common import Command
 from easeml_meter.errors import MeterError
-from easeml_meter.server.settings import ENVIRONMENT, known, read_settings
 
-_TYPES: dict[str, Any] = {
-    "int": int,
-    "float": float,
-    "Path": click.Path(path_type=Path),
-    "Path | None": click.Path(path_type=Path),
+try:
+    from easeml_meter.server.settings import ENVIRONMENT, Settings, read_settings
+except ModuleNotFoundError as error:
+    raise MeterError(
+        f"the server needs {error.name}; run: pip install 'easeml-meter[server]'"
+    ) from error
+
+if TYPE_CHECKING:
+    from pydantic.fields import FieldInfo
+
+_TYPES: dict[Any, Any] = {
+    int: int,
+    float: float,
+    Path: click.Path(path_type=Path),
+    Path | None: click.Path(path_type=Path),
 }
 
 
@@ -26,8 +34,8 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
     """Add --settings and a flag for each setting, or for those named."""
 
     def add(command: Command) -> Command:
-        for name in reversed(names or tuple(known())):
-            command = _option(known()[name])(command)
+        for name in reversed(names or tuple(Settings.model_fields)):
+            command = _option(name, Settings.model_fields[name])(command)
         return click.option(
             "--settings",
             "settings_file",
@@ -38,20 +46,24 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
     return add
 
 
-def _option(setting: Field[Any]) -> Callable[[Command], Command]:
-    flag = "--" + setting.name.replace("_", "-")
-    options: dict[str, Any] = {"default": None, "type": _TYPES.get(str(setting.type))}
-    if setting.type == "bool":
+def given_settings(file: Path | None, flags: dict[str, Any]) -> Settings:
+    """Return the settings given by flags, by the environment and in a file."""
+    return read_settings(file, os.environ, flags)
+
+
+def _option(name: str, setting: FieldInfo) -> Callable[[Command], Command]:
+    flag = "--" + name.replace("_", "-")
+    options: dict[str, Any] = {"default": None, "type": _TYPES.get(setting.annotation)}
+    if setting.annotation is bool:
         flag = f"{flag}/--no-{flag[2:]}"
-    elif setting.type == "tuple[str, ...]":
+    elif setting.annotation == tuple[str, ...]:
         # Not given is not the same as given none: the environment and the file may say more.
         options |= {"multiple": True, "callback": lambda _, __, value: value or None}
-    text = f"{setting.metadata['help']} [{ENVIRONMENT}{setting.name.upper()}; {_shown(setting)}]"
-    return click.option(flag, setting.name, help=text, **options)
+    text = f"{setting.description} [{ENVIRONMENT}{name.upper()}; {_shown(setting.default)}]"
+    return click.option(flag, name, help=text, **options)
 
 
-def _shown(setting: Field[Any]) -> str:
-    value = setting.default
+def _shown(value: object) -> str:
     if isinstance(value, bool):
         return f"default: {str(value).lower()}"
     return f"default: {value}" if value not in (None, "", ()) else "default: none"
@@ -70,7 +82,7 @@ def serve(settings_file: Path | None, new_admin_token: bool, **flags: Any) -> No
     given with --settings. Several values in one variable are set apart by commas. Pass secrets by
     environment or file: others on this machine can see flags.
     """
-    settings = read_settings(settings_file, os.environ, flags)
+    settings = given_settings(settings_file, flags)
     try:
         from easeml_meter.server.running import run
     except ModuleNotFoundError as error:

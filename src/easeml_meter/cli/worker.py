@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 from typing import Any
 
 import click
 
-from easeml_meter.cli.server import settings_options
+from easeml_meter.cli.server import given_settings, settings_options
 from easeml_meter.errors import MeterError
-from easeml_meter.server.settings import read_settings
 
 
 @click.command()
@@ -32,7 +30,7 @@ def worker(settings_file: Path | None, heartbeat: float, **flags: Any) -> None:
 
     SIGTERM and Ctrl-C let the submission under way finish, or put it back.
     """
-    settings = read_settings(settings_file, os.environ, flags)
+    settings = given_settings(settings_file, flags)
     try:
         from easeml_meter.server.worker import run
     except ImportError as error:

@@ -4,124 +4,130 @@ from __future__ import annotations
 
 import ipaddress
 import tomllib
-from collections.abc import Mapping
-from dataclasses import Field, dataclass, field, fields
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal, Self, get_args
+
+from pydantic import (
+    Field,
+    ModelWrapValidatorHandler,
+    ValidationError,
+    ValidationInfo,
+    field_validator,
+    model_validator,
+)
+from pydantic.fields import FieldInfo
+from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
+from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from easeml_meter.errors import InvalidInput, invalid
 
 ENVIRONMENT = "METER_SERVER_"
-LEVELS = ("debug", "info", "warning", "error")
+Level = Literal["debug", "info", "warning", "error"]
 
 
-@dataclass(frozen=True)
-class Settings:
+class Settings(BaseSettings):
     """How a server runs."""
 
-    host: str = field(default="127.0.0.1", metadata={"help": "Address to listen at."})
-    port: int = field(default=8080, metadata={"help": "Port to listen at; 0: any free one."})
-    folder: Path = field(
-        default=Path("meter-server"),
-        metadata={"help": "Folder of the key and, unless set otherwise, database and files."},
-    )
-    database: str = field(
-        default="",
-        repr=False,
-        metadata={"help": "Address of the database; empty: SQLite in the folder."},
-    )
-    files: str = field(
-        default="",
-        repr=False,
-        metadata={"help": "Folder or fsspec URL of sealed files; empty: in the folder."},
-    )
-    key: Path | None = field(
-        default=None,
-        metadata={"help": "The server's secret key, made if new; empty: in the folder."},
-    )
-    tls_certificate: Path | None = field(
-        default=None, metadata={"help": "Certificate chain (PEM), to serve https."}
-    )
-    tls_key: Path | None = field(
-        default=None, metadata={"help": "Private key of the certificate (PEM)."}
-    )
-    trusted_proxy: tuple[str, ...] = field(
-        default=(),
-        metadata={
-            "help": "Address or network of a proxy whose forwarded headers count; repeatable."
-        },
-    )
-    allowed_host: tuple[str, ...] = field(
-        default=(), metadata={"help": "Host name that requests may be for; repeatable; empty: any."}
-    )
-    largest_body: int = field(
-        default=64 << 20, metadata={"help": "Bytes of one submission or validation set."}
-    )
-    login_days: int = field(
-        default=7, metadata={"help": "Days until a token from a login expires."}
-    )
-    requests_per_second: float = field(
-        default=100.0, metadata={"help": "Requests a second of one user; 0: any number."}
-    )
-    burst: int = field(default=500, metadata={"help": "Requests of one user at once."})
-    logins_per_minute: float = field(
-        default=20.0, metadata={"help": "Logins a minute from one address; 0: any number."}
-    )
-    plans_per_minute: float = field(
-        default=60.0,
-        metadata={"help": "Questions a minute to the planner from one address; 0: any number."},
-    )
-    metrics_public: bool = field(
-        default=False,
-        metadata={"help": "Show /metrics to everyone, not only to this machine and to admins."},
-    )
-    badges: bool = field(
-        default=False,
-        metadata={"help": "Show everyone the last signal of a meter at /badge/METER.svg."},
-    )
-    log_level: str = field(
-        default="info", metadata={"help": f"Least level that is logged: {', '.join(LEVELS)}."}
-    )
-    shutdown_seconds: int = field(
-        default=30, metadata={"help": "Longest wait for accepted requests when stopping."}
-    )
-    private_webhooks: bool = field(
-        default=False,
-        metadata={"help": "Let webhooks go to addresses of this machine and of private networks."},
-    )
-    smtp_host: str = field(default="", metadata={"help": "Mail server; empty: no mail is sent."})
-    smtp_port: int = field(default=587, metadata={"help": "Port of the mail server."})
-    smtp_user: str = field(
-        default="", metadata={"help": "Account at the mail server; empty: none."}
-    )
-    smtp_password: str = field(
-        default="", repr=False, metadata={"help": "Password of that account."}
-    )
-    smtp_from: str = field(default="", metadata={"help": "Sender of mails."})
-    smtp_starttls: bool = field(
-        default=True, metadata={"help": "Encrypt the connection to the mail server."}
+    # Strict: a file's '80' is not the number 80. Paths and lists have no type of their own in TOML.
+    model_config = SettingsConfigDict(
+        frozen=True, strict=True, case_sensitive=True, use_attribute_docstrings=True
     )
 
-    def __post_init__(self) -> None:
-        for name, least in _LEAST.items():
-            if not getattr(self, name) >= least:  # which is not a number fails, too
-                raise invalid(name, getattr(self, name), f"at least {least}")
-        for name in ("port", "smtp_port"):
-            if getattr(self, name) > 65535:
-                raise invalid(name, getattr(self, name), "at most 65535")
-        if self.log_level not in LEVELS:
-            raise invalid("log_level", self.log_level, f"one of {', '.join(LEVELS)}")
-        if (self.tls_certificate is None) != (self.tls_key is None):
-            raise invalid("tls_certificate and tls_key", "one of them", "both or neither")
+    host: str = "127.0.0.1"
+    """Address to listen at."""
+    port: int = Field(default=8080, ge=0, le=65535)
+    """Port to listen at; 0: any free one."""
+    folder: Path = Field(default=Path("meter-server"), strict=False)
+    """Folder of the key and, unless set otherwise, database and files."""
+    database: str = Field(default="", repr=False)
+    """Address of the database; empty: SQLite in the folder."""
+    files: str = Field(default="", repr=False)
+    """Folder or fsspec URL of sealed files; empty: in the folder."""
+    key: Path | None = Field(default=None, strict=False)
+    """The server's secret key, made if new; empty: in the folder."""
+    tls_certificate: Path | None = Field(default=None, strict=False)
+    """Certificate chain (PEM), to serve https."""
+    tls_key: Path | None = Field(default=None, strict=False)
+    """Private key of the certificate (PEM)."""
+    trusted_proxy: tuple[str, ...] = Field(default=(), strict=False)
+    """Address or network of a proxy whose forwarded headers count; repeatable."""
+    allowed_host: tuple[str, ...] = Field(default=(), strict=False)
+    """Host name that requests may be for; repeatable; empty: any."""
+    largest_body: int = Field(default=64 << 20, ge=1)
+    """Bytes of one submission or validation set."""
+    login_days: int = Field(default=7, ge=1)
+    """Days until a token from a login expires."""
+    requests_per_second: float = Field(default=100.0, ge=0)
+    """Requests a second of one user; 0: any number."""
+    burst: int = Field(default=500, ge=1)
+    """Requests of one user at once."""
+    logins_per_minute: float = Field(default=20.0, ge=0)
+    """Logins a minute from one address; 0: any number."""
+    plans_per_minute: float = Field(default=60.0, ge=0)
+    """Questions a minute to the planner from one address; 0: any number."""
+    metrics_public: bool = False
+    """Show /metrics to everyone, not only to this machine and to admins."""
+    badges: bool = False
+    """Show everyone the last signal of a meter at /badge/METER.svg."""
+    log_level: Level = "info"
+    """Least level that is logged: debug, info, warning, error."""
+    shutdown_seconds: int = Field(default=30, ge=1)
+    """Longest wait for accepted requests when stopping."""
+    private_webhooks: bool = False
+    """Let webhooks go to addresses of this machine and of private networks."""
+    smtp_host: str = ""
+    """Mail server; empty: no mail is sent."""
+    smtp_port: int = Field(default=587, ge=1, le=65535)
+    """Port of the mail server."""
+    smtp_user: str = ""
+    """Account at the mail server; empty: none."""
+    smtp_password: str = Field(default="", repr=False)
+    """Password of that account."""
+    smtp_from: str = ""
+    """Sender of mails."""
+    smtp_starttls: bool = True
+    """Encrypt the connection to the mail server."""
+
+    @classmethod
+    def settings_customise_sources(
+        cls, settings_cls: Any, init_settings: Source, *_: Any, **__: Any
+    ) -> tuple[Source, ...]:
+        """Take what is passed and nothing else; `read_settings` puts the sources together."""
+        return (init_settings,)
+
+    @model_validator(mode="wrap")
+    @classmethod
+    def _in_one_line(cls, data: dict[str, Any], build: ModelWrapValidatorHandler[Self]) -> Self:
+        try:
+            return build(data)
+        except ValidationError as error:
+            first = error.errors()[0]
+        # Raised out here, the error does not carry pydantic's along, which shows secrets.
+        name = str(first["loc"][0])
+        if name not in cls.model_fields:
+            raise InvalidInput(f"{name[:80]!r} is no setting: see meter serve --help")
+        bound = _BOUNDS.get(first["type"], "").format(**first.get("ctx", {}))
+        raise _refused(name, cls.model_fields[name], data[name], bound)
+
+    @field_validator("folder", "key", "tls_certificate", "tls_key", mode="before")
+    @classmethod
+    def _empty_is_default(cls, value: object, info: ValidationInfo) -> object:
+        return cls.model_fields[str(info.field_name)].default if value == "" else value
+
+    @model_validator(mode="after")
+    def _makes_sense(self) -> Self:
         for address in self.trusted_proxy:
             try:
                 ipaddress.ip_network(address)
             except ValueError:
-                raise invalid(
-                    "trusted_proxy", address[:80], "an address or a network, such as 10.0.0.0/8"
-                ) from None
+                allowed = "an address or a network, such as 10.0.0.0/8"
+                raise invalid("trusted_proxy", address[:80], allowed) from None
+        if (self.tls_certificate is None) != (self.tls_key is None):
+            raise invalid("tls_certificate and tls_key", "one of them", "both or neither")
         if self.smtp_host and not self.smtp_from:
             raise invalid("smtp_from", "", "the sender of mails is needed with smtp_host")
+        return self
 
     @property
     def database_url(self) -> str:
@@ -139,35 +145,55 @@ class Settings:
         return self.key or self.folder / "server.key"
 
 
-_LEAST: dict[str, float] = {
-    "port": 0,
-    "smtp_port": 1,
-    "largest_body": 1,
-    "login_days": 1,
-    "requests_per_second": 0,
-    "burst": 1,
-    "logins_per_minute": 0,
-    "plans_per_minute": 0,
-    "shutdown_seconds": 1,
+_TRUTH = {"true": True, "1": True, "false": False, "0": False}
+_BOUNDS = {"greater_than_equal": "at least {ge:g}", "less_than_equal": "at most {le:g}"}
+_KINDS: dict[Any, tuple[Callable[[str], Any], str]] = {
+    int: (int, "a whole number"),
+    float: (float, "a number"),
+    bool: (lambda text: _TRUTH[text.lower()], "true or false"),
+    str: (str, "a text"),
+    Path: (str, "a path"),
+    Path | None: (str, "a path"),
+    tuple[str, ...]: (
+        lambda text: [*filter(None, map(str.strip, text.split(",")))],
+        "a list of texts",
+    ),
+    Level: (str, f"one of {', '.join(get_args(Level))}"),
 }
+"""How a value of each type is read from a variable, and what is said if it is another one."""
 
 
-def known() -> dict[str, Field[Any]]:
-    """Give the settings by name."""
-    return {each.name: each for each in fields(Settings)}
+def _refused(name: str, setting: FieldInfo, value: object, bound: str = "") -> InvalidInput:
+    shown = str(value)[:80] if setting.repr else "(hidden)"
+    return invalid(name, shown, bound or _KINDS[setting.annotation][1])
+
+
+class _Environment(EnvSettingsSource):
+    """Variables named in capitals; several values in one are separated by commas."""
+
+    def __init__(self, environment: Mapping[str, str]) -> None:
+        super().__init__(Settings)
+        self._environment = environment
+
+    def get_field_value(self, field: FieldInfo, field_name: str) -> tuple[Any, str, bool]:
+        return self._environment.get(ENVIRONMENT + field_name.upper()), field_name, False
+
+    def prepare_field_value(self, field_name: str, field: FieldInfo, value: Any, _: bool) -> Any:
+        if value is None:
+            return None
+        try:
+            return _KINDS[field.annotation][0](value)
+        except (ValueError, KeyError):
+            raise _refused(ENVIRONMENT + field_name.upper(), field, value) from None
 
 
 def read_settings(
     file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Settings:
     """Lay flags over the environment over a file; a flag of None was not given."""
-    values = _file_values(file) if file is not None else {}
-    for name, setting in known().items():
-        text = environment.get(f"{ENVIRONMENT}{name.upper()}")
-        if text is not None:
-            values[name] = _from_text(setting, text)
-    values |= {name: _checked(known()[name], v) for name, v in flags.items() if v is not None}
-    return Settings(**values)
+    given = {name: value for name, value in flags.items() if value is not None}
+    written = {} if file is None else _file_values(file)
+    return Settings(**(written | _Environment(environment)() | given))
 
 
 def _file_values(file: Path) -> dict[str, Any]:
@@ -177,63 +203,7 @@ def _file_values(file: Path) -> dict[str, Any]:
         raise InvalidInput(f"{file}: cannot be read ({error.strerror or error})") from error
     except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
         raise InvalidInput(f"{file}: not a valid TOML file: {error}") from error
-    settings = known()
     for name in data:
-        if name not in settings:
+        if name not in Settings.model_fields:
             raise InvalidInput(f"{file}: {name[:80]!r} is no setting: see meter serve --help")
-    return {name: _checked(settings[name], value) for name, value in data.items()}
-
-
-def _from_text(setting: Field[Any], text: str) -> Any:
-    """Read a value of the environment; several are set apart by commas."""
-    kind = str(setting.type)
-    try:
-        if kind == "int":
-            return int(text)
-        if kind == "float":
-            return float(text)
-        if kind == "bool":
-            return {"true": True, "1": True, "false": False, "0": False}[text.lower()]
-    except (ValueError, KeyError):
-        shown = "(hidden)" if not setting.repr else text[:80]
-        name = f"{ENVIRONMENT}{setting.name.upper()}"
-        raise invalid(name, shown, _ALLOWED[kind]) from None
-    if kind == "tuple[str, ...]":
-        return tuple(part.strip() for part in text.split(",") if part.strip())
-    return _checked(setting, text)
-
-
-def _checked(setting: Field[Any], value: Any) -> Any:
-    """Check a value of a file or a flag against the setting's type."""
-    kind = str(setting.type)
-    right: object
-    match kind:
-        case "int":
-            right = isinstance(value, int) and not isinstance(value, bool)
-        case "float":
-            right = isinstance(value, int | float) and not isinstance(value, bool)
-        case "bool":
-            right = isinstance(value, bool)
-        case "tuple[str, ...]":
-            right = isinstance(value, list | tuple) and all(isinstance(v, str) for v in value)
-            value = tuple(value) if right else value
-        case "Path" | "Path | None":
-            right = isinstance(value, str | Path)
-            value = (Path(value) if str(value) else setting.default) if right else value
-        case _:
-            right = isinstance(value, str)
-    if not right:
-        shown = "(hidden)" if not setting.repr else str(value)[:80]
-        raise invalid(setting.name, shown, _ALLOWED[kind])
-    return value
-
-
-_ALLOWED = {
-    "int": "a whole number",
-    "float": "a number",
-    "bool": "true or false",
-    "str": "a text",
-    "Path": "a path",
-    "Path | None": "a path",
-    "tuple[str, ...]": "a list of texts",
-}
+    return data
