@@ -38,6 +38,8 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 
 from bench import REPEATS, Benchmark
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.meters import create_meter
 
 ROWS = 1000
 CROWDS = (8, 16)
@@ -180,10 +182,10 @@ def serve_ours(folder: Path, database: str) -> tuple[Any, str, dict[str, str]]:
     """Make the server, with a meter that answers as often as it is asked."""
     from easeml_meter.server.app import create_app
     from easeml_meter.server.settings import Settings
-    from easeml_meter.service import accounts
+    from easeml_meter.service import seats, tokens, users
+    from easeml_meter.service.actor import Role
     from easeml_meter.service.meter import Meter
-    from easeml_meter.service.roles import Role
-    from easeml_meter.service.site import Site
+    from easeml_meter.service.place import Site
     from easeml_meter.spec import MeterSpec
 
     settings = Settings(folder=folder, requests_per_second=0, log_level="error")
@@ -191,10 +193,10 @@ def serve_ours(folder: Path, database: str) -> tuple[Any, str, dict[str, str]]:
     spec = MeterSpec.uniform(
         signals=1, tolerance=0.1, steps=10**6, delta=0.1, classes=(0, 1), inputs="public"
     )
-    row = site.create_meter(spec, "bench")
-    user = accounts.add_user(site, "developer")
-    accounts.add_member(site, user.id, row.id, Role.DEVELOPER, 1)
-    _, token = accounts.new_token(site, user.id, "bench")
+    row = create_meter(SYSTEM, site, spec, "bench")
+    user = users.add_user(site, "developer")
+    seats.add_member(site, user.id, row.id, Role.DEVELOPER, 1)
+    _, token = tokens.new_token(site, user.id, "bench")
     meter = Meter(site.space(row.id))
     random = np.random.default_rng(0)
     for name, rows in (("validation", 100), ("test", ROWS)):
@@ -203,10 +205,10 @@ def serve_ours(folder: Path, database: str) -> tuple[Any, str, dict[str, str]]:
     meter.set_validation(folder / "validation.parquet", label="label")
     meter.seal(folder / "test.parquet", folder / "set.sealed", label="label")
     meter.add_test_set(folder / "set.sealed")
-    labeler = accounts.add_user(site, "labeler")
-    waiting = site.create_meter(spec, "waiting")
-    accounts.add_member(site, labeler.id, waiting.id, Role.LABELER)
-    _, labelers = accounts.new_token(site, labeler.id, "bench")
+    labeler = users.add_user(site, "labeler")
+    waiting = create_meter(SYSTEM, site, spec, "waiting")
+    seats.add_member(site, labeler.id, waiting.id, Role.LABELER)
+    _, labelers = tokens.new_token(site, labeler.id, "bench")
     (folder / "uploading.json").write_text(json.dumps({"meter": waiting.id, "token": labelers}))
     path = f"/api/v1/meters/{row.id}/submissions?model=m"
     return create_app(site, settings), path, HEADERS | {"Authorization": f"Bearer {token}"}

@@ -15,7 +15,7 @@ import uvicorn
 from tests.server.helpers import Served, serve
 
 from easeml_meter.client import RemoteMeter, connect
-from easeml_meter.service import desk
+from easeml_meter.service.submissions import queue
 
 
 @dataclass
@@ -42,7 +42,7 @@ def live(folder: Path, *, working: bool = True, **settings: Any) -> Iterator[Liv
         config = uvicorn.Config(served.app, log_config=None, lifespan="off", ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-        worker = desk.Worker(served.site)
+        worker = queue.Worker(served.site)
         thread.start()
         if working:
             worker.start()

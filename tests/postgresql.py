@@ -20,7 +20,7 @@ import psycopg
 import pytest
 from psycopg import sql
 
-from easeml_meter.storage import queue
+from easeml_meter.storage import jobs
 from easeml_meter.storage.store import Store
 
 PACKAGE = "the tests need PostgreSQL; run: apt-get install postgresql"
@@ -112,7 +112,7 @@ class Cluster:
         """A database to copy: that is faster than to migrate each anew."""
         address = self.new_database()
         store = Store.open(address)
-        queue.install(store)
+        jobs.install(store)
         store.close()
         return address.rpartition("/")[2]
 

@@ -33,11 +33,12 @@ from easeml_meter.errors import (
     WrongPhase,
 )
 from easeml_meter.report.shown import ShownSignal
-from easeml_meter.service import attempts, desk
-from easeml_meter.service.attempts import Conditions, Function, OnnxFile
+from easeml_meter.service.actor import Role
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.roles import Role
-from easeml_meter.service.submission import submit_all
+from easeml_meter.service.submissions import measuring, queue
+from easeml_meter.service.submissions.answering import submit_all
+from easeml_meter.service.submissions.kinds import Function, OnnxFile
+from easeml_meter.service.submissions.measuring import Conditions
 
 SEEDS = itertools.count()
 VALIDATION = np.random.default_rng(99).integers(0, 2, 20)
@@ -381,7 +382,7 @@ def test_what_is_under_way_is_waited_for_and_done_once(
         if seconds == 1:  # the server said that the first request is under way
             told_to_wait.set()
 
-    monkeypatch.setattr(desk, "submit_all", slow)
+    monkeypatch.setattr(queue, "submit_all", slow)
     monkeypatch.setattr(f"{connection.__name__}.time", SimpleNamespace(sleep=pause))
     monkeypatch.setattr(connection, "_ANSWER_SECONDS", 1.0)
     prefix = f"{tmp_path.name}-"
@@ -445,7 +446,7 @@ def sent_in(folder: Path) -> OnnxFile:
 
 
 def test_a_model_is_waited_for(site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(attempts, "allotted", lambda estimate: 0.5)
+    monkeypatch.setattr(measuring, "allotted", lambda estimate: 0.5)
     told: list[str] = []
     for people in people_at(site, tmp_path, f"{tmp_path.name}-", models=True):
         people.begin()

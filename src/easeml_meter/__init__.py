@@ -16,14 +16,9 @@ if TYPE_CHECKING:
     from easeml_meter.client import RemoteMeter, connect
     from easeml_meter.core.views import SessionView, Signal
     from easeml_meter.errors import InvalidInput, MeterError
-    from easeml_meter.service.attempts import (
-        Command,
-        Conditions,
-        Function,
-        OnnxFile,
-        PredictionFiles,
-    )
     from easeml_meter.service.meter import Meter
+    from easeml_meter.service.submissions.kinds import Command, Function, OnnxFile, PredictionFiles
+    from easeml_meter.service.submissions.measuring import Conditions
     from easeml_meter.spec import Band, MeterSpec
     from easeml_meter.stats.planning import (
         Plan,
@@ -35,16 +30,16 @@ if TYPE_CHECKING:
 # Where each public name lives. Resolved on first use, so that `meter --help` imports no numpy.
 _HOME = {
     "Band": "easeml_meter.spec",
-    "Command": "easeml_meter.service.attempts",
-    "Conditions": "easeml_meter.service.attempts",
-    "Function": "easeml_meter.service.attempts",
+    "Command": "easeml_meter.service.submissions.kinds",
+    "Conditions": "easeml_meter.service.submissions.measuring",
+    "Function": "easeml_meter.service.submissions.kinds",
     "InvalidInput": "easeml_meter.errors",
     "Meter": "easeml_meter.service.meter",
     "MeterError": "easeml_meter.errors",
     "MeterSpec": "easeml_meter.spec",
-    "OnnxFile": "easeml_meter.service.attempts",
+    "OnnxFile": "easeml_meter.service.submissions.kinds",
     "Plan": "easeml_meter.stats.planning",
-    "PredictionFiles": "easeml_meter.service.attempts",
+    "PredictionFiles": "easeml_meter.service.submissions.kinds",
     "RemoteMeter": "easeml_meter.client",
     "SessionView": "easeml_meter.core.views",
     "Signal": "easeml_meter.core.views",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
@@ -47,3 +48,18 @@ def whole(field: str, value: object, *, at_least: int) -> None:
     """Refuse what is not a whole number within reason."""
     if isinstance(value, bool) or not isinstance(value, int) or not at_least <= value <= _MOST:
         raise invalid(field, value, f"a whole number, {at_least} or more (at most 10^12)")
+
+
+MAX_NAME = 200
+
+# In words that Python, Rust and JavaScript understand alike.
+ODD = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff"
+
+NAME = rf"^[^\s{ODD}][^{ODD}]{{0,199}}$"
+"""Names: no control characters, and nothing that changes the order in which they are read."""
+
+
+def check_name(field: str, name: str) -> None:
+    """Refuse what is no name: it is shown in lists, so one printable line."""
+    if not re.fullmatch(NAME, name):
+        raise invalid(field, name[:40], "1 to 200 printable characters")

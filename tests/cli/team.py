@@ -11,8 +11,9 @@ from pathlib import Path
 
 from tests.live import live
 
-from easeml_meter.service import accounts
-from easeml_meter.service.roles import Role
+from easeml_meter.service import seats
+from easeml_meter.service.actor import SYSTEM, Role
+from easeml_meter.service.meters import create_meter
 from easeml_meter.spec import MeterSpec
 
 FILES = Path(__file__).parent / "pages" / "embedded.py"
@@ -38,11 +39,11 @@ def team(folder: Path, role: str) -> Iterator[dict[str, str]]:
             spec = MeterSpec.read(folder / "meter.toml")
             if role == Role.RUNNER:
                 spec = replace(spec, inputs="hidden")
-            meter = served.site.create_meter(spec, "spam").id
+            meter = create_meter(SYSTEM, served.site, spec, "spam").id
             for each, seat in PEOPLE.items():
                 tenant = 0 if seat is Role.LABELER else 1
                 user = served.add_user(each)
-                accounts.add_member(served.site, user.id, meter, seat, tenant)
+                seats.add_member(served.site, user.id, meter, seat, tenant)
         if role in (Role.DEVELOPER, Role.RUNNER):
             with found.meter("ann") as labeler:
                 labeler.seal(folder / "labelled.csv", folder / "all.sealed", label="label")

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 from tests.live import Live, live
 
-from easeml_meter.service import accounts, hooks
+from easeml_meter.service import hooks, tokens
 from easeml_meter.storage import schema
 
 from .desk import Shown
@@ -226,7 +226,7 @@ def test_an_account_is_disabled_and_enabled(office: Admins) -> None:
     assert f"{name}, id " in office.ok("user", "list")
     assert "revoked" in office.acting("developer").refused(5, "meters")
     user = office.site.served.users[name].id
-    fresh = accounts.new_token(office.site.served.site, user, "fresh")[1]
+    fresh = tokens.new_token(office.site.served.site, user, "fresh")[1]
     assert office.using(fresh).json("meters")[0]["name"] == office.name
 
     office.acting("admin")

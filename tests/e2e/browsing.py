@@ -14,8 +14,8 @@ from urllib.parse import urlsplit
 from playwright.sync_api import Browser, BrowserContext, Page
 from tests.live import Live
 
-from easeml_meter.server.web.frame import SESSION
-from easeml_meter.service import accounts
+from easeml_meter.server.web.pages import SESSION
+from easeml_meter.service import tokens
 
 HERE = Path(__file__).parent
 PASSWORD = "a secret of some length"  # noqa: S105
@@ -133,6 +133,6 @@ def tab(
 def session(live: Live, user: str) -> str:
     """Open a session without the sign-in page."""
     served = live.served
-    return accounts.new_token(
+    return tokens.new_token(
         served.site, served.users[user].id, "browser", days=0.5, kind="session"
     )[1]

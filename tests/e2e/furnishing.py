@@ -10,8 +10,9 @@ from tests.live import Live
 from tests.server.driving import add, begin, sealed, submit
 from tests.service.helpers import Labels, rows, small_spec
 
-from easeml_meter.service import accounts
-from easeml_meter.service.roles import Role
+from easeml_meter.service import seats
+from easeml_meter.service.actor import SYSTEM, Role
+from easeml_meter.service.meters import create_meter
 from easeml_meter.spec import MeterSpec
 
 from .browsing import PASSWORD
@@ -57,9 +58,9 @@ def furnish(live: Live, folder: Path) -> Furnished:
 
 def _meter(live: Live, name: str, spec: MeterSpec) -> str:
     served = live.served
-    meter = served.site.create_meter(spec, name).id
+    meter = create_meter(SYSTEM, served.site, spec, name).id
     for role in (Role.LABELER, Role.DEVELOPER, Role.RUNNER):
-        accounts.add_member(served.site, served.users[str(role)].id, meter, role)
+        seats.add_member(served.site, served.users[str(role)].id, meter, role)
     return meter
 
 

@@ -12,7 +12,7 @@ from tests.live import Live
 from tests.server.driving import begin
 from tests.server.process import started
 
-from easeml_meter.service import accounts
+from easeml_meter.service import tokens, users
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
 from easeml_meter.storage import schema
@@ -31,8 +31,8 @@ def in_use(site: Live, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Make a meter in use; its users can sign in."""
     served = site.served
     found = served.add_meter(prefix="other ")
-    accounts.change_user(served.site, served.users["other developer"].id, password=PASSWORD)
-    served.tokens["other developer"] = accounts.new_token(
+    users.change_user(served.site, served.users["other developer"].id, password=PASSWORD)
+    served.tokens["other developer"] = tokens.new_token(
         served.site, served.users["other developer"].id, "test"
     )[1]
     begin(served, found, tmp_path_factory.mktemp("in-use"), prefix="other ")

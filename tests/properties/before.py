@@ -26,7 +26,7 @@ from easeml_meter.core.views import signal_json, view_json
 from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import hooks
-from easeml_meter.service.site import Site
+from easeml_meter.service.place import Site
 
 Json = Any
 

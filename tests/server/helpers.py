@@ -13,13 +13,13 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 from tests.service.helpers import small_spec
 
+from easeml_meter.core.people import User
 from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
-from easeml_meter.service import accounts
-from easeml_meter.service.accounts import User
-from easeml_meter.service.roles import Role
-from easeml_meter.service.site import Site
-from easeml_meter.service.workspace import Clock, utc_now
+from easeml_meter.service import seats, tokens, users
+from easeml_meter.service.actor import SYSTEM, Role
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.place import Clock, Site, utc_now
 from easeml_meter.spec import MeterSpec
 
 API = "http://server/api/v1"
@@ -60,9 +60,9 @@ class Served:
 
     def add_user(self, name: str, **options: Any) -> User:
         """Open an account with a token."""
-        user = accounts.add_user(self.site, name, **options)
+        user = users.add_user(self.site, name, **options)
         self.users[name] = user
-        self.tokens[name] = accounts.new_token(self.site, user.id, "test")[1]
+        self.tokens[name] = tokens.new_token(self.site, user.id, "test")[1]
         return user
 
     def add_meter(self, spec: MeterSpec | None = None, *, prefix: str = "") -> str:
@@ -71,16 +71,16 @@ class Served:
         With one tenant: developer, labeler, runner; with two also developer2 and runner2.
         """
         spec = spec or small_spec()
-        meter = self.site.create_meter(spec, f"{prefix}meter").id
-        seats = [(f"{prefix}labeler", Role.LABELER, 0)]
+        meter = create_meter(SYSTEM, self.site, spec, f"{prefix}meter").id
+        given = [(f"{prefix}labeler", Role.LABELER, 0)]
         for tenant in range(1, max(1, len(spec.tenants)) + 1):
             suffix = "" if tenant == 1 else str(tenant)
-            seats += [
+            given += [
                 (f"{prefix}{role}{suffix}", role, tenant) for role in (Role.DEVELOPER, Role.RUNNER)
             ]
-        for name, role, tenant in seats:
+        for name, role, tenant in given:
             user = self.add_user(name)
-            accounts.add_member(self.site, user.id, meter, role, tenant)
+            seats.add_member(self.site, user.id, meter, role, tenant)
         return meter
 
     def client(self, user: str | None = None, *, token: str | None = None) -> httpx.Client:

@@ -20,7 +20,7 @@ from tests.scoring.onnx_models import classifier
 from tests.service.helpers import Labels, small_spec, with_errors
 
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.site import Site
+from easeml_meter.service.place import Site
 from easeml_meter.spec import MeterSpec
 
 from .driving import begin, packed, submission
@@ -29,9 +29,9 @@ from .helpers import serve
 # The command line as it is, but for one thing: tests decide how long a model takes.
 METER = """
 import sys
-from easeml_meter.service import attempts
+from easeml_meter.service.submissions import measuring
 seconds = float(sys.argv[1])
-attempts.allotted = lambda estimate: seconds
+measuring.allotted = lambda estimate: seconds
 from easeml_meter.cli import main
 main(sys.argv[2:])
 """

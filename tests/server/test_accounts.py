@@ -12,9 +12,9 @@ import pytest
 from tests.server.helpers import Served, serve
 from tests.service.helpers import small_spec
 
-from easeml_meter.service import accounts
-from easeml_meter.service.accounts import FAILURES, LOCK, SHORTEST_PASSWORD
-from easeml_meter.service.roles import Role
+from easeml_meter.service import seats, tokens, users
+from easeml_meter.service.actor import Role
+from easeml_meter.service.users import FAILURES, LOCK, SHORTEST_PASSWORD
 from easeml_meter.storage import schema
 
 PASSWORD = "correct horse battery"  # noqa: S105
@@ -87,7 +87,7 @@ class TestTokens:
         assert status(served, right)[0] == 200
 
     def test_expired(self, served: Served, clock: SetClock) -> None:
-        secret = accounts.new_token(served.site, served.users["stranger"].id, "t", days=1)[1]
+        secret = tokens.new_token(served.site, served.users["stranger"].id, "t", days=1)[1]
         clock.pass_by(timedelta(days=1, microseconds=-1))
         assert status(served, secret)[0] == 200
         clock.pass_by(timedelta(microseconds=1))
@@ -114,7 +114,7 @@ class TestTokens:
         assert status(served, served.tokens["stranger"])[0] == 401
 
     def test_logout_revokes_this_token_only(self, served: Served) -> None:
-        other = accounts.new_token(served.site, served.users["stranger"].id, "other")[1]
+        other = tokens.new_token(served.site, served.users["stranger"].id, "other")[1]
         assert served.client("stranger").post("/logout").status_code == 204
         assert status(served, served.tokens["stranger"])[0] == 401
         assert status(served, other)[0] == 200
@@ -147,18 +147,18 @@ class TestScopes:
     def test_limit_roles_and_meters(self, served: Served) -> None:
         first, second = served.add_meter(), served.add_meter(prefix="other-")
         developer = served.users["developer"].id
-        accounts.add_member(served.site, developer, second, Role.DEVELOPER, 1)
+        seats.add_member(served.site, developer, second, Role.DEVELOPER, 1)
         client = served.client("developer")
 
-        def seats(*scopes: str) -> set[tuple[str, str]]:
+        def seen(*scopes: str) -> set[tuple[str, str]]:
             made = client.post("/tokens", json={"name": "x", "scopes": list(scopes)}).json()
             me = served.client(token=made["token"]).get("/me").json()
             return {(seat["meter"], seat["role"]) for seat in me["seats"]}
 
-        assert seats() == {(first, "developer"), (second, "developer")}
-        assert seats("developer") == {(first, "developer"), (second, "developer")}
-        assert seats(f"developer:{second}") == {(second, "developer")}
-        assert seats("labeler") == set()
+        assert seen() == {(first, "developer"), (second, "developer")}
+        assert seen("developer") == {(first, "developer"), (second, "developer")}
+        assert seen(f"developer:{second}") == {(second, "developer")}
+        assert seen("labeler") == set()
 
     def test_limit_admins(self, served: Served) -> None:
         admin = served.client("admin")
@@ -198,7 +198,7 @@ class TestLogin:
     def test_says_the_same_of_wrong_names_and_passwords(self, served: Served) -> None:
         served.add_user("anna", password=PASSWORD)
         served.add_user("gone", password=PASSWORD)
-        accounts.change_user(served.site, served.users["gone"].id, disabled=True)
+        users.change_user(served.site, served.users["gone"].id, disabled=True)
         tries = [("anna", "wrong"), ("nobody", PASSWORD), ("stranger", ""), ("gone", PASSWORD)]
         client = served.client()
         answers = [
@@ -280,14 +280,14 @@ class TestPasswords:
         answer = served.client("admin").post("/users", json=body)
         assert answer.status_code == 422
         assert "xxx" not in answer.text
-        assert [user.name for user in accounts.users(served.site)] == ["admin", "stranger"]
+        assert [user.name for user in users.users(served.site)] == ["admin", "stranger"]
 
     def test_unknown_names_take_as_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()
-        parameters = accounts.hash_password(PASSWORD).rpartition("$")[0].rpartition("$")[0]
+        parameters = users.hash_password(PASSWORD).rpartition("$")[0].rpartition("$")[0]
         assert parameters == "$argon2id$v=19$m=65536,t=3,p=4"
-        assert accounts._NOBODYS.startswith(f"{parameters}$")
-        assert not accounts.verify_password(None, PASSWORD)
+        assert users._NOBODYS.startswith(f"{parameters}$")
+        assert not users.verify_password(None, PASSWORD)
 
     def test_none_means_tokens_only(self, served: Served) -> None:
         assert log_in(served, "stranger", "") == 401
@@ -403,8 +403,8 @@ class TestMembers:
         seat = {"user": stranger, "role": "developer", "tenant": 2}
         assert admin.post(path, json=seat).status_code == 201
         assert admin.post(path, json=seat).status_code == 201  # once is enough
-        seats = served.client("stranger").get("/me").json()["seats"]
-        assert [(each["meter"], each["role"], each["tenant"]) for each in seats] == [
+        found = served.client("stranger").get("/me").json()["seats"]
+        assert [(each["meter"], each["role"], each["tenant"]) for each in found] == [
             (meter, "developer", 2)
         ]
         listed = admin.get(path).json()["items"]

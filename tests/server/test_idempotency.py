@@ -12,8 +12,8 @@ from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
 from tests.server.helpers import Served, serve
 
-from easeml_meter.server import running
-from easeml_meter.server.access import CallerHere
+from easeml_meter.server import serve as serving
+from easeml_meter.server.auth import CallerHere
 from easeml_meter.server.idempotency import (
     KEPT,
     LOST,
@@ -23,7 +23,7 @@ from easeml_meter.server.idempotency import (
     once_streamed,
 )
 from easeml_meter.server.limits import streamed
-from easeml_meter.service import accounts
+from easeml_meter.service import tokens, users
 from easeml_meter.storage import schema
 
 KEY = {"Idempotency-Key": "one"}
@@ -61,7 +61,7 @@ def test_the_same_request_is_answered_again(served: Served) -> None:
     assert first.content == second.content
     assert "idempotency-replayed" not in first.headers
     assert second.headers["idempotency-replayed"] == "true"
-    assert [user.name for user in accounts.users(served.site)] == ["admin", "anna", "stranger"]
+    assert [user.name for user in users.users(served.site)] == ["admin", "anna", "stranger"]
 
 
 def test_another_request_is_a_conflict(served: Served) -> None:
@@ -71,7 +71,7 @@ def test_another_request_is_a_conflict(served: Served) -> None:
     assert (other.status_code, other.json()["error"]) == (409, "conflict")
     elsewhere = client.post("/tokens", json={"name": "anna"}, headers=KEY)
     assert elsewhere.status_code == 409
-    assert len(accounts.users(served.site)) == 3
+    assert len(users.users(served.site)) == 3
 
 
 def test_keys_belong_to_their_user(served: Served) -> None:
@@ -90,7 +90,7 @@ def test_the_answer_is_for_the_one_who_may_still_ask(served: Served) -> None:
     second = served.add_user("second", admin=True)
     client = served.client("second")
     add(client, "anna", KEY)
-    accounts.change_user(served.site, second.id, admin=False)
+    users.change_user(served.site, second.id, admin=False)
     assert add(client, "anna", KEY).status_code == 403
 
 
@@ -207,12 +207,12 @@ def test_a_streamed_body_counts(served: Served) -> None:
 
 def test_a_key_whose_server_was_killed_is_free_when_the_next_one_starts(served: Served) -> None:
     client = served.client("admin")
-    user = accounts.caller_of(served.site, served.tokens["admin"]).user.id
+    user = tokens.caller_of(served.site, served.tokens["admin"]).user.id
     given = {"user": user, "key": "one", "request": "x", "created_at": served.site.now()}
     with served.site.writing() as books:
         books.connection.execute(schema.idempotency.insert(), given)
     asked = {"name": "anna"}
     assert client.post("/users", json=asked, headers=KEY).status_code == 409
-    with running._queue_worker(served.site, served.app.state.settings):
+    with serving._queue_worker(served.site, served.app.state.settings):
         answer = client.post("/users", json=asked, headers=KEY)
     assert answer.status_code == (201 if served.site.store.dialect == "sqlite" else 409)

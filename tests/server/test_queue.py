@@ -14,9 +14,9 @@ from tests.service.helpers import Labels, small_spec
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, StorageError
 from easeml_meter.scoring.bundle import Bundle
-from easeml_meter.service import desk
-from easeml_meter.service.attempts import Command, PredictionFiles, Submitted
 from easeml_meter.service.meter import Meter
+from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions.kinds import Command, PredictionFiles, Submitted
 
 from .driving import VALIDATION, begin, packed, predictions, submit
 from .helpers import Served, serve
@@ -82,15 +82,15 @@ def test_a_model_is_queued_and_then_answered(served: Served, meter: str) -> None
     assert (waiting["state"], waiting["kind"], waiting["signal"]) == ("queued", "command", None)
     assert developer.get(f"/meters/{meter}/submissions/{waiting['id']}").status_code == 202
 
-    assert desk.claim(served.site) == waiting["id"]
+    assert queue.claim(served.site) == waiting["id"]
     assert show(developer, meter, waiting["id"])["state"] == "running"
-    desk.work(served.site, waiting["id"])
+    queue.work(served.site, waiting["id"])
     done = show(developer, meter, waiting["id"])
     assert (done["state"], done["step"], done["signal"]["band"]) == ("done", 1, 1)
     listed = developer.get(f"/meters/{meter}/submissions").json()["items"]
     assert [each["id"] for each in listed] == [waiting["id"]]
     assert not served.site.space(meter).files.names("submissions")
-    desk.work(served.site, waiting["id"])  # done twice, it does nothing
+    queue.work(served.site, waiting["id"])  # done twice, it does nothing
     assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 1
 
 
@@ -99,21 +99,21 @@ def test_a_tenants_submissions_go_one_after_the_other(served: Served, meter: str
     one, two = served.client("developer"), served.client("developer2")
     first, second = (hand_in(one, meter, name).json()["id"] for name in ("a", "b"))
     other = hand_in(two, meter, "c").json()["id"]
-    assert desk.claim(served.site) == first
-    assert desk.claim(served.site) == other
-    assert desk.claim(served.site) is None
-    desk.work(served.site, first)
-    assert desk.claim(served.site) == second
-    desk.put_back(served.site, second)
-    assert desk.claim(served.site) == second
+    assert queue.claim(served.site) == first
+    assert queue.claim(served.site) == other
+    assert queue.claim(served.site) is None
+    queue.work(served.site, first)
+    assert queue.claim(served.site) == second
+    queue.put_back(served.site, second)
+    assert queue.claim(served.site) == second
 
 
 @pytest.mark.usefixtures("told")
 def test_what_a_dead_process_held_is_done_again(served: Served, meter: str) -> None:
     developer = served.client("developer")
     submission = hand_in(developer, meter).json()["id"]
-    assert desk.claim(served.site) == submission
-    worker = desk.Worker(served.site)
+    assert queue.claim(served.site) == submission
+    worker = queue.Worker(served.site)
     worker.start()
     try:
         done = developer.get(f"/meters/{meter}/submissions/{submission}", params={"wait": 30})
@@ -125,7 +125,7 @@ def test_what_a_dead_process_held_is_done_again(served: Served, meter: str) -> N
 
 @pytest.mark.usefixtures("told")
 def test_waiting_for_a_model_gives_its_answer(served: Served, meter: str) -> None:
-    worker = served.app.state.worker = desk.Worker(served.site)
+    worker = served.app.state.worker = queue.Worker(served.site)
     worker.start()
     try:
         answer = hand_in(served.client("developer"), meter, params={"wait": 30})
@@ -150,7 +150,7 @@ def test_a_stop_puts_back_what_takes_too_long(
     told["slow"] = slow
     developer = served.client("developer")
     submission = hand_in(developer, meter, "slow").json()["id"]
-    worker = desk.Worker(served.site)
+    worker = queue.Worker(served.site)
     worker.start()
     assert begun.wait(30)
     worker.stop(patience=0)
@@ -170,7 +170,7 @@ def test_a_model_that_does_not_fit_is_refused_for_nothing(
     told["unfit"] = unfit
     developer = served.client("developer")
     submission = hand_in(developer, meter, "unfit").json()["id"]
-    desk.work(served.site, submission)
+    queue.work(served.site, submission)
     refused = show(developer, meter, submission)
     assert refused["state"] == "refused"
     assert refused["problem"] == {"error": "invalid", "message": "model: no output fits the loss"}
@@ -187,10 +187,10 @@ def test_without_a_database_it_is_tried_again(
     developer = served.client("developer")
     submission = hand_in(developer, meter).json()["id"]
     with pytest.raises(StorageError):
-        desk.work(served.site, submission)
+        queue.work(served.site, submission)
     assert show(developer, meter, submission)["state"] == "queued"
     del told["model"]
-    desk.work(served.site, submission)
+    queue.work(served.site, submission)
     assert show(developer, meter, submission)["state"] == "done"
 
 
@@ -203,10 +203,10 @@ def test_what_never_finishes_is_an_answer_at_last(
     told["model"] = broken
     developer = served.client("developer")
     submission = hand_in(developer, meter).json()["id"]
-    for _ in range(desk.MOST_ATTEMPTS):
+    for _ in range(queue.MOST_ATTEMPTS):
         with pytest.raises(ZeroDivisionError):
-            desk.work(served.site, submission)
-    desk.work(served.site, submission)
+            queue.work(served.site, submission)
+    queue.work(served.site, submission)
     ended = show(developer, meter, submission)
     assert (ended["state"], ended["signal"]["answer"]) == ("done", "no-reading")
     assert "secret" not in str(ended)
@@ -220,12 +220,12 @@ def test_what_waits_can_be_taken_back(served: Served, meter: str) -> None:
     assert other.delete(path).status_code == 404
     assert developer.delete(path).status_code == 204
     assert developer.get(path).status_code == 404
-    assert desk.claim(served.site) is None
-    desk.work(served.site, submission)
+    assert queue.claim(served.site) is None
+    queue.work(served.site, submission)
     assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 2
 
     submission = hand_in(developer, meter).json()["id"]
-    desk.work(served.site, submission)
+    queue.work(served.site, submission)
     refused = developer.delete(f"/meters/{meter}/submissions/{submission}")
     assert (refused.status_code, refused.json()["error"]) == (409, "conflict")
 

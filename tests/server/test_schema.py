@@ -17,7 +17,7 @@ from tests.postgresql import running
 from tests.service.helpers import small_spec
 
 from easeml_meter.server.errors import PREFIX
-from easeml_meter.service import accounts
+from easeml_meter.service import tokens
 
 from .driving import begin, submit
 from .helpers import Served, serve
@@ -58,7 +58,7 @@ class World:
                     case.path_parameters[name] = self.known[name]
             # A token of its own: one of the operations revokes it.
             identifier = self.served.users[user].id
-            token = accounts.new_token(self.served.site, identifier, "one")[1]
+            token = tokens.new_token(self.served.site, identifier, "one")[1]
             case.call_and_validate(headers={"Authorization": f"Bearer {token}"})
 
         tried()

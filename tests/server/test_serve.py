@@ -12,7 +12,7 @@ from tests.cli.running import Captured, run
 from tests.server.process import started
 
 from easeml_meter.errors import MeterError
-from easeml_meter.server import running
+from easeml_meter.server import serve
 from easeml_meter.server.settings import Settings
 
 
@@ -161,12 +161,12 @@ def test_a_companion_that_fails_is_started_again_and_stops_with_the_server(
         again.set()
         stopping.wait()
 
-    monkeypatch.setattr(running, "COMPANIONS", [shaky])
-    monkeypatch.setattr(running, "_PAUSE", 0)
+    monkeypatch.setattr(serve, "COMPANIONS", [shaky])
+    monkeypatch.setattr(serve, "_PAUSE", 0)
     settings = Settings(folder=tmp_path)
-    site = running.open_site(settings)
+    site = serve.open_site(settings)
     stopping = threading.Event()
-    with running._beside(site, settings, stopping):
+    with serve._beside(site, settings, stopping):
         assert again.wait(60)
     assert stopping.is_set()
     assert len(runs) == 2

@@ -43,7 +43,7 @@ def test_flags_win_over_environment_over_file(tmp_path: Path) -> None:
 def test_flags_reach_the_settings(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     seen: list[Settings] = []
     monkeypatch.setattr(
-        "easeml_meter.server.running.run", lambda settings, *_, **__: seen.append(settings)
+        "easeml_meter.server.serve.run", lambda settings, *_, **__: seen.append(settings)
     )
     file = tmp_path / "server.toml"
     file.write_text('metrics_public = true\nallowed_host = ["file.example"]\n')

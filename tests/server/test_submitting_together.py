@@ -12,16 +12,18 @@ import httpx
 import pytest
 from tests.service.helpers import Labels, small_spec, with_errors
 
+from easeml_meter.core import people
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput, Spent, StorageError
-from easeml_meter.server.gathering import Gathering
+from easeml_meter.server.batching import Gathering
 from easeml_meter.server.settings import Settings
-from easeml_meter.service import accounts, desk
-from easeml_meter.service.desk import Handed
+from easeml_meter.service import tokens
+from easeml_meter.service.actor import Permission, Role
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.roles import Deed, Role
-from easeml_meter.service.site import Site
-from easeml_meter.storage.store import Books
+from easeml_meter.service.place import Site
+from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions.queue import Handed
+from easeml_meter.storage.books import Books
 
 from .driving import begin, packed, submission, submit
 from .helpers import Served, serve
@@ -124,20 +126,20 @@ class Gate:
         self.begun = threading.Event()
         self._go_on = threading.Event()
         self._arrived = threading.Semaphore(0)
-        self._gathered: Gathering[str, Handed, desk.Accepted] = Gathering(self._work)
+        self._gathered: Gathering[str, Handed, queue.Accepted] = Gathering(self._work)
         self._pool = ThreadPoolExecutor(2 * CLIENTS)
         served.app.state.submissions = self._take
 
-    async def _take(self, meter: str, handed: Handed) -> desk.Accepted:
+    async def _take(self, meter: str, handed: Handed) -> queue.Accepted:
         # Nothing else runs in this loop until it stands in the queue.
         self._arrived.release()
         return await self._gathered(meter, handed)
 
-    def _work(self, meter: str, together: list[Handed]) -> list[desk.Accepted | Exception]:
+    def _work(self, meter: str, together: list[Handed]) -> list[queue.Accepted | Exception]:
         self.batches.append([handed.model for handed in together])
         self.begun.set()
         assert self._go_on.wait(LONG)
-        return desk.accept_all(meter, together)
+        return queue.accept_all(meter, together)
 
     def send(self, *requests: Callable[[], httpx.Response]) -> list[Future[httpx.Response]]:
         """Send requests, one after the other, until each stands in the queue."""
@@ -343,10 +345,10 @@ def test_another_meter_is_not_held_up(
 
 def test_the_desk_answers_each_for_itself(served: Served, meter: str, labels: Labels) -> None:
     def handed(user: str, name: str, body: bytes) -> Handed:
-        caller = accounts.caller_of(served.site, served.tokens[user])
-        return Handed(served.site, caller.seat(meter, Deed.SUBMIT), name, body)
+        caller = tokens.caller_of(served.site, served.tokens[user])
+        return Handed(served.site, caller.seat(meter, Permission.SUBMIT), name, body)
 
-    labeler = accounts.Member(served.users["labeler"].id, meter, Role.LABELER, 1, "")
+    labeler = people.Member(served.users["labeler"].id, meter, Role.LABELER, 1, "")
     together = [
         handed("developer", "a", good(labels, 0)),
         handed("developer", "b", b"no tar"),
@@ -357,7 +359,7 @@ def test_the_desk_answers_each_for_itself(served: Served, meter: str, labels: La
         handed("developer", "a", good(labels, 0)),
         *(handed("developer2", f"f{number}", good(labels, number)) for number in (4, 5, 6)),
     ]
-    outcomes = desk.accept_all(meter, together)
+    outcomes = queue.accept_all(meter, together)
     kinds = [type(each) for each in outcomes]
     assert kinds == [
         tuple,
@@ -383,12 +385,12 @@ def test_the_desk_answers_each_for_itself(served: Served, meter: str, labels: La
     assert all(isinstance(signal, Signal) for _, signal in receipts)
     seats = {receipt.tenant: each.seat for each, (receipt, _) in _paired(together, outcomes)}
     for receipt, _ in receipts:
-        assert desk.receipt(served.site, seats[receipt.tenant], receipt.id) == receipt
+        assert queue.receipt(served.site, seats[receipt.tenant], receipt.id) == receipt
 
 
 def _paired(
-    together: list[Handed], outcomes: list[desk.Accepted | Exception]
-) -> list[tuple[Handed, desk.Accepted]]:
+    together: list[Handed], outcomes: list[queue.Accepted | Exception]
+) -> list[tuple[Handed, queue.Accepted]]:
     pairs = zip(together, outcomes, strict=True)
     return [(handed, each) for handed, each in pairs if isinstance(each, tuple)]
 
@@ -399,8 +401,8 @@ def test_only_malformed_ones_need_no_books(
     def fail(*_arguments: object) -> NoReturn:
         raise AssertionError("the books were asked")
 
-    seat = accounts.caller_of(served.site, served.tokens["developer"]).seat(meter, Deed.SUBMIT)
+    seat = tokens.caller_of(served.site, served.tokens["developer"]).seat(meter, Permission.SUBMIT)
     with monkeypatch.context() as patched:
-        patched.setattr(desk, "submit_all", fail)
-        outcomes = desk.accept_all(meter, [Handed(served.site, seat, "m", b"x")] * 2)
+        patched.setattr(queue, "submit_all", fail)
+        outcomes = queue.accept_all(meter, [Handed(served.site, seat, "m", b"x")] * 2)
     assert [type(each) for each in outcomes] == [InvalidInput, InvalidInput]

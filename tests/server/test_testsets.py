@@ -12,8 +12,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.service.helpers import rows, small_spec
 
-from easeml_meter.service.measuring import open_sealed
-from easeml_meter.service.sessions import Situation
+from easeml_meter.service.submissions.measuring import open_sealed
 
 from .driving import (
     VALIDATION,
@@ -78,7 +77,7 @@ def test_parts_become_one_test_set_in_their_order(
     space = served.site.space(meter)
     assert not space.files.names("parts")
     with space.reading() as books:
-        generation = Situation.read(space, books).active()
+        generation = space.state(books).active()
     with open_sealed(space, generation) as whole:
         merged = pa.Table.from_batches(whole.batches())
     assert merged.to_pydict() == TABLE.slice(0, needed).to_pydict()

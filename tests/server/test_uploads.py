@@ -10,8 +10,8 @@ import pytest
 from bench.server import upload as large_upload
 from tests.service.helpers import Clock
 
-from easeml_meter.service import accounts
-from easeml_meter.service.roles import Role
+from easeml_meter.service import seats
+from easeml_meter.service.actor import Role
 from easeml_meter.service.uploads import KEPT, Uploads, WrongOffset
 
 from .driving import upload
@@ -91,7 +91,7 @@ def test_uploads_are_ones_own(served: Served, meter: str) -> None:
     for user in ("other-labeler", "stranger"):
         assert served.client(user).get(path).status_code == 404
     second = served.add_user("labeler2")
-    accounts.add_member(served.site, second.id, meter, Role.LABELER)
+    seats.add_member(served.site, second.id, meter, Role.LABELER)
     assert served.client("labeler2").get(path).status_code == 404
     assert served.client("labeler2").put(path, params={"offset": 0}, content=b"1").is_error
 

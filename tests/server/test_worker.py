@@ -18,8 +18,10 @@ from tests.service.helpers import small_spec
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.server import worker
 from easeml_meter.server.worker import Worker
-from easeml_meter.service.site import Site
-from easeml_meter.storage import queue, schema
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.place import Site
+from easeml_meter.storage import jobs, schema
 from easeml_meter.vault.keys import Identity
 
 NOW = "2026-01-01T00:00:00.000000+00:00"
@@ -29,7 +31,7 @@ WORKER = """
 import sys, time
 from pathlib import Path
 from easeml_meter.server.worker import Worker
-from easeml_meter.service.site import Site
+from easeml_meter.service.place import (Site)
 from easeml_meter.storage import schema
 
 database, folder, name, patience = sys.argv[1:]
@@ -74,7 +76,7 @@ class Bench:
         self.folder = folder
         self.site = Site.open(database, folder / "files", folder / "server.key")
         worker.prepare(self.site)
-        self.meters = [self.site.create_meter(small_spec(), name).id for name in "ab"]
+        self.meters = [create_meter(SYSTEM, self.site, small_spec(), name).id for name in "ab"]
         with self.site.writing() as books:
             user = {"id": "u", "name": "u", "admin": False, "disabled": False, "failures": 0}
             books.connection.execute(schema.users.insert(), user | {"created_at": NOW})
@@ -99,7 +101,7 @@ class Bench:
         with self.site.store.writing(self.meters[meter]) as books:
             books.connection.execute(schema.submissions.insert(), row)
             if job:
-                queue.enqueue(books, queue.Job(name, self.meters[meter], tenant))
+                jobs.enqueue(books, jobs.Job(name, self.meters[meter], tenant))
 
     def start(self, name: str, patience: float = 30) -> subprocess.Popen[str]:
         process = subprocess.Popen(

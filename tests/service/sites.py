@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow.parquet as pq
 
 from easeml_meter.core.views import Signal
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.site import Site
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.place import Site
 from easeml_meter.spec import MeterSpec
 from easeml_meter.vault.keys import Identity
 
@@ -46,7 +48,7 @@ def make_room(
 ) -> Room:
     """Make a meter on a site, give it a validation set and a test set."""
     folder.mkdir(exist_ok=True)
-    meter_id = site.create_meter(spec or small_spec(), name).id
+    meter_id = create_meter(SYSTEM, site, spec or small_spec(), name).id
     meter = Meter(site.space(meter_id))
     labels = np.random.default_rng(seed).integers(0, 2, meter.plan.labels)
     validation = np.random.default_rng(99).integers(0, 2, 20)

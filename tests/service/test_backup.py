@@ -15,13 +15,13 @@ import pytest
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, Spent, StorageError
-from easeml_meter.service import accounts, backup, hooks
+from easeml_meter.service import backup, hooks, seats, tokens, users
+from easeml_meter.service.actor import SYSTEM, Role
 from easeml_meter.service.backup import Backup, Place, back_up
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.restoring import Restored, restore
-from easeml_meter.service.roles import Role
-from easeml_meter.service.site import Site
-from easeml_meter.service.workspace import TEST_SETS, Home
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.place import TEST_SETS, Home, Site
+from easeml_meter.service.restore import Restored, restore
 from easeml_meter.storage import schema
 from easeml_meter.storage.journal import SUFFIX
 from easeml_meter.vault.keys import Identity
@@ -97,10 +97,10 @@ def test_every_table_is_in_or_knowingly_left_out() -> None:
 
 
 def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path: Path) -> None:
-    admin = accounts.add_user(site, "admin", password="long enough", admin=True)  # noqa: S106
-    token = accounts.new_token(site, admin.id, "t")[1]
-    labeler = accounts.add_user(site, "labeler", email="l@example.org")
-    accounts.add_member(site, labeler.id, room.id, Role.LABELER)
+    admin = users.add_user(site, "admin", password="long enough", admin=True)  # noqa: S106
+    token = tokens.new_token(site, admin.id, "t")[1]
+    labeler = users.add_user(site, "labeler", email="l@example.org")
+    seats.add_member(site, labeler.id, room.id, Role.LABELER)
     hooks.add_webhook(site, room.id, "https://hooks.example/")
     other = make_room(site, tmp_path / "other", seed=5, name="other")
     for number in range(4):
@@ -115,7 +115,7 @@ def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path:
         ("other", 1, 1),
     ]
     assert rows_of(there) == rows_of(site)
-    assert accounts.caller_of(there, token).admin
+    assert tokens.caller_of(there, token).admin
     for original in (room, other):
         copy = as_there(original, there)
         assert copy.meter.status() == original.meter.status()
@@ -134,15 +134,15 @@ def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path:
 def test_one_meter_comes_without_accounts_and_secrets(
     site: Site, room: Room, fresh: Fresh, tmp_path: Path
 ) -> None:
-    user = accounts.add_user(site, "dev", password="long enough")  # noqa: S106
-    accounts.add_member(site, user.id, room.id, Role.DEVELOPER)
+    user = users.add_user(site, "dev", password="long enough")  # noqa: S106
+    seats.add_member(site, user.id, room.id, Role.DEVELOPER)
     make_room(site, tmp_path / "other", seed=5, name="other")
     path = saved(site, tmp_path / "one.zip", meter=room.id)
     with zipfile.ZipFile(path) as archive:
         assert not [name for name in archive.namelist() if name.startswith(("site", "key"))]
     there = fresh("there")
     assert brought(there, path).name == "small"
-    assert accounts.members(there, room.id) == []  # nobody of that id is here
+    assert seats.members(there, room.id) == []  # nobody of that id is here
     # On the site that it came from, where books and journals are, nothing changes but the chain.
     before = rows_of(site)
     assert brought(site, path).witnessed
@@ -155,7 +155,7 @@ def test_one_meter_of_a_backup_of_all(site: Site, room: Room, fresh: Fresh, tmp_
     there = fresh("there")
     assert brought(there, path, meter=room.id).id == room.id
     with there.reading() as books:
-        assert [row.name for row in books.meters()] == ["small"]
+        assert [row.name for row in books.meters.all()] == ["small"]
     with pytest.raises(NotFound):
         restore(Place.of_site(there), path, meter="f" * 32)
 
@@ -323,7 +323,7 @@ class TestOneBudgetPerTestSet:
     def test_the_same_rows_at_another_meter_are_refused(
         self, site: Site, room: Room, tmp_path: Path
     ) -> None:
-        other = Meter(site.space(site.create_meter(small_spec(), "second").id))
+        other = Meter(site.space(create_meter(SYSTEM, site, small_spec(), "second").id))
         with pytest.raises(InvalidInput, match="test set of another meter"):
             deliver(other, tmp_path, room.session.test_labels, seed=0)
         assert [row.phase for row in other.generations] == [Phase.REQUESTED]
@@ -334,26 +334,26 @@ class TestOneBudgetPerTestSet:
         for number in range(4):
             room.submit(number, model=f"m{number}")
         room.meter.release()
-        other = Meter(site.space(site.create_meter(small_spec(), "second").id))
+        other = Meter(site.space(create_meter(SYSTEM, site, small_spec(), "second").id))
         with pytest.raises(InvalidInput, match="test set of another meter"):
             deliver(other, tmp_path, room.session.test_labels, seed=0)
 
     def test_also_if_the_database_was_lost(self, room: Room, folder: Path, tmp_path: Path) -> None:
         there = make_site(folder, f"sqlite:///{tmp_path / 'new.db'}")
-        other = Meter(there.space(there.create_meter(small_spec(), "again").id))
+        other = Meter(there.space(create_meter(SYSTEM, there, small_spec(), "again").id))
         with pytest.raises(InvalidInput, match="test set of another meter"):
             deliver(other, tmp_path, room.session.test_labels, seed=0)
         there.close()
 
     def test_the_books_refuse_it_even_if_two_come_at_once(self, site: Site, room: Room) -> None:
-        other = site.create_meter(small_spec(), "second").id
+        other = create_meter(SYSTEM, site, small_spec(), "second").id
         with site.reading() as books:
-            (first,) = books.generations(room.id)
+            (first,) = books.testsets.all(room.id)
 
         def enter() -> None:
             with site.store.writing(other) as books:
-                row = replace(books.generations(other)[0], fingerprint=first.fingerprint)
-                books.update_generation(row)
+                row = replace(books.testsets.all(other)[0], fingerprint=first.fingerprint)
+                books.testsets.update(row)
 
         with pytest.raises(StorageError, match=r"(?i)unique"):
             enter()
@@ -363,19 +363,19 @@ class TestOneBudgetPerTestSet:
     ) -> None:
         path = saved(site, tmp_path / "old.zip")
         there = fresh("there")
-        other = Meter(there.space(there.create_meter(small_spec(), "second").id))
+        other = Meter(there.space(create_meter(SYSTEM, there, small_spec(), "second").id))
         deliver(other, tmp_path, room.session.test_labels, seed=0)
         with pytest.raises(InvalidInput, match="test set of another meter"):
             brought(there, path)
         with there.reading() as books:
-            assert [row.name for row in books.meters()] == ["second"]
+            assert [row.name for row in books.meters.all()] == ["second"]
 
     def test_a_restored_one_is_refused_elsewhere(
         self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
     ) -> None:
         there = fresh("there")
         brought(there, saved(site, tmp_path / "b.zip"))
-        other = Meter(there.space(there.create_meter(small_spec(), "second").id))
+        other = Meter(there.space(create_meter(SYSTEM, there, small_spec(), "second").id))
         with pytest.raises(InvalidInput, match="test set of another meter"):
             deliver(other, tmp_path, room.session.test_labels, seed=0)
 
@@ -429,7 +429,7 @@ class TestTheFile:
         with pytest.raises(MeterError):
             brought(there, changed)
         with there.reading() as books:
-            assert not books.has_meter()
+            assert not books.meters.all()
 
     def test_a_missing_or_additional_member_is_found(
         self, site: Site, room: Room, fresh: Fresh, tmp_path: Path

@@ -12,7 +12,8 @@ from pathlib import Path
 import pytest
 from distributed import Client, LocalCluster
 
-from easeml_meter.service.attempts import Conditions, PredictionFiles
+from easeml_meter.service.submissions.kinds import PredictionFiles
+from easeml_meter.service.submissions.measuring import Conditions
 
 from .helpers import make_session
 from .test_models import VISIBLE, hidden_spec, program

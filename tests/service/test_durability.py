@@ -178,7 +178,7 @@ def test_the_audit_chain_shows_a_change_by_hand(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     session.submit(0, 0)
     with session.meter._space.store.writing() as books:
-        books._connection.exec_driver_sql(
+        books.connection.exec_driver_sql(
             "UPDATE audit SET details = json_replace(details, '$.answer', '3') WHERE event = 'told'"
         )
     problems = session.meter.audit().problems
@@ -189,7 +189,7 @@ def test_an_entry_removed_by_hand_comes_back_and_shows(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     session.submit(0, 0, model="a")
     with session.meter._space.store.writing() as books:
-        books._connection.exec_driver_sql("DELETE FROM entries")
+        books.connection.exec_driver_sql("DELETE FROM entries")
     assert session.meter.audit().problems
     assert session.submit(1, 0, model="b").step == 2
 

@@ -10,17 +10,17 @@ from pathlib import Path
 import pytest
 
 from easeml_meter.cli import main
+from easeml_meter.core.history import sharing
 from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.model import HandOver
 from easeml_meter.core.signals import State
 from easeml_meter.errors import InvalidInput, Spent, WrongPhase
-from easeml_meter.service.handover import Consequence, hand_over, preview
+from easeml_meter.service.handovers import Consequence, hand_over, preview
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.sessions import sharing
-from easeml_meter.service.workspace import Workspace
+from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import log_failure, required_labels
 from easeml_meter.stats.tails import log_tail
-from easeml_meter.storage.schema import HandoverRow
 
 from .helpers import Session, make_session, small_spec
 
@@ -105,8 +105,8 @@ def incremental_with_handover(tmp_path: Path) -> Session:
     space = session.meter._space
     generation = session.meter.generations[0]
     with space.writing() as books:
-        row = HandoverRow(generation.meter, generation.number, 0, 1, space.now())
-        books.add_handover(row)
+        row = HandOver(generation.meter, generation.number, 0, 1, space.now())
+        books.handovers.add(row)
     space.journal(generation).append_handover(row)
     return session
 
@@ -239,9 +239,9 @@ def test_not_without_a_test_set_in_use(tmp_path: Path) -> None:
 
 
 def test_sharing_is_transitive() -> None:
-    rows = [HandoverRow("m", 1, 2, 3, "a"), HandoverRow("m", 1, 0, 1, "b")]
+    rows = [HandOver("m", 1, 2, 3, "a"), HandOver("m", 1, 0, 1, "b")]
     assert sharing(0, rows) == (0, 1)
-    assert sharing(3, [*rows, HandoverRow("m", 1, 1, 2, "c")]) == (0, 1, 2, 3)
+    assert sharing(3, [*rows, HandOver("m", 1, 1, 2, "c")]) == (0, 1, 2, 3)
     assert sharing(4, rows) == (4,)
 
 

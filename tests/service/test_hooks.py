@@ -20,14 +20,15 @@ from typing import Any
 
 import pytest
 
+from easeml_meter.core.model import stamp
 from easeml_meter.errors import InvalidInput, NotFound
-from easeml_meter.service import accounts, hooks
+from easeml_meter.service import hooks, seats, users
+from easeml_meter.service.actor import SYSTEM, Role
 from easeml_meter.service.hooks import Message, Undelivered, deliver_due
-from easeml_meter.service.roles import Role
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.place import Site
 from easeml_meter.service.senders import MailServer, Sender, is_public
-from easeml_meter.service.site import Site
 from easeml_meter.storage import schema
-from easeml_meter.storage.schema import stamp
 from easeml_meter.vault.keys import wrap
 
 from .helpers import Clock, small_spec
@@ -78,7 +79,7 @@ def deliver_all(site: Site, send: hooks.Send) -> int:
 
 
 def test_a_session_is_told_event_by_event(site: Site, tmp_path: Path) -> None:
-    meter = site.create_meter(small_spec(), "other").id
+    meter = create_meter(SYSTEM, site, small_spec(), "other").id
     room = make_room(site, tmp_path / "room", name="cats")
     webhook, secret = hooks.add_webhook(site, room.id, URL)
     hooks.add_webhook(site, meter, "https://elsewhere.example/")
@@ -140,7 +141,7 @@ def test_signatures_are_those_of_the_reference_libraries() -> None:
 
 
 def test_a_secret_from_before_standard_webhooks_goes_on_working(site: Site) -> None:
-    meter = site.create_meter(small_spec(), "m").id
+    meter = create_meter(SYSTEM, site, small_spec(), "m").id
     webhook, _ = hooks.add_webhook(site, meter, URL)
     old = "whs_Vt5l0-0Xh_3pEJm7b4M2yq1cQ9sRk6uTzWgYdNfAoBe"
     sealed = base64.b64encode(wrap(old.encode(), [site.identity.recipient])).decode()
@@ -184,20 +185,20 @@ def test_an_event_that_was_not_committed_is_not_told(site: Site, tmp_path: Path)
     room = make_room(site, tmp_path / "room")
     hooks.add_webhook(site, room.id, URL)
     with contextlib.suppress(KeyError), site.store.writing(room.id) as books:
-        books.append_audit(room.id, site.now(), "spent", {"generation": 1})
+        books.audit.append(room.id, site.now(), "spent", {"generation": 1})
         raise KeyError
     assert deliver_all(site, Mailbox()) == 0
 
 
 def test_labels_received_says_how_many_are_here(site: Site) -> None:
-    meter = site.create_meter(small_spec(), "parts")
+    meter = create_meter(SYSTEM, site, small_spec(), "parts")
     hooks.add_webhook(site, meter.id, URL)
     with site.store.writing(meter.id) as books:
         for event, rows in [("part added", 5), ("part added", 12), ("part withdrawn", 5)]:
             details = {"generation": 1, "part": 1, "rows": rows}
-            books.append_audit(meter.id, site.now(), event, details)
-        books.append_audit(meter.id, site.now(), "part added", details | {"rows": 8})
-        needed = books.generations(meter.id)[0].labels_needed
+            books.audit.append(meter.id, site.now(), event, details)
+        books.audit.append(meter.id, site.now(), "part added", details | {"rows": 8})
+        needed = books.testsets.all(meter.id)[0].labels_needed
     mailbox = Mailbox()
     deliver_all(site, mailbox)
     assert mailbox.events == ["labels received"] * 3
@@ -208,14 +209,14 @@ def test_labels_received_says_how_many_are_here(site: Site) -> None:
 def spend(site: Site, meter: str) -> None:
     """Let something happen."""
     with site.store.writing(meter) as books:
-        books.append_audit(meter, site.now(), "spent", {"generation": 1})
+        books.audit.append(meter, site.now(), "spent", {"generation": 1})
 
 
 def test_what_does_not_arrive_is_sent_again_ever_later_and_given_up_after_a_day(
     site: Site, caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = clock_of(site)
-    meter = site.create_meter(small_spec(), "m").id
+    meter = create_meter(SYSTEM, site, small_spec(), "m").id
     hooks.add_webhook(site, meter, URL)
     spend(site, meter)
     started = clock.moment
@@ -250,7 +251,7 @@ def test_what_does_not_arrive_is_sent_again_ever_later_and_given_up_after_a_day(
 
 def test_two_senders_do_not_send_the_same_message_and_a_dead_one_is_replaced(site: Site) -> None:
     clock = clock_of(site)
-    meter = site.create_meter(small_spec(), "m").id
+    meter = create_meter(SYSTEM, site, small_spec(), "m").id
     hooks.add_webhook(site, meter, URL)
     spend(site, meter)
     second = Mailbox()
@@ -269,7 +270,7 @@ def test_two_senders_do_not_send_the_same_message_and_a_dead_one_is_replaced(sit
 
 def test_a_slow_sender_does_not_undo_what_a_later_one_recorded(site: Site) -> None:
     clock = clock_of(site)
-    meter = site.create_meter(small_spec(), "m").id
+    meter = create_meter(SYSTEM, site, small_spec(), "m").id
     hooks.add_webhook(site, meter, URL)
     spend(site, meter)
 
@@ -283,7 +284,7 @@ def test_a_slow_sender_does_not_undo_what_a_later_one_recorded(site: Site) -> No
 
 
 def test_many_senders_at_once_send_each_message_once(site: Site) -> None:
-    meter = site.create_meter(small_spec(), "m").id
+    meter = create_meter(SYSTEM, site, small_spec(), "m").id
     hooks.add_webhook(site, meter, URL)
     for _ in range(40):
         spend(site, meter)
@@ -300,7 +301,7 @@ def test_many_senders_at_once_send_each_message_once(site: Site) -> None:
 
 
 def test_a_removed_webhook_is_told_nothing_more(site: Site) -> None:
-    meter = site.create_meter(small_spec(), "m").id
+    meter = create_meter(SYSTEM, site, small_spec(), "m").id
     webhook, _ = hooks.add_webhook(site, meter, URL)
     spend(site, meter)
     mailbox = Mailbox()
@@ -314,15 +315,15 @@ def test_a_removed_webhook_is_told_nothing_more(site: Site) -> None:
     spend(site, meter)
     assert deliver_all(site, Mailbox()) == 0
     with site.reading() as books:
-        events = [link.event for link in books.audit(meter)]
+        events = [link.event for link in books.audit.all(meter)]
     assert events[2:] == ["webhook added", "spent", "webhook removed", "spent"]
 
 
 def test_secrets_are_stored_sealed(site: Site) -> None:
-    meter = site.create_meter(small_spec(), "m").id
+    meter = create_meter(SYSTEM, site, small_spec(), "m").id
     _, secret = hooks.add_webhook(site, meter, URL)
     with site.reading() as books:
-        rows, links = str(books.select(schema.webhooks)), str(books.audit(meter))
+        rows, links = str(books.select(schema.webhooks)), str(books.audit.all(meter))
     assert secret not in rows + links
     assert "hooks.example" in links
     assert "key=1" not in links  # an address can be a secret, too
@@ -354,14 +355,14 @@ def test_other_addresses_are_refused(url: str) -> None:
 @pytest.mark.parametrize("events", [[], ["told"], ["told:0"], ["told:2"], ["spent", "everything"]])
 def test_unknown_events_are_refused(tmp_path: Path, events: list[str]) -> None:
     site = make_site(tmp_path, f"sqlite:///{tmp_path / 'meter.db'}")
-    meter = site.create_meter(small_spec(), "m").id
+    meter = create_meter(SYSTEM, site, small_spec(), "m").id
     with pytest.raises(InvalidInput, match="event"):
         hooks.add_webhook(site, meter, URL, events)
     site.close()
 
 
 def test_a_meter_has_so_many_webhooks_and_no_more(site: Site) -> None:
-    meter = site.create_meter(small_spec(), "m").id
+    meter = create_meter(SYSTEM, site, small_spec(), "m").id
     for _ in range(hooks.MOST):
         hooks.add_webhook(site, meter, URL)
     with pytest.raises(InvalidInput, match="at most 20"):
@@ -525,16 +526,16 @@ def mail_server() -> Iterator[tuple[MailServer, list[str]]]:
 
 
 def labeler(site: Site, meter: str, name: str, email: str | None) -> None:
-    user = accounts.add_user(site, name, email=email)
-    accounts.add_member(site, user.id, meter, Role.LABELER)
+    user = users.add_user(site, name, email=email)
+    seats.add_member(site, user.id, meter, Role.LABELER)
 
 
 def test_labelers_with_an_address_get_one_letter_for_a_request(site: Site) -> None:
-    meter = site.create_meter(small_spec(), "cats").id
+    meter = create_meter(SYSTEM, site, small_spec(), "cats").id
     labeler(site, meter, "ann", "ann@example.org")
     labeler(site, meter, "ben", None)
-    developer = accounts.add_user(site, "dev", email="dev@example.org")
-    accounts.add_member(site, developer.id, meter, Role.DEVELOPER)
+    developer = users.add_user(site, "dev", email="dev@example.org")
+    seats.add_member(site, developer.id, meter, Role.DEVELOPER)
     with mail_server() as (mail, letters):
         sender = Sender(mail)
         assert deliver_due(site, sender, letters=True) == 1
@@ -551,7 +552,7 @@ def test_labelers_with_an_address_get_one_letter_for_a_request(site: Site) -> No
 
 def test_labelers_are_reminded_when_the_deadline_is_near(site: Site) -> None:
     clock = clock_of(site)
-    meter = site.create_meter(small_spec(), "cats").id
+    meter = create_meter(SYSTEM, site, small_spec(), "cats").id
     labeler(site, meter, "ann", "ann@example.org")
     mailbox = Mailbox()
     deliver_due(site, mailbox, letters=True)
@@ -568,14 +569,14 @@ def test_labelers_are_reminded_when_the_deadline_is_near(site: Site) -> None:
 
 
 def test_without_a_mail_server_no_letters_are_written(site: Site) -> None:
-    meter = site.create_meter(small_spec(), "cats").id
+    meter = create_meter(SYSTEM, site, small_spec(), "cats").id
     labeler(site, meter, "ann", "ann@example.org")
     assert deliver_due(site, Mailbox()) == 0
     assert states(site) == []
 
 
 def test_a_letter_that_is_refused_is_tried_again(site: Site) -> None:
-    meter = site.create_meter(small_spec(), "cats").id
+    meter = create_meter(SYSTEM, site, small_spec(), "cats").id
     labeler(site, meter, "ann", "refused@example.org")
     with mail_server() as (mail, letters):
         assert deliver_due(site, Sender(mail), letters=True) == 0
@@ -601,7 +602,7 @@ def test_a_mail_server_that_cannot_encrypt_gets_no_letter() -> None:
 
 def test_nothing_is_logged_of_what_is_sent(site: Site, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.DEBUG)
-    meter = site.create_meter(small_spec(), "cats").id
+    meter = create_meter(SYSTEM, site, small_spec(), "cats").id
     with receiving() as (url, _):
         _, secret = hooks.add_webhook(site, meter, f"{url}/path-with-a-token")
         spend(site, meter)

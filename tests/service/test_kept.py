@@ -16,16 +16,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from easeml_meter.core.model import Entry
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import VaultError
-from easeml_meter.service.attempts import PredictionFiles
 from easeml_meter.service.backup import Place, back_up
-from easeml_meter.service.kept import Keeping, Kept, file_of, read_kept
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.restoring import restore
-from easeml_meter.service.submission import Submission, submit_all
-from easeml_meter.service.workspace import Workspace
-from easeml_meter.storage.schema import EntryRow
+from easeml_meter.service.place import Workspace
+from easeml_meter.service.restore import restore
+from easeml_meter.service.submissions.answering import Submission, submit_all
+from easeml_meter.service.submissions.keeping import Keeping, Kept, file_of, read_kept
+from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.tables.source import Held
 from easeml_meter.vault.keys import Identity
 
@@ -167,9 +167,9 @@ def submit_in(session: Session, *sizes: int) -> None:
     assert not rest
 
 
-def entries_of(session: Session) -> list[EntryRow]:
+def entries_of(session: Session) -> list[Entry]:
     with session.meter._space.reading() as books:
-        return books.entries(session.meter.generations[0].meter, 1)
+        return books.entries.all(session.meter.generations[0].meter, 1)
 
 
 def truth_of(session: Session) -> object:

@@ -13,8 +13,8 @@ import pytest
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.errors import Denied, InvalidInput, MeterError, Spent, WrongPhase
+from easeml_meter.service.actor import Role
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.roles import Role
 from easeml_meter.vault.keys import Identity, unwrap
 
 from .helpers import (

@@ -18,7 +18,8 @@ from easeml_meter.scoring import sandbox
 from easeml_meter.scoring.bundle import Bundle, BundledFile
 from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.predictor import ModelFailed
-from easeml_meter.service.attempts import Command, Conditions, Function, OnnxFile, allotted
+from easeml_meter.service.submissions.kinds import Command, Function, OnnxFile
+from easeml_meter.service.submissions.measuring import Conditions, allotted
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
 
@@ -152,7 +153,9 @@ def test_no_answer_leaves_before_its_time(session: Session) -> None:
 
 def test_time_is_decided_by_visible_rows_alone(session: Session) -> None:
     waits = []
-    with mock.patch("easeml_meter.service.attempts.allotted", side_effect=allotted) as decide:
+    with mock.patch(
+        "easeml_meter.service.submissions.measuring.allotted", side_effect=allotted
+    ) as decide:
         run(session, program(), seconds=None, progress=lambda *told: waits.append(told))
     (estimate,) = decide.call_args.args
     assert estimate > 0
@@ -175,7 +178,9 @@ def test_allotted_time_is_a_power_of_two_with_room() -> None:
 
 def test_cancelled_before_the_entry_costs_nothing(session: Session) -> None:
     with (
-        mock.patch("easeml_meter.service.attempts.time.sleep", side_effect=KeyboardInterrupt),
+        mock.patch(
+            "easeml_meter.service.submissions.measuring.time.sleep", side_effect=KeyboardInterrupt
+        ),
         pytest.raises(KeyboardInterrupt),
     ):
         run(session, program())

@@ -24,10 +24,10 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from easeml_meter.cli import main
-from easeml_meter.service import workspace
+from easeml_meter.core.model import stamp
+from easeml_meter.service import place
 from easeml_meter.service.meter import Meter
 from easeml_meter.spec import MeterSpec
-from easeml_meter.storage.schema import stamp
 
 from .helpers import Clock, Labels, rows, small_spec, write_predictions
 
@@ -70,7 +70,7 @@ class Side:
             contextlib.chdir(self.folder),
             contextlib.redirect_stdout(out),
             contextlib.redirect_stderr(err),
-            mock.patch.object(workspace.Workspace, "now", side_effect=self._now),
+            mock.patch.object(place.Workspace, "now", side_effect=self._now),
         ):
             try:
                 main([*arguments, "-C", "meter"])

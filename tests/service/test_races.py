@@ -10,9 +10,10 @@ import pyarrow.parquet as pq
 import pytest
 
 from easeml_meter.errors import InvalidInput, MeterError, WrongPhase
-from easeml_meter.service import intake
+from easeml_meter.service import validation
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.workspace import Home
+from easeml_meter.service.place import Home
+from easeml_meter.service.testsets import delivery
 
 from .helpers import Clock, make_session, rows, small_spec
 
@@ -39,7 +40,7 @@ def test_two_test_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         sealed.append(tmp_path / f"{seed}.sealed")
         meter.seal(tmp_path / "plain.parquet", sealed[-1], label="label", id_column="id")
     rival = Meter.open(tmp_path / "meter")
-    before(monkeypatch, intake, "copy_into", lambda: rival.add_test_set(sealed[1]))
+    before(monkeypatch, delivery, "copy_into", lambda: rival.add_test_set(sealed[1]))
     with pytest.raises(WrongPhase):
         meter.add_test_set(sealed[0])
     taken = meter.generations[-1]
@@ -53,11 +54,11 @@ def test_two_validation_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
         pq.write_table(rows(labels, seed=seed), tmp_path / f"{seed}.parquet")
     rival = Meter.open(tmp_path / "meter")
     path = tmp_path / "9.parquet"
-    before(monkeypatch, intake, "_notify", lambda: rival.replace_validation(path))
+    before(monkeypatch, validation, "_notify", lambda: rival.replace_validation(path))
     with pytest.raises(MeterError, match="meanwhile: try again"):
         session.meter.replace_validation(tmp_path / "8.parquet")
     with session.meter._space.store.reading() as books:
-        taken = books.validations(books.meter().id)[-1]
+        taken = books.validation.all(books.meters.get().id)[-1]
     assert taken.number == 2
     assert (tmp_path / "meter" / taken.blob).read_bytes() == path.read_bytes()
     assert session.submit(0, 0).step == 1

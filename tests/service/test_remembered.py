@@ -12,12 +12,13 @@ from types import SimpleNamespace
 import pytest
 
 from easeml_meter.errors import MeterError, Unauthenticated
-from easeml_meter.service import accounts
-from easeml_meter.service.accounts import REMEMBERED, Caller, caller_of, remembered
-from easeml_meter.service.roles import Role
-from easeml_meter.service.site import Site
+from easeml_meter.service import seats, tokens, users
+from easeml_meter.service.actor import SYSTEM, Role
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.place import Site
+from easeml_meter.service.tokens import REMEMBERED, Caller, caller_of, remembered
 from easeml_meter.storage import schema
-from easeml_meter.storage.store import Books
+from easeml_meter.storage.books import Books
 
 from .helpers import small_spec
 
@@ -75,7 +76,7 @@ def clock() -> Moment:
 @pytest.fixture
 def elapsed(monkeypatch: pytest.MonkeyPatch) -> Elapsed:
     found = Elapsed()
-    monkeypatch.setattr(accounts, "time", SimpleNamespace(monotonic=found.monotonic))
+    monkeypatch.setattr(tokens, "time", SimpleNamespace(monotonic=found.monotonic))
     return found
 
 
@@ -97,11 +98,11 @@ def opened(tmp_path: Path, clock: Moment) -> Iterator[Callable[[], Site]]:
 @pytest.fixture
 def door(opened: Callable[[], Site], elapsed: Elapsed) -> Door:
     site = opened()
-    admin = accounts.add_user(site, "admin", admin=True)
-    anna = accounts.add_user(site, "anna")
-    meter = site.create_meter(small_spec(tenants=(2, 2)), "meter").id
-    accounts.add_member(site, anna.id, meter, Role.DEVELOPER, 1)
-    token, secret = accounts.new_token(site, anna.id, "test", days=1)
+    admin = users.add_user(site, "admin", admin=True)
+    anna = users.add_user(site, "anna")
+    meter = create_meter(SYSTEM, site, small_spec(tenants=(2, 2)), "meter").id
+    seats.add_member(site, anna.id, meter, Role.DEVELOPER, 1)
+    token, secret = tokens.new_token(site, anna.id, "test", days=1)
     return Door(site, meter, admin.id, anna.id, token.id, secret)
 
 
@@ -130,8 +131,8 @@ def test_a_token_is_looked_up_once(door: Door, reads: Reads) -> None:
 
 
 def test_each_token_is_one_of_its_own(door: Door, reads: Reads) -> None:
-    limited = accounts.new_token(door.site, door.anna, "limited", scopes=["labeler"])[1]
-    other = accounts.new_token(door.site, door.admin, "other")[1]
+    limited = tokens.new_token(door.site, door.anna, "limited", scopes=["labeler"])[1]
+    other = tokens.new_token(door.site, door.admin, "other")[1]
     for _ in range(2):
         assert caller_of(door.site, limited).token.scopes == ("labeler",)
         assert caller_of(door.site, other).admin
@@ -157,27 +158,27 @@ def test_it_is_looked_up_again_after_a_while(door: Door, elapsed: Elapsed, reads
 
 
 def revoke(site: Site, door: Door) -> None:
-    accounts.revoke_token(site, door.token)
+    tokens.revoke_token(site, door.token)
 
 
 def disable(site: Site, door: Door) -> None:
-    accounts.change_user(site, door.anna, disabled=True)
+    users.change_user(site, door.anna, disabled=True)
 
 
 def new_password(site: Site, door: Door) -> None:
-    accounts.change_user(site, door.anna, password="long enough")  # noqa: S106
+    users.change_user(site, door.anna, password="long enough")  # noqa: S106
 
 
 def make_admin(site: Site, door: Door) -> None:
-    accounts.change_user(site, door.anna, admin=True)
+    users.change_user(site, door.anna, admin=True)
 
 
 def add_seat(site: Site, door: Door) -> None:
-    accounts.add_member(site, door.anna, door.meter, Role.DEVELOPER, 2)
+    seats.add_member(site, door.anna, door.meter, Role.DEVELOPER, 2)
 
 
 def remove_seat(site: Site, door: Door) -> None:
-    accounts.remove_member(site, door.anna, door.meter, Role.DEVELOPER, 1)
+    seats.remove_member(site, door.anna, door.meter, Role.DEVELOPER, 1)
 
 
 def shown(door: Door) -> tuple[bool, list[int]] | str:
@@ -249,7 +250,7 @@ def test_a_change_made_while_it_is_looked_up_is_seen_next(
 def test_an_admin_no_more(door: Door) -> None:
     make_admin(door.site, door)
     assert shown(door) == (True, [1])
-    accounts.change_user(door.site, door.anna, admin=False)
+    users.change_user(door.site, door.anna, admin=False)
     assert shown(door) == BEFORE
 
 
@@ -265,7 +266,7 @@ def test_an_account_disabled_by_hand_is_told_from_a_revoked_token(door: Door) ->
 def test_a_change_that_is_refused_changes_nothing(door: Door) -> None:
     assert shown(door) == BEFORE
     with pytest.raises(MeterError, match="the last admin"):
-        accounts.change_user(door.site, door.admin, admin=False)
+        users.change_user(door.site, door.admin, admin=False)
     assert shown(door) == BEFORE
 
 
@@ -313,8 +314,8 @@ def test_the_secret_itself_is_not_kept(door: Door) -> None:
 
 
 def test_only_so_many_are_remembered(door: Door, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(accounts, "_CALLERS", 3)
-    secrets = [accounts.new_token(door.site, door.anna, str(n))[1] for n in range(8)]
+    monkeypatch.setattr(tokens, "_CALLERS", 3)
+    secrets = [tokens.new_token(door.site, door.anna, str(n))[1] for n in range(8)]
     for secret in secrets:
         assert caller_of(door.site, secret).user.id == door.anna
         assert len(door.site.callers.known) <= 3

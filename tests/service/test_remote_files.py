@@ -9,8 +9,10 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.site import Site
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
 
 from .helpers import Session, deliver, rows, small_spec
@@ -22,7 +24,7 @@ class Remote:
     def __init__(self, database: str, url: str, folder: Path) -> None:
         self.place = (database, url, folder / "server.key")
         self.site = Site.open(*self.place)
-        self.id = self.site.create_meter(small_spec(), "remote").id
+        self.id = create_meter(SYSTEM, self.site, small_spec(), "remote").id
         meter = self.meter()
         test = np.random.default_rng(0).integers(0, 2, meter.plan.labels)
         validation = np.random.default_rng(99).integers(0, 2, 20)

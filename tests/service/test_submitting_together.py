@@ -20,21 +20,23 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import Entry
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, MeterError, Spent, StorageError
-from easeml_meter.service import submission as module
-from easeml_meter.service.attempts import PredictionFiles
-from easeml_meter.service.handover import hand_over
-from easeml_meter.service.kept import Keeping
+from easeml_meter.service.handovers import hand_over
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.submission import Submission, submit, submit_all
-from easeml_meter.service.workspace import Workspace
+from easeml_meter.service.place import Workspace
+from easeml_meter.service.submissions import answering
+from easeml_meter.service.submissions.answering import Submission, submit, submit_all
+from easeml_meter.service.submissions.keeping import Keeping
+from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
+from easeml_meter.storage.books.audit import AuditLinks
+from easeml_meter.storage.books.entries import Entries
+from easeml_meter.storage.books.testsets import TestSets
 from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import Journal
-from easeml_meter.storage.schema import EntryRow
-from easeml_meter.storage.store import Books
 from easeml_meter.tables.source import Held
 
 from .helpers import Clock, Labels, Session, make_session, rows, small_spec, with_errors
@@ -90,9 +92,9 @@ def space_of(session: Session) -> Workspace:
     return session.meter._space
 
 
-def entries_of(session: Session, generation: int = 1) -> list[EntryRow]:
+def entries_of(session: Session, generation: int = 1) -> list[Entry]:
     with space_of(session).reading() as books:
-        return books.entries(books.meter().id, generation)
+        return books.entries.all(books.meters.get().id, generation)
 
 
 def journal_of(session: Session) -> Journal:
@@ -411,10 +413,17 @@ def test_without_a_test_set_all_are_told_so(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    "step", ["add_entries", "append_audits", "update_generation", "add_generation", "append_audit"]
+    ("repository", "step"),
+    [
+        (Entries, "add"),
+        (AuditLinks, "append_all"),
+        (TestSets, "update"),
+        (TestSets, "add"),
+        (AuditLinks, "append"),
+    ],
 )
 def test_a_failure_in_the_transaction_tells_nobody_and_charges_nothing(
-    session: Session, monkeypatch: pytest.MonkeyPatch, step: str
+    session: Session, monkeypatch: pytest.MonkeyPatch, repository: type, step: str
 ) -> None:
     """Four submissions spend the set, so that every kind of writing is part of it."""
     plans = [Plan(errors) for errors in range(4)]
@@ -424,7 +433,7 @@ def test_a_failure_in_the_transaction_tells_nobody_and_charges_nothing(
         raise StorageError("the disk is gone")
 
     with monkeypatch.context() as patched:
-        patched.setattr(Books, step, fail)
+        patched.setattr(repository, step, fail)
         with pytest.raises(StorageError, match="the disk is gone"):
             together(session, *plans)
     assert entries_of(session) == []
@@ -481,7 +490,7 @@ def meanwhile(monkeypatch: pytest.MonkeyPatch, act: Callable[[], object]) -> Non
             act()
         return Keeping(*arguments)
 
-    monkeypatch.setattr(module, "Keeping", wrapped)
+    monkeypatch.setattr(answering, "Keeping", wrapped)
 
 
 @pytest.fixture
@@ -540,16 +549,16 @@ def test_a_validation_set_replaced_meanwhile(
 def test_on_a_large_set_each_is_measured_by_itself(
     session: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MANY", 1)
+    monkeypatch.setattr(answering, "MANY", 1)
     told = [plan.made(session) for plan in (Plan(0), Plan(1), Plan(2, broken=True), Plan(0))]
     batches: list[int] = []
-    usual = module._tell
+    usual = answering._tell
 
     def noted(*given: Any) -> Any:
         batches.append(len(given[2]))
         return usual(*given)
 
-    monkeypatch.setattr(module, "_tell", noted)
+    monkeypatch.setattr(answering, "_tell", noted)
     outcomes = submit_all(space_of(session), told)
     assert set(batches) == {1}
     assert isinstance(outcomes.pop(2), InvalidInput)

@@ -19,10 +19,11 @@ from alembic.script import ScriptDirectory
 from tests.postgresql import Cluster
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import AuditLink, Entry, MeterRecord, TestSet, ValidationSet
 from easeml_meter.errors import StorageError
-from easeml_meter.storage import migrate, queue, schema, store
-from easeml_meter.storage.schema import EntryRow, GenerationRow, MeterRow, ValidationRow
-from easeml_meter.storage.store import Store, broken_link, link_digest
+from easeml_meter.storage import jobs, migrate, schema, store
+from easeml_meter.storage.books.audit import broken_link, link_digest
+from easeml_meter.storage.store import Store
 
 FOLDER = Path(migrate.__file__).parent / "migrations"
 NOW = "2026-01-01T00:00:00.000000+00:00"
@@ -119,8 +120,8 @@ def test_head_is_the_newest_migration() -> None:
     assert len(scripts().get_heads()) == 1
 
 
-METER = MeterRow("m", "cats – ünïcode", {"meter": {"steps": 4}}, NOW)
-GENERATION = GenerationRow(
+METER = MeterRecord("m", "cats – ünïcode", {"meter": {"steps": 4}}, NOW)
+GENERATION = TestSet(
     "m",
     1,
     Phase.ACTIVE,
@@ -131,8 +132,8 @@ GENERATION = GenerationRow(
     manifest={"columns": ["x"]},
     blob="testsets/1.sealed",
 )
-VALIDATION = ValidationRow("m", 1, "d" * 64, 20, {"label": "y"}, "v/1.csv", NOW)
-ENTRY = EntryRow(
+VALIDATION = ValidationSet("m", 1, "d" * 64, 20, {"label": "y"}, "v/1.csv", NOW)
+ENTRY = Entry(
     meter="m",
     generation=1,
     tenant=0,
@@ -147,7 +148,7 @@ ENTRY = EntryRow(
     blob="predictions/s.age",
     told_at=NOW,
 )
-_LINK = schema.AuditRow("m", 1, NOW, "told", {"step": 1, "model": "ü"}, "0" * 64, "")
+_LINK = AuditLink("m", 1, NOW, "told", {"step": 1, "model": "ü"}, "0" * 64, "")
 LINK = replace(_LINK, digest=link_digest(_LINK))
 
 
@@ -176,16 +177,16 @@ def test_every_released_schema_is_upgraded_with_its_rows(empty: str, version: st
     opened = Store.open(empty)
     assert_declared(opened)
     with opened.reading() as books:
-        assert books.meters() == [METER]
-        assert books.generations("m") == [GENERATION]
-        assert books.validations("m") == [VALIDATION]
-        assert books.entries("m", 1) == [ENTRY]
-        assert books.audit("m") == [LINK]
-        assert broken_link(books.audit("m")) is None
+        assert books.meters.all() == [METER]
+        assert books.testsets.all("m") == [GENERATION]
+        assert books.validation.all("m") == [VALIDATION]
+        assert books.entries.all("m", 1) == [ENTRY]
+        assert books.audit.all("m") == [LINK]
+        assert broken_link(books.audit.all("m")) is None
     with opened.writing("m") as books:
-        books.add_entries([replace(ENTRY, step=2, submission="t" * 64)])
-        books.append_audit("m", NOW, "told", {"step": 2})
-        assert broken_link(books.audit("m")) is None
+        books.entries.add([replace(ENTRY, step=2, submission="t" * 64)])
+        books.audit.append("m", NOW, "told", {"step": 2})
+        assert broken_link(books.audit.all("m")) is None
     opened.close()
 
 
@@ -196,7 +197,7 @@ def test_many_servers_start_at_once(empty: str) -> None:
     def start() -> None:
         try:
             opened = Store.open(empty)
-            queue.install(opened)
+            jobs.install(opened)
             opened.close()
         except Exception as error:
             failed.append(error)
@@ -216,7 +217,7 @@ def assert_declared_besides_queue(opened: Store) -> None:
     with opened.reading() as books:
         tables = set(sa.inspect(books.connection).get_table_names())
         assert set(schema.metadata.tables) <= tables
-        assert books.entries("m", 1) == [ENTRY]
+        assert books.entries.all("m", 1) == [ENTRY]
 
 
 def test_opening_again_changes_nothing(tmp_path: Path) -> None:

@@ -18,17 +18,18 @@ import pytest
 import sqlalchemy as sa
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.errors import StorageError
-from easeml_meter.storage import schema
-from easeml_meter.storage.schema import EntryRow, GenerationRow, MeterRow, ValidationRow
-from easeml_meter.storage.store import Books, Store, broken_link, link_digest
+from easeml_meter.core.model import AuditLink, Entry, MeterRecord, TestSet, ValidationSet
+from easeml_meter.errors import NotFound, StorageError
+from easeml_meter.storage.books import Books
+from easeml_meter.storage.books.audit import broken_link, link_digest
+from easeml_meter.storage.store import Store
 
 NOW = "2026-01-01T00:00:00.000000+00:00"
 
-METER = MeterRow("m", "cats", {"meter": {"steps": 4}, "bands": [{"lower": 0.0}]}, NOW)
-GENERATION = GenerationRow("m", 1, Phase.REQUESTED, 100, NOW)
-VALIDATION = ValidationRow("m", 1, "d" * 64, 20, {"label": "y", "classes": None}, "v/1.csv", NOW)
-ENTRY = EntryRow(
+METER = MeterRecord("m", "cats", {"meter": {"steps": 4}, "bands": [{"lower": 0.0}]}, NOW)
+GENERATION = TestSet("m", 1, Phase.REQUESTED, 100, NOW)
+VALIDATION = ValidationSet("m", 1, "d" * 64, 20, {"label": "y", "classes": None}, "v/1.csv", NOW)
+ENTRY = Entry(
     meter="m",
     generation=1,
     tenant=0,
@@ -54,13 +55,13 @@ def url(database: str) -> str:
 def store(url: str) -> Iterator[Store]:
     opened = Store.open(url)
     with opened.writing() as books:
-        books.add_meter(METER)
-        books.add_generation(GENERATION)
+        books.meters.add(METER)
+        books.testsets.add(GENERATION)
     yield opened
     opened.close()
 
 
-def step(number: int, **changes: Any) -> EntryRow:
+def step(number: int, **changes: Any) -> Entry:
     return replace(ENTRY, step=number, submission=f"{number:064}", **changes)
 
 
@@ -81,61 +82,63 @@ def test_rows_come_back_as_they_went_in(store: Store) -> None:
         blob="testsets/1.sealed",
     )
     with store.writing() as books:
-        books.update_generation(delivered)
-        books.add_validation(VALIDATION)
-        books.add_entries([ENTRY])
-        link = books.append_audit("m", NOW, "told", {"step": 1, "model": "ü"})
+        books.testsets.update(delivered)
+        books.validation.add(VALIDATION)
+        books.entries.add([ENTRY])
+        link = books.audit.append("m", NOW, "told", {"step": 1, "model": "ü"})
     with store.reading() as books:
-        assert books.has_meter()
-        assert books.meter() == METER
-        assert books.generations("m") == [delivered]
-        assert books.validations("m") == [VALIDATION]
-        assert books.entries("m", 1) == [ENTRY]
-        assert books.audit("m") == [link]
+        assert books.meters.all()
+        assert books.meters.get() == METER
+        assert books.testsets.all("m") == [delivered]
+        assert books.validation.all("m") == [VALIDATION]
+        assert books.entries.all("m", 1) == [ENTRY]
+        assert books.audit.all("m") == [link]
 
 
 def test_an_overview_is_what_single_questions_give(store: Store) -> None:
     def same(books: Books, meter: str | None, of: str) -> None:
-        validations = books.validations(of)
-        expected = (books.meter(of), books.generations(of), ([None, *validations])[-1])
-        assert books.overview(meter) == expected
+        validations = books.validation.all(of)
+        expected = (books.meters.get(of), books.testsets.all(of), ([None, *validations])[-1])
+        assert books.meters.overview(meter) == expected
 
     with store.writing() as books:
         same(books, None, "m")
         for number in (2, 10, 9):
-            books.add_generation(replace(GENERATION, number=number, manifest={"number": number}))
-            books.add_validation(replace(VALIDATION, number=number, digest=f"{number:064}"))
+            books.testsets.add(replace(GENERATION, number=number, manifest={"number": number}))
+            books.validation.add(replace(VALIDATION, number=number, digest=f"{number:064}"))
             same(books, None, "m")
             same(books, "m", "m")
-        books.add_meter(replace(METER, id="other", name="without anything"))
+        books.meters.add(replace(METER, id="other", name="without anything"))
         same(books, "other", "other")
-        books.add_validation(replace(VALIDATION, meter="other"))
+        books.validation.add(replace(VALIDATION, meter="other"))
         same(books, "other", "other")
         same(books, "m", "m")
-        for meter, count in ((None, 2), ("absent", 0)):
+        with pytest.raises(NotFound):
+            books.meters.overview("absent")
+        for meter, count in ((None, 2),):
             with pytest.raises(StorageError, match=f"holds {count} meters: exactly one expected"):
-                books.overview(meter)
+                books.meters.overview(meter)
 
 
 def test_rows_outlive_the_process(store: Store, url: str) -> None:
     with store.writing() as books:
-        books.add_entries([ENTRY])
+        books.entries.add([ENTRY])
     store.close()
     again = Store.open(url)
     with again.reading() as books:
-        assert books.entries("m", 1) == [ENTRY]
+        assert books.entries.all("m", 1) == [ENTRY]
     again.close()
 
 
 def test_entries_come_in_the_order_of_each_tenants_steps(store: Store) -> None:
     with store.writing() as books:
         for tenant, number in ((1, 2), (0, 2), (1, 1), (0, 10), (0, 1)):
-            books.add_entries([step(number, tenant=tenant)])
+            books.entries.add([step(number, tenant=tenant)])
     with store.reading() as books:
-        found = [(entry.tenant, entry.step) for entry in books.entries("m", 1)]
+        found = [(entry.tenant, entry.step) for entry in books.entries.all("m", 1)]
         assert found == [(0, 1), (0, 2), (0, 10), (1, 1), (1, 2)]
-        assert [entry.step for entry in books.entries("m", 1, tenant=1)] == [1, 2]
-        assert books.entries("m", 2) == []
+        assert [entry.step for entry in books.entries.all("m", 1, tenant=1)] == [1, 2]
+        assert books.entries.all("m", 2) == []
 
 
 def test_an_exception_leaves_no_trace(store: Store) -> None:
@@ -145,29 +148,29 @@ def test_an_exception_leaves_no_trace(store: Store) -> None:
     with pytest.raises(RuntimeError, match="power cut"):
         write(
             store,
-            lambda books: books.add_entries([ENTRY]),
-            lambda books: books.add_validation(VALIDATION),
-            lambda books: books.append_audit("m", NOW, "told", {}),
-            lambda books: books.update_generation(replace(GENERATION, phase=Phase.ACTIVE)),
+            lambda books: books.entries.add([ENTRY]),
+            lambda books: books.validation.add(VALIDATION),
+            lambda books: books.audit.append("m", NOW, "told", {}),
+            lambda books: books.testsets.update(replace(GENERATION, phase=Phase.ACTIVE)),
             fail,
         )
     with store.reading() as books:
-        assert books.entries("m", 1) == []
-        assert books.validations("m") == []
-        assert books.audit("m") == []
-        assert books.generations("m") == [GENERATION]
+        assert books.entries.all("m", 1) == []
+        assert books.validation.all("m") == []
+        assert books.audit.all("m") == []
+        assert books.testsets.all("m") == [GENERATION]
     with store.writing() as books:  # and the lock is free again
-        books.add_entries([ENTRY])
+        books.entries.add([ENTRY])
 
 
 @pytest.mark.parametrize(
     ("deed", "what"),
     [
-        (lambda books: books.add_entries([replace(ENTRY, submission="t" * 64)]), "a step twice"),
-        (lambda books: books.add_entries([replace(ENTRY, step=2)]), "a submission twice"),
-        (lambda books: books.add_entries([step(5, generation=9)]), "an unknown test set"),
-        (lambda books: books.add_generation(GENERATION), "a generation twice"),
-        (lambda books: books.add_meter(METER), "a meter twice"),
+        (lambda books: books.entries.add([replace(ENTRY, submission="t" * 64)]), "a step twice"),
+        (lambda books: books.entries.add([replace(ENTRY, step=2)]), "a submission twice"),
+        (lambda books: books.entries.add([step(5, generation=9)]), "an unknown test set"),
+        (lambda books: books.testsets.add(GENERATION), "a generation twice"),
+        (lambda books: books.meters.add(METER), "a meter twice"),
     ],
     ids=lambda value: value if isinstance(value, str) else "",
 )
@@ -175,13 +178,13 @@ def test_what_must_not_be_entered_is_refused(
     store: Store, deed: Callable[[Books], None], what: str
 ) -> None:
     with store.writing() as books:
-        books.add_entries([ENTRY])
+        books.entries.add([ENTRY])
     with pytest.raises(StorageError) as refused:
-        write(store, lambda books: books.append_audit("m", NOW, "told", {"what": what}), deed)
+        write(store, lambda books: books.audit.append("m", NOW, "told", {"what": what}), deed)
     assert "\n" not in str(refused.value)
     with store.reading() as books:
-        assert books.entries("m", 1) == [ENTRY]
-        assert books.audit("m") == []
+        assert books.entries.all("m", 1) == [ENTRY]
+        assert books.audit.all("m") == []
 
 
 def test_the_same_rows_cannot_be_two_test_sets(store: Store) -> None:
@@ -189,17 +192,17 @@ def test_the_same_rows_cannot_be_two_test_sets(store: Store) -> None:
     with pytest.raises(StorageError):
         write(
             store,
-            lambda books: books.update_generation(first),
-            lambda books: books.add_generation(second),
+            lambda books: books.testsets.update(first),
+            lambda books: books.testsets.add(second),
         )
 
 
 def test_the_same_submission_of_another_tenant_or_validation_set_is_another(store: Store) -> None:
     with store.writing() as books:
-        books.add_entries([ENTRY])
-        books.add_entries([replace(ENTRY, tenant=1)])
-        books.add_entries([replace(ENTRY, step=2, validation_set="e" * 64)])
-        assert len(books.entries("m", 1)) == 3
+        books.entries.add([ENTRY])
+        books.entries.add([replace(ENTRY, tenant=1)])
+        books.entries.add([replace(ENTRY, step=2, validation_set="e" * 64)])
+        assert len(books.entries.all("m", 1)) == 3
 
 
 def increment(url: str, times: int) -> None:
@@ -207,16 +210,16 @@ def increment(url: str, times: int) -> None:
     store = Store.open(url)
     for _ in range(times):
         with store.writing() as books:
-            books.add_entries([step(len(books.entries("m", 1)) + 1)])
-            books.append_audit("m", NOW, "told", {})
+            books.entries.add([step(len(books.entries.all("m", 1)) + 1)])
+            books.audit.append("m", NOW, "told", {})
     store.close()
 
 
 def assert_counted(store: Store, times: int) -> None:
     with store.reading() as books:
-        assert [entry.step for entry in books.entries("m", 1)] == list(range(1, times + 1))
-        assert broken_link(books.audit("m")) is None
-        assert len(books.audit("m")) == times
+        assert [entry.step for entry in books.entries.all("m", 1)] == list(range(1, times + 1))
+        assert broken_link(books.audit.all("m")) is None
+        assert len(books.audit.all("m")) == times
 
 
 def test_four_threads_lose_no_step(store: Store, url: str) -> None:
@@ -245,9 +248,9 @@ def test_a_writer_waits_until_the_other_one_is_done(store: Store, url: str) -> N
         waiting.start()
         waiting.join(0.2)
         assert waiting.is_alive()
-        assert books.entries("m", 1) == []
-        books.add_entries([step(1)])
-        books.append_audit("m", NOW, "told", {})
+        assert books.entries.all("m", 1) == []
+        books.entries.add([step(1)])
+        books.audit.append("m", NOW, "told", {})
     waiting.join()
     assert_counted(store, 2)
 
@@ -255,22 +258,22 @@ def test_a_writer_waits_until_the_other_one_is_done(store: Store, url: str) -> N
 def test_reading_sees_one_moment_and_needs_no_lock(store: Store, url: str) -> None:
     other = Store.open(url)
     with store.reading() as before:
-        assert before.entries("m", 1) == []
+        assert before.entries.all("m", 1) == []
         with other.writing() as books:
-            books.add_entries([ENTRY])
-            assert before.entries("m", 1) == []  # not yet committed
-        assert before.entries("m", 1) == []  # committed after this moment
+            books.entries.add([ENTRY])
+            assert before.entries.all("m", 1) == []  # not yet committed
+        assert before.entries.all("m", 1) == []  # committed after this moment
     with store.reading() as after:
-        assert after.entries("m", 1) == [ENTRY]
+        assert after.entries.all("m", 1) == [ENTRY]
     other.close()
 
 
-def chain(store: Store) -> list[schema.AuditRow]:
+def chain(store: Store) -> list[AuditLink]:
     with store.writing() as books:
         for number in range(1, 6):
-            books.append_audit("m", NOW, "told", {"step": number})
+            books.audit.append("m", NOW, "told", {"step": number})
     with store.reading() as books:
-        return books.audit("m")
+        return books.audit.all("m")
 
 
 def test_a_sound_chain(store: Store) -> None:
@@ -327,12 +330,12 @@ def test_links_cut_off_at_the_end_are_not_seen_by_the_chain_alone(store: Store) 
 
 def test_chains_of_two_meters_are_apart(store: Store) -> None:
     with store.writing() as books:
-        books.add_meter(replace(METER, id="n"))
-        first = books.append_audit("m", NOW, "created", {})
-        second = books.append_audit("n", NOW, "created", {})
+        books.meters.add(replace(METER, id="n"))
+        first = books.audit.append("m", NOW, "created", {})
+        second = books.audit.append("n", NOW, "created", {})
         assert (first.number, second.number) == (1, 1)
     with pytest.raises(StorageError, match="2 meters"), store.reading() as books:
-        books.meter()
+        books.meters.get()
 
 
 # Files that are no database
@@ -357,17 +360,17 @@ def test_a_database_damaged_in_the_middle(tmp_path: Path) -> None:
     path = tmp_path / "meter.db"
     store = Store.at(path)
     with store.writing() as books:
-        books.add_meter(METER)
-        books.add_generation(GENERATION)
+        books.meters.add(METER)
+        books.testsets.add(GENERATION)
         for number in range(1, 200):
-            books.add_entries([step(number)])
+            books.entries.add([step(number)])
     store.close()
     content = bytearray(path.read_bytes())
     for page in range(4096, len(content), 4096):
         content[page : page + 4096] = b"\xaa" * 4096
     path.write_bytes(content)
     with pytest.raises(StorageError) as refused, Store.at(path).reading() as books:
-        books.entries("m", 1)
+        books.entries.all("m", 1)
     assert_one_line(refused.value)
 
 
@@ -409,7 +412,7 @@ os.setgid(65534)
 os.setuid(65534)
 try:
     with Store.at(path).writing() as books:
-        books.append_audit("m", "", "told", {})
+        books.audit.append("m", "", "told", {})
 except StorageError as error:
     print(error)
 """
@@ -437,15 +440,15 @@ def test_nobody_writes_through_a_snapshot_that_grew_old(store: Store, url: str) 
 
     def read_then_write() -> None:
         with store.reading() as stale:
-            number = len(stale.entries("m", 1)) + 1
-            write(other, lambda books: books.add_entries([step(1)]))
-            stale.add_entries([step(number)])
+            number = len(stale.entries.all("m", 1)) + 1
+            write(other, lambda books: books.entries.add([step(1)]))
+            stale.entries.add([step(number)])
 
     with pytest.raises(StorageError):
         read_then_write()
     other.close()
     with store.reading() as books:
-        assert [entry.step for entry in books.entries("m", 1)] == [1]
+        assert [entry.step for entry in books.entries.all("m", 1)] == [1]
 
 
 SAFE: dict[str, dict[str, object]] = {

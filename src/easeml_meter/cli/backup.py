@@ -16,7 +16,7 @@ from easeml_meter.errors import InvalidInput, MeterError
 if TYPE_CHECKING:
     from easeml_meter.server.settings import Settings
     from easeml_meter.service.backup import Backup, Place
-    from easeml_meter.service.workspace import Home
+    from easeml_meter.service.place import Home
 
 
 def _where(command: Command) -> Command:
@@ -104,8 +104,8 @@ def restore(
     Nothing that is there is lost: answers told since the backup was made stay told.
     """
     from easeml_meter.service.backup import Backup
-    from easeml_meter.service.restoring import restore as bring_back
-    from easeml_meter.service.workspace import Home
+    from easeml_meter.service.place import Home
+    from easeml_meter.service.restore import restore as bring_back
     from easeml_meter.spec import MeterSpec
 
     if not file.is_file():
@@ -125,7 +125,7 @@ def restore(
         meters = bring_back(place, file, meter=identifier)
         if home is not None and not home.settings.exists():
             with place.store.reading() as books:
-                MeterSpec.from_mapping(books.meter().settings).write(home.settings)
+                MeterSpec.from_mapping(books.meters.get().settings).write(home.settings)
     if as_json:
         echo_json([asdict(each) for each in meters])
         return
@@ -144,7 +144,7 @@ def restore(
 
 def _embedded(folder: Path) -> Home | None:
     """Give the meter in a folder, if it is one."""
-    from easeml_meter.service.workspace import Home
+    from easeml_meter.service.place import Home
 
     home = Home(folder)
     return home if home.database.is_file() and home.key.is_file() else None
@@ -172,7 +172,7 @@ def _home(home: Home) -> Iterator[Place]:
 def _site(settings: Settings) -> Iterator[Place]:
     """Open the site of a server."""
     from easeml_meter.service.backup import Place
-    from easeml_meter.service.site import Site
+    from easeml_meter.service.place import Site
 
     settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     site = Site.open(settings.database_url, settings.files_place, settings.key_file)

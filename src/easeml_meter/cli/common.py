@@ -6,7 +6,8 @@ import functools
 import json
 import os
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -18,6 +19,7 @@ from easeml_meter.errors import invalid
 
 if TYPE_CHECKING:
     from easeml_meter.client import RemoteMeter
+    from easeml_meter.client.connection import Connection
     from easeml_meter.service.meter import Meter
 
 Command = TypeVar("Command", bound=Callable[..., Any])
@@ -44,10 +46,13 @@ _FOLDER = click.option(
     envvar="METER_FOLDER",
     help="Folder of the meter. Default: this one, or METER_FOLDER.",
 )
+
 _SERVER = click.option("--server", help="Address of a team's server, or METER_SERVER.")
+
 _METER = click.option(
     "--meter", help="Name or id of the meter at the server, or METER_NAME. Default: the only one."
 )
+
 _CA = click.option(
     "--ca",
     type=click.Path(path_type=Path),
@@ -157,8 +162,8 @@ def open_meter(place: Place) -> Meter | RemoteMeter:
     """
     if place.server is not None:
         return open_remote(place)
+    from easeml_meter.service.actor import Role
     from easeml_meter.service.meter import Meter
-    from easeml_meter.service.roles import Role
 
     role = os.environ.get("METER_ROLE") or Role.OWNER
     if role not in list(Role):
@@ -199,3 +204,15 @@ def print_rich(*items: Any) -> None:
 def at_terminal() -> bool:
     """Tell whether a person can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+@contextmanager
+def connected(place: Place) -> Iterator[Connection]:
+    """Connect to the server of a command."""
+    from easeml_meter.client.connection import Connection
+
+    connection = Connection.open(server_of(place), ca=place.ca)
+    try:
+        yield connection
+    finally:
+        connection.close()

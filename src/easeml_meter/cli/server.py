@@ -84,7 +84,7 @@ def serve(settings_file: Path | None, new_admin_token: bool, **flags: Any) -> No
     """
     settings = given_settings(settings_file, flags)
     try:
-        from easeml_meter.server.running import run
+        from easeml_meter.server.serve import run
     except ModuleNotFoundError as error:
         raise MeterError(
             f"the server needs {error.name}; run: pip install 'easeml-meter[server]'"

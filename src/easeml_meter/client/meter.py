@@ -19,29 +19,22 @@ from pathlib import Path
 from typing import Any
 
 from easeml_meter.client.connection import Connection
+from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import AuditLink, MeterRecord, Part, TestSet, ValidationSet
 from easeml_meter.core.views import SessionView, Signal, signal_from_json, view_from_json
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, error_named, invalid
 from easeml_meter.report.shown import ShownSignal
-from easeml_meter.service import intake
-from easeml_meter.service.attempts import (
-    USUAL,
-    Command,
-    Conditions,
-    OnnxFile,
-    PredictionFiles,
-    Progress,
-    Submitted,
-)
-from easeml_meter.service.handover import Consequence
-from easeml_meter.service.meter import Audit, check_meter
-from easeml_meter.service.parts import Part, Request
-from easeml_meter.service.roles import Role
-from easeml_meter.service.sessions import Situation
-from easeml_meter.service.submission import Submission
+from easeml_meter.service.actor import Role
+from easeml_meter.service.audit import Audit
+from easeml_meter.service.handovers import Consequence
+from easeml_meter.service.meters import check_meter
+from easeml_meter.service.submissions.answering import Submission
+from easeml_meter.service.submissions.kinds import Command, OnnxFile, PredictionFiles, Submitted
+from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
+from easeml_meter.service.testsets.requests import Request, requested
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, required_labels
-from easeml_meter.storage.schema import AuditRow, GenerationRow, MeterRow, ValidationRow
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import named
@@ -164,10 +157,10 @@ class RemoteMeter:
         return self._id
 
     @cached_property
-    def _row(self) -> MeterRow:
+    def _row(self) -> MeterRecord:
         """What never changes of a meter."""
         found = self._get()
-        return MeterRow(found["id"], found["name"], found["settings"], found["created_at"])
+        return MeterRecord(found["id"], found["name"], found["settings"], found["created_at"])
 
     @cached_property
     def _spec(self) -> MeterSpec:
@@ -184,7 +177,7 @@ class RemoteMeter:
         return required_labels(self.spec)
 
     @property
-    def generations(self) -> tuple[GenerationRow, ...]:
+    def generations(self) -> tuple[TestSet, ...]:
         """All test sets, the oldest first; without what only the server may know of them."""
         found = self._connection.listed(self._at("test-sets"))
         return tuple(self._generation(each) for each in found)
@@ -201,7 +194,7 @@ class RemoteMeter:
         """Seal labelled rows for the test set asked for (a labeler's verb)."""
         requests = list(self._connection.listed(self._at("requests")))
         if not requests:
-            intake.requested(self._situation())  # says why there is none
+            requested(self._situation())  # says why there is none
         wanted = requests[-1]
         return seal(
             source,
@@ -213,14 +206,14 @@ class RemoteMeter:
             recipients=[*wanted["recipients"], *map(read_recipient, recipients)],
         )
 
-    def add_test_set(self, path: str | Path) -> GenerationRow:
+    def add_test_set(self, path: str | Path) -> TestSet:
         """Take in a sealed test set (a labeler's verb).
 
         One with fewer rows than are needed becomes a part: the phase stays "requested".
         """
         return self._add(Path(path), part=False)
 
-    def add_part(self, path: str | Path) -> GenerationRow:
+    def add_part(self, path: str | Path) -> TestSet:
         """Take in some of the rows, sealed; the test set begins when enough are there."""
         return self._add(Path(path), part=True)
 
@@ -241,7 +234,7 @@ class RemoteMeter:
         """Read what labelers alone are told."""
         return list(self._connection.listed(self._at("notices")))
 
-    def set_validation(self, path: str | Path, *, label: str) -> ValidationRow:
+    def set_validation(self, path: str | Path, *, label: str) -> ValidationSet:
         """Give the first validation set."""
         if self._validations():
             raise WrongPhase("there is a validation set already: use meter validation replace")
@@ -249,7 +242,7 @@ class RemoteMeter:
 
     def replace_validation(
         self, path: str | Path, *, label: str | None = None, reset: bool = False
-    ) -> ValidationRow:
+    ) -> ValidationSet:
         """Replace the validation set, from the next submission on."""
         if not self._validations():
             raise WrongPhase("there is no validation set yet: give one with meter validation set")
@@ -369,14 +362,14 @@ class RemoteMeter:
 
         Links about the answers of others come without details, and then all without digests.
         """
-        links: list[AuditRow] = []
+        links: list[AuditLink] = []
         after: str | None = ""
         while after is not None:
             page = self._get("audit", params={"limit": 200, "after": after})
             for each in page["items"]:
                 previous = links[-1].digest if links else ""
                 known = {**each, "digest": each["digest"] or ""}
-                links.append(AuditRow(meter=self._id, previous=previous, **known))
+                links.append(AuditLink(meter=self._id, previous=previous, **known))
             after = page["next"]
         return Audit(tuple(links), tuple(page["problems"]))
 
@@ -386,18 +379,18 @@ class RemoteMeter:
     def _get(self, *parts: object, params: dict[str, Any] | None = None) -> Any:
         return self._connection.call("GET", self._at(*parts), params=params)
 
-    def _situation(self) -> Situation:
-        return Situation(self._row, self.spec, self.generations, None)
+    def _situation(self) -> MeterState:
+        return MeterState(self._row, self.spec, self.generations, None)
 
     def _view(self, data: dict[str, Any]) -> SessionView:
         return view_from_json(data, self.spec, ShownSignal)
 
-    def _generation(self, data: dict[str, Any]) -> GenerationRow:
+    def _generation(self, data: dict[str, Any]) -> TestSet:
         manifest = None
         if data["columns"]:
             label = next(each for each in data["columns"] if each["name"] == data["label"])
             manifest = {"columns": data["columns"], "label": label, "id_column": data["id_column"]}
-        return GenerationRow(
+        return TestSet(
             meter=self._id,
             number=data["generation"],
             phase=Phase(data["phase"]),
@@ -409,7 +402,7 @@ class RemoteMeter:
 
     def _request(self, data: dict[str, Any]) -> Request:
         number = data["generation"]
-        asked = GenerationRow(
+        asked = TestSet(
             meter=self._id,
             number=number,
             phase=Phase.REQUESTED,
@@ -421,7 +414,7 @@ class RemoteMeter:
         here = [Part(self._id, number, digest="", blob="", **each) for each in data["parts"]]
         return Request(asked, tuple(here))
 
-    def _add(self, path: Path, *, part: bool) -> GenerationRow:
+    def _add(self, path: Path, *, part: bool) -> TestSet:
         def tell(done: float, total: float) -> None:
             self.progress(SENDING, done, total)
 
@@ -435,7 +428,7 @@ class RemoteMeter:
     def _validations(self) -> list[Any]:
         return list(self._connection.listed(self._at("validation-sets")))
 
-    def _validate(self, path: Path, params: dict[str, Any]) -> ValidationRow:
+    def _validate(self, path: Path, params: dict[str, Any]) -> ValidationSet:
         ending = path.suffix.lower().removeprefix(".")
         suffix = _ALIASES.get(ending, ending)
         try:
@@ -447,7 +440,7 @@ class RemoteMeter:
             )
         except InvalidInput as error:
             raise _renamed(error, {f"validation.{suffix}": path}) from None
-        return ValidationRow(
+        return ValidationSet(
             meter=self._id,
             number=added["number"],
             digest=added["digest"],

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import TYPE_CHECKING
 
-from easeml_meter.core.views import Signal
+from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.gauge import plain
 from easeml_meter.report.terminal import terminal
 
@@ -22,3 +22,13 @@ class ShownSignal(Signal):
 
     def __rich__(self) -> RenderableType:
         return terminal(self)
+
+
+def shown(signal: Signal) -> ShownSignal:
+    """Return a signal that shows itself."""
+    return ShownSignal(**{field.name: getattr(signal, field.name) for field in fields(signal)})
+
+
+def shown_view(view: SessionView) -> SessionView:
+    """Return a session whose signals show themselves."""
+    return replace(view, signals=tuple(map(shown, view.signals)))

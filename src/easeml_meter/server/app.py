@@ -8,15 +8,15 @@ from fastapi import FastAPI
 
 from easeml_meter.server import errors, health, web
 from easeml_meter.server.api import ROUTERS
+from easeml_meter.server.batching import Gathering
 from easeml_meter.server.errors import PREFIX
-from easeml_meter.server.frame import Frame
-from easeml_meter.server.gathering import Gathering
 from easeml_meter.server.idempotency import Keys
 from easeml_meter.server.limits import Limits
 from easeml_meter.server.metrics import Metrics
+from easeml_meter.server.middleware import Frame
 from easeml_meter.server.settings import Settings
-from easeml_meter.service import desk
-from easeml_meter.service.site import Site
+from easeml_meter.service.place import Site
+from easeml_meter.service.submissions import queue
 from easeml_meter.version import __version__
 
 
@@ -39,7 +39,7 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     app.state.metrics = Metrics()
     app.state.stopping = threading.Event()
     app.state.worker = None
-    app.state.submissions = Gathering(desk.accept_all)
+    app.state.submissions = Gathering(queue.accept_all)
     app.state.keys = Keys()
     errors.install(app)
     app.include_router(health.router)

@@ -7,8 +7,8 @@ import ipaddress
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
-from easeml_meter.server.access import SiteHere, noted, token_of
-from easeml_meter.service.accounts import caller_of
+from easeml_meter.server.auth import SiteHere, noted, token_of
+from easeml_meter.service.tokens import caller_of
 
 # Not part of the API, nor of its document.
 router = APIRouter(include_in_schema=False, default_response_class=PlainTextResponse)

@@ -16,13 +16,14 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.encoders import jsonable_encoder
 from fastapi.responses import JSONResponse
 
+from easeml_meter.core.model import stamp
 from easeml_meter.errors import MeterError, UnderWay
-from easeml_meter.server.access import CallerHere
-from easeml_meter.server.gathering import Gathering
-from easeml_meter.service.accounts import Caller
-from easeml_meter.service.site import Site
-from easeml_meter.storage.schema import idempotency, stamp
-from easeml_meter.storage.store import Books
+from easeml_meter.server.auth import CallerHere
+from easeml_meter.server.batching import Gathering
+from easeml_meter.service.place import Site
+from easeml_meter.service.tokens import Caller
+from easeml_meter.storage.books import Books
+from easeml_meter.storage.schema import idempotency
 from easeml_meter.vault.keys import unwrap, wrap
 
 KEPT = timedelta(days=1)

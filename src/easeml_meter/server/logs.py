@@ -13,7 +13,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from easeml_meter.storage.schema import stamp
+from easeml_meter.core.model import stamp
 
 OWN = "easeml_meter"
 

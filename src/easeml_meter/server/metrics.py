@@ -8,7 +8,7 @@ from collections import Counter
 
 import sqlalchemy as sa
 
-from easeml_meter.service.site import Site
+from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
 
 

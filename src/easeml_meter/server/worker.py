@@ -19,9 +19,9 @@ from typing import TYPE_CHECKING, Any
 from easeml_meter.errors import MeterError, StorageError, invalid
 from easeml_meter.server import logs
 from easeml_meter.server.settings import Settings
-from easeml_meter.service import desk
-from easeml_meter.service.site import Site
-from easeml_meter.storage import queue
+from easeml_meter.service.place import Site
+from easeml_meter.service.submissions import queue
+from easeml_meter.storage import jobs
 
 if TYPE_CHECKING:
     from procrastinate import App, JobContext
@@ -42,7 +42,7 @@ class CannotNow(Exception):
 
 def prepare(site: Site) -> None:
     """Make ready what server and workers share: the queue, and a note of the server's key."""
-    queue.install(site.store)
+    jobs.install(site.store)
     if not site.files.exists(_RECIPIENT):
         site.files.put(_RECIPIENT, f"{site.identity.recipient}\n".encode())
     check_key(site)
@@ -74,9 +74,9 @@ def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) ->
         raise MeterError(f"{settings.key_file}: no such file: copy the server's key to there")
     site = Site.open(settings.database, settings.files_place, settings.key_file)
     try:
-        worker = Worker(site, desk.work, heartbeat, patience=settings.shutdown_seconds)
+        worker = Worker(site, queue.work, heartbeat, patience=settings.shutdown_seconds)
         check_key(site)
-        queue.install(site.store)
+        jobs.install(site.store)
         tell("worker ready")
         worker.run()
     finally:
@@ -131,7 +131,7 @@ class Worker:
             await pool.wait(timeout=_CONNECT_SECONDS)
             working = asyncio.create_task(
                 app.run_worker_async(
-                    queues=[queue.QUEUE],
+                    queues=[jobs.QUEUE],
                     install_signal_handlers=False,
                     delete_jobs="always",
                     update_heartbeat_interval=self.heartbeat,
@@ -169,14 +169,14 @@ class Worker:
     async def _heal(self, app: App) -> None:
         """Take back the jobs of workers that died, and make those that were lost."""
         while True:
-            jobs = await app.job_manager.get_stalled_jobs(
-                queue=queue.QUEUE, seconds_since_heartbeat=3 * self.heartbeat
+            stalled = await app.job_manager.get_stalled_jobs(
+                queue=jobs.QUEUE, seconds_since_heartbeat=3 * self.heartbeat
             )
-            for job in jobs:
+            for job in stalled:
                 with contextlib.suppress(Exception):  # another worker was quicker
                     await app.job_manager.retry_job(job)
                     _LOG.info("job %s of a dead worker put back", job.id)
-            lost = await asyncio.to_thread(queue.enqueue_lost, self.site.store)
+            lost = await asyncio.to_thread(jobs.enqueue_lost, self.site.store)
             if lost:
                 _LOG.info("%s submissions without a job put into the queue", lost)
             await asyncio.sleep(self.heartbeat)
@@ -198,9 +198,7 @@ class Worker:
 
         app = procrastinate.App(connector=procrastinate.PsycopgConnector())
         strategy = procrastinate.RetryStrategy(wait=1, linear_wait=5)
-        app.task(name=queue.TASK, queue=queue.QUEUE, retry=strategy, pass_context=True)(
-            self._answer
-        )
+        app.task(name=jobs.TASK, queue=jobs.QUEUE, retry=strategy, pass_context=True)(self._answer)
         return app
 
     def _answer(self, context: JobContext, submission: str) -> None:

@@ -21,16 +21,16 @@ from typing import IO, Any
 import sqlalchemy as sa
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import stamp
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
-from easeml_meter.service.kept import file_of
-from easeml_meter.service.release import released_folder
-from easeml_meter.service.site import Site
-from easeml_meter.service.workspace import TEST_SETS, Clock, Home, Workspace
+from easeml_meter.service.place import TEST_SETS, Clock, Home, Site, Workspace
+from easeml_meter.service.submissions.keeping import file_of
+from easeml_meter.service.testsets.release import released_folder
 from easeml_meter.storage import schema
+from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import Files
 from easeml_meter.storage.journal import SUFFIX
-from easeml_meter.storage.schema import stamp
-from easeml_meter.storage.store import Books, Store
+from easeml_meter.storage.store import Store
 from easeml_meter.vault.files import new_file
 from easeml_meter.vault.keys import Identity, fingerprint_key
 from easeml_meter.version import __version__
@@ -120,7 +120,7 @@ def back_up(
         writer = _Writer(archive)
         with place.store.reading() as books:
             at = stamp(place.clock())
-            rows = [row for row in books.meters() if meter in (None, row.id)]
+            rows = [row for row in books.meters.all() if meter in (None, row.id)]
             if not rows:
                 raise NotFound("there is no such meter" if meter else "there is no meter")
             for row in rows:
@@ -179,7 +179,7 @@ def _named_files(books: Books, meter: str) -> set[str]:
     for table in (schema.generations, schema.validation_sets, schema.entries):
         query = sa.select(table.c.blob).where(table.c.meter == meter).distinct()
         named |= {file_of(blob) for blob in books.connection.execute(query).scalars() if blob}
-    rows = books.generations(meter)
+    rows = books.testsets.all(meter)
     # Parts that were merged into a test set are gone.
     waiting = [row.number for row in rows if row.phase is Phase.REQUESTED]
     parts = books.select(schema.parts, schema.parts.c.meter == meter)

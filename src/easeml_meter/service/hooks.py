@@ -21,13 +21,12 @@ from urllib.parse import urlsplit
 
 import sqlalchemy as sa
 
+from easeml_meter.core.model import AuditLink, stamp
 from easeml_meter.errors import MeterError, NotFound, VaultError, invalid
 from easeml_meter.service.letters import enqueue_letters
-from easeml_meter.service.sessions import Situation
-from easeml_meter.service.site import Site
+from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
-from easeml_meter.storage.schema import AuditRow, stamp
-from easeml_meter.storage.store import Books
+from easeml_meter.storage.books import Books
 from easeml_meter.vault.keys import unwrap, wrap
 
 EVENTS = {
@@ -103,14 +102,14 @@ def add_webhook(
     sealed = base64.b64encode(wrap(secret.encode(), [site.identity.recipient])).decode()
     with site.writing() as books:
         books.lock(meter)
-        situation = Situation.read(site.space(meter), books)
+        situation = site.space(meter).state(books)
         chosen = _events(events, situation.tenants)
         table = schema.webhooks
         if len(books.select(table, table.c.meter == meter)) >= MOST:
             raise invalid("webhooks", MOST + 1, f"at most {MOST} for one meter: remove one first")
         webhook = Webhook(secrets.token_hex(16), meter, url, chosen, site.now())
         details = {"webhook": webhook.id, "host": urlsplit(url).hostname, "events": list(chosen)}
-        link = books.append_audit(meter, webhook.created_at, "webhook added", details)
+        link = books.audit.append(meter, webhook.created_at, "webhook added", details)
         row = {
             "id": webhook.id,
             "meter": meter,
@@ -158,7 +157,7 @@ def remove_webhook(site: Site, meter: str, identifier: str) -> None:
         if books.connection.execute(table.delete().where(mine)).rowcount == 0:
             raise NotFound(f"webhook {identifier[:32]!r}: none with that id")
         books.connection.execute(sent.delete().where(sent.c.webhook == identifier))
-        books.append_audit(meter, site.now(), "webhook removed", {"webhook": identifier})
+        books.audit.append(meter, site.now(), "webhook removed", {"webhook": identifier})
 
 
 def check_url(url: str) -> None:
@@ -234,10 +233,10 @@ def _enqueue(site: Site) -> None:
     """Make messages of the audit links that webhooks have not looked at."""
     hooks, links = schema.webhooks, schema.audit
     with site.writing() as books:
-        names = {row.id: row.name for row in books.meters()}
+        names = {row.id: row.name for row in books.meters.all()}
         for hook in books.select(hooks):
             unseen = (links.c.meter == hook["meter"]) & (links.c.number > hook["seen"])
-            found = [AuditRow(**row) for row in books.select(links, unseen, order=links.c.number)]
+            found = [AuditLink(**row) for row in books.select(links, unseen, order=links.c.number)]
             for link in found:
                 if (event := _event(link, hook["events"])) is not None:
                     body = {
@@ -257,14 +256,14 @@ def _enqueue(site: Site) -> None:
         books.connection.execute(sent.delete().where(old & sent.c.webhook.is_not(None)))
 
 
-def _event(link: AuditRow, events: list[str]) -> str | None:
+def _event(link: AuditLink, events: list[str]) -> str | None:
     """Give what a link is called outside, if the webhook is to be told of it."""
     if link.event == TOLD:
         return TOLD if f"{TOLD}:{link.details['tenant']}" in events else None
     return next((name for name in events if EVENTS.get(name) == link.event), None)
 
 
-def _details(books: Books, link: AuditRow) -> dict[str, Any]:
+def _details(books: Books, link: AuditLink) -> dict[str, Any]:
     """Give what is told of a link: of a signal what was published, of labels how many are here."""
     if link.event == TOLD:
         return {name: link.details[name] for name in _TOLD}
@@ -276,7 +275,7 @@ def _details(books: Books, link: AuditRow) -> dict[str, Any]:
     for row in books.select(links, before & links.c.event.in_(list(_COUNTED))):
         if row["details"]["generation"] == number:
             here += _COUNTED[row["event"]] * row["details"]["rows"]
-    needed = {row.number: row.labels_needed for row in books.generations(link.meter)}
+    needed = {row.number: row.labels_needed for row in books.testsets.all(link.meter)}
     return link.details | {"labels_here": here, "labels_needed": needed[number]}
 
 

@@ -12,10 +12,10 @@ from typing import Any
 import sqlalchemy as sa
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.service.roles import Role
-from easeml_meter.service.site import Site
+from easeml_meter.service.actor import Role
+from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
-from easeml_meter.storage.store import Books
+from easeml_meter.storage.books import Books
 
 Letter = tuple[str, dict[str, str]]
 """To whom, and what."""
@@ -65,7 +65,7 @@ def _letters(books: Books, now: datetime) -> dict[str, Letter]:
     made: dict[str, Letter] = {}
     table = schema.generations
     requests = books.select(table, table.c.phase == str(Phase.REQUESTED))
-    names = {row.id: row.name for row in books.meters()}
+    names = {row.id: row.name for row in books.meters.all()}
     for request in requests:
         bodies = [_asked(request, names[request["meter"]])]
         if request["deadline"] and datetime.fromisoformat(request["deadline"]) - now <= NEAR:

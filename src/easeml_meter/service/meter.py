@@ -2,36 +2,31 @@
 
 from __future__ import annotations
 
-import secrets
 from collections.abc import Sequence
-from dataclasses import dataclass
 from pathlib import Path
 
+from easeml_meter.core.history import MeterState, session_view
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import TestSet, ValidationSet
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.errors import InvalidInput, invalid
-from easeml_meter.scoring.losses import parse_loss
-from easeml_meter.service import handover, intake, release, submission
-from easeml_meter.service.attempts import USUAL, Conditions, PredictionFiles, Submitted
-from easeml_meter.service.handover import Consequence
-from easeml_meter.service.roles import Deed, Role, require
-from easeml_meter.service.sessions import Situation, session_view
-from easeml_meter.service.workspace import TEST_SETS, Clock, Home, Workspace, utc_now
-from easeml_meter.spec import METERS, MeterSpec
-from easeml_meter.stats.planning import Plan, required_labels
+from easeml_meter.report.shown import shown, shown_view
+from easeml_meter.service import handovers, validation
+from easeml_meter.service.actor import Permission, Role, require
+from easeml_meter.service.audit import Audit
+from easeml_meter.service.handovers import Consequence
+from easeml_meter.service.meters import check_meter, enter
+from easeml_meter.service.place import TEST_SETS, Clock, Home, Workspace, utc_now
+from easeml_meter.service.submissions import answering
+from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
+from easeml_meter.service.submissions.measuring import USUAL, Conditions
+from easeml_meter.service.testsets import delivery, inputs, release
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import Plan
+from easeml_meter.storage.books.audit import broken_link
 from easeml_meter.storage.files import unusable
 from easeml_meter.storage.journal import SUFFIX, Journal
-from easeml_meter.storage.schema import AuditRow, GenerationRow, MeterRow, ValidationRow
-from easeml_meter.storage.store import Books, broken_link
 from easeml_meter.vault.manifest import Manifest
-
-
-@dataclass(frozen=True)
-class Audit:
-    """What the books say of themselves."""
-
-    links: tuple[AuditRow, ...]
-    problems: tuple[str, ...]
 
 
 class Meter:
@@ -59,7 +54,7 @@ class Meter:
             spec.write(home.settings)
         space = home.workspace(clock)
         with space.writing() as books:
-            if books.has_meter():
+            if books.meters.all():
                 raise _taken(home)
             enter(books, spec, name, space.now())
         return cls(space)
@@ -75,7 +70,7 @@ class Meter:
             raise unusable(home.folder, error) from error
         if used:  # perhaps by a meter that was never finished
             with home.workspace().reading() as books:
-                if books.has_meter():
+                if books.meters.all():
                     raise _taken(home)
         if described and MeterSpec.read(home.settings) != spec:
             raise invalid("spec", str(home.settings), "it describes another meter: remove it")
@@ -108,7 +103,7 @@ class Meter:
         return self._situation().plan
 
     @property
-    def generations(self) -> tuple[GenerationRow, ...]:
+    def generations(self) -> tuple[TestSet, ...]:
         """All test sets, the oldest first."""
         return self._situation().generations
 
@@ -122,8 +117,8 @@ class Meter:
         recipients: Sequence[str] = (),
     ) -> Manifest:
         """Seal labelled rows for the test set asked for (a labeler's verb)."""
-        require(self._role, Deed.SEAL)
-        return intake.seal_for(
+        require(self._role, Permission.SEAL)
+        return delivery.seal_for(
             self._space,
             Path(source),
             Path(destination),
@@ -132,33 +127,33 @@ class Meter:
             recipients=recipients,
         )
 
-    def add_test_set(self, path: str | Path) -> GenerationRow:
+    def add_test_set(self, path: str | Path) -> TestSet:
         """Take in a sealed test set (a labeler's verb)."""
-        require(self._role, Deed.ADD_TEST_SET)
-        return intake.add_test_set(self._space, Path(path))
+        require(self._role, Permission.ADD_TEST_SET)
+        return delivery.add_test_set(self._space, Path(path))
 
     def export_inputs(self, destination: str | Path) -> int:
         """Write the test inputs, without labels; developers may if the meter says "public"."""
         if self.spec.inputs != "public":
-            require(self._role, Deed.SEE_TEST_INPUTS)
-        return intake.export_inputs(self._space, Path(destination))
+            require(self._role, Permission.SEE_TEST_INPUTS)
+        return inputs.export_inputs(self._space, Path(destination))
 
     def notices(self) -> list[dict[str, object]]:
         """Read what labelers alone are told."""
-        require(self._role, Deed.SEE_NOTICES)
-        return list(intake.notices(self._space))
+        require(self._role, Permission.SEE_NOTICES)
+        return list(validation.notices(self._space))
 
-    def set_validation(self, path: str | Path, *, label: str) -> ValidationRow:
+    def set_validation(self, path: str | Path, *, label: str) -> ValidationSet:
         """Give the first validation set."""
-        require(self._role, Deed.SET_VALIDATION)
-        return intake.set_validation(self._space, Path(path), label=label, replacing=False)
+        require(self._role, Permission.SET_VALIDATION)
+        return validation.set_validation(self._space, Path(path), label=label, replacing=False)
 
     def replace_validation(
         self, path: str | Path, *, label: str | None = None, reset: bool = False
-    ) -> ValidationRow:
+    ) -> ValidationSet:
         """Replace the validation set, from the next submission on."""
-        require(self._role, Deed.SET_VALIDATION)
-        return intake.set_validation(
+        require(self._role, Permission.SET_VALIDATION)
+        return validation.set_validation(
             self._space, Path(path), label=label, replacing=True, reset=reset
         )
 
@@ -166,7 +161,7 @@ class Meter:
         self, test: str | Path, validation: str | Path, *, model: str, tenant: int | None = None
     ) -> Signal:
         """Submit predictions on the test set and on the validation set; get a signal."""
-        require(self._role, Deed.SUBMIT)
+        require(self._role, Permission.SUBMIT)
         return self.submit_any(
             PredictionFiles(Path(test), Path(validation)), model=model, tenant=tenant
         )
@@ -180,22 +175,23 @@ class Meter:
         conditions: Conditions = USUAL,
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
-        require(self._role, Deed.SUBMIT)
+        require(self._role, Permission.SUBMIT)
         tenant = self._tenant if tenant is None else tenant
-        given = submission.Submission(submitted, model, tenant, self._user)
-        return submission.submit(self._space, given, conditions)
+        given = answering.Submission(submitted, model, tenant, self._user)
+        return shown(answering.submit(self._space, given, conditions))
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
         """Show a session: what was told, what is promised, what is left."""
-        require(self._role, Deed.SEE_SIGNALS)
+        require(self._role, Permission.SEE_SIGNALS)
         with self._space.reading() as books:
-            situation = Situation.read(self._space, books)
+            situation = self._space.state(books)
             index = situation.tenant(self._tenant if tenant is None else tenant)
             row = situation.current if generation is None else _numbered(situation, generation)
-            entries = books.entries(row.meter, row.number)
-            handovers = books.handovers(row.meter, row.number)
+            entries = books.entries.all(row.meter, row.number)
+            handovers = books.handovers.all(row.meter, row.number)
         truths = release.truths_of(self._space, row, index)
-        return session_view(situation, row, entries, index, handovers=handovers, truths=truths)
+        view = session_view(situation, row, entries, index, handovers=handovers, truths=truths)
+        return shown_view(view)
 
     def history(self, *, tenant: int | None = None) -> tuple[SessionView, ...]:
         """Show the sessions of all test sets delivered so far."""
@@ -204,13 +200,13 @@ class Meter:
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Tell what handing a checkpoint to another tenant would cost; `confirm` records it."""
-        require(self._role, Deed.HAND_OVER)
-        act = handover.hand_over if confirm else handover.preview
+        require(self._role, Permission.HAND_OVER)
+        act = handovers.hand_over if confirm else handovers.preview
         return act(self._space, giver, receiver)
 
     def release(self) -> Path:
         """Hand a spent test set out in the clear, with the retrospective report."""
-        require(self._role, Deed.RELEASE)
+        require(self._role, Permission.RELEASE)
         number = release.release(self._space).number
         from easeml_meter.report.page import html_page
 
@@ -224,15 +220,15 @@ class Meter:
 
     def audit(self) -> Audit:
         """Verify the chain of everything that was disclosed."""
-        require(self._role, Deed.AUDIT)
+        require(self._role, Permission.AUDIT)
         with self._space.reading() as books:
-            meter = books.meter(self._space.meter)
-            links = books.audit(meter.id)
-            known = {row.fingerprint: row for row in books.generations(meter.id)}
+            meter = books.meters.get(self._space.meter)
+            links = books.audit.all(meter.id)
+            known = {row.fingerprint: row for row in books.testsets.all(meter.id)}
             told = {
                 (row.number, entry.tenant, entry.step)
                 for row in known.values()
-                for entry in books.entries(meter.id, row.number)
+                for entry in books.entries.all(meter.id, row.number)
             }
         problems = []
         broken = broken_link(links)
@@ -280,35 +276,16 @@ class Meter:
             problems.append(f"{len(unentered)} audited answers are missing from the books")
         return Audit(tuple(links), tuple(problems))
 
-    def _situation(self) -> Situation:
+    def _situation(self) -> MeterState:
         with self._space.reading() as books:
-            return Situation.read(self._space, books)
-
-
-def check_meter(spec: MeterSpec, name: str) -> None:
-    """Refuse what cannot be a meter."""
-    if spec.protocol not in METERS:
-        raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
-    if not name.strip() or not name.isprintable() or len(name) > submission.MAX_NAME:
-        raise invalid("name", name[:40], f"1 to {submission.MAX_NAME} printable characters")
-    parse_loss(spec.loss)
-    required_labels(spec)
-
-
-def enter(books: Books, spec: MeterSpec, name: str, now: str) -> MeterRow:
-    """Enter a new meter into the books, and ask for its first test set."""
-    row = MeterRow(secrets.token_hex(16), name, spec.to_mapping(), now)
-    books.add_meter(row)
-    books.append_audit(row.id, row.created_at, "created", {"settings": row.settings})
-    submission.request(books, spec, row.id, 1, row.created_at)
-    return row
+            return self._space.state(books)
 
 
 def _taken(home: Home) -> InvalidInput:
     return InvalidInput(f"{home.folder}: already holds a meter: choose another folder")
 
 
-def _numbered(situation: Situation, number: int) -> GenerationRow:
+def _numbered(situation: MeterState, number: int) -> TestSet:
     for row in situation.generations:
         if row.number == number:
             return row

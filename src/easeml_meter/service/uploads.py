@@ -16,12 +16,12 @@ from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
+from easeml_meter.core.model import stamp
 from easeml_meter.errors import MeterError, NotFound, invalid
-from easeml_meter.service.site import Site
+from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
+from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import sync, unusable
-from easeml_meter.storage.schema import stamp
-from easeml_meter.storage.store import Books
 
 KEPT = timedelta(days=1)
 """How long an upload that nobody finishes is kept."""

@@ -12,8 +12,9 @@ from contextlib import suppress
 from functools import lru_cache
 from operator import attrgetter
 
+from easeml_meter.core.model import Entry, HandOver
 from easeml_meter.storage.files import Files
-from easeml_meter.storage.schema import EntryRow, HandoverRow, values
+from easeml_meter.storage.schema import values
 
 SUFFIX = ".journal"
 _HANDOVERS = ".handovers"
@@ -27,7 +28,7 @@ class Journal:
         self._name = name
         self._handovers = name.removesuffix(SUFFIX) + _HANDOVERS
 
-    def append(self, entries: list[EntryRow]) -> None:
+    def append(self, entries: list[Entry]) -> None:
         """Add lines and wait until they are on disk."""
         if entries:
             lines = [json.dumps(values(entry), sort_keys=True) for entry in entries]
@@ -39,24 +40,24 @@ class Journal:
         """
         return self._files.count(self._name)
 
-    def read(self) -> list[EntryRow]:
+    def read(self) -> list[Entry]:
         """Give all entries."""
         return entries_in(self._files.lines(self._name))
 
-    def append_handover(self, row: HandoverRow) -> None:
+    def append_handover(self, row: HandOver) -> None:
         """Add a hand-over, in a file of its own, and wait until it is on disk."""
         self._files.append(self._handovers, [json.dumps(values(row), sort_keys=True)])
 
-    def handovers(self) -> list[HandoverRow]:
+    def handovers(self) -> list[HandOver]:
         """Give all hand-overs, the oldest first."""
         found = []
         for line in self._files.lines(self._handovers):
             with suppress(ValueError, TypeError):  # cut short by a crash
-                found.append(HandoverRow(**json.loads(line)))
+                found.append(HandOver(**json.loads(line)))
         return sorted(found, key=lambda row: row.at)
 
 
-def entries_in(lines: Iterable[str]) -> list[EntryRow]:
+def entries_in(lines: Iterable[str]) -> list[Entry]:
     """Read the lines of a journal; one cut short by a crash was never told, and is left out.
 
     Two answers at the same moment may both enter the one before them: it counts once.
@@ -66,8 +67,8 @@ def entries_in(lines: Iterable[str]) -> list[EntryRow]:
 
 
 @lru_cache(maxsize=20_000)  # a journal is read again and again while it grows
-def _entry(line: str) -> EntryRow | None:
+def _entry(line: str) -> Entry | None:
     try:
-        return EntryRow(**json.loads(line))
+        return Entry(**json.loads(line))
     except (ValueError, TypeError):
         return None

@@ -9,7 +9,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 
-from easeml_meter.storage.store import Books
+from easeml_meter.storage.books import Books
 
 
 class UnknownVersion(Exception):

@@ -1,4 +1,4 @@
-"""The tables, and the frozen rows that are read from them.
+"""The tables.
 
 Nothing here is derived from test labels but `entries.answer`, the published answer, and
 `generations.fingerprint`, a keyed digest that only the meter's key can compute.
@@ -6,13 +6,9 @@ Nothing here is derived from test labels but `entries.answer`, the published ans
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-from datetime import datetime
 from typing import Any
 
 import sqlalchemy as sa
-
-from easeml_meter.core.lifecycle import Phase
 
 HEAD = "0002"
 """The newest migration; a database at it is opened without loading alembic."""
@@ -92,8 +88,6 @@ audit = sa.Table(
     sa.Column("previous", sa.String(64), nullable=False),
     sa.Column("digest", sa.String(64), nullable=False),
 )
-
-# What follows is the server's alone; an embedded meter leaves it empty.
 
 handovers = sa.Table(
     "handovers",
@@ -230,96 +224,6 @@ deliveries = sa.Table(
 )
 
 
-@dataclass(frozen=True, slots=True)
-class MeterRow:
-    """A meter."""
-
-    id: str
-    name: str
-    settings: dict[str, Any]
-    created_at: str
-
-
-@dataclass(frozen=True, slots=True)
-class GenerationRow:
-    """A test set, asked for or delivered."""
-
-    meter: str
-    number: int
-    phase: Phase
-    labels_needed: int
-    changed_at: str
-    rows: int | None = None
-    fingerprint: str | None = None
-    manifest: dict[str, Any] | None = None
-    blob: str | None = None
-    reason: str | None = None
-    """Why it was asked for, in the labelers' words."""
-    deadline: str | None = None
-
-
-@dataclass(frozen=True, slots=True)
-class ValidationRow:
-    """A validation set; the one with the highest number is in use."""
-
-    meter: str
-    number: int
-    digest: str
-    rows: int
-    settings: dict[str, Any]
-    blob: str
-    added_at: str
-
-
-@dataclass(frozen=True, slots=True)
-class EntryRow:
-    """One answer that was told."""
-
-    meter: str
-    generation: int
-    tenant: int
-    step: int
-    answer: str
-    after_reset: bool
-    model: str
-    submission: str
-    validation_number: int
-    validation_set: str
-    """Digest of the validation set it was measured against."""
-    validation_loss: str
-    blob: str
-    told_at: str
-
-
-@dataclass(frozen=True, slots=True)
-class AuditRow:
-    """One link of the audit chain."""
-
-    meter: str
-    number: int
-    at: str
-    event: str
-    details: dict[str, Any]
-    previous: str
-    digest: str
-
-
-@dataclass(frozen=True, slots=True)
-class HandoverRow:
-    """A checkpoint that one tenant gave to another: from then on they share one history."""
-
-    meter: str
-    generation: int
-    giver: int
-    receiver: int
-    at: str
-
-
 def values(row: Any) -> dict[str, Any]:
     """Give a row's columns by name, as they are: `asdict` copies them one by one."""
     return {name: getattr(row, name) for name in row.__slots__}
-
-
-def stamp(moment: datetime) -> str:
-    """Write a moment as text that sorts in time."""
-    return moment.isoformat(timespec="microseconds")

@@ -9,8 +9,10 @@ import random
 from pathlib import Path
 
 from easeml_meter.server.settings import Settings
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.site import Site
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.place import Site
 from easeml_meter.spec import MeterSpec
 
 
@@ -41,7 +43,7 @@ def main() -> None:
         inputs="public",
         classes=("ham", "spam"),
     )
-    meter = Meter(site.space(site.create_meter(spec, "spam").id))
+    meter = Meter(site.space(create_meter(SYSTEM, site, spec, "spam").id))
     hidden = labelled("hidden.csv", meter.plan.labels, seed=1)
     visible = labelled("validation.csv", 50, seed=2)
     meter.set_validation("validation.csv", label="label")

@@ -9,8 +9,8 @@ from typing import Any
 import httpx
 from tests.server.helpers import Served
 
-from easeml_meter.server.web.frame import SESSION
-from easeml_meter.service import accounts
+from easeml_meter.server.web.pages import SESSION
+from easeml_meter.service import tokens
 
 SITE = "http://server"
 PASSWORD = "a secret of some length"  # noqa: S105
@@ -24,7 +24,7 @@ class Visitor:
         self.client.base_url = httpx.URL(f"{scheme}://server")
         self.csrf = ""
         if user is not None:
-            secret = accounts.new_token(
+            secret = tokens.new_token(
                 served.site, served.users[user].id, "browser", days=0.5, kind="session"
             )[1]
             name = f"__Host-{SESSION}" if scheme == "https" else SESSION

@@ -13,9 +13,10 @@ from tests.server.driving import begin, submission
 from tests.server.helpers import Served, serve
 from tests.service.helpers import small_spec, with_errors
 
+from easeml_meter.core import people
 from easeml_meter.errors import Unauthenticated
-from easeml_meter.service import accounts, hooks
-from easeml_meter.service.roles import Role
+from easeml_meter.service import hooks, seats, tokens, users
+from easeml_meter.service.actor import Role
 from easeml_meter.storage import schema
 
 from .helpers import PASSWORD, Visitor, words
@@ -71,14 +72,14 @@ def addresses(meter: str, user: str) -> list[tuple[str, str]]:
 def test_only_admins_pass(served: Served, name: str) -> None:
     meter = served.add_meter()
     visitor = Visitor(served, name)
-    before = accounts.users(served.site), accounts.members(served.site, meter)
+    before = users.users(served.site), seats.members(served.site, meter)
     for method, path in addresses(meter, served.users["admin"].id):
         given = {"csrf": visitor.csrf, "name": "x", "text": TOML, "change": "no admin"}
         body = given if method == "POST" else None
         answer = visitor.client.request(method, path, data=body)
         hidden = name == "stranger" and "/meters/" in path and not path.endswith("/new")
         assert answer.status_code == (404 if hidden else 403), path
-    assert (accounts.users(served.site), accounts.members(served.site, meter)) == before
+    assert (users.users(served.site), seats.members(served.site, meter)) == before
 
 
 def test_every_form_needs_its_csrf_token(served: Served, admin: Visitor) -> None:
@@ -88,7 +89,7 @@ def test_every_form_needs_its_csrf_token(served: Served, admin: Visitor) -> None
         if method == "POST":
             answer = admin.client.post(path, data={"csrf": "0" * 64, "name": "x", "days": "1"})
             assert answer.status_code == 403, path
-    assert {user.name for user in accounts.users(served.site)} == set(served.users)
+    assert {user.name for user in users.users(served.site)} == set(served.users)
 
 
 def test_every_form_of_every_page_carries_a_token(served: Served, admin: Visitor) -> None:
@@ -110,7 +111,7 @@ def test_a_user_is_added_with_a_password_that_is_shown_once(served: Served, admi
     page = admin.send("/admin/users", name="Ada <b>", email="ada@example.org")
     assert page.status_code == 200
     assert "Ada &lt;b&gt;" in page.text
-    made = accounts.log_in(served.site, "Ada <b>", shown_secret(page))
+    made = users.log_in(served.site, "Ada <b>", shown_secret(page))
     assert (made.email, made.admin) == ("ada@example.org", False)
     assert 'role="status"' not in admin.get("/admin/users").text
 
@@ -123,17 +124,17 @@ def test_what_was_wrong_stands_beside_the_form_with_what_was_typed(
     assert "email: 'nowhere' given" in words(page)
     assert 'value="grace"' in page.text
     assert admin.send("/admin/users", name="stranger").status_code == 409
-    assert "grace" not in {user.name for user in accounts.users(served.site)}
+    assert "grace" not in {user.name for user in users.users(served.site)}
 
 
 def test_an_account_is_changed(served: Served, admin: Visitor) -> None:
     stranger = served.users["stranger"].id
     path = f"/admin/users/{stranger}"
 
-    def change(what: str) -> accounts.User:
+    def change(what: str) -> people.User:
         answer = admin.send(path, change=what)
         assert (answer.status_code, answer.headers["location"]) == (303, path)
-        return accounts.user(served.site, stranger)
+        return users.user(served.site, stranger)
 
     assert change("make admin").admin
     assert not change("no admin").admin
@@ -147,7 +148,7 @@ def test_a_new_password_ends_all_sessions(served: Served, admin: Visitor) -> Non
     other = Visitor(served, "stranger")
     assert other.get("/account").status_code == 200
     page = admin.send(f"/admin/users/{served.users['stranger'].id}", change="password")
-    accounts.log_in(served.site, "stranger", shown_secret(page))
+    users.log_in(served.site, "stranger", shown_secret(page))
     assert other.get("/account").status_code == 303
 
 
@@ -167,7 +168,7 @@ def test_a_meter_is_made_from_a_text(served: Served, admin: Visitor) -> None:
     assert "signs is made." in words(page)
     assert "in all 3 steps together" in words(page)
     with served.site.reading() as books:
-        assert [row.name for row in books.meters()] == ["signs"]
+        assert [row.name for row in books.meters.all()] == ["signs"]
 
 
 @pytest.mark.parametrize(
@@ -193,7 +194,7 @@ def test_a_planners_link_fills_the_form(served: Served, admin: Visitor) -> None:
         made = admin.send("/admin/meters/new", name="planned", text=text.replace("&#34;", '"'))
         assert made.status_code == 303
     with served.site.reading() as books:
-        settings = books.meters()[0].settings
+        settings = books.meters.all()[0].settings
     assert settings["meter"] == {"steps": 4, "delta": 0.1, "protocol": "incremental"}
 
 
@@ -211,12 +212,12 @@ def test_seats_are_given_and_taken(served: Served, admin: Visitor) -> None:
     given = admin.send(f"{path}/seats", user=user, role="developer", tenant="2")
     assert given.status_code == 303
     assert "stranger is developer of this meter now." in words(admin.get(path))
-    seats = [seat for seat in accounts.members(served.site, meter) if seat.user == user]
-    assert [(seat.role, seat.tenant) for seat in seats] == [(Role.DEVELOPER, 2)]
+    own = [seat for seat in seats.members(served.site, meter) if seat.user == user]
+    assert [(seat.role, seat.tenant) for seat in own] == [(Role.DEVELOPER, 2)]
     assert "developer (tenant 2) of" in words(admin.get(f"/admin/users/{user}"))
     taken = admin.send(f"{path}/seats/remove", user=user, role="developer", tenant="2")
     assert taken.status_code == 303
-    assert user not in {seat.user for seat in accounts.members(served.site, meter)}
+    assert user not in {seat.user for seat in seats.members(served.site, meter)}
 
 
 @pytest.mark.parametrize(
@@ -231,7 +232,7 @@ def test_a_seat_that_cannot_be_given(
     page = admin.send(f"/admin/meters/{meter}/seats", user=user, role=role, tenant=tenant)
     assert page.status_code == status
     assert '<p class="problem" role="alert">' in page.text
-    assert user not in {seat.user for seat in accounts.members(served.site, meter)}
+    assert user not in {seat.user for seat in seats.members(served.site, meter)}
 
 
 def test_the_audit_trail_is_verified_and_hides_answers(
@@ -263,8 +264,8 @@ def test_a_long_trail_is_read_page_by_page(served: Served, admin: Visitor) -> No
     meter = served.add_meter()
     user = served.users["stranger"].id
     for _ in range(30):
-        accounts.add_member(served.site, user, meter, Role.LABELER)
-        accounts.remove_member(served.site, user, meter, Role.LABELER)
+        seats.add_member(served.site, user, meter, Role.LABELER)
+        seats.remove_member(served.site, user, meter, Role.LABELER)
     first = admin.get(f"/admin/meters/{meter}")
     following = re.search(r'href="([^"]+)#audit">What followed', first.text)
     assert following
@@ -304,20 +305,20 @@ def test_a_token_is_made_shown_once_and_revoked(served: Served) -> None:
     visitor = Visitor(served, "stranger")
     page = visitor.send("/account/tokens", name="for CI", days="7", scope="developer")
     secret = shown_secret(page)
-    token = accounts.caller_of(served.site, secret).token
+    token = tokens.caller_of(served.site, secret).token
     assert (token.name, token.kind, token.scopes) == ("for CI", "api", ("developer",))
     assert secret not in visitor.get("/account").text
     assert "for CI" in visitor.get("/account").text
     assert visitor.send("/account/tokens/revoke", token=token.id).status_code == 303
     assert "for CI" not in visitor.get("/account").text
     with pytest.raises(Unauthenticated):
-        accounts.caller_of(served.site, secret)
+        tokens.caller_of(served.site, secret)
 
 
 def test_nobody_revokes_the_tokens_of_others(served: Served, admin: Visitor) -> None:
-    token = accounts.tokens(served.site, served.users["stranger"].id)[0]
+    token = tokens.tokens(served.site, served.users["stranger"].id)[0]
     assert admin.send("/account/tokens/revoke", token=token.id).status_code == 404
-    accounts.caller_of(served.site, served.tokens["stranger"])
+    tokens.caller_of(served.site, served.tokens["stranger"])
 
 
 @pytest.mark.parametrize(("days", "name"), [("0", "x"), ("soon", "x"), ("9", ""), ("nan", "x")])
@@ -330,7 +331,7 @@ def test_a_wrong_token_is_said_beside_the_form(served: Served, days: str, name: 
 def test_a_limited_session_makes_no_unlimited_token(served: Served) -> None:
     visitor = Visitor(served)
     user = served.users["stranger"].id
-    secret = accounts.new_token(served.site, user, "x", kind="session", scopes=["developer"])[1]
+    secret = tokens.new_token(served.site, user, "x", kind="session", scopes=["developer"])[1]
     visitor.client.cookies.set("meter_session", secret, domain="server.local")
     assert visitor.get("/account").status_code == 200
     assert visitor.send("/account/tokens", name="x", days="1").status_code == 403
@@ -346,5 +347,5 @@ def test_a_password_is_changed_by_who_knows_it(served: Served) -> None:
     assert (short.status_code, "10 to 1000 characters" in words(short)) == (422, True)
     done = visitor.send("/account/password", current=PASSWORD, new="another long secret")
     assert (done.status_code, done.headers["location"]) == (303, "/sign-in")
-    accounts.log_in(served.site, "ada", "another long secret")
+    users.log_in(served.site, "ada", "another long secret")
     assert visitor.get("/account").status_code == 303

@@ -12,8 +12,9 @@ from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, rows, small_spec, with_errors
 
 from easeml_meter.server.web.meters import DRAWN, NEWEST
-from easeml_meter.service import accounts, desk
-from easeml_meter.service.roles import Role
+from easeml_meter.service import seats
+from easeml_meter.service.actor import Role
+from easeml_meter.service.submissions import queue
 
 from .helpers import Visitor, words
 
@@ -33,7 +34,7 @@ class TestList:
         meter, new = served.add_meter(), served.add_meter(prefix="new-")
         labels = begin(served, meter, tmp_path)
         submit(served.client("developer"), meter, labels, errors=len(labels) // 5)
-        accounts.add_member(served.site, served.users["developer"].id, new, Role.DEVELOPER, 1)
+        seats.add_member(served.site, served.users["developer"].id, new, Role.DEVELOPER, 1)
         answer = Visitor(served, "developer").get("/meters")
         assert "active test set 1, your role: developer" in words(answer)
         assert "band 2 at step 1; 3 steps promised" in words(answer)
@@ -136,8 +137,8 @@ class TestMeter:
         labels = begin(served, meter, tmp_path)
         for number in range(steps - 1):
             body = body_with(labels, salt=str(number))
-            seat = accounts.members(served.site, meter)[1]
-            desk.accept(served.site, seat, f"a model with a name, number {number}", body)
+            seat = seats.members(served.site, meter)[1]
+            queue.accept(served.site, seat, f"a model with a name, number {number}", body)
         answer = Visitor(served, "developer").get(f"/meters/{meter}")
         assert f"The newest {NEWEST} of {steps - 1} steps." in words(answer)
         assert f"The newest {DRAWN} steps." in words(answer)
@@ -279,8 +280,8 @@ class TestSubmitting:
             )
             found = re.search(r'data-poll="([^"]+)"', answer.text)
             assert found is not None
-            while (claimed := desk.claim(served.site)) is not None:
-                desk.work(served.site, claimed)
+            while (claimed := queue.claim(served.site)) is not None:
+                queue.work(served.site, claimed)
             told[name] = visitor.get(found[1], headers={"HX-Request": "true"})
         assert words(told["good"]).startswith("Step 1: ")
         assert words(told["bad"]).startswith("Refused, at no cost.")

@@ -8,15 +8,15 @@ from __future__ import annotations
 from easeml_meter.server.api.accounts import router as accounts
 from easeml_meter.server.api.audit import router as audit
 from easeml_meter.server.api.handovers import router as handovers
+from easeml_meter.server.api.history import router as signals
 from easeml_meter.server.api.meters import router as meters
+from easeml_meter.server.api.notifications import router as webhooks
 from easeml_meter.server.api.requests import router as requests
-from easeml_meter.server.api.signals import router as signals
 from easeml_meter.server.api.submissions import router as submissions
 from easeml_meter.server.api.submissions import submitting
 from easeml_meter.server.api.testsets import router as testsets
 from easeml_meter.server.api.uploads import router as uploads
 from easeml_meter.server.api.validation import router as validation
-from easeml_meter.server.api.webhooks import router as webhooks
 
 ROUTERS = [
     submitting,  # asked most often, so tried first

@@ -9,27 +9,19 @@ from fastapi import APIRouter, Path, Request, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field, StringConstraints
 
+from easeml_meter.checks import MAX_NAME
+from easeml_meter.core.people import Member, Token, User
 from easeml_meter.errors import Denied, Unauthenticated
-from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere
-from easeml_meter.server.api.common import Given, Id, Line, Listed, PageHere, paged
+from easeml_meter.server.api.common import Given, Id, Line, Listed, PageHere, paged, seat_for
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.api.seats import seat_for
+from easeml_meter.server.auth import CallerHere, SettingsHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import LoginCounted
-from easeml_meter.service import accounts
-from easeml_meter.service.accounts import (
-    EMAIL,
-    LONGEST_DAYS,
-    LONGEST_PASSWORD,
-    MAX_NAME,
-    SCOPE,
-    SHORTEST_PASSWORD,
-    Member,
-    Token,
-    User,
-)
-from easeml_meter.service.roles import Deed, Role
+from easeml_meter.service import seats, tokens, users
+from easeml_meter.service.actor import Permission, Role
+from easeml_meter.service.tokens import LONGEST_DAYS, SCOPE
+from easeml_meter.service.users import EMAIL, LONGEST_PASSWORD, SHORTEST_PASSWORD
 
 router = APIRouter(tags=["accounts"], route_class=ApiRoute)
 
@@ -157,19 +149,19 @@ def login(
 ) -> Any:
     """Exchange a name and a password for a token."""
     try:
-        user = accounts.log_in(site, body.name, body.password)
+        user = users.log_in(site, body.name, body.password)
     except Unauthenticated:
         request.app.state.metrics.count_failed_login()
         raise
     days = settings.login_days
-    token, secret = accounts.new_token(site, user.id, "login", days=days, kind="session")
+    token, secret = tokens.new_token(site, user.id, "login", days=days, kind="session")
     return LoggedIn(token=secret, expires_at=token.expires_at)
 
 
 @router.post("/logout", status_code=204, responses=answers())
 def logout(site: SiteHere, caller: CallerHere) -> Response:
     """Revoke the token that this is asked with."""
-    accounts.revoke_token(site, caller.token.id)
+    tokens.revoke_token(site, caller.token.id)
     return Response(status_code=204)
 
 
@@ -186,7 +178,7 @@ def me(caller: CallerHere) -> Any:
 def list_users(site: SiteHere, caller: CallerHere, page: PageHere) -> Any:
     """List all accounts, by name (admins)."""
     caller.require_admin()
-    return paged(accounts.users(site), page, key=lambda user: user.name, show=_user)
+    return paged(users.users(site), page, key=lambda user: user.name, show=_user)
 
 
 @router.post("/users", status_code=201, response_model=UserShown, responses=answers(409, 413))
@@ -195,7 +187,7 @@ def add_user(body: NewUser, site: SiteHere, caller: CallerHere, once: OnceHere) 
     caller.require_admin()
 
     def make() -> tuple[int, UserShown]:
-        return 201, _user(accounts.add_user(site, **body.model_dump()))
+        return 201, _user(users.add_user(site, **body.model_dump()))
 
     return once.answer(make)
 
@@ -205,7 +197,7 @@ def show_user(user: Id, site: SiteHere, caller: CallerHere) -> Any:
     """Show an account (admins, or one's own)."""
     if user != caller.user.id:
         caller.require_admin()
-    return _user(accounts.user(site, user))
+    return _user(users.user(site, user))
 
 
 @router.patch("/users/{user}", response_model=UserShown, responses=answers(404, 409, 413))
@@ -222,15 +214,15 @@ def change_user(user: Id, body: UserChanges, site: SiteHere, caller: CallerHere)
         if user != caller.user.id or not changes.keys() <= {"email", "password"}:
             raise Denied("only an admin may do this; of your own account, email and password")
         if "password" in changes:
-            accounts.log_in(site, caller.user.name, current)
-    return _user(accounts.change_user(site, user, **changes))
+            users.log_in(site, caller.user.name, current)
+    return _user(users.change_user(site, user, **changes))
 
 
 @router.get("/tokens", response_model=Listed[TokenShown], responses=answers())
 def list_tokens(site: SiteHere, caller: CallerHere, page: PageHere) -> Any:
     """List one's own tokens, the newest first."""
     return paged(
-        accounts.tokens(site, caller.user.id), page, key=_token_place, show=_token, falling=True
+        tokens.tokens(site, caller.user.id), page, key=_token_place, show=_token, falling=True
     )
 
 
@@ -244,7 +236,7 @@ def new_token(body: NewToken, site: SiteHere, caller: CallerHere, once: OnceHere
     caller.require_unlimited()
 
     def make() -> tuple[int, TokenMade]:
-        token, secret = accounts.new_token(site, caller.user.id, **body.model_dump())
+        token, secret = tokens.new_token(site, caller.user.id, **body.model_dump())
         return 201, TokenMade(**_token(token).model_dump(), token=secret)
 
     return once.answer(make, secret=True)
@@ -253,15 +245,15 @@ def new_token(body: NewToken, site: SiteHere, caller: CallerHere, once: OnceHere
 @router.delete("/tokens/{token}", status_code=204, responses=answers(404))
 def revoke_token(token: Id, site: SiteHere, caller: CallerHere) -> Response:
     """Revoke one of one's own tokens (admins: anyone's)."""
-    accounts.revoke_token(site, token, owner=None if caller.admin else caller.user.id)
+    tokens.revoke_token(site, token, owner=None if caller.admin else caller.user.id)
     return Response(status_code=204)
 
 
 @router.get("/meters/{meter}/members", response_model=Listed[MemberShown], responses=answers(404))
 def list_members(meter: Id, site: SiteHere, caller: CallerHere, page: PageHere) -> Any:
     """List who has a seat at a meter (admins)."""
-    seat_for(site, caller, meter, Deed.MANAGE)
-    return paged(accounts.members(site, meter), page, key=_seat_place, show=_member)
+    seat_for(site, caller, meter, Permission.MANAGE)
+    return paged(seats.members(site, meter), page, key=_seat_place, show=_member)
 
 
 def _seat_place(member: Member) -> str:
@@ -278,11 +270,11 @@ def add_member(
     meter: Id, body: NewMember, site: SiteHere, caller: CallerHere, once: OnceHere
 ) -> JSONResponse:
     """Give a user a seat at a meter (admins)."""
-    seat_for(site, caller, meter, Deed.MANAGE)
+    seat_for(site, caller, meter, Permission.MANAGE)
 
     def make() -> tuple[int, MemberShown]:
         role = Role(body.role)
-        return 201, _member(accounts.add_member(site, body.user, meter, role, body.tenant))
+        return 201, _member(seats.add_member(site, body.user, meter, role, body.tenant))
 
     return once.answer(make)
 
@@ -300,6 +292,6 @@ def remove_member(
     caller: CallerHere,
 ) -> Response:
     """Take a seat away (admins). Tenant 0 stands for roles without one."""
-    seat_for(site, caller, meter, Deed.MANAGE)
-    accounts.remove_member(site, user, meter, Role(role), tenant)
+    seat_for(site, caller, meter, Permission.MANAGE)
+    seats.remove_member(site, user, meter, Role(role), tenant)
     return Response(status_code=204)

@@ -7,12 +7,12 @@ from typing import Any
 from fastapi import APIRouter
 from pydantic import BaseModel
 
-from easeml_meter.server.access import CallerHere, SiteHere, meter_for
+from easeml_meter.core.model import AuditLink
 from easeml_meter.server.api.common import Id, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
+from easeml_meter.server.auth import CallerHere, SiteHere, meter_for
 from easeml_meter.server.errors import answers
-from easeml_meter.service.roles import Deed, Role
-from easeml_meter.storage.schema import AuditRow
+from easeml_meter.service.actor import Permission, Role
 
 router = APIRouter(tags=["audit"], route_class=ApiRoute)
 
@@ -43,7 +43,7 @@ def audit(site: SiteHere, caller: CallerHere, meter: Id, page: PageHere) -> Audi
 
     Of answers, developers read those of their own tenant, and admins only that there were some.
     """
-    found = meter_for(site, caller, meter, Deed.AUDIT).audit()
+    found = meter_for(site, caller, meter, Permission.AUDIT).audit()
     seats = caller.seats(meter)
     own = {seat.tenant for seat in seats if seat.role is Role.DEVELOPER}
     everything = any(seat.role is Role.LABELER for seat in seats)
@@ -69,7 +69,7 @@ def audit(site: SiteHere, caller: CallerHere, meter: Id, page: PageHere) -> Audi
     )
 
 
-def _of(link: AuditRow) -> set[int]:
+def _of(link: AuditLink) -> set[int]:
     """Give the tenants whose answers a link is about, or follows from."""
     details = link.details
     match link.event:

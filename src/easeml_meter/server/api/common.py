@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
-from typing import Annotated, Generic, TypeVar
+from typing import Annotated, Any, Generic, TypeVar
 
-from fastapi import Depends, Path, Query
+from fastapi import Depends, Path, Query, Request
+from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from easeml_meter.service.accounts import NAME
+from easeml_meter.checks import NAME
+from easeml_meter.core.people import Member
+from easeml_meter.errors import Denied, NotFound
+from easeml_meter.server.auth import SettingsHere
+from easeml_meter.server.limits import streamed
+from easeml_meter.service.actor import Permission, Role
+from easeml_meter.service.place import Site, Workspace
+from easeml_meter.service.seats import require_meter
+from easeml_meter.service.tokens import Caller
 
 Item = TypeVar("Item")
 Shown = TypeVar("Shown")
@@ -60,3 +69,65 @@ def paged(
     shown = rest[: page.limit]
     following = key(shown[-1]) if len(rest) > len(shown) else None
     return Listed(items=[show(item) for item in shown], next=following)
+
+
+Tenant = Annotated[
+    int | None,
+    Query(ge=1, le=1_000_000, description="Number of the tenant; one's own unless given."),
+]
+
+Number = Annotated[int, Path(ge=1, le=1_000_000, description="Number, from 1.")]
+
+_PIECE = 1 << 18
+
+
+def seat_for(
+    site: Site,
+    caller: Caller,
+    meter: str,
+    deed: Permission,
+    *others: Permission,
+    tenant: int | None = None,
+) -> Member:
+    """Give the seat for the first of these deeds that the caller may do, or refuse."""
+    try:
+        seat = caller.seat(meter, deed, tenant)
+    except Denied:
+        if not others:
+            raise
+        return seat_for(site, caller, meter, *others, tenant=tenant)
+    if seat.role is Role.ADMIN:  # who has any other seat has it at a meter that exists
+        require_meter(site, meter)
+    return seat
+
+
+def raw(*media_types: str) -> dict[str, Any]:
+    """Document a body that is taken as it is."""
+    schema = {"type": "string", "format": "binary"}
+    content = {kind: {"schema": schema} for kind in media_types or ("application/octet-stream",)}
+    return {"requestBody": {"required": True, "content": content}}
+
+
+def gives(media_type: str, text: str) -> dict[int | str, dict[str, Any]]:
+    """Document an answer that is a file."""
+    schema = {"type": "string", "format": "binary"}
+    return {200: {"description": text, "content": {media_type: {"schema": schema}}}}
+
+
+async def body_of(request: Request, settings: SettingsHere) -> bytes:
+    """Read a body that is not JSON, as far as the settings let it be long."""
+    pieces = [piece async for piece in streamed(request, settings.largest_body)]
+    return b"".join(pieces)
+
+
+def file_response(space: Workspace, name: str, media_type: str) -> StreamingResponse:
+    """Send a file, piece by piece."""
+    if not space.files.exists(name):
+        raise NotFound(f"file {name.rpartition('/')[2][:80]!r}: there is none")
+    return StreamingResponse(_pieces(space, name), media_type=media_type)
+
+
+def _pieces(space: Workspace, name: str) -> Iterator[bytes]:
+    with space.files.local(name) as path, path.open("rb") as file:
+        while piece := file.read(_PIECE):
+            yield piece

@@ -9,14 +9,13 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from easeml_meter.errors import Denied
-from easeml_meter.server.access import CallerHere, SiteHere
-from easeml_meter.server.api.common import Id
+from easeml_meter.server.api.common import Id, seat_for
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.api.seats import seat_for
+from easeml_meter.server.auth import CallerHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
-from easeml_meter.service.handover import Consequence, hand_over, preview
-from easeml_meter.service.roles import Deed
+from easeml_meter.service.actor import Permission
+from easeml_meter.service.handovers import Consequence, hand_over, preview
 
 router = APIRouter(tags=["hand-overs"], route_class=ApiRoute)
 
@@ -51,9 +50,9 @@ def handover(
 ) -> JSONResponse:
     """Tell what a hand-over would do to the budget; with `confirm`, record it."""
     try:
-        seat_for(site, caller, meter, Deed.HAND_OVER, tenant=asked.giver)
+        seat_for(site, caller, meter, Permission.HAND_OVER, tenant=asked.giver)
     except Denied:  # the giver's developers may, and so may the receiver's
-        seat_for(site, caller, meter, Deed.HAND_OVER, tenant=asked.receiver)
+        seat_for(site, caller, meter, Permission.HAND_OVER, tenant=asked.receiver)
 
     def make() -> tuple[int, HandoverShown]:
         act = hand_over if asked.confirm else preview

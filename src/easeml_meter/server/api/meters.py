@@ -8,20 +8,19 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
+from easeml_meter.core.model import MeterRecord
 from easeml_meter.errors import invalid
-from easeml_meter.server.access import CallerHere, SiteHere
-from easeml_meter.server.api.common import Given, Id, Line, Listed, PageHere, paged
+from easeml_meter.server.api.common import Given, Id, Line, Listed, PageHere, paged, seat_for
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.api.seats import seat_for
+from easeml_meter.server.auth import CallerHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import PlanCounted
-from easeml_meter.service.roles import Deed
-from easeml_meter.service.sessions import Situation
-from easeml_meter.service.site import Site
+from easeml_meter.service import meters
+from easeml_meter.service.actor import SYSTEM, Permission
+from easeml_meter.service.place import Site
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import MAX_LABELS, required_labels
-from easeml_meter.storage.schema import MeterRow
 
 router = APIRouter(tags=["meters"], route_class=ApiRoute)
 
@@ -71,9 +70,9 @@ class PlanAsked(Given):
 def list_meters(site: SiteHere, caller: CallerHere, page: PageHere) -> Listed[MeterListed]:
     """List the meters at which one has a seat; an admin sees all."""
     with site.reading() as books:
-        rows = [row for row in books.meters() if caller.seats(row.id)]
+        rows = [row for row in books.meters.all() if caller.seats(row.id)]
 
-    def show(row: MeterRow) -> MeterListed:
+    def show(row: MeterRecord) -> MeterListed:
         roles = sorted({str(seat.role) for seat in caller.seats(row.id)})
         return MeterListed(id=row.id, name=row.name, created_at=row.created_at, roles=roles)
 
@@ -88,7 +87,7 @@ def create_meter(
     caller.require_admin()
 
     def make() -> tuple[int, MeterShown]:
-        row = site.create_meter(_spec(given.settings), given.name)
+        row = meters.create_meter(SYSTEM, site, _spec(given.settings), given.name)
         return 201, _shown(site, row.id)
 
     return once.answer(make)
@@ -97,14 +96,14 @@ def create_meter(
 @router.get("/meters/{meter}", responses=answers(404))
 def show_meter(site: SiteHere, caller: CallerHere, meter: Id) -> MeterShown:
     """Show what a meter promises, and where its test set stands; nothing of the signals."""
-    seat_for(site, caller, meter, Deed.SEE_METER)
+    seat_for(site, caller, meter, Permission.SEE_METER)
     return _shown(site, meter)
 
 
 def _shown(site: Site, meter: str) -> MeterShown:
     space = site.space(meter)
     with space.reading() as books:
-        situation = Situation.read(space, books)
+        situation = space.state(books)
     plan, current = situation.plan, situation.current
     return MeterShown(
         id=meter,

@@ -8,15 +8,14 @@ from typing import Annotated
 from fastapi import APIRouter, Response
 from pydantic import BaseModel, Field
 
+from easeml_meter.core.model import stamp
 from easeml_meter.errors import invalid
-from easeml_meter.server.access import CallerHere, SiteHere
-from easeml_meter.server.api.common import Given, Id, Listed, PageHere, paged
+from easeml_meter.server.api.common import Given, Id, Listed, Number, PageHere, paged, seat_for
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.api.seats import Number, seat_for
+from easeml_meter.server.auth import CallerHere, SiteHere
 from easeml_meter.server.errors import answers
-from easeml_meter.service import parts
-from easeml_meter.service.roles import Deed
-from easeml_meter.storage.schema import stamp
+from easeml_meter.service.actor import Permission
+from easeml_meter.service.testsets import parts, requests
 
 router = APIRouter(tags=["requests for labels"], route_class=ApiRoute)
 
@@ -60,8 +59,8 @@ def list_requests(
     site: SiteHere, caller: CallerHere, meter: Id, page: PageHere
 ) -> Listed[RequestShown]:
     """List the open requests."""
-    seat_for(site, caller, meter, Deed.SEE_REQUESTS)
-    found = parts.requests(site.space(meter))
+    seat_for(site, caller, meter, Permission.SEE_REQUESTS)
+    found = requests.requests(site.space(meter))
     return paged(
         found,
         page,
@@ -70,7 +69,7 @@ def list_requests(
     )
 
 
-def _shown(request: parts.Request, recipient: str) -> RequestShown:
+def _shown(request: requests.Request, recipient: str) -> RequestShown:
     row = request.generation
     return RequestShown(
         generation=row.number,
@@ -94,8 +93,8 @@ def describe_request(
     site: SiteHere, caller: CallerHere, meter: Id, number: Number, given: Described
 ) -> RequestShown:
     """Say why the labels are asked for, and until when (a labeler or an admin)."""
-    seat_for(site, caller, meter, Deed.SEE_REQUESTS)
-    described = parts.describe_request(
+    seat_for(site, caller, meter, Permission.SEE_REQUESTS)
+    described = requests.describe_request(
         site.space(meter), number, reason=given.reason, deadline=_moment(given.deadline)
     )
     return _shown(described, site.identity.recipient)
@@ -120,6 +119,6 @@ def withdraw_part(
     site: SiteHere, caller: CallerHere, meter: Id, number: Number, part: Number
 ) -> Response:
     """Take back labels that turned out wrong, before the test set begins (a labeler)."""
-    seat_for(site, caller, meter, Deed.ADD_TEST_SET)
+    seat_for(site, caller, meter, Permission.ADD_TEST_SET)
     parts.withdraw(site.space(meter), number, part)
     return Response(status_code=204)

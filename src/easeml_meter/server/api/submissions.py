@@ -15,25 +15,34 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
+from easeml_meter.core.people import Member
 from easeml_meter.core.views import Signal, signal_json
-from easeml_meter.server.access import CallerHere, SiteHere, find_caller
-from easeml_meter.server.api.common import Id, Listed, PageHere, paged
+from easeml_meter.server.api.common import (
+    Id,
+    Listed,
+    PageHere,
+    Tenant,
+    body_of,
+    paged,
+    raw,
+    seat_for,
+)
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.api.seats import Tenant, body_of, raw, seat_for
+from easeml_meter.server.auth import CallerHere, SiteHere, find_caller
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import KEY_HEADER, Key, once_streamed
-from easeml_meter.service import desk
-from easeml_meter.service.accounts import Caller, Member
-from easeml_meter.service.desk import Receipt
-from easeml_meter.service.roles import Deed, allowed
-from easeml_meter.service.site import Site
+from easeml_meter.service.actor import Permission, allowed
+from easeml_meter.service.place import Site
+from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions.queue import Receipt
+from easeml_meter.service.tokens import Caller
 
 router = APIRouter(tags=["submissions"], route_class=ApiRoute)
 
 Wait = Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the answer.")]
 Model = Annotated[str, Query(min_length=1, max_length=200, description="Name of the model.")]
 
-_READING = (Deed.SEE_SIGNALS, Deed.SUBMIT)
+_READING = (Permission.SEE_SIGNALS, Permission.SUBMIT)
 """Who may ask about submissions: whoever sees their signals, or hands them in."""
 _SMALL = 1 << 20
 """Bytes of a submission that is taken together with others."""
@@ -147,11 +156,11 @@ async def submit(  # noqa: PLR0917
     Predictions are answered at once. The answer to a model is waited for as long as `wait` says.
     """
     site: Site = request.app.state.site
-    seat = seat_for(site, caller, meter, Deed.SUBMIT, tenant=tenant)
+    seat = seat_for(site, caller, meter, Permission.SUBMIT, tenant=tenant)
     body = await body_of(request, request.app.state.settings)
     seen = _may_see(caller, seat)
 
-    handed = desk.Handed(site, seat, model, body)
+    handed = queue.Handed(site, seat, model, body)
 
     async def make() -> tuple[int, dict[str, Any]]:
         receipt, signal = await _accepted(request, handed)
@@ -167,18 +176,20 @@ async def submit(  # noqa: PLR0917
     return await run_in_threadpool(_answer, site, caller, seat, receipt)
 
 
-async def _accepted(request: Request, handed: desk.Handed) -> desk.Accepted:
+async def _accepted(request: Request, handed: queue.Handed) -> queue.Accepted:
     """Take small submissions that come at the same time together; a large one makes none wait."""
     if len(handed.body) <= _SMALL:
-        found: desk.Accepted = await request.app.state.submissions(handed.seat.meter, handed)
+        found: queue.Accepted = await request.app.state.submissions(handed.seat.meter, handed)
         return found
-    return await run_in_threadpool(desk.accept, handed.site, handed.seat, handed.model, handed.body)
+    return await run_in_threadpool(
+        queue.accept, handed.site, handed.seat, handed.model, handed.body
+    )
 
 
 def _may_see(caller: Caller, seat: Member) -> bool:
     """Tell whether the caller sees the signals of a seat's tenant; a runner does not."""
     return any(
-        allowed(each.role, Deed.SEE_SIGNALS) and each.tenant in (0, seat.tenant)
+        allowed(each.role, Permission.SEE_SIGNALS) and each.tenant in (0, seat.tenant)
         for each in caller.seats(seat.meter)
     )
 
@@ -188,7 +199,7 @@ def _shown(receipt: Receipt, signal: Signal | None) -> dict[str, Any]:
 
 
 def _answer(site: Site, caller: Caller, seat: Member, receipt: Receipt) -> JSONResponse:
-    signal = desk.signal_for(site, seat, receipt) if _may_see(caller, seat) else None
+    signal = queue.signal_for(site, seat, receipt) if _may_see(caller, seat) else None
     return JSONResponse(_shown(receipt, signal), 200 if receipt.final else 202)
 
 
@@ -198,7 +209,7 @@ async def _settled(
     """Give a submission when it is answered, or when the wait is over."""
     end = time.monotonic() + wait
     while True:
-        receipt = await run_in_threadpool(desk.receipt, site, seat, submission)
+        receipt = await run_in_threadpool(queue.receipt, site, seat, submission)
         left = end - time.monotonic()
         if receipt.final or left <= 0 or request.app.state.stopping.is_set():
             return receipt
@@ -212,7 +223,7 @@ def list_submissions(
     """List a tenant's submissions, the newest first."""
     seat = seat_for(site, caller, meter, *_READING, tenant=tenant)
     return paged(
-        desk.receipts(site, seat),
+        queue.receipts(site, seat),
         page,
         key=lambda receipt: f"{receipt.created_at} {receipt.id}",
         show=lambda receipt: SubmissionListed(**asdict(receipt)),
@@ -256,7 +267,7 @@ async def submission_events(  # noqa: PLR0917
 ) -> StreamingResponse:
     """Tell each change of a submission's state until it is answered."""
     seat = seat_for(site, caller, meter, *_READING, tenant=tenant)
-    first = await run_in_threadpool(desk.receipt, site, seat, submission)
+    first = await run_in_threadpool(queue.receipt, site, seat, submission)
     return StreamingResponse(_events(request, site, seat, first), media_type="text/event-stream")
 
 
@@ -274,7 +285,7 @@ async def _events(
         if receipt.final or request.app.state.stopping.is_set():
             return
         await asyncio.sleep(_LOOK)
-        receipt = await run_in_threadpool(desk.receipt, site, seat, receipt.id)
+        receipt = await run_in_threadpool(queue.receipt, site, seat, receipt.id)
 
 
 @router.delete(
@@ -284,6 +295,6 @@ def cancel_submission(
     site: SiteHere, caller: CallerHere, meter: Id, submission: Id, tenant: Tenant = None
 ) -> Response:
     """Take a submission back while it waits; it costs nothing."""
-    seat = seat_for(site, caller, meter, Deed.SUBMIT, tenant=tenant)
-    desk.cancel(site, seat, submission)
+    seat = seat_for(site, caller, meter, Permission.SUBMIT, tenant=tenant)
+    queue.cancel(site, seat, submission)
     return Response(status_code=204)

@@ -9,22 +9,32 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel
 
+from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import TestSet
 from easeml_meter.errors import NotFound, WrongPhase
-from easeml_meter.server.access import CallerHere, SiteHere, meter_for
-from easeml_meter.server.api.common import Given, Id, Listed, PageHere, paged
+from easeml_meter.server.api.common import (
+    Given,
+    Id,
+    Listed,
+    Number,
+    PageHere,
+    Tenant,
+    file_response,
+    gives,
+    paged,
+    seat_for,
+)
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.api.seats import Number, Tenant, file_response, gives, seat_for
 from easeml_meter.server.api.uploads import UploadsHere
+from easeml_meter.server.auth import CallerHere, SiteHere, meter_for
 from easeml_meter.server.errors import answers
-from easeml_meter.server.frame import REPORT_POLICY
 from easeml_meter.server.idempotency import OnceHere
-from easeml_meter.service import intake, parts
-from easeml_meter.service.release import released_folder
-from easeml_meter.service.roles import Deed
-from easeml_meter.service.sessions import Situation
-from easeml_meter.service.site import Site
-from easeml_meter.storage.schema import GenerationRow
+from easeml_meter.server.middleware import REPORT_POLICY
+from easeml_meter.service.actor import Permission
+from easeml_meter.service.place import Site
+from easeml_meter.service.testsets import inputs, parts, requests
+from easeml_meter.service.testsets.release import released_folder
 
 router = APIRouter(tags=["test sets"], route_class=ApiRoute)
 
@@ -74,25 +84,25 @@ def list_test_sets(
     site: SiteHere, caller: CallerHere, meter: Id, page: PageHere
 ) -> Listed[TestSetShown]:
     """List the test sets asked for and delivered, the oldest first."""
-    seat_for(site, caller, meter, Deed.SEE_METER)
+    seat_for(site, caller, meter, Permission.SEE_METER)
     rows = _situation(site, meter).generations
     return paged(rows, page, key=lambda row: f"{row.number:09}", show=_shown)
 
 
-def _situation(site: Site, meter: str) -> Situation:
+def _situation(site: Site, meter: str) -> MeterState:
     space = site.space(meter)
     with space.reading() as books:
-        return Situation.read(space, books)
+        return space.state(books)
 
 
-def _numbered(site: Site, meter: str, number: int) -> GenerationRow:
+def _numbered(site: Site, meter: str, number: int) -> TestSet:
     for row in _situation(site, meter).generations:
         if row.number == number:
             return row
     raise NotFound(f"test set {number}: there is none of that number")
 
 
-def _fields(row: GenerationRow) -> dict[str, Any]:
+def _fields(row: TestSet) -> dict[str, Any]:
     manifest = row.manifest or {"columns": [], "label": {"name": None}, "id_column": None}
     return {
         "generation": row.number,
@@ -106,7 +116,7 @@ def _fields(row: GenerationRow) -> dict[str, Any]:
     }
 
 
-def _shown(row: GenerationRow) -> TestSetShown:
+def _shown(row: TestSet) -> TestSetShown:
     return TestSetShown(**_fields(row))
 
 
@@ -129,7 +139,7 @@ def add_test_set(
     that makes them enough.
     """
     site = uploads.site
-    seat_for(site, caller, meter, Deed.ADD_TEST_SET)
+    seat_for(site, caller, meter, Permission.ADD_TEST_SET)
 
     def make() -> tuple[int, TestSetAdded]:
         upload = uploads.find(meter, caller.user.id, given.upload)
@@ -138,7 +148,7 @@ def add_test_set(
         )
         uploads.remove(upload)
         with site.reading() as books:
-            here = row.rows or sum(part.rows for part in parts.parts_of(books, row))
+            here = row.rows or sum(part.rows for part in requests.parts_of(books, row))
         return 201, TestSetAdded(**_fields(row), labels_here=here)
 
     return once.answer(make)
@@ -147,7 +157,7 @@ def add_test_set(
 @router.get("/meters/{meter}/test-sets/{number}", responses=answers(404))
 def show_test_set(site: SiteHere, caller: CallerHere, meter: Id, number: Number) -> TestSetShown:
     """Show a test set."""
-    seat_for(site, caller, meter, Deed.SEE_METER)
+    seat_for(site, caller, meter, Permission.SEE_METER)
     return _shown(_numbered(site, meter, number))
 
 
@@ -159,14 +169,16 @@ def show_test_set(site: SiteHere, caller: CallerHere, meter: Id, number: Number)
 )
 def test_inputs(site: SiteHere, caller: CallerHere, meter: Id, number: Number) -> StreamingResponse:
     """Give the test inputs: to labelers and runners, and if the meter says so to developers."""
-    seat_for(site, caller, meter, Deed.SEE_METER)
+    seat_for(site, caller, meter, Permission.SEE_METER)
     public = _situation(site, meter).spec.inputs == "public"
     # Whoever may see the validation set may see public inputs, which are as good as it.
-    seat_for(site, caller, meter, Deed.SEE_VALIDATION if public else Deed.SEE_TEST_INPUTS)
+    seat_for(
+        site, caller, meter, Permission.SEE_VALIDATION if public else Permission.SEE_TEST_INPUTS
+    )
     row = _numbered(site, meter, number)
     if row.phase is Phase.REQUESTED:
         raise WrongPhase(f"test set {number} was not delivered yet")
-    pieces = intake.stream_inputs(site.space(meter), row)
+    pieces = inputs.stream_inputs(site.space(meter), row)
     return StreamingResponse(pieces, media_type="application/vnd.apache.parquet")
 
 
@@ -179,7 +191,7 @@ def release(
     site: SiteHere, caller: CallerHere, once: OnceHere, meter: Id, number: Number
 ) -> JSONResponse:
     """Hand a spent test set to the developers, with what really happened (a labeler's deed)."""
-    opened = meter_for(site, caller, meter, Deed.RELEASE)
+    opened = meter_for(site, caller, meter, Permission.RELEASE)
 
     def make() -> tuple[int, Released]:
         _check_next(_situation(site, meter), _numbered(site, meter, number))
@@ -190,7 +202,7 @@ def release(
     return once.answer(make)
 
 
-def _check_next(situation: Situation, row: GenerationRow) -> None:
+def _check_next(situation: MeterState, row: TestSet) -> None:
     spent = [each.number for each in situation.generations if each.phase is Phase.SPENT]
     if row.number not in spent:
         raise WrongPhase(f"test set {row.number} is {row.phase}: only a spent one is released")
@@ -212,7 +224,7 @@ def released_file(  # noqa: PLR0917
     tenant: Tenant = None,
 ) -> Response:
     """Give a file of a released test set; of retrospective and report, one's own tenant's."""
-    deed = Deed.SEE_RELEASED if file == "testset.parquet" else Deed.SEE_SIGNALS
+    deed = Permission.SEE_RELEASED if file == "testset.parquet" else Permission.SEE_SIGNALS
     seat = seat_for(site, caller, meter, deed, tenant=tenant)
     row = _numbered(site, meter, number)
     if row.phase is not Phase.RELEASED:
@@ -246,6 +258,6 @@ class Notice(BaseModel):
 @router.get("/meters/{meter}/notices", responses=answers(404))
 def list_notices(site: SiteHere, caller: CallerHere, meter: Id, page: PageHere) -> Listed[Notice]:
     """List the notices to labelers."""
-    notices = meter_for(site, caller, meter, Deed.SEE_NOTICES).notices()
+    notices = meter_for(site, caller, meter, Permission.SEE_NOTICES).notices()
     found = [Notice.model_validate(each) for each in notices]
     return paged(found, page, key=lambda each: f"{each.validation_set:09}", show=lambda each: each)

@@ -11,14 +11,13 @@ from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from easeml_meter.errors import TooLarge
-from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere
-from easeml_meter.server.api.common import Given, Id, Line
+from easeml_meter.server.api.common import Given, Id, Line, raw, seat_for
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.api.seats import raw, seat_for
+from easeml_meter.server.auth import CallerHere, SettingsHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import streamed
-from easeml_meter.service.roles import Deed
+from easeml_meter.service.actor import Permission
 from easeml_meter.service.uploads import LARGEST, Piece, Upload, Uploads
 
 router = APIRouter(tags=["uploads"], route_class=ApiRoute)
@@ -61,7 +60,7 @@ def begin_upload(
     uploads: UploadsHere, caller: CallerHere, once: OnceHere, meter: Id, given: NewUpload
 ) -> JSONResponse:
     """Announce a sealed file (a labeler's deed)."""
-    seat_for(uploads.site, caller, meter, Deed.ADD_TEST_SET)
+    seat_for(uploads.site, caller, meter, Permission.ADD_TEST_SET)
 
     def make() -> tuple[int, UploadShown]:
         upload = uploads.begin(meter, caller.user.id, given.name, given.size)
@@ -83,7 +82,7 @@ def show_upload(uploads: UploadsHere, caller: CallerHere, meter: Id, upload: Id)
 
 
 def _own(uploads: Uploads, caller: CallerHere, meter: str, upload: str) -> Upload:
-    seat_for(uploads.site, caller, meter, Deed.ADD_TEST_SET)
+    seat_for(uploads.site, caller, meter, Permission.ADD_TEST_SET)
     return uploads.find(meter, caller.user.id, upload)
 
 

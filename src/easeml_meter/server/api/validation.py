@@ -14,17 +14,27 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
+from easeml_meter.core.model import ValidationSet
 from easeml_meter.errors import InvalidInput, NotFound, invalid
-from easeml_meter.server.access import CallerHere, SettingsHere, SiteHere, meter_for
-from easeml_meter.server.api.common import Id, Listed, PageHere, paged
+from easeml_meter.server.api.common import (
+    Id,
+    Listed,
+    Number,
+    PageHere,
+    body_of,
+    file_response,
+    gives,
+    paged,
+    raw,
+    seat_for,
+)
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.api.seats import Number, body_of, file_response, gives, raw, seat_for
+from easeml_meter.server.auth import CallerHere, SettingsHere, SiteHere, meter_for
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, once_streamed
+from easeml_meter.service.actor import Permission
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.roles import Deed
-from easeml_meter.service.site import Site
-from easeml_meter.storage.schema import ValidationRow
+from easeml_meter.service.place import Site
 
 router = APIRouter(tags=["validation sets"], route_class=ApiRoute)
 
@@ -47,18 +57,18 @@ def list_validation_sets(
     site: SiteHere, caller: CallerHere, meter: Id, page: PageHere
 ) -> Listed[ValidationShown]:
     """List the validation sets, the oldest first."""
-    seat_for(site, caller, meter, Deed.SEE_VALIDATION)
+    seat_for(site, caller, meter, Permission.SEE_VALIDATION)
     rows = validation_sets(site, meter)
     return paged(rows, page, key=lambda row: f"{row.number:09}", show=_shown)
 
 
-def validation_sets(site: Site, meter: str) -> list[ValidationRow]:
+def validation_sets(site: Site, meter: str) -> list[ValidationSet]:
     """Give a meter's validation sets, the oldest first."""
     with site.reading() as books:
-        return books.validations(meter)
+        return books.validation.all(meter)
 
 
-def _shown(row: ValidationRow) -> ValidationShown:
+def _shown(row: ValidationSet) -> ValidationShown:
     return ValidationShown(
         number=row.number,
         rows=row.rows,
@@ -87,7 +97,7 @@ async def set_validation(  # noqa: PLR0917
     key: Key = None,
 ) -> JSONResponse:
     """Give the first validation set, or replace it, from the next submission on."""
-    opened = meter_for(site, caller, meter, Deed.SET_VALIDATION)
+    opened = meter_for(site, caller, meter, Permission.SET_VALIDATION)
     body = await body_of(request, settings)
 
     def make() -> tuple[int, ValidationShown]:
@@ -107,7 +117,7 @@ class GivenFile:
     label: str | None
     reset: bool
 
-    def enter(self, opened: Meter, *, first: bool) -> ValidationRow:
+    def enter(self, opened: Meter, *, first: bool) -> ValidationSet:
         """Make it the first validation set, or replace the one before."""
         with _as_file(self.body, self.suffix) as path:
             if not first:
@@ -139,7 +149,7 @@ def validation_file(
     site: SiteHere, caller: CallerHere, meter: Id, number: Number
 ) -> StreamingResponse:
     """Give a validation set."""
-    seat_for(site, caller, meter, Deed.SEE_VALIDATION)
+    seat_for(site, caller, meter, Permission.SEE_VALIDATION)
     for row in validation_sets(site, meter):
         if row.number == number:
             return file_response(site.space(meter), row.blob, "application/octet-stream")

@@ -19,12 +19,12 @@ from easeml_meter.errors import MeterError
 from easeml_meter.server.errors import Problem, error_response
 from easeml_meter.server.web.admin import router as admin
 from easeml_meter.server.web.badges import router as badges
-from easeml_meter.server.web.frame import error_page, recognise, static
-from easeml_meter.server.web.labeling import router as labeling
 from easeml_meter.server.web.meters import router as meters
+from easeml_meter.server.web.pages import error_page, recognise, static
 from easeml_meter.server.web.planner import router as planner
-from easeml_meter.server.web.signing import router as signing
-from easeml_meter.server.web.submitting import router as submitting
+from easeml_meter.server.web.submissions import router as submitting
+from easeml_meter.server.web.testsets import router as labeling
+from easeml_meter.server.web.tokens import router as signing
 
 ROUTERS = [static, signing, meters, submitting, badges, labeling, planner, admin]
 

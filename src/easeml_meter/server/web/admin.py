@@ -13,7 +13,9 @@ from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import APIRouter, Query, Response
 
+from easeml_meter import checks
 from easeml_meter.checks import one_of
+from easeml_meter.core.people import User
 from easeml_meter.errors import (
     Denied,
     InvalidInput,
@@ -25,15 +27,13 @@ from easeml_meter.errors import (
 )
 from easeml_meter.report.words import shown
 from easeml_meter.server.api.audit import audit
-from easeml_meter.server.api.common import Id, Page
-from easeml_meter.server.api.seats import seat_for
+from easeml_meter.server.api.common import Id, Page, seat_for
 from easeml_meter.server.errors import problem
-from easeml_meter.server.web.frame import Visit, VisitHere
+from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.server.web.planner import asked_of, spec_of, toml_of
-from easeml_meter.service import accounts, hooks
-from easeml_meter.service.accounts import User
-from easeml_meter.service.roles import Deed, Role
-from easeml_meter.service.sessions import Situation
+from easeml_meter.service import hooks, meters, seats, tokens
+from easeml_meter.service import users as user_service
+from easeml_meter.service.actor import SYSTEM, Permission, Role
 from easeml_meter.spec import MeterSpec
 
 router = APIRouter(include_in_schema=False)
@@ -82,7 +82,7 @@ def admin(visit: VisitHere) -> Response:
     """Show what there is to manage, and the server's key."""
     visit.caller.require_admin()
     with visit.site.reading() as books:
-        meters = books.meters()
+        meters = books.meters.all()
     recipient = visit.site.identity.recipient
     digest = hashlib.sha256(recipient.encode()).hexdigest()[:32]
     fingerprint = " ".join(digest[at : at + 4] for at in range(0, 32, 4))
@@ -103,7 +103,7 @@ def _users(
     made: User | None = None,
     password: str = "",
 ) -> Response:
-    users = accounts.users(visit.site)
+    users = user_service.users(visit.site)
     return _show(
         visit,
         "admin_users.html",
@@ -122,9 +122,9 @@ def add_user(visit: VisitHere) -> Response:
 
     def add() -> Response:
         password = _new_password()
-        made = accounts.add_user(
+        made = user_service.add_user(
             visit.site,
-            visit.field("name", longest=accounts.MAX_NAME),
+            visit.field("name", longest=checks.MAX_NAME),
             email=visit.form.get("email", "").strip() or None,
             password=password,
             admin="admin" in visit.form,
@@ -152,13 +152,13 @@ def _user_page(
     problems: dict[str, str] | None = None,
     password: str = "",
 ) -> Response:
-    found = accounts.user(visit.site, user)
+    found = user_service.user(visit.site, user)
     with visit.site.reading() as books:
-        meters = books.meters()
-    seats = [
+        meters = books.meters.all()
+    given = [
         (meter, seat)
         for meter in meters
-        for seat in accounts.members(visit.site, meter.id)
+        for seat in seats.members(visit.site, meter.id)
         if seat.user == user
     ]
     return _show(
@@ -167,7 +167,7 @@ def _user_page(
         problems,
         status=status,
         user=found,
-        seats=seats,
+        seats=given,
         password=password,
     )
 
@@ -181,12 +181,12 @@ def change_user(visit: VisitHere, user: Id) -> Response:
     def change() -> Response:
         if chosen == "password":
             password = _new_password()
-            accounts.change_user(visit.site, user, password=password)
+            user_service.change_user(visit.site, user, password=password)
             return _user_page(visit, user, password=password)
         if chosen not in _CHANGES:
             raise invalid("change", chosen[:40], f"one of password, {', '.join(_CHANGES)}")
         field, value, told = _CHANGES[chosen]
-        changed = accounts.change_user(visit.site, user, **{field: value})
+        changed = user_service.change_user(visit.site, user, **{field: value})
         return visit.redirect(f"/admin/users/{user}", f"{changed.name} {told}.")
 
     def again(visit: Visit, **values: Any) -> Response:
@@ -248,12 +248,12 @@ def create_meter(visit: VisitHere) -> Response:
     visit.caller.require_admin()
 
     def create() -> Response:
-        name = visit.field("name", longest=accounts.MAX_NAME)
+        name = visit.field("name", longest=checks.MAX_NAME)
         try:
             tables = tomllib.loads(visit.field("text", longest=_LONGEST_TOML))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise InvalidInput(f"meter.toml: not valid TOML: {error}") from None
-        row = visit.site.create_meter(MeterSpec.from_mapping(tables), name)
+        row = meters.create_meter(SYSTEM, visit.site, MeterSpec.from_mapping(tables), name)
         return visit.redirect(
             f"/admin/meters/{row.id}",
             f"{name} is made. Give seats, so that labelers can deliver its first test set.",
@@ -265,7 +265,7 @@ def create_meter(visit: VisitHere) -> Response:
 @router.get("/admin/meters/{meter}")
 def meter(visit: VisitHere, meter: Id, after: Place = "") -> Response:
     """Show a meter's seats, webhooks and audit trail."""
-    seat_for(visit.site, visit.caller, meter, Deed.MANAGE)
+    seat_for(visit.site, visit.caller, meter, Permission.MANAGE)
     return _meter_page(visit, meter, after=after)
 
 
@@ -281,8 +281,8 @@ def _meter_page(
     site = visit.site
     space = site.space(meter)
     with space.reading() as books:
-        situation = Situation.read(space, books)
-    everyone = accounts.users(site)
+        situation = space.state(books)
+    everyone = user_service.users(site)
     names = {each.id: each.name for each in everyone}
     return _show(
         visit,
@@ -291,7 +291,7 @@ def _meter_page(
         status=status,
         meter=situation.meter,
         situation=situation,
-        seats=accounts.members(site, meter),
+        seats=seats.members(site, meter),
         users=[each for each in everyone if not each.disabled],
         names=names,
         roles=_ROLES,
@@ -318,7 +318,7 @@ def _at_meter(visit: Visit, meter: str, form: str, deed: Callable[[], Response])
     def again(visit: Visit, **values: Any) -> Response:
         return _meter_page(visit, meter, **values)
 
-    seat_for(visit.site, visit.caller, meter, Deed.MANAGE)
+    seat_for(visit.site, visit.caller, meter, Permission.MANAGE)
     return _fill(visit, form, deed, again)
 
 
@@ -328,8 +328,8 @@ def add_seat(visit: VisitHere, meter: Id) -> Response:
 
     def add() -> Response:
         user, role, tenant = _seat(visit)
-        accounts.add_member(visit.site, user, meter, role, tenant)
-        name = accounts.user(visit.site, user).name
+        seats.add_member(visit.site, user, meter, role, tenant)
+        name = user_service.user(visit.site, user).name
         return visit.redirect(f"/admin/meters/{meter}", f"{name} is {role} of this meter now.")
 
     return _at_meter(visit, meter, "seat", add)
@@ -341,8 +341,8 @@ def remove_seat(visit: VisitHere, meter: Id) -> Response:
 
     def remove() -> Response:
         user, role, tenant = _seat(visit)
-        accounts.remove_member(visit.site, user, meter, role, tenant)
-        name = accounts.user(visit.site, user).name
+        seats.remove_member(visit.site, user, meter, role, tenant)
+        name = user_service.user(visit.site, user).name
         return visit.redirect(f"/admin/meters/{meter}", f"{name} is no longer {role}.")
 
     return _at_meter(visit, meter, "seat", remove)
@@ -391,7 +391,7 @@ def account(visit: VisitHere) -> Response:
 def _account(
     visit: Visit, status: int = 200, problems: dict[str, str] | None = None, secret: str = ""
 ) -> Response:
-    listed = accounts.tokens(visit.site, visit.caller.user.id)
+    listed = tokens.tokens(visit.site, visit.caller.user.id)
     return _show(
         visit,
         "admin_account.html",
@@ -411,10 +411,10 @@ def make_token(visit: VisitHere) -> Response:
 
     def make() -> Response:
         scope = visit.form.get("scope", "")
-        _, secret = accounts.new_token(
+        _, secret = tokens.new_token(
             visit.site,
             visit.caller.user.id,
-            visit.field("name", longest=accounts.MAX_NAME),
+            visit.field("name", longest=checks.MAX_NAME),
             days=_days(visit.field("days")),
             scopes=[scope] if scope else [],
         )
@@ -434,7 +434,7 @@ def _days(text: str) -> float:
 def revoke_token(visit: VisitHere) -> Response:
     """End the life of one of one's own tokens."""
     token = visit.field("token", longest=32)
-    accounts.revoke_token(visit.site, token, owner=visit.caller.user.id)
+    tokens.revoke_token(visit.site, token, owner=visit.caller.user.id)
     return visit.redirect("/account", "The token is revoked.")
 
 
@@ -446,10 +446,10 @@ def change_password(visit: VisitHere) -> Response:
 
     def change() -> Response:
         try:
-            accounts.log_in(visit.site, caller.user.name, visit.form.get("current", ""))
+            user_service.log_in(visit.site, caller.user.name, visit.form.get("current", ""))
         except Unauthenticated:
             raise invalid("current password", "(hidden)", "it is not right: try again") from None
-        accounts.change_user(visit.site, caller.user.id, password=visit.form.get("new", ""))
+        user_service.change_user(visit.site, caller.user.id, password=visit.form.get("new", ""))
         return visit.redirect("/sign-in", "The password is changed. Sign in with the new one.")
 
     return _fill(visit, "password", change, _account)

@@ -6,11 +6,11 @@ from fastapi import APIRouter, Response
 
 from easeml_meter.errors import NotFound
 from easeml_meter.report.badges import badge_svg
-from easeml_meter.server.access import SettingsHere, SiteHere
+from easeml_meter.server.auth import SettingsHere, SiteHere
 from easeml_meter.server.limits import PlanCounted
-from easeml_meter.service.accounts import require_meter
+from easeml_meter.service.actor import Role
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.roles import Role
+from easeml_meter.service.seats import require_meter
 
 router = APIRouter(include_in_schema=False)
 

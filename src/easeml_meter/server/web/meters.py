@@ -7,6 +7,9 @@ from typing import Any, Literal
 
 from fastapi import APIRouter, Response
 
+from easeml_meter.core.history import MeterState
+from easeml_meter.core.model import ValidationSet
+from easeml_meter.core.people import Member
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import checks, summary
@@ -14,20 +17,18 @@ from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.meter import meter_svg
 from easeml_meter.report.palette import band_colours
 from easeml_meter.report.words import advice, answer_words, gap_words, share_words, when
-from easeml_meter.server.access import meter_for
-from easeml_meter.server.api.seats import Number, Tenant, seat_for
-from easeml_meter.server.api.signals import Generation, the_view
-from easeml_meter.server.api.signals import report as report_of
+from easeml_meter.server.api.common import Number, Tenant, seat_for
+from easeml_meter.server.api.history import Generation, the_view
+from easeml_meter.server.api.history import report as report_of
 from easeml_meter.server.api.testsets import released_file as file_of_released
 from easeml_meter.server.api.testsets import test_inputs as inputs_of
 from easeml_meter.server.api.validation import validation_file as file_of_validation
-from easeml_meter.server.web.frame import Visit, VisitHere
-from easeml_meter.service import accounts, desk
-from easeml_meter.service.accounts import Member
-from easeml_meter.service.desk import Receipt, State
-from easeml_meter.service.roles import Deed, Role, allowed
-from easeml_meter.service.sessions import Situation
-from easeml_meter.storage.schema import ValidationRow
+from easeml_meter.server.auth import meter_for
+from easeml_meter.server.web.pages import Visit, VisitHere
+from easeml_meter.service import users
+from easeml_meter.service.actor import Permission, Role, allowed
+from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions.queue import Receipt, State
 
 router = APIRouter(include_in_schema=False)
 
@@ -123,7 +124,7 @@ class Desk:
     visit: Visit
     meter: str
     seat: Member
-    situation: Situation
+    situation: MeterState
     generation: int | None = None
 
     @classmethod
@@ -131,16 +132,16 @@ class Desk:
         cls, visit: Visit, meter: str, tenant: int | None = None, generation: int | None = None
     ) -> Desk:
         """Open a meter's page, for everyone with a seat."""
-        deeds = (Deed.SEE_SIGNALS, Deed.SUBMIT, Deed.SEE_METER)
+        deeds = (Permission.SEE_SIGNALS, Permission.SUBMIT, Permission.SEE_METER)
         seat = seat_for(visit.site, visit.caller, meter, *deeds, tenant=tenant)
         space = visit.site.space(meter)
         with space.reading() as books:
-            situation = Situation.read(space, books)
+            situation = space.state(books)
         return cls(visit, meter, seat, situation, generation)
 
     def may(self, deed: str) -> bool:
         """Tell whether the seat allows a deed, by its name."""
-        return allowed(self.seat.role, Deed[deed])
+        return allowed(self.seat.role, Permission[deed])
 
     @property
     def roles(self) -> str:
@@ -168,7 +169,7 @@ class Desk:
         return [row.number for row in self.situation.generations if row.rows is not None]
 
     @property
-    def validation(self) -> ValidationRow | None:
+    def validation(self) -> ValidationSet | None:
         """The validation set in force."""
         return self.situation.validation
 
@@ -177,7 +178,7 @@ class Desk:
         if not self.may("SEE_SIGNALS"):
             return None
         opened = meter_for(
-            self.visit.site, self.visit.caller, self.meter, Deed.SEE_SIGNALS, self.seat.tenant
+            self.visit.site, self.visit.caller, self.meter, Permission.SEE_SIGNALS, self.seat.tenant
         )
         view = opened.status(generation=self.generation)
         return Session(view, self._names(view) if view.signals else {})
@@ -185,8 +186,8 @@ class Desk:
     def _names(self, view: SessionView) -> dict[int, str]:
         site = self.visit.site
         with site.reading() as books:
-            links = books.audit(self.meter)
-        known = {user.id: user.name for user in accounts.users(site)}
+            links = books.audit.all(self.meter)
+        known = {user.id: user.name for user in users.users(site)}
         of_session = (view.generation, self.seat.tenant)
         told = [link.details for link in links if link.event == "told"]
         return {
@@ -199,7 +200,7 @@ class Desk:
         """Give submissions that wait, are under way, or were refused after they had waited."""
         if not (self.may("SUBMIT") or self.may("SEE_SIGNALS")):
             return []
-        found = desk.receipts(self.visit.site, self.seat)
+        found = queue.receipts(self.visit.site, self.seat)
         return [each for each in found if each.state is not State.DONE][:_WAITING]
 
     def render(self, template: str, **values: Any) -> Response:
@@ -222,7 +223,7 @@ def _step(signal: Signal, who: str) -> Step:
 def list_meters(visit: VisitHere) -> Response:
     """List the meters at which one has a seat, with their state at a glance."""
     with visit.site.reading() as books:
-        found = [row.id for row in books.meters() if visit.caller.seats(row.id)]
+        found = [row.id for row in books.meters.all() if visit.caller.seats(row.id)]
     desks = [Desk.open(visit, meter) for meter in found]
     return visit.render("meters.html", meters=[(each, each.session()) for each in desks])
 

@@ -14,8 +14,8 @@ from fastapi import APIRouter, Request, Response
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.labels import labels_svg
 from easeml_meter.server.limits import PlannerCounted
-from easeml_meter.server.web.frame import MaybeCaller, render
-from easeml_meter.service.accounts import Caller
+from easeml_meter.server.web.pages import MaybeCaller, render
+from easeml_meter.service.tokens import Caller
 from easeml_meter.spec import METERS, MeterSpec
 from easeml_meter.stats.comparison import Comparison, Setting, compare
 from easeml_meter.stats.planning import Plan, required_labels

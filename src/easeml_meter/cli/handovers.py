@@ -1,0 +1,34 @@
+"""`meter handover`: what a hand-over costs, and its record."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+
+import click
+
+from easeml_meter.cli.common import (
+    Place,
+    echo_json,
+    json_option,
+    open_meter,
+    place_options,
+)
+
+
+@click.command()
+@click.argument("giver", type=int)
+@click.argument("receiver", type=int)
+@click.option("--confirm", is_flag=True, help="Record it; without this, only the cost is told.")
+@place_options
+@json_option
+def handover(giver: int, receiver: int, confirm: bool, place: Place, as_json: bool) -> None:
+    """Tell what it costs if tenant GIVER hands a checkpoint to tenant RECEIVER; record it.
+
+    From then on both depend on all answers that either has got, and share what is left.
+    """
+    found = open_meter(place).hand_over(giver, receiver, confirm=confirm)
+    if as_json:
+        echo_json({"recorded": confirm, "sentence": found.sentence, **asdict(found)})
+    else:
+        click.echo(found.sentence)
+        click.echo("recorded" if confirm else "nothing was recorded: add --confirm")

@@ -1,0 +1,79 @@
+"""`meter status`, `meter history` and `meter report`: what was answered."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from easeml_meter.cli.common import (
+    Place,
+    echo_json,
+    json_option,
+    open_meter,
+    place_options,
+    print_rich,
+    tenant_option,
+)
+from easeml_meter.core.views import view_json
+from easeml_meter.errors import invalid
+
+
+@click.command()
+@tenant_option
+@place_options
+@json_option
+def status(tenant: int | None, place: Place, as_json: bool) -> None:
+    """Show the battery, the steps promised and expected, and the last signal."""
+    view = open_meter(place).status(tenant=tenant)
+    if as_json:
+        echo_json(view_json(view))
+    else:
+        from easeml_meter.report.terminal import session_terminal
+
+        print_rich(session_terminal(view))
+
+
+@click.command()
+@tenant_option
+@place_options
+@json_option
+def history(tenant: int | None, place: Place, as_json: bool) -> None:
+    """Show everything that was told, test set by test set."""
+    views = open_meter(place).history(tenant=tenant)
+    if as_json:
+        echo_json([view_json(view) for view in views])
+    elif not views:
+        click.echo("nothing was told yet: no test set has been delivered")
+    else:
+        from easeml_meter.report.terminal import history_terminal
+
+        print_rich(*(history_terminal(view) for view in views))
+
+
+@click.command()
+@click.option("--html", type=click.Path(path_type=Path), help="One self-contained page.")
+@click.option("--svg", type=click.Path(path_type=Path), help="The meter, step by step.")
+@click.option("--badge", type=click.Path(path_type=Path), help="The last signal as a badge (svg).")
+@click.option("--generation", type=int, help="Number of the test set. Default: the one in use.")
+@tenant_option
+@place_options
+def report(
+    place: Place, tenant: int | None, generation: int | None, **outputs: Path | None
+) -> None:
+    """Draw a session: --html, --svg, --badge."""
+    from easeml_meter.report.badges import badge_svg
+    from easeml_meter.report.meter import meter_svg
+    from easeml_meter.report.page import html_page
+
+    if not any(outputs.values()):
+        raise invalid("report", "no output", "give --html, --svg or --badge with a file name")
+    view = open_meter(place).status(generation=generation, tenant=tenant)
+    drawn = {"html": html_page, "svg": meter_svg, "badge": badge_svg}
+    for kind, path in outputs.items():
+        if path is not None:
+            try:
+                path.write_text(drawn[kind](view), encoding="utf-8")
+            except OSError as error:
+                raise invalid(kind, str(path), error.strerror or "cannot be written") from None
+            click.echo(f"wrote {path}")

@@ -1,0 +1,31 @@
+"""`meter key`: keys of people who may open sealed test sets."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from easeml_meter.cli.common import (
+    file_argument,
+)
+
+if TYPE_CHECKING:
+    pass
+
+
+@click.group()
+def key() -> None:
+    """Keys of people who may open sealed test sets."""
+
+
+@key.command()
+@file_argument("file")
+def new(file: Path) -> None:
+    """Make a key in FILE (readable by you alone) and print its public part."""
+    from easeml_meter.vault.keys import Identity
+
+    identity = Identity.new()
+    identity.write(file)
+    click.echo(identity.recipient)

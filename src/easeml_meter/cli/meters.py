@@ -1,0 +1,173 @@
+"""`meter init` and `meter meters`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from easeml_meter.cli.common import (
+    HONOUR,
+    Place,
+    at_terminal,
+    echo_json,
+    json_option,
+    place_options,
+)
+from easeml_meter.errors import InvalidInput, MeterError, invalid
+
+if TYPE_CHECKING:
+    from easeml_meter.spec import MeterSpec
+
+from easeml_meter.cli.common import (
+    server_of,
+    server_options,
+)
+
+
+@click.command()
+@click.option(
+    "--spec", "path", type=click.Path(path_type=Path), help="The meter.toml to start from."
+)
+@click.option("--name", help="Name of the meter. Default: the folder's; at a server it is needed.")
+@click.option("--yes", is_flag=True, help="Do not ask before committing to the plan.")
+@place_options
+@json_option
+def init(path: Path | None, name: str | None, yes: bool, place: Place, as_json: bool) -> None:
+    """Make a meter in a folder, or at a server: from a meter.toml, or by questions at a terminal.
+
+    The plan is shown before anything is written: how many labels every test set will need.
+    """
+    from easeml_meter.cli.plan import show_plan
+    from easeml_meter.service.meter import Meter
+    from easeml_meter.service.meters import check_meter
+    from easeml_meter.spec import MeterSpec
+    from easeml_meter.stats.planning import required_labels
+
+    folder = place.folder
+    if path is None and (folder / "meter.toml").is_file():
+        path = folder / "meter.toml"
+    if path is not None:
+        spec = MeterSpec.read(path)
+    elif at_terminal():
+        spec = _ask()
+    else:
+        raise InvalidInput(
+            "spec: none given, name a meter.toml with --spec (no terminal to ask at)"
+        )
+    if place.server is not None:
+        name = name or place.meter or ""
+        check_meter(spec, name)
+    else:
+        name = name or folder.resolve().name or "meter"
+        Meter.check_new(folder, spec, name)
+    plan = required_labels(spec)
+    if not as_json:
+        show_plan(plan, labels_given=False, steps_given=False)
+        _offer_elastic(spec, plan.labels)
+    if at_terminal() and not yes and not click.confirm("Make this meter?", default=True):
+        raise MeterError("nothing was made: the plan was not accepted")
+    if place.server is not None:
+        _init_at(place.server, place, spec, name, as_json)
+        return
+    meter = Meter.create(folder, spec, name=name)
+    if as_json:
+        echo_json({"folder": str(folder), **meter.plan.to_json()})
+        return
+    click.echo(f"meter made in {folder}: the labelers are asked for {plan.labels:,} labels")
+    click.echo(HONOUR)
+
+
+def _init_at(server: str, place: Place, spec: MeterSpec, name: str, as_json: bool) -> None:
+    from easeml_meter.client import create_meter
+
+    with create_meter(server, spec, name=name, ca=place.ca) as meter:
+        plan = meter.plan
+    if as_json:
+        echo_json({"server": server, "meter": meter.id, **plan.to_json()})
+    else:
+        click.echo(f"meter {name} made at {server}, its id is {meter.id}")
+        click.echo(
+            f"{plan.labels:,} labels are asked for; give people their seats: meter seat give"
+        )
+
+
+def _offer_elastic(spec: MeterSpec, plain: int) -> None:
+    """Tell what an elastic budget would cost, where one is possible; the plan shows one in use."""
+    from easeml_meter.stats.planning import required_labels
+
+    if spec.elastic:
+        return
+    try:
+        labels = required_labels(spec.replace(elastic=True)).labels
+    except InvalidInput:
+        return
+    click.echo(
+        f"\nelastic = true would take {labels:,} labels instead of {plain:,}, and go on after the\n"
+        "promised steps as long as the signals are predictable.\n"
+    )
+
+
+def _ask() -> MeterSpec:
+    """Ask for a meter at the terminal."""
+    from easeml_meter.spec import MeterSpec, Protocol
+    from easeml_meter.stats.planning import required_labels
+
+    steps = click.prompt("How many answers should one test set give (steps)?", default=10, type=int)
+    text = click.prompt("Inner edges of the bands (gaps)?", default="0.02,0.05,0.1,0.2")
+    try:
+        edges = [float(part) for part in text.split(",") if part.strip()]
+    except ValueError:
+        raise invalid("edges", text, "numbers with commas between them") from None
+    tolerance = click.prompt("Tolerance (test loss against true loss)?", default=0.05, type=float)
+    delta = click.prompt("Probability that the promise may fail (delta)?", default=0.05, type=float)
+    protocol = click.prompt(
+        "Tell every band (regular) or only the worst so far (incremental)?",
+        type=click.Choice([str(Protocol.REGULAR), str(Protocol.INCREMENTAL)]),
+        default=str(Protocol.REGULAR),
+    )
+    loss = click.prompt("Loss?", default="0-1")
+    inputs = click.prompt(
+        "Do developers see the test inputs (public) or not (hidden)?",
+        type=click.Choice(["hidden", "public"]),
+        default="public",
+    )
+    spec = MeterSpec.uniform(
+        signals=len(edges) + 1,
+        tolerance=tolerance,
+        steps=steps,
+        delta=delta,
+        edges=edges,
+        protocol=protocol,
+        loss=loss,
+        inputs=inputs,
+    )
+    elastic = spec.replace(elastic=True)
+    plain, more = required_labels(spec).labels, required_labels(elastic).labels
+    question = (
+        f"Elastic budget: go on while signals are predictable ({plain:,} -> {more:,} labels)?"
+    )
+    return elastic if click.confirm(question, default=False) else spec
+
+
+@click.command()
+@server_options
+@json_option
+def meters(place: Place, as_json: bool) -> None:
+    """List your meters at a server; an admin sees all of them."""
+    from easeml_meter.client import list_meters
+    from easeml_meter.client.connection import Connection
+
+    connection = Connection.open(server_of(place), ca=place.ca)
+    try:
+        found = list_meters(connection)
+    finally:
+        connection.close()
+    if as_json:
+        echo_json(found)
+        return
+    for each in found:
+        click.echo(f"{each['name']} ({', '.join(each['roles'])}), id {each['id']}")
+    if not found:
+        click.echo("no meter at which you have a seat")

@@ -1,0 +1,87 @@
+"""`meter webhook`: addresses that are notified of what happens at a meter."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from easeml_meter.cli.common import (
+    Place,
+    connected,
+    echo_json,
+    json_option,
+    open_remote,
+    place_options,
+)
+from easeml_meter.errors import invalid
+
+if TYPE_CHECKING:
+    pass
+
+
+@click.group()
+def webhook() -> None:
+    """Addresses that are told what happens at a meter of a server (admins)."""
+
+
+@webhook.command(name="add")
+@click.argument("url")
+@click.option(
+    "--event",
+    "events",
+    multiple=True,
+    help="What it is told, such as spent; may be repeated. Default: all but signals (told:TENANT).",
+)
+@place_options
+@json_option
+def add_webhook(place: Place, url: str, events: tuple[str, ...], as_json: bool) -> None:
+    """Tell URL from now on; the secret that signs the messages is printed this once."""
+    from easeml_meter.service.hooks import check_url
+
+    check_url(url)
+    given = {"url": url} | ({"events": list(events)} if events else {})
+    with connected(place) as connection, open_remote(place) as meter:
+        made = connection.call("POST", f"/meters/{meter.id}/webhooks", json=given)
+    if as_json:
+        echo_json(made)
+        return
+    click.echo(made["secret"])
+    click.echo(
+        "shown this once: give it to the receiver, to check signatures with; to end it: "
+        f"meter webhook remove {made['id']}",
+        err=True,
+    )
+
+
+@webhook.command(name="list")
+@place_options
+@json_option
+def list_webhooks(place: Place, as_json: bool) -> None:
+    """List a meter's webhooks, and what became of their messages."""
+    with connected(place) as connection, open_remote(place) as meter:
+        found = list(connection.listed(f"/meters/{meter.id}/webhooks"))
+    if as_json:
+        echo_json(found)
+        return
+    for each in found:
+        click.echo(f"{each['url']}, id {each['id']}")
+        click.echo(f"  told: {', '.join(each['events'])}")
+        counts = f"{each['sent']} sent, {each['waiting']} waiting, {each['given_up']} given up"
+        click.echo(f"  messages: {counts}")
+    if not found:
+        click.echo("no webhooks")
+
+
+@webhook.command(name="remove")
+@click.argument("identifier", metavar="ID")
+@place_options
+def remove_webhook(place: Place, identifier: str) -> None:
+    """Tell an address nothing more, not even what is waiting."""
+    with connected(place) as connection, open_remote(place) as meter:
+        path = f"/meters/{meter.id}/webhooks"
+        if identifier not in [each["id"] for each in connection.listed(path)]:
+            remedy = "no webhook of this meter has that id: see meter webhook list"
+            raise invalid("webhook", identifier[:80], remedy)
+        connection.call("DELETE", f"{path}/{identifier}")
+    click.echo(f"webhook {identifier} is removed")

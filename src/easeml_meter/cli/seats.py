@@ -1,0 +1,96 @@
+"""`meter seat`: who has which role at a meter of a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import click
+
+from easeml_meter.cli.common import (
+    Place,
+    connected,
+    echo_json,
+    json_option,
+    open_remote,
+    place_options,
+)
+from easeml_meter.cli.users import user_id_of
+
+if TYPE_CHECKING:
+    pass
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    pass
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    pass
+
+
+_ROLES = click.Choice(["developer", "labeler", "runner"])
+
+
+@click.group()
+def seat() -> None:
+    """Who does what at a meter of a server (admins)."""
+
+
+@seat.command()
+@click.argument("name")
+@click.argument("role", type=_ROLES)
+@click.option("--tenant", type=int, help="Number of the tenant of a developer or runner.")
+@place_options
+def give(place: Place, name: str, role: str, tenant: int | None) -> None:
+    """Give the user NAME a seat as developer, labeler or runner."""
+    with connected(place) as connection, open_remote(place) as meter:
+        path = f"/meters/{meter.id}/members"
+        given = {
+            "user": user_id_of(connection, name),
+            "role": role,
+            "tenant": seat_tenant(role, tenant),
+        }
+        connection.call("POST", path, json=given)
+    click.echo(f"{name} is now {described(role, given['tenant'])}")
+
+
+@seat.command()
+@click.argument("name")
+@click.argument("role", type=_ROLES)
+@click.option("--tenant", type=int, help="Number of the tenant of a developer or runner.")
+@place_options
+def take(place: Place, name: str, role: str, tenant: int | None) -> None:
+    """Take a seat away from the user NAME."""
+    with connected(place) as connection, open_remote(place) as meter:
+        number = seat_tenant(role, tenant)
+        path = f"/meters/{meter.id}/members/{user_id_of(connection, name)}/{role}/{number}"
+        connection.call("DELETE", path)
+    click.echo(f"{name} is no longer {described(role, number)}")
+
+
+@seat.command(name="list")
+@place_options
+@json_option
+def list_seats(place: Place, as_json: bool) -> None:
+    """List who sits at a meter."""
+    with connected(place) as connection, open_remote(place) as meter:
+        names = {each["id"]: each["name"] for each in connection.listed("/users")}
+        found = [
+            {"name": names[each["user"]], **each}
+            for each in connection.listed(f"/meters/{meter.id}/members")
+        ]
+    if as_json:
+        echo_json(found)
+        return
+    for each in found:
+        click.echo(f"{each['name']}: {described(each['role'], each['tenant'])}")
+
+
+def seat_tenant(role: str, tenant: int | None) -> int:
+    """Give the number of a seat's tenant: labelers have none, others the first by default."""
+    return 0 if role == "labeler" else 1 if tenant is None else tenant
+
+
+def described(role: str, tenant: Any) -> str:
+    """Describe a seat in words."""
+    return role if role == "labeler" else f"{role} of tenant {tenant}"

@@ -1,0 +1,127 @@
+"""`meter submit`: predictions, an ONNX model, or a command."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from easeml_meter.cli.common import (
+    Place,
+    echo_json,
+    json_option,
+    open_meter,
+    place_options,
+    print_rich,
+    tenant_option,
+)
+from easeml_meter.cli.progress import progress_bar
+from easeml_meter.core.views import signal_json
+from easeml_meter.errors import MeterError, invalid
+
+if TYPE_CHECKING:
+    from easeml_meter.service.submissions.kinds import Submitted
+
+_PATH = click.Path(path_type=Path)
+
+
+@click.command()
+@click.option("--test", type=_PATH, help="Predictions on the test set, with --validation.")
+@click.option("--validation", type=_PATH, help="Predictions on the validation set.")
+@click.option("--onnx", type=_PATH, help="A model in ONNX format, instead of predictions.")
+@click.option("--command", help='A command, such as "python predict.py", run in a sandbox.')
+@click.option(
+    "--with",
+    "files",
+    type=_PATH,
+    multiple=True,
+    help="A file or folder the command needs; those it names are taken anyway.",
+)
+@click.option("--model", help="Name of the model. Default: the name of the file or command.")
+@click.option("--executor", help="inline (default), processes[:N] or dask:tcp://HOST:PORT.")
+@click.option(
+    "--seconds",
+    type=float,
+    help="Time a model gets on the test set; the answer comes when it is up. Default: by its "
+    "time on the validation set.",
+)
+@tenant_option
+@place_options
+@json_option
+def submit(
+    model: str | None, place: Place, tenant: int | None, as_json: bool, **options: Any
+) -> None:
+    """Submit predictions on both sets, or a model, which is run on both; get a signal.
+
+    A command reads its inputs as an Arrow IPC stream from stdin and writes predictions to stdout
+    as another. Until the answer is entered, Ctrl-C cancels a submission without cost.
+
+    Exit code 3: the test set is spent, and the labelers are asked for a fresh one.
+    """
+    from easeml_meter.client import Untold
+    from easeml_meter.service.submissions.measuring import Conditions
+
+    submitted, name = _submitted(options)
+    meter = open_meter(place)
+    try:
+        with progress_bar(shown=not as_json) as progress:
+            conditions = Conditions(
+                executor=options["executor"], seconds=options["seconds"], progress=progress
+            )
+            signal = meter.submit_any(
+                submitted,
+                model=name if model is None else model,
+                tenant=tenant,
+                conditions=conditions,
+            )
+    except Untold as told:
+        if as_json:
+            echo_json(told.receipt)
+        else:
+            click.echo(str(told))
+        return
+    except KeyboardInterrupt as stopped:  # at a server, it says what became of the submission
+        raise Interrupted(str(stopped) or "interrupted") from None
+    if as_json:
+        echo_json(signal_json(signal))
+    else:
+        print_rich(signal)
+
+
+class Interrupted(MeterError):
+    """Ctrl-C."""
+
+    exit_code = 130
+
+
+def _submitted(options: dict[str, Any]) -> tuple[Submitted, str]:
+    """Find out what is submitted, and give it a name."""
+    from easeml_meter.service.submissions.kinds import Command, OnnxFile, PredictionFiles
+
+    test, validation = options["test"], options["validation"]
+    given = [
+        name
+        for name, found in (
+            ("predictions", test or validation),
+            ("--onnx", options["onnx"]),
+            ("--command", options["command"]),
+        )
+        if found
+    ]
+    if len(given) != 1:
+        needed = "give --test with --validation, or --onnx, or --command"
+        raise invalid("submission", " and ".join(given) or "nothing", needed)
+    if options["files"] and given != ["--command"]:
+        raise invalid("--with", str(options["files"][0]), "only together with --command")
+    if options["onnx"]:
+        return OnnxFile(options["onnx"]), options["onnx"].stem
+    if options["command"]:
+        from easeml_meter.scoring.bundle import Bundle
+
+        bundle = Bundle.collect(options["command"], options["files"])
+        return Command(bundle), bundle.command[:200]
+    if not (test and validation):
+        missing = "--validation" if test else "--test"
+        raise invalid(missing, None, "predictions on both sets are needed")
+    return PredictionFiles(test, validation), test.stem

@@ -1,0 +1,183 @@
+"""`meter seal`, `meter testset` and `meter release`: test sets, for labelers and runners."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from easeml_meter.cli.common import (
+    Place,
+    echo_json,
+    file_argument,
+    json_option,
+    open_meter,
+    open_remote,
+    place_options,
+)
+from easeml_meter.cli.progress import progress_bar
+
+if TYPE_CHECKING:
+    from easeml_meter.service.testsets.requests import Request
+
+
+@click.command()
+@file_argument("data")
+@click.option("--label", required=True, help="Name of the label column.")
+@click.option("--id", "id_column", help="Name of an id column; predictions are checked against it.")
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="The sealed file.")
+@click.option(
+    "--recipient",
+    "recipients",
+    multiple=True,
+    help="Public key, or a file with one, that may open it, too.",
+)
+@place_options
+@json_option
+def seal(data: Path, out: Path, place: Place, as_json: bool, **options: Any) -> None:
+    """Seal labelled rows (CSV, Parquet, Arrow, JSON Lines) as the test set that is asked for."""
+    manifest = open_meter(place).seal(data, out, **options)
+    if as_json:
+        echo_json(asdict(manifest))
+    else:
+        click.echo(f"sealed {manifest.rows:,} rows as test set {manifest.generation} in {out}")
+
+
+@click.group()
+def testset() -> None:
+    """Test sets: add a sealed one, see what labelers are told, fetch a released one."""
+
+
+@testset.command()
+@file_argument("file")
+@click.option("--part", is_flag=True, help="At a server: these are some of the rows, more follow.")
+@place_options
+@json_option
+def add(file: Path, part: bool, place: Place, as_json: bool) -> None:
+    """Take in a sealed test set; from then on submissions are answered.
+
+    At a server, fewer rows than are needed become a part, too; the test set begins with the part
+    that makes them enough.
+    """
+    from easeml_meter.core.lifecycle import Phase
+
+    if part or place.server is not None:
+        remote = open_remote(place)
+        with progress_bar(shown=not as_json) as remote.progress:
+            row = remote.add_part(file) if part else remote.add_test_set(file)
+        if row.phase is Phase.REQUESTED:
+            here = next(each for each in remote.requests() if each.generation.number == row.number)
+            _show_part(here, as_json)
+            return
+        view = remote.status()
+    else:
+        meter = open_meter(place)
+        row = meter.add_test_set(file)
+        view = meter.status()
+    if as_json:
+        echo_json({"generation": row.number, "rows": row.rows, "steps_left": view.steps_left})
+    else:
+        promised = f"{view.steps_left:,} steps promised"
+        click.echo(f"test set {row.number} is active: {row.rows:,} rows, {promised}")
+
+
+def _show_part(request: Request, as_json: bool) -> None:
+    asked = request.generation
+    if as_json:
+        numbers = {"labels_here": request.labels_here, "labels_needed": asked.labels_needed}
+        echo_json({"generation": asked.number, **numbers})
+    else:
+        click.echo(f"part taken in: {_progress_of(request)} of test set {asked.number} are here")
+
+
+def _progress_of(request: Request) -> str:
+    return f"{request.labels_here:,} of {request.generation.labels_needed:,} labels"
+
+
+@testset.command()
+@place_options
+@json_option
+def requests(place: Place, as_json: bool) -> None:
+    """The labels that a server asks for: how many, how many are here, why, until when."""
+    found = open_remote(place).requests()
+    if as_json:
+        echo_json([_request_json(each) for each in found])
+        return
+    for each in found:
+        asked = each.generation
+        until = f", until {asked.deadline[:10]}" if asked.deadline else ""
+        click.echo(f"test set {asked.number}: {_progress_of(each)} are here{until}")
+        if asked.reason:
+            click.echo(f"  {asked.reason}")
+        for part in each.parts:
+            click.echo(f"  part {part.number}: {part.rows:,} rows, {part.added_at[:19]}")
+    if not found:
+        click.echo("no labels are asked for")
+
+
+def _request_json(request: Request) -> dict[str, Any]:
+    asked = request.generation
+    return {
+        "generation": asked.number,
+        "labels_needed": asked.labels_needed,
+        "labels_here": request.labels_here,
+        "reason": asked.reason,
+        "deadline": asked.deadline,
+        "since": asked.changed_at,
+        "parts": [
+            {"number": part.number, "rows": part.rows, "added_at": part.added_at}
+            for part in request.parts
+        ],
+    }
+
+
+@testset.command()
+@click.argument("number", type=int)
+@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@place_options
+def fetch(number: int, out: Path, place: Place) -> None:
+    """Fetch a released test set from a server, with what you may see of the retrospective."""
+    where = open_remote(place).fetch_released(number, out)
+    click.echo(f"fetched to {where}: {', '.join(sorted(path.name for path in where.iterdir()))}")
+
+
+@testset.command()
+@click.option(
+    "--out", type=click.Path(path_type=Path), required=True, help="Parquet file to write."
+)
+@place_options
+def inputs(out: Path, place: Place) -> None:
+    """Write the inputs, without labels, of the test set in use (if the meter says public)."""
+    rows = open_meter(place).export_inputs(out)
+    click.echo(f"wrote the inputs of {rows:,} rows to {out}")
+
+
+@testset.command()
+@place_options
+@json_option
+def notices(place: Place, as_json: bool) -> None:
+    """What labelers alone are told: rows of a validation set that stand in the test set."""
+    found = open_meter(place).notices()
+    if as_json:
+        echo_json(found)
+        return
+    for notice in found:
+        click.echo(
+            f"validation set {notice['validation_set']} shares {notice['rows_shared']} rows with "
+            f"test set {notice['generation']}"
+        )
+
+
+@click.command()
+@place_options
+@json_option
+def release(place: Place, as_json: bool) -> None:
+    """Hand the spent test set to the developers, with the retrospective report."""
+    where = open_meter(place).release()
+    files = sorted(path.name for path in where.iterdir())
+    if as_json:
+        echo_json({"folder": str(where), "files": files})
+    else:
+        click.echo(f"released to {where}: {', '.join(files)}")

@@ -1,0 +1,190 @@
+"""`meter login`, `meter logout` and `meter token`."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import replace
+from typing import TYPE_CHECKING
+
+import click
+
+from easeml_meter.cli.common import (
+    Place,
+    connected,
+    echo_json,
+    json_option,
+    open_remote,
+    server_of,
+    server_options,
+)
+from easeml_meter.errors import invalid
+
+if TYPE_CHECKING:
+    pass
+import getpass
+import os
+import sys
+
+from easeml_meter.cli.common import (
+    at_terminal,
+)
+
+
+@click.group()
+def token() -> None:
+    """Your tokens at a server, for scripts and jobs."""
+
+
+@token.command()
+@click.option("--name", required=True, help="What it is for.")
+@click.option("--days", type=float, default=90, show_default=True, help="How long it is valid.")
+@click.option(
+    "--scope",
+    "scopes",
+    metavar="ROLE[:METER]",
+    multiple=True,
+    help="Limit it to a role, or to a seat at one meter; may be repeated.",
+)
+@server_options
+@json_option
+def new(place: Place, name: str, days: float, scopes: tuple[str, ...], as_json: bool) -> None:
+    """Make a token of your account; it is printed this once.
+
+    Without --scope it may do all that you may. A token with scopes makes no others.
+    """
+    from easeml_meter.service.tokens import check_token
+
+    check_token(name, [each.partition(":")[0] for each in scopes], days)
+    with connected(place) as connection:
+        given = {"name": name, "days": days, "scopes": [_scope(place, each) for each in scopes]}
+        made = connection.call("POST", "/tokens", json=given)
+    if as_json:
+        echo_json(made)
+        return
+    click.echo(made["token"])
+    click.echo(
+        f"valid until {made['expires_at'][:10]} and shown this once: keep it secret, use it as "
+        f"METER_TOKEN; to end it: meter token revoke {made['id']}",
+        err=True,
+    )
+
+
+@token.command(name="list")
+@server_options
+@json_option
+def list_tokens(place: Place, as_json: bool) -> None:
+    """List your tokens, the newest first; those that were revoked only with --json."""
+    with connected(place) as connection:
+        found = list(connection.listed("/tokens"))
+    if as_json:
+        echo_json(found)
+        return
+    for each in found:
+        if each["revoked_at"] is None:
+            limits = f" ({', '.join(each['scopes'])})" if each["scopes"] else ""
+            click.echo(f"{each['name']}{limits}, until {each['expires_at'][:10]}, id {each['id']}")
+
+
+@token.command()
+@click.argument("identifier", metavar="ID")
+@server_options
+def revoke(place: Place, identifier: str) -> None:
+    """End one of your tokens (admins: anyone's)."""
+    from easeml_meter.errors import NotFound
+
+    if not re.fullmatch("[0-9a-f]{32}", identifier):
+        raise invalid("token", "(hidden)", "the id of one, not the token: see meter token list")
+    with connected(place) as connection:
+        try:
+            connection.call("DELETE", f"/tokens/{identifier}")
+        except NotFound as error:
+            raise NotFound(f"{error}: see meter token list") from None
+    click.echo(f"token {identifier} is revoked")
+
+
+def _scope(place: Place, given: str) -> str:
+    """Put the id of the meter that a scope names in the place of its name."""
+    role, colon, meter = given.partition(":")
+    if not colon:
+        return role
+    with open_remote(replace(place, meter=meter)) as found:
+        return f"{role}:{found.id}"
+
+
+@click.command()
+@server_options
+@click.option("--name", help="Name of your account. Default: asked for.")
+@click.option("--token", help="A token that an admin gave you; better put it in METER_TOKEN.")
+def login(place: Place, name: str | None, token: str | None) -> None:
+    """Log in at a server: the token it gives is kept in a file that you alone can read.
+
+    Without a terminal, the password is the first line of stdin. With a token, no password is
+    needed: it is tried, and kept.
+    """
+    from easeml_meter.client import credentials, list_meters
+    from easeml_meter.client.connection import TOKEN, Connection
+
+    server = server_of(place)
+    if token is None and name is None:
+        token = os.environ.get(TOKEN)
+    if token is None:
+        name = name or _ask_name()
+        connection = Connection(server, ca=place.ca)
+        try:
+            given = {"name": name, "password": ask_password()}
+            token = connection.call("POST", "/login", json=given)["token"]
+        finally:
+            connection.close()
+    connection = Connection.open(server, token, ca=place.ca)
+    try:
+        me = connection.call("GET", "/me")
+        meters = list_meters(connection)
+    finally:
+        connection.close()
+    expires_at = me["token"]["expires_at"]
+    path = credentials.store(connection.server, credentials.Credential(token, expires_at))
+    user = me["user"]["name"]
+    click.echo(f"logged in at {connection.server} as {user} until {expires_at[:10]}")
+    click.echo(f"the token is kept in {path}")
+    if meters:
+        click.echo(f"your meters: {', '.join(each['name'] for each in meters)}")
+
+
+def _ask_name() -> str:
+    if not at_terminal():
+        raise invalid(
+            "name", None, "give --name, or a token in METER_TOKEN (no terminal to ask at)"
+        )
+    return str(click.prompt("Name", default=getpass.getuser()))
+
+
+def ask_password(question: str = "Password", *, twice: bool = False) -> str:
+    """Ask for a password without showing it; without a terminal, read a line from stdin."""
+    if at_terminal():
+        return str(click.prompt(question, hide_input=True, confirmation_prompt=twice))
+    return sys.stdin.readline().rstrip("\n")
+
+
+@click.command()
+@server_options
+def logout(place: Place) -> None:
+    """Log out from a server: the token is revoked there, and forgotten here."""
+    from easeml_meter.client import credentials
+    from easeml_meter.client.connection import Connection
+    from easeml_meter.errors import Unauthenticated, Unreachable
+
+    server = credentials.server_address(server_of(place))
+    kept = credentials.find(server)
+    if kept is None:
+        raise invalid("server", server, "you are not logged in there")
+    connection = Connection(server, kept.token, ca=place.ca)
+    try:
+        connection.call("POST", "/logout")
+    except Unauthenticated:  # it has expired, or was revoked before
+        pass
+    except Unreachable as error:
+        click.echo(f"warning: the token was not revoked: {error}", err=True)
+    finally:
+        connection.close()
+    credentials.forget(server)
+    click.echo(f"logged out from {server}")

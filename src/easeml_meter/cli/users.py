@@ -1,0 +1,98 @@
+"""`meter user`: accounts at a server."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from easeml_meter.cli.common import (
+    Place,
+    connected,
+    echo_json,
+    json_option,
+    server_options,
+)
+from easeml_meter.cli.tokens import ask_password
+from easeml_meter.errors import invalid
+
+if TYPE_CHECKING:
+    from easeml_meter.client.connection import Connection
+
+
+@click.group()
+def user() -> None:
+    """Accounts at a server (admins)."""
+
+
+@user.command(name="add")
+@click.argument("name")
+@click.option("--email", help="Where labelers are written to.")
+@click.option("--admin", is_flag=True, help="May manage the server.")
+@server_options
+@json_option
+def add_user(place: Place, name: str, email: str | None, admin: bool, as_json: bool) -> None:
+    """Open an account; its password is asked for, or is the first line of stdin."""
+    password = ask_password(f"Password of {name}", twice=True)
+    given = {"name": name, "password": password, "email": email, "admin": admin}
+    with connected(place) as connection:
+        made = connection.call("POST", "/users", json=given)
+    if as_json:
+        echo_json(made)
+    else:
+        click.echo(f"account {made['name']} opened, its id is {made['id']}")
+
+
+@user.command(name="list")
+@server_options
+@json_option
+def list_users(place: Place, as_json: bool) -> None:
+    """List the accounts."""
+    with connected(place) as connection:
+        found = list(connection.listed("/users"))
+    if as_json:
+        echo_json(found)
+        return
+    for each in found:
+        marks = "".join(f" ({mark})" for mark in ("admin", "disabled") if each[mark])
+        click.echo(f"{each['name']}{marks}, id {each['id']}")
+
+
+@user.command()
+@click.argument("name")
+@server_options
+@json_option
+def disable(place: Place, name: str, as_json: bool) -> None:
+    """Close the account NAME: nobody can sign in with it, and its tokens are revoked."""
+    changed = _set_disabled(place, name, True)
+    if as_json:
+        echo_json(changed)
+    else:
+        click.echo(f"account {changed['name']} is disabled, its tokens are revoked")
+
+
+@user.command()
+@click.argument("name")
+@server_options
+@json_option
+def enable(place: Place, name: str, as_json: bool) -> None:
+    """Open the account NAME again; tokens that were revoked stay so."""
+    changed = _set_disabled(place, name, False)
+    if as_json:
+        echo_json(changed)
+    else:
+        click.echo(f"account {changed['name']} can sign in again")
+
+
+def _set_disabled(place: Place, name: str, disabled: bool) -> Any:
+    with connected(place) as connection:
+        path = f"/users/{user_id_of(connection, name)}"
+        return connection.call("PATCH", path, json={"disabled": disabled})
+
+
+def user_id_of(connection: Connection, name: str) -> str:
+    """Find the id of a user by name."""
+    for each in connection.listed("/users"):
+        if name in (each["name"], each["id"]):
+            return str(each["id"])
+    raise invalid("user", name[:80], "no account has that name: see meter user list")

@@ -1,0 +1,40 @@
+"""`meter validation`: give or replace the validation set."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from easeml_meter.cli.common import (
+    Place,
+    file_argument,
+    open_meter,
+    place_options,
+)
+
+
+@click.group()
+def validation() -> None:
+    """The validation set: give the first one, replace it."""
+
+
+@validation.command(name="set")
+@file_argument("file")
+@click.option("--label", required=True, help="Name of the label column.")
+@place_options
+def set_(file: Path, label: str, place: Place) -> None:
+    """Give the first validation set."""
+    row = open_meter(place).set_validation(file, label=label)
+    click.echo(f"validation set {row.number}: {row.rows:,} rows, in force from the next submission")
+
+
+@validation.command()
+@file_argument("file")
+@click.option("--label", help="Name of the label column. Default: as before.")
+@click.option("--reset", is_flag=True, help="Also reset an incremental meter (if resets are left).")
+@place_options
+def replace(file: Path, label: str | None, reset: bool, place: Place) -> None:
+    """Replace the validation set, from the next submission on."""
+    row = open_meter(place).replace_validation(file, label=label, reset=reset)
+    click.echo(f"validation set {row.number}: {row.rows:,} rows, in force from the next submission")

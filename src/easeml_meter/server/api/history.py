@@ -1,0 +1,102 @@
+"""What was told: signals, the session in use, all sessions, and pictures of them."""
+
+from __future__ import annotations
+
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query
+from fastapi.responses import Response
+
+from easeml_meter.core.views import SessionView, signal_json, view_json
+from easeml_meter.server.api.common import Id, Listed, PageHere, Tenant, gives, paged
+from easeml_meter.server.api.routing import ApiRoute
+from easeml_meter.server.auth import CallerHere, SiteHere, meter_for
+from easeml_meter.server.errors import answers
+from easeml_meter.server.middleware import REPORT_POLICY
+from easeml_meter.service.actor import Permission
+
+router = APIRouter(tags=["signals"], route_class=ApiRoute)
+
+Generation = Annotated[
+    int | None,
+    Query(ge=1, le=1_000_000, description="Number of the test set; the one in use unless given."),
+]
+
+
+def the_view(
+    site: SiteHere,
+    caller: CallerHere,
+    meter: Id,
+    tenant: Tenant = None,
+    generation: Generation = None,
+) -> SessionView:
+    """Find the session that a request is about."""
+    return meter_for(site, caller, meter, Permission.SEE_SIGNALS, tenant).status(
+        generation=generation
+    )
+
+
+ViewHere = Annotated[SessionView, Depends(the_view)]
+
+
+@router.get("/meters/{meter}/signals", responses=answers(404))
+def list_signals(view: ViewHere, page: PageHere) -> Listed[dict[str, Any]]:
+    """List what a tenant was told from a test set, the oldest first."""
+    return paged(
+        view.signals,
+        page,
+        key=lambda signal: f"{signal.told_at.isoformat()} {signal.tenant} {signal.step:09}",
+        show=signal_json,
+    )
+
+
+@router.get("/meters/{meter}/status", responses=answers(404))
+def status(view: ViewHere) -> dict[str, Any]:
+    """Show a session, as `meter status --json` does."""
+    return view_json(view)
+
+
+@router.get("/meters/{meter}/history", responses=answers(404))
+def history(
+    site: SiteHere, caller: CallerHere, meter: Id, page: PageHere, tenant: Tenant = None
+) -> Listed[dict[str, Any]]:
+    """Show the sessions of all test sets delivered so far."""
+    views = meter_for(site, caller, meter, Permission.SEE_SIGNALS, tenant).history()
+    return paged(views, page, key=lambda view: f"{view.generation:09}", show=view_json)
+
+
+@router.get(
+    "/meters/{meter}/report.html",
+    responses=answers(404) | gives("text/html", "One page, with all it needs."),
+    response_class=Response,
+)
+def report(view: ViewHere) -> Response:
+    """Draw a session as a page."""
+    from easeml_meter.report.page import html_page
+
+    headers = {"Content-Security-Policy": REPORT_POLICY}
+    return Response(html_page(view), media_type="text/html", headers=headers)
+
+
+@router.get(
+    "/meters/{meter}/report.svg",
+    responses=answers(404) | gives("image/svg+xml", "The meter, step by step."),
+    response_class=Response,
+)
+def picture(view: ViewHere) -> Response:
+    """Draw a session."""
+    from easeml_meter.report.meter import meter_svg
+
+    return Response(meter_svg(view), media_type="image/svg+xml")
+
+
+@router.get(
+    "/meters/{meter}/badge.svg",
+    responses=answers(404) | gives("image/svg+xml", "The last signal."),
+    response_class=Response,
+)
+def badge(view: ViewHere) -> Response:
+    """Draw the last signal as a badge."""
+    from easeml_meter.report.badges import badge_svg
+
+    return Response(badge_svg(view), media_type="image/svg+xml")

@@ -1,0 +1,238 @@
+"""Run a server: open its site, listen, stop without breaking off what was accepted."""
+
+from __future__ import annotations
+
+import gc
+import ipaddress
+import logging
+import socket
+import ssl
+import threading
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from types import FrameType
+
+import uvicorn
+from fastapi import FastAPI
+
+from easeml_meter.errors import MeterError
+from easeml_meter.server import logs, worker
+from easeml_meter.server.app import create_app
+from easeml_meter.server.idempotency import forget_old_keys, forget_unfinished
+from easeml_meter.server.settings import Settings
+from easeml_meter.service.hooks import deliver_due
+from easeml_meter.service.place import Site
+from easeml_meter.service.senders import MailServer, Sender
+from easeml_meter.service.submissions import queue
+from easeml_meter.service.uploads import Uploads
+from easeml_meter.service.users import admin_can_sign_in, admin_token
+from easeml_meter.storage.files import unusable
+from easeml_meter.version import __version__
+
+_LOG = logging.getLogger(__name__)
+
+Companion = Callable[[Site, Settings, threading.Event], None]
+"""What runs beside the API in a thread of its own, until the event is set."""
+
+_HOUR = 3600
+_OFTEN = 2
+"""Seconds between looks for messages to send."""
+_PAUSE = 5
+"""Seconds until a companion that failed is started again."""
+
+
+def housekeeping(site: Site, settings: Settings, stopping: threading.Event) -> None:
+    """Drop what nobody needs any more, every hour."""
+    while not stopping.is_set():
+        forget_old_keys(site)
+        Uploads(site, settings.folder / "uploads").sweep()
+        stopping.wait(_HOUR)
+
+
+def delivering(site: Site, settings: Settings, stopping: threading.Event) -> None:
+    """Send webhooks and mails as they become due."""
+    sender = _sender(settings)
+    while not stopping.is_set():
+        if not deliver_due(site, sender, letters=sender.mail is not None):
+            stopping.wait(_OFTEN)
+
+
+def _sender(settings: Settings) -> Sender:
+    mail = None
+    if settings.smtp_host:
+        mail = MailServer(
+            settings.smtp_host,
+            settings.smtp_from,
+            settings.smtp_port,
+            settings.smtp_user or None,
+            settings.smtp_password or None,
+            settings.smtp_starttls,
+        )
+    return Sender(mail, settings.private_webhooks)
+
+
+COMPANIONS: list[Companion] = [housekeeping, delivering]
+
+
+def open_site(settings: Settings) -> Site:
+    """Open what the settings name; folder, database and key are made if new."""
+    try:
+        # The database holds hashes of passwords, and the key beside it opens test sets.
+        settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        return Site.open(settings.database_url, settings.files_place, settings.key_file)
+    except OSError as error:
+        raise unusable(settings.folder, error) from error
+
+
+def run(settings: Settings, tell: Callable[[str], None], *, new_admin_token: bool = False) -> None:
+    """Serve until a signal asks to stop.
+
+    `tell` gets the address and, when no admin could sign in otherwise, an admin's token. That is
+    said once and never logged.
+    """
+    logs.configure(settings.log_level)
+    _sender(settings)  # wrong settings are told now, not when the first mail is due
+    site = open_site(settings)
+    try:
+        worker.prepare(site)
+        app = create_app(site, settings)
+        config = _config(app, settings)
+        with (
+            _listen(settings) as listening,
+            _beside(site, settings, app.state.stopping),
+            _queue_worker(site, settings) as app.state.worker,
+        ):
+
+            def listens() -> None:
+                if new_admin_token or not admin_can_sign_in(site):
+                    tell(f"admin token, valid for a day, shown only now: {admin_token(site)}")
+                _announce(settings, listening, tell)
+
+            Server(config, app.state.stopping, listens).run(sockets=[listening])
+        _LOG.info("stopped")
+    finally:
+        site.close()
+
+
+def _announce(settings: Settings, listening: socket.socket, tell: Callable[[str], None]) -> None:
+    host, port = listening.getsockname()[:2]
+    shown = f"[{host}]" if ":" in host else host
+    address = f"{'https' if settings.tls_key else 'http'}://{shown}:{port}"
+    tell(f"easeml-meter {__version__} serves at {address}")
+    _LOG.info("started", extra={"fields": {"address": address}})
+    safe = settings.tls_key or settings.trusted_proxy or ipaddress.ip_address(host).is_loopback
+    if not safe:
+        _LOG.warning(
+            "tokens travel in the clear: set tls_certificate and tls_key, or listen at 127.0.0.1 "
+            "behind a trusted_proxy"
+        )
+
+
+class Server(uvicorn.Server):
+    """Uvicorn's server, which tells when it listens and takes a signal to stop for a success."""
+
+    def __init__(
+        self, config: uvicorn.Config, stopping: threading.Event, listening: Callable[[], None]
+    ) -> None:
+        super().__init__(config)
+        self._stopping = stopping
+        self._listening = listening
+
+    async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
+        """Begin to listen."""
+        # What is loaded by now stays. Looking through it for garbage held up requests for 0.1 s.
+        gc.collect()
+        gc.freeze()
+        await super().startup(list(sockets or []))
+        if self.started:
+            self._listening()
+
+    def handle_exit(self, sig: int, frame: FrameType | None) -> None:
+        """Stop; a second signal does not wait for requests."""
+        self.force_exit = self.should_exit
+        self.should_exit = True
+        self._stopping.set()
+
+
+def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+    config = uvicorn.Config(
+        app,
+        ssl_certfile=settings.tls_certificate,
+        ssl_keyfile=settings.tls_key,
+        # Without a list uvicorn would believe the headers of everyone on this machine.
+        proxy_headers=bool(settings.trusted_proxy),
+        forwarded_allow_ips=list(settings.trusted_proxy),
+        timeout_graceful_shutdown=settings.shutdown_seconds,
+        log_config=None,
+        access_log=False,
+        server_header=False,
+        lifespan="off",
+    )
+    try:
+        config.load()
+    except (OSError, ssl.SSLError) as error:
+        files = f"{settings.tls_certificate} and {settings.tls_key}"
+        raise MeterError(f"{files}: cannot be used for TLS: {error.strerror or error}") from error
+    return config
+
+
+def _listen(settings: Settings) -> socket.socket:
+    place = (settings.host, settings.port)
+    family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
+    try:
+        listening = socket.create_server(place, family=family, backlog=2048)
+        # asyncio does so only for sockets that name their protocol; without it an answer waits
+        # up to 40 ms for the client to acknowledge its headers.
+        listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        return listening
+    except OSError as error:
+        reason = error.strerror or error
+        raise MeterError(
+            f"{settings.host}:{settings.port}: cannot listen there ({reason}): choose another "
+            "--host or --port"
+        ) from error
+
+
+@contextmanager
+def _beside(site: Site, settings: Settings, stopping: threading.Event) -> Iterator[None]:
+    """Run the companions; at the end wait for them, but not for ever."""
+    threads = [
+        threading.Thread(target=_keep, args=(each, site, settings, stopping), daemon=True)
+        for each in COMPANIONS
+    ]
+    for thread in threads:
+        thread.start()
+    try:
+        yield
+    finally:
+        stopping.set()
+        for thread in threads:
+            thread.join(settings.shutdown_seconds)
+
+
+@contextmanager
+def _queue_worker(site: Site, settings: Settings) -> Iterator[queue.Worker | None]:
+    """Work through the queue here, unless there is PostgreSQL and so `meter worker`.
+
+    On SQLite no other process serves: what an earlier one had under way is free again.
+    """
+    if site.store.dialect != "sqlite":
+        yield None
+        return
+    forget_unfinished(site)
+    working = queue.Worker(site)
+    working.start()
+    try:
+        yield working
+    finally:
+        working.stop(settings.shutdown_seconds)
+
+
+def _keep(companion: Companion, site: Site, settings: Settings, stopping: threading.Event) -> None:
+    while not stopping.is_set():
+        try:
+            companion(site, settings, stopping)
+        except Exception as error:
+            fields = {"companion": companion.__name__}
+            _LOG.error("companion failed", extra={"fields": fields}, exc_info=error)
+            stopping.wait(_PAUSE)

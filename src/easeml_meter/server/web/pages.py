@@ -1,0 +1,333 @@
+"""What all pages share: sessions, CSRF tokens, templates, messages, error pages."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import hmac
+from contextlib import suppress
+from dataclasses import dataclass
+from functools import cache
+from importlib.resources import files
+from typing import Annotated, Any, cast
+from urllib.parse import parse_qs, quote, urlsplit
+
+from fastapi import APIRouter, Depends, Request, Response
+from fastapi.responses import HTMLResponse, RedirectResponse
+from jinja2 import Environment, PackageLoader, StrictUndefined
+from markupsafe import Markup
+
+from easeml_meter.errors import Denied, MeterError, NotFound, Unauthenticated, invalid
+from easeml_meter.report.style import STYLE
+from easeml_meter.report.words import shown
+from easeml_meter.server.auth import SettingsHere, SiteHere, noted
+from easeml_meter.server.errors import Problem
+from easeml_meter.server.settings import Settings
+from easeml_meter.service.place import Site
+from easeml_meter.service.tokens import Caller, caller_of
+from easeml_meter.vault.keys import Identity, fingerprint_key
+
+SESSION = "meter_session"
+DOOR = "meter_door"
+"""Names a browser before it has a session, for the CSRF token of the sign-in form."""
+MESSAGE = "meter_message"
+SESSION_DAYS = 0.5
+_FORM = "application/x-www-form-urlencoded"
+_LONGEST_MESSAGE = 500
+_SAFE = ("GET", "HEAD")
+_CALLER = "meter.caller"
+
+static = APIRouter(include_in_schema=False)
+
+
+# Forms
+
+
+async def the_form(request: Request) -> dict[str, str]:
+    """Read the fields of a form; a body of any other kind is left to the route."""
+    if request.headers.get("content-type", "").partition(";")[0].strip() != _FORM:
+        return {}
+    try:
+        found = parse_qs((await request.body()).decode(), keep_blank_values=True, max_num_fields=99)
+    except ValueError:
+        raise invalid("form", "no fields", f"a form as {_FORM}") from None
+    return {name: values[0] for name, values in found.items()}
+
+
+FormHere = Annotated[dict[str, str], Depends(the_form)]
+
+
+# Cookies and CSRF tokens
+
+
+def cookie_name(request: Request, name: str) -> str:
+    """Give a cookie's name; over TLS the browser itself keeps other hosts from setting it."""
+    return f"__Host-{name}" if request.url.scheme == "https" else name
+
+
+def set_cookie(request: Request, answer: Response, name: str, value: str) -> None:
+    """Set a cookie that scripts cannot read and other sites cannot use; empty: take it away."""
+    answer.set_cookie(
+        cookie_name(request, name),
+        value,
+        max_age=None if value else 0,
+        path="/",
+        secure=request.url.scheme == "https",
+        httponly=True,
+        samesite="strict",
+    )
+
+
+def get_cookie(request: Request, name: str) -> str:
+    """Read a cookie; empty if there is none."""
+    return request.cookies.get(cookie_name(request, name), "")
+
+
+def csrf_token(identity: Identity, name: str) -> str:
+    """Give the token without which no form of this session, or browser, is taken."""
+    return _signature(identity, f"csrf {name}")
+
+
+def _signature(identity: Identity, text: str) -> str:
+    key = hmac.digest(fingerprint_key(identity), b"easeml-meter/1 pages", "sha256")
+    return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
+
+
+def check_csrf(request: Request, form: dict[str, str], expected: str) -> None:
+    """Refuse what changes something and was not sent by a page of ours."""
+    given = request.headers.get("x-csrf-token") or form.get("csrf", "")
+    if not hmac.compare_digest(given.encode(), expected.encode()):
+        raise Denied("the form is too old, or not from this site: load the page again")
+
+
+# Who asks
+
+
+@dataclass(frozen=True)
+class Visit:
+    """A request for a page by somebody who is signed in."""
+
+    request: Request
+    site: Site
+    settings: Settings
+    caller: Caller
+    form: dict[str, str]
+
+    def field(self, name: str, *, longest: int = 1000) -> str:
+        """Give a field of the form that must be there; spaces around it do not count."""
+        value = self.form.get(name, "").strip()
+        if not 1 <= len(value) <= longest:
+            raise invalid(name, value[:40], f"1 to {longest} characters")
+        return value
+
+    def render(self, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+        """Answer with a page."""
+        return render(self.request, template, status=status, caller=self.caller, **values)
+
+    def redirect(self, address: str, message: str = "") -> RedirectResponse:
+        """Go on to another page, after a form was taken; it shows the message once."""
+        answer = RedirectResponse(address, 303)
+        if message:
+            set_cookie(self.request, answer, MESSAGE, _packed(self.site.identity, message))
+        return answer
+
+
+def signed_in(request: Request, site: SiteHere, settings: SettingsHere, form: FormHere) -> Visit:
+    """Find out who asks, by the session's cookie alone; forms have to bring their CSRF token."""
+    caller = _caller(request, site)
+    if request.method not in _SAFE:
+        check_csrf(request, form, csrf_token(site.identity, caller.token.id))
+    return Visit(request, site, settings, caller, form)
+
+
+VisitHere = Annotated[Visit, Depends(signed_in)]
+
+
+def _caller(request: Request, site: Site) -> Caller:
+    caller = caller_of(site, get_cookie(request, SESSION))
+    if caller.token.kind != "session":
+        raise Unauthenticated("this token is no session: sign in")
+    request.scope[_CALLER] = caller
+    return noted(request, caller)
+
+
+def maybe_signed_in(request: Request, site: SiteHere) -> Caller | None:
+    """Find out who asks, for a page that everyone may read."""
+    try:
+        return _caller(request, site)
+    except Unauthenticated:
+        return None
+
+
+MaybeCaller = Annotated[Caller | None, Depends(maybe_signed_in)]
+
+
+# Pages
+
+
+@cache
+def _templates() -> Environment:
+    found = Environment(
+        loader=PackageLoader("easeml_meter.server.web"),
+        autoescape=True,
+        undefined=StrictUndefined,
+        trim_blocks=True,
+        lstrip_blocks=True,
+    )
+    found.globals["static"] = static_address
+    found.filters["shown"] = shown
+    found.filters["thousands"] = lambda number: f"{number:,}"
+    found.filters["code"] = _with_code
+    found.filters["moment"] = lambda stamp: f"{stamp[:10]} {stamp[11:16]}"
+    return found
+
+
+def _with_code(line: str) -> Markup:
+    """Mark commands, which stand in `backticks`."""
+    parts = enumerate(line.split("`"))
+    return Markup("").join(Markup("<code>{}</code>").format(p) if n % 2 else p for n, p in parts)
+
+
+def render(
+    request: Request,
+    template: str,
+    *,
+    status: int = 200,
+    caller: Caller | None = None,
+    **values: Any,
+) -> HTMLResponse:
+    """Answer with a page, for whoever asks."""
+    site: Site = request.app.state.site
+    message = _unpacked(site.identity, get_cookie(request, MESSAGE))
+    shared = {
+        "caller": caller,
+        "csrf": "" if caller is None else csrf_token(site.identity, caller.token.id),
+        "path": request.url.path,
+        "message": message,
+        "fragment": wants_fragment(request),
+    }
+    text = _templates().get_template(template).render(shared | values)
+    # A form may tell from which page it was sent: one returns there after signing in again.
+    answer = HTMLResponse(text, status, {"Referrer-Policy": "same-origin"})
+    if message and not shared["fragment"]:
+        set_cookie(request, answer, MESSAGE, "")
+    return answer
+
+
+def wants_fragment(request: Request) -> bool:
+    """Tell whether a script of a page asks, which puts the answer into that page."""
+    return request.headers.get("hx-request") == "true"
+
+
+def _packed(identity: Identity, message: str) -> str:
+    content = message[:_LONGEST_MESSAGE].encode(errors="replace")
+    text = base64.urlsafe_b64encode(content).decode().rstrip("=")
+    return f"{text}.{_signature(identity, f'message {text}')}"
+
+
+def _unpacked(identity: Identity, cookie: str) -> str:
+    """Read a message of ours: nobody else puts words into the mouth of this site."""
+    text, _, signature = cookie.partition(".")
+    if not hmac.compare_digest(
+        signature.encode(), _signature(identity, f"message {text}").encode()
+    ):
+        return ""
+    return base64.urlsafe_b64decode(f"{text}==").decode()
+
+
+# Static files
+
+
+@cache
+def _static(name: str) -> tuple[bytes, str]:
+    """Give a file's content and digest."""
+    there = {each.name: each for each in (files("easeml_meter.server.web") / "static").iterdir()}
+    if name not in there:
+        raise NotFound(f"file {name[:80]!r}: there is none")
+    content = there[name].read_bytes()
+    if name == "style.css":  # pages look like reports, and show the same drawings
+        content = STYLE.encode() + content
+    return content, hashlib.sha256(content).hexdigest()[:16]
+
+
+def static_address(name: str) -> str:
+    """Give the address of a file as it is now; a changed file has another one."""
+    return f"/static/{name}?v={_static(name)[1]}"
+
+
+_KINDS = {"css": "text/css", "js": "text/javascript"}
+
+
+@static.get("/static/{name}")
+def static_file(name: str, v: str = "") -> Response:
+    """Send a style sheet or a script."""
+    content, digest = _static(name)
+    age = "public, max-age=31536000, immutable" if v == digest else "no-cache"
+    return Response(
+        content, media_type=_KINDS[name.rpartition(".")[2]], headers={"Cache-Control": age}
+    )
+
+
+# Errors
+
+
+def recognise(request: Request) -> None:
+    """Find out for whom an error page is, if that is not known and can be found out."""
+    if _CALLER not in request.scope and get_cookie(request, SESSION):
+        with suppress(MeterError):
+            _caller(request, request.app.state.site)
+
+
+def error_page(request: Request, status: int, problem: Problem) -> Response:
+    """Answer with what went wrong; who is not signed in is sent to sign in, and back."""
+    if status == 401:
+        return _to_sign_in(request)
+    caller = cast(Caller | None, request.scope.get(_CALLER))
+    template = "problem.html" if wants_fragment(request) else "error.html"
+    message = problem.message.encode(errors="replace").decode()
+    heading = _HEADINGS.get(status, "This did not work")
+    return render(request, template, status=status, caller=caller, heading=heading, problem=message)
+
+
+_HEADINGS = {
+    403: "This is not for you to see or do",
+    404: "There is no such page",
+    405: "There is no such page",
+    409: "This does not fit what happened meanwhile",
+    413: "This is too large",
+    422: "Something in this is not right",
+    429: "Too many requests",
+    500: "The server failed",
+    503: "The server cannot answer now",
+}
+
+
+def _to_sign_in(request: Request) -> Response:
+    ended = bool(get_cookie(request, SESSION))
+    if not ended and request.headers.get("sec-fetch-site") == "cross-site":
+        # A link from elsewhere comes without our cookie; asked for by ourselves, it has it.
+        return render(request, "again.html", address=here(request))
+    address = f"/sign-in?back={quote(here(request), safe='/')}{'&ended=1' if ended else ''}"
+    if wants_fragment(request):
+        return Response(status_code=401, headers={"HX-Redirect": address})
+    answer = RedirectResponse(address, 303)
+    set_cookie(request, answer, SESSION, "")
+    return answer
+
+
+def here(request: Request) -> str:
+    """Give the page on which somebody is: asked for, or with the form that was sent."""
+    if request.method == "GET" and not wants_fragment(request):
+        query = f"?{request.url.query}" if request.url.query else ""
+        return own_address(f"{request.url.path}{query}")
+    page = urlsplit(request.headers.get("hx-current-url") or request.headers.get("referer", ""))
+    if page.netloc != request.url.netloc:
+        return "/meters"
+    return own_address(f"{page.path}?{page.query}" if page.query else page.path)
+
+
+def own_address(address: str) -> str:
+    """Give an address on this site to return to; any other becomes the list of meters."""
+    plain = address.isprintable() and "\\" not in address
+    own = address.startswith("/") and not address.startswith(("//", "/sign-in"))
+    return address if plain and own else "/meters"

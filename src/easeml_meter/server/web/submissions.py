@@ -1,0 +1,121 @@
+"""What developers do on a meter's page: submit, replace the validation set, hand over."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import RedirectResponse
+
+from easeml_meter.core.people import Member
+from easeml_meter.core.views import Signal
+from easeml_meter.errors import Denied, invalid
+from easeml_meter.server.api.common import Tenant, body_of, seat_for
+from easeml_meter.server.api.submissions import Model
+from easeml_meter.server.api.validation import GivenFile, Suffix, validation_sets
+from easeml_meter.server.auth import meter_for
+from easeml_meter.server.web.meters import Answer, Desk
+from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
+from easeml_meter.service.actor import Permission
+from easeml_meter.service.handovers import hand_over, preview
+from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions.queue import Receipt
+
+router = APIRouter(include_in_schema=False)
+
+LongestLabel = Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+@router.post("/meters/{meter}/submit")
+async def submit(visit: VisitHere, meter: str, model: Model, tenant: Tenant = None) -> Response:
+    """Take a submission: the tar that the API takes; answer with what to put into the page."""
+    seat = seat_for(visit.site, visit.caller, meter, Permission.SUBMIT, tenant=tenant)
+    body = await body_of(visit.request, visit.settings)
+    return await run_in_threadpool(_accepted, visit, seat, model, body)
+
+
+def _accepted(visit: Visit, seat: Member, model: str, body: bytes) -> Response:
+    receipt, signal = queue.accept(visit.site, seat, model, body)
+    if not receipt.final and visit.request.app.state.worker is not None:
+        visit.request.app.state.worker.call()
+    return _told(visit, seat, receipt, signal)
+
+
+def _told(visit: Visit, seat: Member, receipt: Receipt, signal: Signal | None) -> Response:
+    """Show what became of a submission; the signal only to those who see signals."""
+    opened = Desk.open(visit, seat.meter, seat.tenant)
+    seen = signal is not None and opened.may("SEE_SIGNALS")
+    answer = Answer.of(signal) if seen and signal is not None else None
+    return opened.render("answer.html", receipt=receipt, answer=answer)
+
+
+@router.get("/meters/{meter}/submissions/{submission}")
+def show_submission(
+    visit: VisitHere, meter: str, submission: str, tenant: Tenant = None
+) -> Response:
+    """Tell how far a submission has got."""
+    seat = seat_for(
+        visit.site, visit.caller, meter, Permission.SEE_SIGNALS, Permission.SUBMIT, tenant=tenant
+    )
+    if not wants_fragment(visit.request):
+        return RedirectResponse(f"/meters/{meter}?tenant={seat.tenant}", 303)
+    receipt = queue.receipt(visit.site, seat, submission)
+    signal = None
+    if Desk.open(visit, meter, seat.tenant).may("SEE_SIGNALS"):
+        signal = queue.signal_for(visit.site, seat, receipt)
+    return _told(visit, seat, receipt, signal)
+
+
+@router.post("/meters/{meter}/submissions/{submission}/cancel")
+def cancel(visit: VisitHere, meter: str, submission: str, tenant: Tenant = None) -> Response:
+    """Take a submission back while it waits."""
+    seat = seat_for(visit.site, visit.caller, meter, Permission.SUBMIT, tenant=tenant)
+    queue.cancel(visit.site, seat, submission)
+    message = "The submission was taken back. It cost nothing."
+    return visit.redirect(f"/meters/{meter}?tenant={seat.tenant}", message)
+
+
+@router.post("/meters/{meter}/validation")
+async def set_validation(
+    visit: VisitHere,
+    meter: str,
+    suffix: Suffix,
+    label: LongestLabel = "",
+    reset: bool = False,
+) -> Response:
+    """Give the first validation set, or replace it."""
+    meter_for(visit.site, visit.caller, meter, Permission.SET_VALIDATION)
+    body = await body_of(visit.request, visit.settings)
+    given = GivenFile(body, suffix, label or None, reset)
+    return await run_in_threadpool(_entered, visit, meter, given)
+
+
+def _entered(visit: Visit, meter: str, given: GivenFile) -> Response:
+    opened = meter_for(visit.site, visit.caller, meter, Permission.SET_VALIDATION)
+    row = given.enter(opened, first=not validation_sets(visit.site, meter))
+    return Desk.open(visit, meter).render("validated.html", entered=row)
+
+
+@router.post("/meters/{meter}/handover")
+def handover(visit: VisitHere, meter: str) -> Response:
+    """Tell what a hand-over would do to the budget; confirmed, record it."""
+    giver, receiver = _tenant(visit, "giver"), _tenant(visit, "receiver")
+    try:
+        seat = seat_for(visit.site, visit.caller, meter, Permission.HAND_OVER, tenant=giver)
+    except Denied:  # the giver's developers may, and so may the receiver's
+        seat = seat_for(visit.site, visit.caller, meter, Permission.HAND_OVER, tenant=receiver)
+    space = visit.site.space(meter)
+    if "confirm" not in visit.form:
+        opened = Desk.open(visit, meter, seat.tenant)
+        return opened.render("handover.html", found=preview(space, giver, receiver))
+    hand_over(space, giver, receiver)
+    message = f"Recorded: tenants {giver} and {receiver} share one history from now on."
+    return visit.redirect(f"/meters/{meter}?tenant={seat.tenant}", message)
+
+
+def _tenant(visit: Visit, name: str) -> int:
+    text = visit.field(name, longest=7)
+    if not (text.isascii() and text.isdigit()):
+        raise invalid(name, text, "the number of a tenant")
+    return int(text)

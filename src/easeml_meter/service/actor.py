@@ -1,0 +1,179 @@
+"""Who asks, and what each role may do. What is not listed is denied."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from typing import Any, TypeVar, cast
+
+from easeml_meter.errors import Denied
+
+
+class Role(StrEnum):
+    """Whom a request comes from."""
+
+    DEVELOPER = "developer"
+    LABELER = "labeler"
+    RUNNER = "runner"  # a trusted host that computes predictions on the hidden inputs
+    ADMIN = "admin"  # manages users and keys; sees neither labels nor losses nor signals
+    OWNER = "owner"  # embedded mode: one person's machine, an honour system
+
+
+SEATED = (Role.DEVELOPER, Role.LABELER, Role.RUNNER)
+"""Roles that somebody is given at one meter."""
+
+
+class Permission(StrEnum):
+    """What can be asked of a meter."""
+
+    SEE_METER = "see the meter"
+    SUBMIT = "submit"
+    SEE_SIGNALS = "see signals"
+    SET_VALIDATION = "set the validation set"
+    SEE_VALIDATION = "see the validation set"
+    SEAL = "seal a test set"
+    ADD_TEST_SET = "add a test set"
+    SEE_REQUESTS = "see requests for labels"
+    SEE_NOTICES = "see notices to labelers"
+    RELEASE = "release a test set"
+    SEE_RELEASED = "see a released test set"
+    SEE_TEST_INPUTS = "see the test inputs"
+    HAND_OVER = "hand over a checkpoint"
+    AUDIT = "audit"
+    MANAGE = "manage users, keys and webhooks"
+
+
+_ALLOWED = {
+    Role.DEVELOPER: {
+        Permission.SEE_METER,
+        Permission.SUBMIT,
+        Permission.SEE_SIGNALS,
+        Permission.SET_VALIDATION,
+        Permission.SEE_VALIDATION,
+        Permission.SEE_RELEASED,
+        Permission.HAND_OVER,
+        Permission.AUDIT,
+    },
+    Role.LABELER: {
+        Permission.SEE_METER,
+        Permission.SEE_SIGNALS,
+        Permission.SEE_VALIDATION,
+        Permission.SEAL,
+        Permission.ADD_TEST_SET,
+        Permission.SEE_REQUESTS,
+        Permission.SEE_NOTICES,
+        Permission.SEE_TEST_INPUTS,
+        Permission.RELEASE,
+        Permission.SEE_RELEASED,
+        Permission.AUDIT,
+    },
+    Role.RUNNER: {
+        Permission.SEE_METER,
+        Permission.SUBMIT,
+        Permission.SEE_VALIDATION,
+        Permission.SEE_TEST_INPUTS,
+        Permission.SEE_RELEASED,
+    },
+    Role.ADMIN: {
+        Permission.SEE_METER,
+        Permission.SEE_REQUESTS,
+        Permission.AUDIT,
+        Permission.MANAGE,
+    },
+    Role.OWNER: set(Permission),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Actor:
+    """Somebody who asks for something, with the seats they may use for it."""
+
+    seats: tuple[tuple[Role, int], ...]
+    """Roles, each with the tenant it acts for; 0 acts for all tenants."""
+    tenant: int | None = None
+    """The tenant asked for; None: the actor's own."""
+    user: str = ""
+    """Id of the user, where people have accounts."""
+
+    @classmethod
+    def embedded(cls, role: Role = Role.OWNER, tenant: int | None = None) -> Actor:
+        """Return whoever uses a meter in a folder, in the role they say they have."""
+        return cls(((role, 0),), tenant)
+
+    def granted(self, *permissions: Permission) -> Actor:
+        """Return this actor with the seats that allow the first of these permissions.
+
+        Its tenant is then the one it acts for.
+
+        Raises:
+            Denied: no seat allows any of them, or not for the tenant asked for.
+        """
+        for permission in permissions:
+            able = tuple(seat for seat in self.seats if allowed(seat[0], permission))
+            if able:
+                return replace(self, seats=able, tenant=self._acting_for(able))
+        roles = " and ".join(sorted({f"{role}s" for role, _ in self.seats}))
+        if not roles:
+            raise Denied("only an admin may do this")
+        raise Denied(f"{roles} may not {permissions[0]}")
+
+    def _acting_for(self, able: tuple[tuple[Role, int], ...]) -> int:
+        tenants = [tenant for _, tenant in able]
+        if 0 in tenants:
+            return self.tenant or 1
+        if self.tenant is None:
+            return tenants[0]
+        if self.tenant not in tenants:
+            raise Denied(f"tenant {self.tenant}: not yours")
+        return self.tenant
+
+    def may(self, permission: Permission) -> bool:
+        """Whether some seat allows this, for whatever tenant."""
+        return any(allowed(role, permission) for role, _ in self.seats)
+
+    def acts_for(self, tenant: int) -> bool:
+        """Whether one of the seats is a tenant's own, or acts for all."""
+        return any(own in (0, tenant) for _, own in self.seats)
+
+    @property
+    def role(self) -> Role:
+        """The role of the first seat."""
+        return self.seats[0][0]
+
+
+SYSTEM = Actor(((Role.OWNER, 0),))
+"""The program itself: background tasks, and commands of whoever runs the server."""
+
+UseCase = TypeVar("UseCase", bound=Callable[..., Any])
+
+
+def needs(*permissions: Permission) -> Callable[[UseCase], UseCase]:
+    """Declare what a use case `verb(actor, place, ...)` needs: any one of these permissions.
+
+    This is the only gate. The use case runs with the actor narrowed to the seats that allow the
+    first permission the actor has, so what it reads from the actor was checked.
+    """
+
+    def declare(use_case: UseCase) -> UseCase:
+        @functools.wraps(use_case)
+        def guarded(actor: Actor, *arguments: Any, **options: Any) -> Any:
+            return use_case(actor.granted(*permissions), *arguments, **options)
+
+        guarded.needs = permissions  # type: ignore[attr-defined]
+        return cast(UseCase, guarded)
+
+    return declare
+
+
+def allowed(role: Role, deed: Permission) -> bool:
+    """Tell whether a role may do this."""
+    return deed in _ALLOWED[role]
+
+
+def require(role: Role, deed: Permission) -> None:
+    """Let a deed pass, or raise."""
+    if not allowed(role, deed):
+        article = "an" if role[0] in "ao" else "a"
+        raise Denied(f"{article} {role} may not {deed}")

@@ -1,0 +1,107 @@
+"""Hand-overs: one tenant goes on from another's model, and what that costs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from easeml_meter.core.history import ledger_of, replay, sharing
+from easeml_meter.core.ledger import Ledger
+from easeml_meter.core.model import Entry, HandOver, TestSet
+from easeml_meter.errors import invalid
+from easeml_meter.service.place import Workspace
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import required_labels
+from easeml_meter.storage.books import Books
+
+
+@dataclass(frozen=True)
+class Consequence:
+    """What a hand-over means, told before it is confirmed. Tenants count from 1."""
+
+    generation: int
+    giver: int
+    receiver: int
+    sharing: tuple[int, ...]
+    """All tenants that would share one history."""
+    steps_left_before: tuple[int, ...]
+    """Promised to each of them as things are."""
+    steps_left_after: int
+    """Promised to all of them together after the hand-over."""
+    labels_planned_shared: int
+    """Labels that the same steps take when tenants share a history from the start."""
+
+    @property
+    def sentence(self) -> str:
+        """Say it to people."""
+        named = " and ".join(map(str, self.sharing))
+        before = " + ".join(map(str, self.steps_left_before))
+        return (
+            f"Tenants {named} will share one history on test set {self.generation}: "
+            f"{before} steps left now, {self.steps_left_after} together afterwards. "
+            f"A meter with handover = true needs {self.labels_planned_shared:,} labels."
+        )
+
+
+def preview(space: Workspace, giver: int, receiver: int) -> Consequence:
+    """Tell what a hand-over would mean; nothing is recorded."""
+    with space.reading() as books:
+        return _case(space, books, giver, receiver).consequence
+
+
+def hand_over(space: Workspace, giver: int, receiver: int) -> Consequence:
+    """Record a hand-over: from now on the two share one history, until the next test set."""
+    with space.writing() as books:
+        case = _case(space, books, giver, receiver)
+        now = space.now()
+        generation = case.generation
+        row = HandOver(generation.meter, generation.number, giver - 1, receiver - 1, now)
+        books.handovers.add(row)
+        details = {
+            "generation": generation.number,
+            "giver": giver,
+            "receiver": receiver,
+            "steps_left": case.consequence.steps_left_after,
+        }
+        books.audit.append(generation.meter, now, "handed over", details)
+    space.journal(generation).append_handover(row)
+    return case.consequence
+
+
+@dataclass(frozen=True)
+class _Case:
+    generation: TestSet
+    consequence: Consequence
+
+
+def _case(space: Workspace, books: Books, giver: int, receiver: int) -> _Case:
+    situation = space.state(books)
+    generation = situation.active()
+    pair = situation.tenant(giver), situation.tenant(receiver)
+    if giver == receiver:
+        raise invalid("receiver", receiver, "another tenant than the giver")
+    known = books.handovers.all(generation.meter, generation.number)
+    if pair[1] in sharing(pair[0], known):
+        raise invalid("receiver", receiver, f"shares one history with tenant {giver} already")
+    ledger = ledger_of(situation.spec, generation)
+    ledger.check_handover(pair)
+    entries = books.entries.all(generation.meter, generation.number)
+    row = HandOver(generation.meter, generation.number, *pair, "")
+    group = sharing(pair[0], [*known, row])
+    consequence = Consequence(
+        generation=generation.number,
+        giver=giver,
+        receiver=receiver,
+        sharing=tuple(tenant + 1 for tenant in group),
+        steps_left_before=tuple(_left(ledger, entries, tenant, known) for tenant in group),
+        steps_left_after=_left(ledger, entries, pair[0], [*known, row]),
+        labels_planned_shared=_shared_plan(situation.spec),
+    )
+    return _Case(generation, consequence)
+
+
+def _left(ledger: Ledger, entries: list[Entry], tenant: int, handovers: list[HandOver]) -> int:
+    return ledger.steps_left(replay(ledger, entries, tenant, handovers))
+
+
+def _shared_plan(spec: MeterSpec) -> int:
+    return required_labels(spec.replace(handover=True)).labels

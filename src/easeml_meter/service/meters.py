@@ -1,0 +1,43 @@
+"""Meters: what is checked and entered when one is created."""
+
+from __future__ import annotations
+
+import secrets
+
+from easeml_meter.checks import MAX_NAME
+from easeml_meter.core.model import MeterRecord
+from easeml_meter.errors import invalid
+from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.place import Site
+from easeml_meter.service.testsets import requests
+from easeml_meter.spec import METERS, MeterSpec
+from easeml_meter.stats.planning import required_labels
+from easeml_meter.storage.books import Books
+
+
+def check_meter(spec: MeterSpec, name: str) -> None:
+    """Refuse what cannot be a meter."""
+    if spec.protocol not in METERS:
+        raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
+    if not name.strip() or not name.isprintable() or len(name) > MAX_NAME:
+        raise invalid("name", name[:40], f"1 to {MAX_NAME} printable characters")
+    parse_loss(spec.loss)
+    required_labels(spec)
+
+
+@needs(Permission.MANAGE)
+def create_meter(_: Actor, site: Site, spec: MeterSpec, name: str) -> MeterRecord:
+    """Create a meter at a site, and request its first test set."""
+    check_meter(spec, name)
+    with site.writing() as books:
+        return enter(books, spec, name, site.now())
+
+
+def enter(books: Books, spec: MeterSpec, name: str, now: str) -> MeterRecord:
+    """Enter a new meter into the books, and ask for its first test set."""
+    row = MeterRecord(secrets.token_hex(16), name, spec.to_mapping(), now)
+    books.meters.add(row)
+    books.audit.append(row.id, row.created_at, "created", {"settings": row.settings})
+    requests.request(books, spec, row.id, 1, row.created_at)
+    return row

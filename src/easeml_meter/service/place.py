@@ -1,0 +1,200 @@
+"""Where a use case works: the books, key and files of one meter, or of a whole site."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+from easeml_meter.core.history import MeterState
+from easeml_meter.core.model import TestSet, stamp
+from easeml_meter.errors import InvalidInput
+from easeml_meter.storage.books import Books
+from easeml_meter.storage.files import Files, FolderFiles, open_files, unusable
+from easeml_meter.storage.journal import SUFFIX, Journal
+from easeml_meter.storage.store import Store
+from easeml_meter.vault.keys import Identity
+
+Clock = Callable[[], datetime]
+
+TEST_SETS = "testsets"
+"""Sealed test sets, their journals, and notes to the labelers."""
+
+
+def utc_now() -> datetime:
+    """Give the time, for everything that is not a test."""
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True)
+class Home:
+    """The folder of an embedded meter."""
+
+    folder: Path
+
+    @property
+    def database(self) -> Path:
+        """The books."""
+        return self.folder / "meter.db"
+
+    @property
+    def settings(self) -> Path:
+        """The specification, for people; the books hold the one in force."""
+        return self.folder / "meter.toml"
+
+    @property
+    def key(self) -> Path:
+        """The meter's own key, to which test sets are sealed."""
+        return self.folder / "keys" / "meter.key"
+
+    def prepare(self) -> None:
+        """Make the folders and a key, unless there is one already."""
+        try:
+            for name in (TEST_SETS, "validation", "predictions", "keys"):
+                (self.folder / name).mkdir(parents=True, exist_ok=True)
+            self.key.parent.chmod(0o700)
+            if not self.key.exists():
+                Identity.new().write(self.key)
+        except OSError as error:
+            raise unusable(self.folder, error) from error
+
+    def workspace(self, clock: Clock = utc_now) -> Workspace:
+        """Give the meter that lives here."""
+        return Workspace(
+            FolderFiles(self.folder),
+            lambda: Store.at(self.database),
+            lambda: Identity.read(self.key),
+            clock,
+        )
+
+
+@dataclass(frozen=True)
+class Workspace:
+    """Books, key and files of one meter; the first two are opened when first used."""
+
+    files: Files
+    open_store: Callable[[], Store]
+    open_identity: Callable[[], Identity]
+    clock: Clock = utc_now
+    meter: str | None = None
+    """Id of the meter; None: the only one of an embedded database."""
+    claims: Files | None = None
+    """Where a server notes at which meter each test set counts; None: there is only one."""
+
+    @classmethod
+    def open(cls, folder: Path, clock: Clock = utc_now) -> Workspace:
+        """Find the meter in a folder."""
+        home = Home(folder)
+        try:
+            found = home.database.is_file()
+        except OSError as error:
+            raise unusable(folder, error) from error
+        if not found:
+            raise InvalidInput(f"{folder}: holds no meter: give its folder, or run meter init")
+        return home.workspace(clock)
+
+    @cached_property
+    def store(self) -> Store:
+        """The opened books."""
+        return self.open_store()
+
+    @cached_property
+    def identity(self) -> Identity:
+        """The key to which test sets are sealed."""
+        return self.open_identity()
+
+    @contextmanager
+    def reading(self) -> Iterator[Books]:
+        """Read a consistent snapshot of the books."""
+        with self.store.reading() as books:
+            yield books
+
+    @contextmanager
+    def writing(self) -> Iterator[Books]:
+        """Hold this meter's write lock; commit at the end, or leave no trace."""
+        with self.store.writing(self.meter) as books:
+            yield books
+
+    def now(self) -> str:
+        """Stamp this moment."""
+        return stamp(self.clock())
+
+    def state(self, books: Books) -> MeterState:
+        """Read the state of this meter in a transaction.
+
+        Raises:
+            NotFound: there is no such meter.
+        """
+        return MeterState.of(*books.meters.overview(self.meter))
+
+    def journal(self, generation: TestSet) -> Journal:
+        """Give the journal that lies with a test set."""
+        return Journal(self.files, f"{TEST_SETS}/{generation.fingerprint}{SUFFIX}")
+
+
+class Callers:
+    """Who was asked for a moment ago, by the digest of their token; any change forgets them."""
+
+    def __init__(self) -> None:
+        self.known: dict[str, tuple[float, Any]] = {}
+
+    def forget(self) -> None:
+        """Begin anew: who still reads the books as they were puts that into the old list."""
+        self.known = {}
+
+
+@dataclass(frozen=True)
+class Site:
+    """Everything a server's use cases work with."""
+
+    store: Store
+    files: Files
+    identity: Identity = field(repr=False)
+    clock: Clock = utc_now
+    callers: Callers = field(default_factory=Callers, compare=False, repr=False)
+
+    @classmethod
+    def open(cls, database: str, files: str | Path, key: Path, clock: Clock = utc_now) -> Site:
+        """Open the database (made or upgraded as needed), the files and the key (made if new)."""
+        if not key.exists():
+            key.parent.mkdir(parents=True, exist_ok=True)
+            Identity.new().write(key)
+        return cls(Store.open(database), open_files(files), Identity.read(key), clock)
+
+    def close(self) -> None:
+        """Let go of the database."""
+        self.store.close()
+
+    def now(self) -> str:
+        """Stamp this moment."""
+        return stamp(self.clock())
+
+    def space(self, meter: str) -> Workspace:
+        """Give what the use cases of one meter work with."""
+        return Workspace(
+            self.files.under(f"meters/{meter}"),
+            lambda: self.store,
+            lambda: self.identity,
+            self.clock,
+            meter,
+            claims=self.files.under("claims"),
+        )
+
+    @contextmanager
+    def reading(self) -> Iterator[Books]:
+        """Read a consistent snapshot of the books."""
+        with self.store.reading() as books:
+            yield books
+
+    @contextmanager
+    def writing(self) -> Iterator[Books]:
+        """Hold the lock of what belongs to no meter: users, tokens, the list of meters."""
+        try:
+            with self.store.writing() as books:
+                yield books
+        finally:
+            self.callers.forget()

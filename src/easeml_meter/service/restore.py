@@ -1,0 +1,211 @@
+"""Restoring a backup: what was told since stays told, so it gives no answer back."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import sqlalchemy as sa
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import AuditLink, Entry, TestSet
+from easeml_meter.errors import MeterError, NotFound, invalid
+from easeml_meter.service.backup import METER_TABLES, SITE_TABLES, Backup, Counted, Place
+from easeml_meter.service.history import reconcile
+from easeml_meter.service.place import TEST_SETS, Workspace
+from easeml_meter.service.testsets.delivery import claim
+from easeml_meter.service.testsets.requests import retire_if_spent
+from easeml_meter.storage import schema
+from easeml_meter.storage.books import Books
+from easeml_meter.storage.journal import SUFFIX, Journal, entries_in
+
+RESTORED = "restored"
+
+Step = tuple[str, int, int]
+"""Fingerprint, tenant and step: what can have been answered only once."""
+
+
+@dataclass(frozen=True)
+class Restored:
+    """What became of one meter."""
+
+    id: str
+    name: str
+    backup_at: str
+    answers_then: int
+    answers_now: int
+    witnessed: bool
+    """Whether books or journals were here that tell what was answered since the backup."""
+
+
+def restore(place: Place, path: Path, *, meter: str | None = None) -> list[Restored]:
+    """Restore all meters of a backup, or one; accounts only where there are none yet."""
+    with Backup.open(path) as backup:
+        backup.check(place.identity)
+        chosen = [each for each in backup.contents.meters if meter in (None, each.id)]
+        if not chosen:
+            raise NotFound(f"{path}: holds no such meter")
+        if place.single:
+            _check_single(place, chosen)
+        cases = [_Case.read(place, backup, each) for each in chosen]
+        for case in cases:
+            case.check()
+        for case in cases:
+            case.bring_files()
+        with place.store.writing() as books:
+            if backup.contents.whole and not books.select(schema.users):
+                for table in SITE_TABLES:
+                    _insert(books, table, backup.rows(table))
+            for case in cases:
+                books.lock(case.meter.id)
+            return [case.bring_books(books) for case in cases]
+
+
+@dataclass
+class _Case:
+    """One meter: what the backup says of it, and what lies here."""
+
+    backup: Backup
+    meter: Counted
+    space: Workspace
+    generations: list[TestSet]
+    """The delivered test sets of the backup."""
+    told: dict[Step, Entry]
+    """All answers of the backup: its books' and its journals'."""
+    here: dict[Step, Entry]
+    """All answers that are known here."""
+    chain: list[AuditLink]
+    """The audit chain here; empty: the meter is not known."""
+    witnessed: bool
+
+    @classmethod
+    def read(cls, place: Place, backup: Backup, meter: Counted) -> _Case:
+        """Compare, without changing anything."""
+        space = place.space(meter.id)
+        rows = [TestSet(**row) for row in backup.rows(schema.generations, meter.id)]
+        delivered = [row for row in rows if row.fingerprint is not None]
+        prints = {row.number: str(row.fingerprint) for row in delivered}
+        entries = [Entry(**row) for row in backup.rows(schema.entries, meter.id)]
+        told = {(prints[each.generation], each.tenant, each.step): each for each in entries}
+        for name in backup.files(meter.id):
+            if name.endswith(SUFFIX):
+                told |= _by_step(name, _journal(backup, meter.id, name))
+        here: dict[Step, Entry] = {}
+        with place.store.reading() as books:
+            chain = books.audit.all(meter.id)
+            for row in books.testsets.all(meter.id):
+                for entry in books.entries.all(meter.id, row.number):
+                    here[str(row.fingerprint), entry.tenant, entry.step] = entry
+        files = space.files.names(TEST_SETS)
+        for name in files:
+            if name.endswith(SUFFIX):
+                here |= _by_step(name, Journal(space.files, f"{TEST_SETS}/{name}").read())
+        witnessed = bool(chain or files) and told.keys() <= here.keys()
+        return cls(backup, meter, space, delivered, told, here, chain, witnessed)
+
+    def check(self) -> None:
+        """Refuse what cannot be brought together."""
+        for step, entry in self.told.items():
+            other = self.here.get(step)
+            if other is not None and (entry.submission, entry.answer) != (
+                other.submission,
+                other.answer,
+            ):
+                raise MeterError(
+                    f"meter {self.meter.name!r}: step {entry.step} of tenant {entry.tenant + 1} "
+                    "was answered differently here and in the backup: two copies were in use; "
+                    "nothing was restored"
+                )
+        for row in self.generations:
+            claim(self.space, row.meter, str(row.fingerprint))
+
+    def bring_files(self) -> None:
+        """Add the files and the lines of journals that are missing here."""
+        files = self.space.files
+        for name in self.backup.files(self.meter.id):
+            if not name.endswith(SUFFIX) and not files.exists(name):
+                with (
+                    self.backup.file(self.meter.id, name) as source,
+                    files.writing(name) as path,
+                    path.open("wb") as target,
+                ):
+                    shutil.copyfileobj(source, target, 1 << 20)
+        # What only the books here know goes in, too: then the journals hold all that was told.
+        told: dict[str, list[Entry]] = {}
+        for (fingerprint, *_), entry in (self.told | self.here).items():
+            told.setdefault(fingerprint, []).append(entry)
+        for fingerprint, entries in told.items():
+            journal = Journal(files, f"{TEST_SETS}/{fingerprint}{SUFFIX}")
+            known = {(entry.tenant, entry.step) for entry in journal.read()}
+            journal.append([e for e in entries if (e.tenant, e.step) not in known])
+
+    def bring_books(self, books: Books) -> Restored:
+        """Enter the meter, unless the books here are as new; complete them from the journals."""
+        meter, now = self.meter.id, self.space.now()
+        chain = [AuditLink(**row) for row in self.backup.rows(schema.audit, meter)]
+        if books.audit.all(meter) != self.chain:
+            raise MeterError("the meter was used meanwhile: try again")
+        if len(self.chain) < len(chain) and self.chain == chain[: len(self.chain)]:
+            self._enter(books)
+        for row in books.testsets.all(meter):
+            if row.fingerprint is not None:
+                entries, _ = reconcile(self.space, books, row)
+                if row.phase is Phase.ACTIVE:
+                    retire_if_spent(self.space, books, row, entries)
+        query = sa.select(sa.func.count()).where(schema.entries.c.meter == meter)
+        restored = Restored(
+            id=meter,
+            name=self.meter.name,
+            backup_at=self.backup.contents.at,
+            answers_then=self.meter.answers,
+            answers_now=books.connection.execute(query).scalar_one(),
+            witnessed=self.witnessed,
+        )
+        details = {
+            "backup_at": restored.backup_at,
+            "answers_then": restored.answers_then,
+            "answers_now": restored.answers_now,
+            "witnessed": restored.witnessed,
+        }
+        books.audit.append(meter, now, RESTORED, details)
+        return restored
+
+    def _enter(self, books: Books) -> None:
+        """Put the rows of the backup in the place of older ones."""
+        meter = self.meter.id
+        users = {row["id"] for row in books.select(schema.users)}
+        for table in (schema.uploads, *reversed(METER_TABLES)):
+            mine = (table.c.id if table is schema.meters else table.c.meter) == meter
+            books.connection.execute(table.delete().where(mine))
+        for table in METER_TABLES:
+            rows: Iterable[dict[str, Any]] = self.backup.rows(table, meter)
+            if table in (schema.members, schema.submissions):
+                rows = [row for row in rows if row["user"] in users]
+            _insert(books, table, rows)
+
+
+def _check_single(place: Place, chosen: list[Counted]) -> None:
+    """A folder is the home of one meter."""
+    with place.store.reading() as books:
+        ids = {row.id for row in books.meters.all()} | {each.id for each in chosen}
+    if len(ids) > 1:
+        raise invalid("meter", f"{len(ids)} of them", "one folder holds one: choose --meter")
+
+
+def _by_step(name: str, entries: list[Entry]) -> dict[Step, Entry]:
+    fingerprint = Path(name).name.removesuffix(SUFFIX)
+    return {(fingerprint, entry.tenant, entry.step): entry for entry in entries}
+
+
+def _journal(backup: Backup, meter: str, name: str) -> list[Entry]:
+    with backup.file(meter, name) as source:
+        return entries_in(line.decode() for line in source)
+
+
+def _insert(books: Books, table: sa.Table, rows: Iterable[dict[str, Any]]) -> None:
+    found = list(rows)
+    if found:
+        books.connection.execute(table.insert(), found)

@@ -1,0 +1,1 @@
+"""Submissions: kinds, measuring, answering, keeping, and the queue of models."""

@@ -1,0 +1,85 @@
+"""What is kept of submissions, encrypted, until the test set is released.
+
+Submissions that are answered together are kept in one file: encrypting and syncing a file takes
+longer than measuring a small submission. An entry then names the file and its part of it.
+"""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, field
+from pathlib import PurePosixPath
+
+from easeml_meter.service.place import Workspace
+from easeml_meter.vault.keys import unwrap, wrap
+
+_PART = re.compile(r"(?P<file>[^#]+)#(?P<start>\d+)\+(?P<length>\d+)(?P<suffix>\.\w+)?")
+
+
+@dataclass(frozen=True)
+class Kept:
+    """The bytes of a submission, and the ending that tells what they are."""
+
+    identity: str
+    suffix: str
+    content: bytes = field(repr=False)
+
+
+class Keeping:
+    """Writes submissions into one file, beside whoever goes on meanwhile."""
+
+    def __init__(self, space: Workspace, together: Sequence[Kept]) -> None:
+        self.names: list[str] = []
+        """What an entry says to find each of them again."""
+        self._pool = ThreadPoolExecutor(1)
+        self._written: Future[str] | None = None
+        if not together:
+            return
+        first = together[0]
+        alone = len(together) == 1
+        # Alone, it may be written again after a crash; a file of several is written once.
+        stem = f"{first.identity[:32]}{first.suffix}" if alone else secrets.token_hex(16)
+        name = f"predictions/{stem}.age"
+        self.names = [name] if alone else list(_parts(name, together))
+        self._written = self._pool.submit(_write, space, name, together)
+
+    def wait(self) -> None:
+        """Wait until they are on disk, or say why not."""
+        if self._written is not None:
+            self._written.result()
+
+    def __enter__(self) -> Keeping:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._pool.shutdown()
+
+
+def _parts(name: str, together: Sequence[Kept]) -> Iterator[str]:
+    start = 0
+    for each in together:
+        yield f"{name}#{start}+{len(each.content)}{each.suffix}"
+        start += len(each.content)
+
+
+def _write(space: Workspace, name: str, together: Sequence[Kept]) -> str:
+    content = b"".join(each.content for each in together)
+    return space.files.put(name, wrap(content, [space.identity.recipient]))
+
+
+def read_kept(space: Workspace, name: str) -> tuple[bytes, str]:
+    """Give the bytes of a submission, and their ending."""
+    part = _PART.fullmatch(name)
+    content = unwrap(space.files.read(file_of(name)), space.identity, "the kept submission")
+    if part is None:
+        return content, PurePosixPath(PurePosixPath(name).stem).suffix
+    start = int(part["start"])
+    return content[start : start + int(part["length"])], part["suffix"] or ""
+
+
+def file_of(name: str) -> str:
+    """Give the file that holds what an entry names."""
+    return name.partition("#")[0]

@@ -1,0 +1,358 @@
+"""Measuring a submission on both sets, and the clock of a run on hidden rows.
+
+Measuring is where hidden rows are touched. A model could tell its developer about them by how long
+it takes, so a run on hidden rows takes as long as was decided before it began: from how long the
+visible run took, which the developer knows. It is ended when that time is up, and its answer leaves
+then and not before, whatever happened.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import math
+import time
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass, field, replace
+from fractions import Fraction
+from functools import cached_property
+from typing import Any, Protocol
+
+from easeml_meter.core.model import TestSet, ValidationSet
+from easeml_meter.errors import invalid
+from easeml_meter.scoring.bundle import Bundle
+from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.executors import Executor, open_executor
+from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.scoring.outputs import Expected
+from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.predictor import Limits, Predictor
+from easeml_meter.scoring.running import HiddenRows, ShardTask, VisibleRows, score_model
+from easeml_meter.scoring.score import MapFunction, Unscorable, score
+from easeml_meter.scoring.validation import Validation
+from easeml_meter.service.place import Workspace
+from easeml_meter.spec import MeterSpec
+from easeml_meter.tables.source import Held
+from easeml_meter.vault.reading import Closing
+from easeml_meter.vault.sealing import SealedTestSet
+
+LONGEST = 24 * 3600.0
+"""Seconds that a run may be given."""
+
+_VISIBLE_SECONDS = 3600.0
+"""Seconds for a run on visible rows, unless said otherwise."""
+
+_MARGIN = 3.0
+"""How much slower than the visible run the hidden one may be."""
+
+_SHORTEST = 2.0
+
+_FEW = 100_000
+"""Rows of a test set whose labels are held in memory while submissions are measured together."""
+
+Progress = Callable[[str, float, float], None]
+"""Told what is going on, how much of it is done, and how much there is (rows, or seconds)."""
+
+
+@dataclass(frozen=True)
+class Losses:
+    """What was measured; it exists in memory only, until the answer is computed."""
+
+    validation: Fraction
+    test: Fraction | None
+    """None: the loss or the model failed on the hidden rows, which is an answer, too."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Conditions:
+    """How a submission is to be measured."""
+
+    executor: str | None = None
+    """Where row groups are scored: None for here, or as `scoring.executors.open_executor` says."""
+    seconds: float | None = None
+    """What a model may take on the hidden rows; None: decided by its run on the visible ones."""
+    hopeless: bool = False
+    """A model that was begun too often, and never finished: told as "no reading", without a try."""
+    progress: Progress = field(default=lambda what, done, total: None, repr=False)
+
+    def __post_init__(self) -> None:
+        if self.seconds is not None and not 0.1 <= self.seconds <= LONGEST:
+            raise invalid("seconds", self.seconds, f"a number from 0.1 to {LONGEST:g}")
+        open_executor(self.executor)  # a wrong name is found before any work is done
+
+
+USUAL = Conditions()
+
+
+class Attempt(Protocol):
+    """A submission that passed its checks."""
+
+    @property
+    def identity(self) -> str:
+        """Digest of the submitted bytes: two attempts are the same if these are."""
+
+    @property
+    def suffix(self) -> str:
+        """What kind of bytes `content` is."""
+
+    def content(self) -> bytes:
+        """Give what is kept, encrypted, for the retrospective."""
+
+    def measure(self, situation: Measured) -> Losses:
+        """Measure on the visible rows, and then on the hidden ones."""
+
+
+@dataclass(frozen=True)
+class Measured(Closing):
+    """The two sets that submissions are measured on, and how; the sealed one is opened once."""
+
+    space: Workspace
+    spec: MeterSpec
+    generation: TestSet
+    validation: ValidationSet
+    conditions: Conditions = USUAL
+
+    @cached_property
+    def sealed(self) -> SealedTestSet:
+        """The opened test set."""
+        return open_sealed(self.space, self.generation)
+
+    @cached_property
+    def few_labels(self) -> list[Any] | None:
+        """The labels of a small test set by row group: for several submissions decrypted once."""
+        if self.sealed.rows > _FEW:
+            return None
+        return [self.sealed.labels(index) for index in range(self.sealed.row_groups)]
+
+    def close(self) -> None:
+        """Let go of the test set."""
+        if "sealed" in vars(self):
+            self.sealed.close()
+
+    @cached_property
+    def classes(self) -> Classes | None:
+        """The class list in force."""
+        listed = self.validation.settings["classes"]
+        return Classes.of(listed) if listed else None
+
+    def expected(self, rows: int, **ids: Any) -> Expected:
+        """What predictions on so many rows must look like."""
+        return Expected(rows, parse_loss(self.spec.loss), self.classes, **ids)
+
+
+@dataclass(frozen=True)
+class ModelAttempt:
+    """A model that passed its checks."""
+
+    predictor: Predictor
+    kept: bytes = field(repr=False)
+    suffix: str
+    trusted: bool = False
+
+    @property
+    def identity(self) -> str:
+        """What it predicts on hidden rows is not looked at."""
+        return digest_of(f"model|{self.predictor.digest}")
+
+    def content(self) -> bytes:
+        """Return the bytes that are kept."""
+        return self.kept
+
+    def measure(self, situation: Measured) -> Losses:
+        """Run on the visible rows, then for a fixed time on the hidden ones."""
+        space, conditions = situation.space, situation.conditions
+        if conditions.hopeless:
+            return Losses(Fraction(1), None)
+        loss, classes = parse_loss(situation.spec.loss), situation.classes
+        with (
+            space.files.local(situation.validation.blob) as path,
+            open_executor(conditions.executor) as executor,
+        ):
+            hidden = HiddenRows.of(situation.sealed, loss, classes)
+            label = situation.validation.settings["label"]
+            table = Validation.open(path, label=label, loss=loss, classes=classes)
+            visible = VisibleRows.of(table, hidden.inputs)
+            validation, seconds = self._visible(visible, hidden.expected.rows, conditions)
+            test = self._hidden(hidden, seconds, executor, conditions.progress)
+        return Losses(validation, test)
+
+    def _visible(
+        self, rows: VisibleRows, hidden_rows: int, conditions: Conditions
+    ) -> tuple[Fraction, float]:
+        """Run on the visible rows; decide how long the hidden run takes.
+
+        Always in this process: another executor's speed is no measure.
+        """
+        limits = Limits(seconds=conditions.seconds or _VISIBLE_SECONDS)
+
+        def progress(done: int, total: int) -> None:
+            conditions.progress("running on the validation set", done, total)
+
+        progress(0, rows.expected.rows)
+        started = time.monotonic()
+        validation = score_model(self.predictor, rows, limits, progress=progress).mean
+        whole = time.monotonic() - started
+        if conditions.seconds is not None:
+            return validation, conditions.seconds
+        started = time.monotonic()
+        first = next(rows.inputs_of(range(1))).slice(0, 1)
+        for _ in self.predictor.predict(rows.inputs, [first], limits, hidden=False):
+            pass
+        start_up = time.monotonic() - started
+        each = max(0.0, whole - start_up) / rows.expected.rows
+        return validation, allotted(start_up + each * hidden_rows)
+
+    def _hidden(
+        self, rows: HiddenRows, seconds: float, executor: Executor, progress: Progress
+    ) -> Fraction | None:
+        """Run on the hidden rows, for exactly so many seconds."""
+        # How far it got would tell of the rows; the clock does not.
+        progress("running on the test set", 0, seconds)
+        deadline = time.monotonic() + seconds
+        limits = Limits(seconds=seconds)
+
+        def within(function: Callable[[Any], Any], tasks: Iterable[ShardTask]) -> Iterator[Any]:
+            return executor.map(function, _hurried(tasks, deadline))
+
+        try:
+            found = score_model(self.predictor, rows, limits, map_function=within).mean
+        except (Unscorable, SystemExit):
+            found = None
+        if self.trusted:
+            return found
+        late = time.monotonic() > deadline
+        while (left := deadline - time.monotonic()) > 0:
+            time.sleep(left)
+        return None if late else found
+
+
+def _hurried(tasks: Iterable[ShardTask], deadline: float) -> Iterator[ShardTask]:
+    """Give each task what is left of the time when it is begun."""
+    for task in tasks:
+        left = max(0.01, deadline - time.monotonic())
+        yield replace(task, limits=replace(task.limits, seconds=left))
+
+
+def allotted(estimate: float) -> float:
+    """Give the seconds for a run that should take `estimate`: a power of two, with room to spare.
+
+    Rounded up so far that it hardly varies from run to run.
+    """
+    wanted = max(_SHORTEST, _MARGIN * estimate + 1)
+    return min(LONGEST, 2.0 ** math.ceil(math.log2(wanted)))
+
+
+def measure_again(kept: Held, on: Measured) -> Fraction | None:
+    """Measure what was kept of a submission on the test set once more, for its release."""
+    rows = on.generation.rows or 0
+    if kept.suffix not in (".onnx", ".bundle"):
+        predictions = Predictions.open(kept, expected=on.expected(rows))
+        return hidden_loss(on.sealed, predictions)
+    predictor: Predictor
+    if kept.suffix == ".onnx":
+        from easeml_meter.scoring.onnx_model import OnnxModel
+
+        predictor = OnnxModel.open(kept, on.expected(rows))
+    else:
+        from easeml_meter.scoring.command import CommandModel
+
+        predictor = CommandModel(Bundle.from_bytes(kept.content))
+    hidden = HiddenRows.of(on.sealed, parse_loss(on.spec.loss), on.classes)
+    try:
+        return score_model(predictor, hidden, Limits(seconds=_VISIBLE_SECONDS)).mean
+    except (Unscorable, SystemExit):
+        return None
+
+
+def digest_of(text: str) -> str:
+    """Return the digest of a text."""
+    return hashlib.sha256(text.encode()).hexdigest()
+
+
+def open_sealed(space: Workspace, generation: TestSet) -> SealedTestSet:
+    """Open the sealed rows of a generation."""
+    return SealedTestSet.open(
+        space.files.location(str(generation.blob)),
+        space.identity,
+        meter=generation.meter,
+        generation=generation.number,
+    )
+
+
+def visible_loss(space: Workspace, validation: ValidationSet, predictions: Predictions) -> Fraction:
+    """Score on the validation set, which the developers own."""
+    place = (validation.meter, validation.number, validation.digest)
+    labels = _VISIBLE.get(place)
+    if labels is None:
+        with space.files.local(validation.blob) as path:
+            table = Validation.open(
+                path,
+                label=validation.settings["label"],
+                loss=predictions.expected.loss,
+                classes=predictions.expected.classes,
+            )
+            if table.rows > _SMALL:
+                return table.score(predictions).mean
+            labels = list(table.labels())
+            table.table.check_unchanged()
+        if len(_VISIBLE) >= _SETS:
+            _VISIBLE.pop(next(iter(_VISIBLE)), None)
+        _VISIBLE[place] = labels
+    return score(predictions, labels, revealed=True).mean
+
+
+_SMALL = 10_000
+
+_SETS = 64
+
+_VISIBLE: dict[tuple[str, int, str], list[Any]] = {}
+"""Labels of small validation sets, which anybody may see: reading them took longer than scoring."""
+
+
+def hidden_loss(
+    sealed: SealedTestSet,
+    predictions: Predictions,
+    *,
+    labels: list[Any] | None = None,
+    map_function: MapFunction = map,
+    progress: Callable[[int, int], None] | None = None,
+) -> Fraction | None:
+    """Score on the sealed set; None if the loss failed there, which is an answer, too.
+
+    `labels` are those of its row groups, where they were decrypted before.
+    """
+    # Handles are for workers elsewhere; here the open set is read as it is.
+    here = labels or (sealed.labels(index) for index in range(sealed.row_groups))
+    counted = _counted(map_function, sealed.rows, progress)
+    try:
+        return score(
+            predictions,
+            here if map_function is map else sealed.label_groups(),
+            map_function=counted,
+        ).mean
+    except (Unscorable, SystemExit):
+        return None
+
+
+def _counted(
+    map_function: MapFunction, rows: int, progress: Callable[[int, int], None] | None
+) -> MapFunction:
+    """Tell how many rows are done as tasks come back."""
+    if progress is None:
+        return map_function
+
+    def counted(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+        sizes: deque[int] = deque()
+
+        def sized() -> Iterator[Any]:
+            for task in tasks:
+                sizes.append(len(task.predictions))
+                yield task
+
+        done = 0
+        for result in map_function(function, sized()):
+            done += sizes.popleft()
+            progress(done, rows)
+            yield result
+
+    return counted

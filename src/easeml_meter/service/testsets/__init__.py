@@ -1,0 +1,1 @@
+"""Test sets: requests for labels, delivery, inputs, and release."""

@@ -1,0 +1,75 @@
+"""The books: one repository for each noun, all inside one transaction.
+
+Only this package and its siblings in `storage` speak SQL. What comes out are values of `core`;
+rows stay inside. Entries and audit links are only ever added.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from functools import cached_property
+from typing import Any
+
+import sqlalchemy as sa
+
+from easeml_meter.storage.books.audit import AuditLinks
+from easeml_meter.storage.books.entries import Entries, Told
+from easeml_meter.storage.books.handovers import HandOvers
+from easeml_meter.storage.books.meters import Meters
+from easeml_meter.storage.books.testsets import TestSets
+from easeml_meter.storage.books.validation import ValidationSets
+
+_LOCK = sa.text("SELECT pg_advisory_xact_lock(:number)")
+
+
+class Books:
+    """Reads and writes inside one transaction, by noun."""
+
+    def __init__(
+        self, connection: sa.Connection, told: Told | None = None, *, fills: bool = False
+    ) -> None:
+        self.connection = connection
+        # What a writer reads may never be committed, so only readers fill the cache of histories.
+        self.entries = Entries(connection, told or Told(), fills=fills)
+
+    @cached_property
+    def meters(self) -> Meters:
+        """Meters."""
+        return Meters(self.connection)
+
+    @cached_property
+    def testsets(self) -> TestSets:
+        """Test sets, requested or delivered."""
+        return TestSets(self.connection)
+
+    @cached_property
+    def validation(self) -> ValidationSets:
+        """Validation sets."""
+        return ValidationSets(self.connection)
+
+    @cached_property
+    def handovers(self) -> HandOvers:
+        """Hand-overs between tenants."""
+        return HandOvers(self.connection)
+
+    @cached_property
+    def audit(self) -> AuditLinks:
+        """The audit chain of each meter."""
+        return AuditLinks(self.connection)
+
+    def lock(self, meter: str | None) -> None:
+        """Wait for the lock of a meter, unless beginning to write has taken it already."""
+        if self.connection.dialect.name == "sqlite":
+            return
+        number = int.from_bytes(hashlib.sha256((meter or "").encode()).digest()[:8], signed=True)
+        # An advisory lock, not the meter's row: it must work before there is a row.
+        self.connection.execute(_LOCK, {"number": number})
+
+    def select(self, table: sa.Table, where: Any = None, order: Any = None) -> list[dict[str, Any]]:
+        """Read rows of a table that has no repository yet."""
+        query = table.select()
+        if where is not None:
+            query = query.where(where)
+        if order is not None:
+            query = query.order_by(*(order if isinstance(order, tuple) else (order,)))
+        return [row._asdict() for row in self.connection.execute(query)]

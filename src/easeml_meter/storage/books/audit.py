@@ -1,0 +1,68 @@
+"""The audit chain in the books: every link holds the digest of the one before."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from easeml_meter.core.model import AuditLink
+from easeml_meter.storage import schema
+from easeml_meter.storage.books.repository import Repository, columns_of
+
+_START = "0" * 64
+Noted = tuple[str, str, dict[str, Any]]
+"""What becomes a link: when, which event, and its details."""
+
+
+class AuditLinks(Repository):
+    """The audit chains of all meters; links are only ever added."""
+
+    def all(self, meter: str) -> list[AuditLink]:
+        """Return a meter's chain, the oldest link first."""
+        return self._values(schema.audit, AuditLink, "number", meter=meter)
+
+    def append(self, meter: str, at: str, event: str, details: dict[str, Any]) -> AuditLink:
+        """Add a link to the chain."""
+        return self.append_all(meter, [(at, event, details)])[0]
+
+    def append_all(self, meter: str, events: Sequence[Noted]) -> list[AuditLink]:
+        """Add links to the chain, in their order."""
+        last = self._connection.execute(_last_link(), {"meter": meter}).first()
+        number, previous = (last.number, last.digest) if last else (0, _START)
+        links = []
+        for at, event, details in events:
+            number += 1
+            unsigned = AuditLink(meter, number, at, event, details, previous, digest="")
+            links.append(replace(unsigned, digest=link_digest(unsigned)))
+            previous = links[-1].digest
+        self._connection.execute(schema.audit.insert(), [columns_of(link) for link in links])
+        return links
+
+
+@cache
+def _last_link() -> sa.Select[Any]:
+    table = schema.audit
+    query = sa.select(table.c.number, table.c.digest).where(table.c.meter == sa.bindparam("meter"))
+    return query.order_by(table.c.number.desc()).limit(1)
+
+
+def link_digest(row: AuditLink) -> str:
+    """Give the digest that chains one audit link to the one before."""
+    content = [row.meter, row.number, row.at, row.event, row.details, row.previous]
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def broken_link(chain: list[AuditLink]) -> int | None:
+    """Give the number of the first link that does not fit, or None for a sound chain."""
+    previous = _START
+    for number, row in enumerate(chain, 1):
+        if (row.number, row.previous) != (number, previous) or row.digest != link_digest(row):
+            return number
+        previous = row.digest
+    return None

@@ -1,0 +1,31 @@
+"""Test sets in the books: requested, delivered, spent, released."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import TestSet
+from easeml_meter.storage import schema
+from easeml_meter.storage.books.repository import Repository, columns_of
+
+
+class TestSets(Repository):
+    """Test sets of all meters."""
+
+    __test__ = False  # not a test of pytest's
+
+    def add(self, test_set: TestSet) -> None:
+        """Enter a request for a test set."""
+        self._connection.execute(schema.generations.insert(), columns_of(test_set))
+
+    def update(self, test_set: TestSet) -> None:
+        """Record that a test set moved on."""
+        table = schema.generations
+        same = (table.c.meter == test_set.meter) & (table.c.number == test_set.number)
+        self._connection.execute(table.update().where(same), columns_of(test_set))
+
+    def all(self, meter: str) -> list[TestSet]:
+        """Return all test sets of a meter, the oldest first."""
+        found = self._values(schema.generations, TestSet, "number", meter=meter)
+        return [replace(each, phase=Phase(each.phase)) for each in found]

@@ -1,0 +1,257 @@
+"""The labelers' page: what is asked for, labels from a browser, parts, notices, release."""
+
+from __future__ import annotations
+
+import io
+import tempfile
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import httpx
+import numpy as np
+import pyarrow as pa
+import pyarrow.csv
+import pytest
+from tests.server.driving import VALIDATION, begin, give_validation, parquet, submit
+from tests.server.helpers import Served, serve
+from tests.service.helpers import rows
+
+from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.service.testsets import browser, delivery, parts
+from easeml_meter.vault.keys import Identity, wrap
+
+from .helpers import Visitor, words
+
+LABELS = np.random.default_rng(5).integers(0, 2, 40)
+TABLE = rows(LABELS, seed=5)
+
+
+@pytest.fixture
+def served(tmp_path: Path) -> Iterator[Served]:
+    with serve(tmp_path / "site", requests_per_second=0) as site:
+        yield site
+
+
+@pytest.fixture
+def meter(served: Served) -> str:
+    return served.add_meter()
+
+
+@pytest.fixture
+def labeler(served: Served, meter: str) -> Visitor:
+    return Visitor(served, "labeler")
+
+
+def give(
+    served: Served,
+    visitor: Visitor,
+    meter: str,
+    content: bytes,
+    kind: str = "parquet",
+    **query: str,
+) -> httpx.Response:
+    """Send labels, as the page's script does."""
+    encrypted = wrap(content, [served.site.identity.recipient])
+    query = {"kind": kind, "label": "label", "id_column": "id"} | query
+    return visitor.put_in(f"/meters/{meter}/labels", encrypted, **query)
+
+
+def as_csv(table: pa.Table) -> bytes:
+    out = io.BytesIO()
+    pyarrow.csv.write_csv(table, out)
+    return out.getvalue()
+
+
+def test_the_page_says_what_is_asked_for(served: Served, meter: str, labeler: Visitor) -> None:
+    page = labeler.get(f"/meters/{meter}/labels")
+    assert page.status_code == 200
+    assert "Test set 1 is asked for" in words(page)
+    needed = served.client("labeler").get(f"/meters/{meter}/requests").json()["items"][0]
+    assert f"0 of {needed['labels_needed']} labels are here" in words(page)
+    assert f'data-recipient="{served.site.identity.recipient}"' in page.text
+    assert f"--server http://server --meter {meter}" in words(page)
+
+    sent = labeler.send(
+        f"/meters/{meter}/labels/1/describe", reason="the <spring> release", deadline="2026-03-31"
+    )
+    assert (sent.status_code, sent.headers["location"]) == (303, f"/meters/{meter}/labels")
+    page = labeler.get(f"/meters/{meter}/labels")
+    assert "the <spring> release" in words(page)
+    assert "the rest is due on 2026-03-31" in words(page)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [{"deadline": "tomorrow"}, {"deadline": "2026-02-30"}, {"reason": "x" * 501}, {"reason": "\0"}],
+)
+def test_odd_descriptions_are_refused(meter: str, labeler: Visitor, fields: dict[str, str]) -> None:
+    assert labeler.send(f"/meters/{meter}/labels/1/describe", **fields).status_code == 422
+
+
+@pytest.mark.parametrize("kind", ["parquet", "csv"])
+def test_labels_from_a_browser_become_a_test_set(
+    served: Served, meter: str, labeler: Visitor, kind: str
+) -> None:
+    content = parquet(TABLE) if kind == "parquet" else as_csv(TABLE)
+    taken = give(served, labeler, meter, content, kind)
+    assert (taken.status_code, taken.headers["hx-redirect"]) == (204, f"/meters/{meter}/labels")
+    page = labeler.get(f"/meters/{meter}/labels")
+    assert "Test set 1 begins, with 40 labels." in words(page)
+    assert "No labels are asked for now" in words(page)
+    space = served.site.space(meter)
+    with space.reading() as books:
+        generation = space.state(books).active()
+    with open_sealed(space, generation) as sealed:
+        assert pa.Table.from_batches(sealed.batches()).to_pydict() == TABLE.to_pydict()
+
+
+def test_parts_are_listed_and_can_be_taken_back(
+    served: Served, meter: str, labeler: Visitor
+) -> None:
+    for start in (0, 5):
+        assert give(served, labeler, meter, parquet(TABLE.slice(start, 5))).status_code == 204
+    page = words(labeler.get(f"/meters/{meter}/labels"))
+    assert "10 of" in page
+    assert page.count("labeler Take back") == 2
+    assert "meter seal labels.parquet --label label --id id --out" in page
+    path = f"/meters/{meter}/labels/1/parts/1/withdraw"
+    assert labeler.send(path).status_code == 303
+    page = words(labeler.get(f"/meters/{meter}/labels"))
+    assert "Part 1 is taken back." in page
+    assert "5 of" in page
+    assert labeler.send(path).status_code == 404
+
+
+def test_a_damaged_part_can_be_taken_back(served: Served, meter: str, labeler: Visitor) -> None:
+    assert give(served, labeler, meter, parquet(TABLE.slice(0, 5))).status_code == 204
+    files = served.site.space(meter).files
+    (name,) = files.names("parts")
+    Path(files.location(f"parts/{name}")).write_bytes(b"damaged")
+    assert "5 of" in words(labeler.get(f"/meters/{meter}/labels"))
+    assert labeler.send(f"/meters/{meter}/labels/1/parts/1/withdraw").status_code == 303
+
+
+def test_refusals_name_rows_by_number_and_nothing_else(
+    served: Served, meter: str, labeler: Visitor
+) -> None:
+    missing = TABLE.to_pydict()
+    missing["label"][6] = None
+    refused = give(served, labeler, meter, parquet(pa.table(missing)))
+    assert refused.status_code == 422
+    assert "labels.parquet: the label is missing in row 7" in words(refused)
+    assert tempfile.gettempdir() not in refused.text
+    broken = give(served, labeler, meter, b"label\nsecretvalue\n1,2,3\n", "csv", id_column="")
+    assert broken.status_code == 422
+    assert "secretvalue" not in broken.text
+    assert give(served, labeler, meter, parquet(TABLE), label="other").status_code == 422
+    assert "ending '.txt' given" in words(give(served, labeler, meter, as_csv(TABLE), "txt"))
+    assert give(served, labeler, meter, as_csv(TABLE), "../csv").status_code == 422
+    give_validation(served.client("developer"), meter)
+    seen = give(served, labeler, meter, parquet(rows(VALIDATION, seed=7)))
+    assert "stand in the validation set" in words(seen)
+    assert "0 of" in words(labeler.get(f"/meters/{meter}/labels"))
+
+
+def test_plain_labels_and_those_for_another_key_are_refused(
+    served: Served, meter: str, labeler: Visitor
+) -> None:
+    path, query = f"/meters/{meter}/labels", {"kind": "parquet", "label": "label"}
+    for body in (parquet(TABLE), wrap(parquet(TABLE), [Identity.new().recipient])):
+        refused = labeler.put_in(path, body, **query)
+        assert refused.status_code == 409
+        assert "the file cannot be opened" in words(refused)
+
+
+def test_plain_rows_touch_no_disk(
+    served: Served, meter: str, labeler: Visitor, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    told = "words-that-are-easy-to-find"
+    table = TABLE.append_column("note", pa.array([f"{told}-{row}" for row in range(40)]))
+    temporary = tmp_path / "temporary"
+    temporary.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(temporary))
+    found: list[str] = []
+
+    def look() -> None:
+        for path in tmp_path.rglob("*"):
+            if path.is_file() and not path.is_symlink():
+                found.append(path.name)
+                assert told.encode() not in path.read_bytes()
+
+    def watched(real: Callable[..., Any]) -> Callable[..., Any]:
+        def call(*given: Any, **options: Any) -> Any:
+            look()
+            try:
+                return real(*given, **options)
+            finally:
+                look()
+
+        return call
+
+    monkeypatch.setattr(delivery, "seal_for", watched(delivery.seal_for))
+    monkeypatch.setattr(parts, "add_test_set", watched(parts.add_test_set))
+    assert give(served, labeler, meter, as_csv(table), "csv").status_code == 204
+    assert "labels.sealed" in found
+    assert not list(temporary.iterdir())
+
+
+def test_too_large_a_file_is_refused(served: Served, meter: str, labeler: Visitor) -> None:
+    with mock.patch.object(browser, "LARGEST", 1000):
+        refused = give(served, labeler, meter, bytes(100_000))
+    assert refused.status_code == 413
+
+
+@pytest.mark.parametrize("user", ["developer", "runner", "admin"])
+def test_the_page_is_for_labelers(served: Served, meter: str, user: str) -> None:
+    visitor = Visitor(served, user)
+    page = visitor.get(f"/meters/{meter}/labels")
+    assert page.status_code == 403
+    assert "This is not for you" in words(page)
+    assert give(served, visitor, meter, parquet(TABLE)).status_code == 403
+    for path in ("1/describe", "1/parts/1/withdraw", "1/release"):
+        assert visitor.send(f"/meters/{meter}/labels/{path}").status_code == 403
+    assert Visitor(served, "stranger").get(f"/meters/{meter}/labels").status_code == 404
+
+
+def test_nothing_is_taken_without_the_csrf_token(
+    served: Served, meter: str, labeler: Visitor
+) -> None:
+    labeler.csrf = "0" * 64
+    assert give(served, labeler, meter, parquet(TABLE)).status_code == 403
+    for path in ("1/describe", "1/parts/1/withdraw", "1/release"):
+        assert labeler.send(f"/meters/{meter}/labels/{path}").status_code == 403
+
+
+def test_a_spent_test_set_is_released(
+    served: Served, meter: str, labeler: Visitor, tmp_path: Path
+) -> None:
+    labels = begin(served, meter, tmp_path)
+    path = f"/meters/{meter}/labels/1/release"
+    assert labeler.send(path).status_code == 409
+    for step in range(4):
+        assert submit(served.client("developer"), meter, labels, errors=step).is_success
+    page = words(labeler.get(f"/meters/{meter}/labels"))
+    assert "Test set 1 is spent" in page
+    assert "Test set 2 is asked for" in page
+    assert labeler.send(path).status_code == 303
+    page = words(labeler.get(f"/meters/{meter}/labels"))
+    assert "Test set 1 is released to the developers." in page
+    assert "Test set 1 is spent" not in page
+    assert labeler.send(path).status_code == 409
+
+
+def test_labelers_are_told_of_shared_rows(
+    served: Served, meter: str, labeler: Visitor, tmp_path: Path
+) -> None:
+    labels = begin(served, meter, tmp_path, seed=3)
+    assert "For labelers only" not in words(labeler.get(f"/meters/{meter}/labels"))
+    probe = parquet(rows(labels, seed=1003).slice(0, 4))
+    assert (
+        served.client("developer")
+        .post(f"/meters/{meter}/validation-sets", content=probe)
+        .is_success
+    )
+    page = words(labeler.get(f"/meters/{meter}/labels"))
+    assert "holds 4 rows of test set 1 , first 1, 2, 3, 4" in page
