@@ -22,6 +22,7 @@ from tests.service.helpers import Labels, rows, small_spec, with_errors, write_p
 
 from easeml_meter.client import RemoteMeter, Untold, connect, connection, create_meter
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal, signal_from_json, signal_json, view_from_json, view_json
 from easeml_meter.errors import (
     Denied,
@@ -33,7 +34,6 @@ from easeml_meter.errors import (
     WrongPhase,
 )
 from easeml_meter.report.shown import ShownSignal
-from easeml_meter.service.actor import Role
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.submissions import measuring, queue
 from easeml_meter.service.submissions.answering import submit_all

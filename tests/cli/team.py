@@ -11,8 +11,9 @@ from pathlib import Path
 
 from tests.live import live
 
+from easeml_meter.core.people import Role
 from easeml_meter.service import seats
-from easeml_meter.service.actor import SYSTEM, Role
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
 from easeml_meter.spec import MeterSpec
 

@@ -10,8 +10,9 @@ from tests.live import Live
 from tests.server.driving import add, begin, sealed, submit
 from tests.service.helpers import Labels, rows, small_spec
 
+from easeml_meter.core.people import Role
 from easeml_meter.service import seats
-from easeml_meter.service.actor import SYSTEM, Role
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
 from easeml_meter.spec import MeterSpec
 

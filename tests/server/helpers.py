@@ -13,11 +13,11 @@ from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 from tests.service.helpers import small_spec
 
-from easeml_meter.core.people import User
+from easeml_meter.core.people import Role, User
 from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import seats, tokens, users
-from easeml_meter.service.actor import SYSTEM, Role
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Clock, Site, utc_now
 from easeml_meter.spec import MeterSpec

@@ -12,8 +12,8 @@ import pytest
 from tests.server.helpers import Served, serve
 from tests.service.helpers import small_spec
 
+from easeml_meter.core.people import Role
 from easeml_meter.service import seats, tokens, users
-from easeml_meter.service.actor import Role
 from easeml_meter.service.users import FAILURES, LOCK, SHORTEST_PASSWORD
 from easeml_meter.storage import schema
 

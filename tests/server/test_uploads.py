@@ -10,8 +10,8 @@ import pytest
 from bench.server import upload as large_upload
 from tests.service.helpers import Clock
 
+from easeml_meter.core.people import Role
 from easeml_meter.service import seats
-from easeml_meter.service.actor import Role
 from easeml_meter.service.uploads import KEPT, Uploads, WrongOffset
 
 from .driving import upload

@@ -21,9 +21,10 @@ from typing import Any
 import pytest
 
 from easeml_meter.core.model import stamp
+from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput, NotFound
 from easeml_meter.service import hooks, seats, users
-from easeml_meter.service.actor import SYSTEM, Role
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.hooks import Message, Undelivered, deliver_due
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Site

@@ -12,8 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.people import Role
 from easeml_meter.errors import Denied, InvalidInput, MeterError, Spent, WrongPhase
-from easeml_meter.service.actor import Role
 from easeml_meter.service.meter import Meter
 from easeml_meter.vault.keys import Identity, unwrap
 

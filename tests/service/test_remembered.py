@@ -11,9 +11,10 @@ from types import SimpleNamespace
 
 import pytest
 
+from easeml_meter.core.people import Role
 from easeml_meter.errors import MeterError, Unauthenticated
 from easeml_meter.service import seats, tokens, users
-from easeml_meter.service.actor import SYSTEM, Role
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Site
 from easeml_meter.service.tokens import REMEMBERED, Caller, caller_of, remembered

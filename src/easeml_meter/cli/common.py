@@ -162,7 +162,7 @@ def open_meter(place: Place) -> Meter | RemoteMeter:
     """
     if place.server is not None:
         return open_remote(place)
-    from easeml_meter.service.actor import Role
+    from easeml_meter.core.people import Role
     from easeml_meter.service.meter import Meter
 
     role = os.environ.get("METER_ROLE") or Role.OWNER

@@ -22,10 +22,10 @@ from easeml_meter.client.connection import Connection
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink, MeterRecord, Part, TestSet, ValidationSet
+from easeml_meter.core.people import Role
 from easeml_meter.core.views import SessionView, Signal, signal_from_json, view_from_json
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, error_named, invalid
 from easeml_meter.report.shown import ShownSignal
-from easeml_meter.service.actor import Role
 from easeml_meter.service.audit import Audit
 from easeml_meter.service.handovers import Consequence
 from easeml_meter.service.meters import check_meter

@@ -1,10 +1,23 @@
-"""People as values: users, their seats at meters, their tokens."""
+"""People as values: their roles, users, their seats at meters, their tokens."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from enum import StrEnum
 
-from easeml_meter.service.actor import Role
+
+class Role(StrEnum):
+    """Whom a request comes from."""
+
+    DEVELOPER = "developer"
+    LABELER = "labeler"
+    RUNNER = "runner"  # a trusted host that computes predictions on the hidden inputs
+    ADMIN = "admin"  # manages users and keys; sees neither labels nor losses nor signals
+    OWNER = "owner"  # embedded mode: one person's machine, an honour system
+
+
+SEATED = (Role.DEVELOPER, Role.LABELER, Role.RUNNER)
+"""Roles that somebody is given at one meter."""
 
 
 @dataclass(frozen=True, slots=True)

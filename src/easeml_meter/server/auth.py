@@ -10,10 +10,11 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 from fastapi.security.utils import get_authorization_scheme_param
 
+from easeml_meter.core.people import Role
 from easeml_meter.errors import Unauthenticated
 from easeml_meter.server.middleware import USER
 from easeml_meter.server.settings import Settings
-from easeml_meter.service.actor import Permission, Role
+from easeml_meter.service.actor import Permission
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Site
 from easeml_meter.service.seats import require_meter

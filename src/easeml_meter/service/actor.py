@@ -8,21 +8,8 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any, TypeVar, cast
 
+from easeml_meter.core.people import Role
 from easeml_meter.errors import Denied
-
-
-class Role(StrEnum):
-    """Whom a request comes from."""
-
-    DEVELOPER = "developer"
-    LABELER = "labeler"
-    RUNNER = "runner"  # a trusted host that computes predictions on the hidden inputs
-    ADMIN = "admin"  # manages users and keys; sees neither labels nor losses nor signals
-    OWNER = "owner"  # embedded mode: one person's machine, an honour system
-
-
-SEATED = (Role.DEVELOPER, Role.LABELER, Role.RUNNER)
-"""Roles that somebody is given at one meter."""
 
 
 class Permission(StrEnum):

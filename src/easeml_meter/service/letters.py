@@ -12,7 +12,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.service.actor import Role
+from easeml_meter.core.people import Role
 from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
 from easeml_meter.storage.books import Books

@@ -8,11 +8,12 @@ from pathlib import Path
 from easeml_meter.core.history import MeterState, session_view
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import TestSet, ValidationSet
+from easeml_meter.core.people import Role
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.shown import shown, shown_view
 from easeml_meter.service import handovers, validation
-from easeml_meter.service.actor import Permission, Role, require
+from easeml_meter.service.actor import Permission, require
 from easeml_meter.service.audit import Audit
 from easeml_meter.service.handovers import Consequence
 from easeml_meter.service.meters import check_meter, enter

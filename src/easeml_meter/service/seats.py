@@ -4,9 +4,8 @@ from __future__ import annotations
 
 from dataclasses import asdict
 
-from easeml_meter.core.people import Member
+from easeml_meter.core.people import Member, Role
 from easeml_meter.errors import MeterError, NotFound, invalid
-from easeml_meter.service.actor import Role
 from easeml_meter.service.place import Site
 from easeml_meter.service.users import user
 from easeml_meter.spec import MeterSpec

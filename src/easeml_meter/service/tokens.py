@@ -15,9 +15,9 @@ import sqlalchemy as sa
 
 from easeml_meter.checks import check_name
 from easeml_meter.core.model import stamp
-from easeml_meter.core.people import Member, Token, User
+from easeml_meter.core.people import SEATED, Member, Role, Token, User
 from easeml_meter.errors import Denied, NotFound, Unauthenticated, invalid
-from easeml_meter.service.actor import SEATED, Permission, Role, allowed
+from easeml_meter.service.actor import Permission, allowed
 from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
 from easeml_meter.storage.books import Books

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from easeml_meter.core.people import Member, Token, User
-from easeml_meter.service.actor import Role
+from easeml_meter.core.people import Member, Role, Token, User
 
 
 def user_of(row: dict[str, Any]) -> User:

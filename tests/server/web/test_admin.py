@@ -14,9 +14,9 @@ from tests.server.helpers import Served, serve
 from tests.service.helpers import small_spec, with_errors
 
 from easeml_meter.core import people
+from easeml_meter.core.people import Role
 from easeml_meter.errors import Unauthenticated
 from easeml_meter.service import hooks, seats, tokens, users
-from easeml_meter.service.actor import Role
 from easeml_meter.storage import schema
 
 from .helpers import PASSWORD, Visitor, words

@@ -11,9 +11,9 @@ from tests.server.driving import VALIDATION, begin, packed, parquet, submission,
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, rows, small_spec, with_errors
 
+from easeml_meter.core.people import Role
 from easeml_meter.server.web.meters import DRAWN, NEWEST
 from easeml_meter.service import seats
-from easeml_meter.service.actor import Role
 from easeml_meter.service.submissions import queue
 
 from .helpers import Visitor, words

@@ -11,11 +11,11 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from easeml_meter.checks import NAME
-from easeml_meter.core.people import Member
+from easeml_meter.core.people import Member, Role
 from easeml_meter.errors import Denied, NotFound
 from easeml_meter.server.auth import SettingsHere
 from easeml_meter.server.limits import streamed
-from easeml_meter.service.actor import Permission, Role
+from easeml_meter.service.actor import Permission
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.seats import require_meter
 from easeml_meter.service.tokens import Caller

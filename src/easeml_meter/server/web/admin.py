@@ -15,7 +15,7 @@ from fastapi import APIRouter, Query, Response
 
 from easeml_meter import checks
 from easeml_meter.checks import one_of
-from easeml_meter.core.people import User
+from easeml_meter.core.people import Role, User
 from easeml_meter.errors import (
     Denied,
     InvalidInput,
@@ -33,7 +33,7 @@ from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.server.web.planner import asked_of, spec_of, toml_of
 from easeml_meter.service import hooks, meters, seats, tokens
 from easeml_meter.service import users as user_service
-from easeml_meter.service.actor import SYSTEM, Permission, Role
+from easeml_meter.service.actor import SYSTEM, Permission
 from easeml_meter.spec import MeterSpec
 
 router = APIRouter(include_in_schema=False)

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from easeml_meter.core.people import Role
 from easeml_meter.errors import NotFound
 from easeml_meter.report.badges import badge_svg
 from easeml_meter.server.auth import SettingsHere, SiteHere
 from easeml_meter.server.limits import PlanCounted
-from easeml_meter.service.actor import Role
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.seats import require_meter
 

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
-from easeml_meter.core.people import Member
+from easeml_meter.core.people import Member, Role
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import checks, summary
@@ -26,7 +26,7 @@ from easeml_meter.server.api.validation import validation_file as file_of_valida
 from easeml_meter.server.auth import meter_for
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import users
-from easeml_meter.service.actor import Permission, Role, allowed
+from easeml_meter.service.actor import Permission, allowed
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.queue import Receipt, State
 

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from easeml_meter.core.model import Entry, stamp
-from easeml_meter.core.people import Member
+from easeml_meter.core.people import Member, Role
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import (
     MeterError,
@@ -24,7 +24,7 @@ from easeml_meter.errors import (
     StorageError,
     invalid,
 )
-from easeml_meter.service.actor import Permission, Role, require
+from easeml_meter.service.actor import Permission, require
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Site
 from easeml_meter.service.submissions.answering import Submission, submit_all
