@@ -435,6 +435,13 @@ def test_assumptions(options: dict[str, Any], words: str) -> None:
     assert any(words in line for line in required_labels(spec).assumptions)
 
 
+@any_meter
+def test_every_meter_rests_on_independent_randomness(options: dict[str, Any]) -> None:
+    """Given it, the next model is a function of the answers: that is what is counted."""
+    lines = assumptions_of(meter(**options))
+    assert sum("randomness is independent of the test set" in line for line in lines) == 1
+
+
 def test_marching_is_no_matter_with_one_tolerance() -> None:
     assert not any("marched" in line for line in assumptions_of(meter(protocol="incremental")))
 

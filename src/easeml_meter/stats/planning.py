@@ -190,7 +190,8 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     """List, in plain words, everything the promise rests on."""
     found = [
         "the test set is an independent random sample from the distribution that matters, and "
-        "developers learn nothing of it but the meter's answers"
+        "developers learn nothing of it but the meter's answers",
+        "the developer's own randomness is independent of the test set",
     ]
     if spec.tail is Bound.EXACT:
         found.append("the loss of each example is 0 or 1")
@@ -214,8 +215,7 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     if spec.elastic:
         found.append(
             "how the elastic budget weighs histories of answers is fixed before a label is seen, "
-            "refusals depend on the answers only, and the developer's own randomness is "
-            "independent of the test set"
+            "and refusals depend on the answers only"
         )
     if spec.sessions == 1:
         found.append("delta is for one test set: S test sets in a row fail with at most S * delta")
