@@ -62,6 +62,39 @@ def test_labels_with_steps_asks_for_the_tolerance(capsys: pytest.CaptureFixture[
     assert answer["tolerances"] == [0.01] * 5
 
 
+@pytest.mark.parametrize(("labels", "reached"), [(1000, False), (1_660, True), (1_659, False)])
+def test_a_tolerance_asked_for_is_reached_or_not(
+    capsys: pytest.CaptureFixture[str], labels: int, reached: bool
+) -> None:
+    asked = ["--labels", str(labels), "--steps", "20", "--tolerance", "0.1"]
+    needed = plan_json(capsys, "--steps", "20", "--tolerance", "0.1")["labels"]
+    assert needed == 1_660
+    answer = plan_json(capsys, *asked)
+    assert answer["asked"] == {"tolerances": [0.1] * 5, "labels": needed, "reached": reached}
+    assert (max(answer["tolerances"]) <= 0.1) == reached
+    code, out, _ = run(capsys, "plan", *asked)
+    said = "is reached" if reached else "is not reached"
+    assert code == 0
+    assert f"The tolerance asked for, 0.1, {said} with {labels:,} labels: it takes 1,660." in out
+
+
+def test_without_a_tolerance_none_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "asked" not in plan_json(capsys, "--labels", "86542", "--steps", "10")
+    assert "asked" not in plan_json(capsys, "--labels", "86542", "--tolerance", "0.01")
+
+
+def test_a_loss_that_does_not_exist_is_refused_as_init_does(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "f1.toml"
+    MeterSpec.uniform(signals=2, tolerance=0.1, steps=1, delta=0.1, loss="f1").write(path)
+    code, _, at_init = run(capsys, "init", "--spec", str(path), "-C", str(tmp_path / "meter"))
+    assert code == 2
+    for asked in ([*HEADLINE, "--loss", "f1"], ["--spec", str(path)]):
+        assert run(capsys, "plan", *asked) == (2, "", at_init)
+    assert "f1" in at_init
+
+
 def test_a_spec_file_and_options_on_top(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "meter.toml"
     MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01).write(path)

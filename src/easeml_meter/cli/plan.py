@@ -77,20 +77,52 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
       meter plan --labels 50000 --tolerance 0.01
       meter plan --labels 50000 --steps 20
     """
+    from easeml_meter.scoring.losses import parse_loss
     from easeml_meter.stats.planning import reachable_tolerance, required_labels, supported_steps
 
     asked_steps = options["steps"] is not None
     spec = _spec_from(path, labels, options)
+    parse_loss(spec.loss)
     if labels is None:
         answer = required_labels(spec)
     elif asked_steps:
         answer = reachable_tolerance(spec, labels)
     else:
         answer = supported_steps(spec, labels)
+    # Asked for a tolerance as well, the plan also says whether the labels reach it.
+    wanted = None
+    if labels is not None and asked_steps and (path is not None or options["tolerance"]):
+        wanted = required_labels(spec)
     if as_json:
-        click.echo(json.dumps(answer.to_json(), indent=2))
+        data = answer.to_json()
+        if labels is not None and wanted is not None:
+            data["asked"] = {
+                "tolerances": list(spec.tolerances),
+                "labels": wanted.labels,
+                "reached": wanted.labels <= labels,
+            }
+        click.echo(json.dumps(data, indent=2))
     else:
         show_plan(answer, labels_given=labels is not None, steps_given=asked_steps)
+        if labels is not None and wanted is not None:
+            click.echo(_compared(wanted, labels))
+
+
+def _compared(wanted: Plan, labels: int) -> str:
+    """Say whether these labels reach the tolerance that was asked for."""
+    reached = "is reached" if wanted.labels <= labels else "is not reached"
+    return (
+        f"\nThe tolerance asked for, {_tolerances(wanted.spec)}, {reached} with {labels:,} labels: "
+        f"it takes {wanted.labels:,}."
+    )
+
+
+def _tolerances(spec: MeterSpec) -> str:
+    """Name the tolerance of all bands, or that of each."""
+    from easeml_meter.stats.rounding import at_most
+
+    distinct = sorted(set(spec.tolerances))
+    return ", ".join(at_most(eps) for eps in (distinct if len(distinct) == 1 else spec.tolerances))
 
 
 def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -> MeterSpec:
@@ -150,17 +182,13 @@ def show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
 
     spec = plan.spec
     console = Console(highlight=False)
-    distinct = sorted(set(spec.tolerances))
-    tolerances = ", ".join(
-        at_most(eps) for eps in (distinct if len(distinct) == 1 else spec.tolerances)
-    )
     failure = at_most(plan.failure_probability)
     if spec.elastic:
         failure += " in the promised steps"
     rows = [
         ("labels needed" if not labels_given else "labels at hand", f"{plan.labels:,}"),
         ("steps supported" if labels_given and not steps_given else "steps", f"{spec.steps:,}"),
-        ("tolerance reached" if labels_given and steps_given else "tolerance", tolerances),
+        ("tolerance reached" if labels_given and steps_given else "tolerance", _tolerances(spec)),
         ("signals", str(spec.signals)),
         ("delta", at_most(session_delta(spec))),
         ("failure probability", failure),
