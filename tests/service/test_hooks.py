@@ -18,8 +18,10 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import Any
 
+import click
 import pytest
 
+from easeml_meter.cli import meter as root
 from easeml_meter.core.model import stamp
 from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput, NotFound
@@ -549,6 +551,23 @@ def test_labelers_with_an_address_get_one_letter_for_a_request(site: Site) -> No
     ]
     assert "labels are asked for" in letters[0]
     assert "The meter cats asks for test set 1" in letters[0]
+
+
+def test_a_letter_names_commands_that_exist(site: Site) -> None:
+    meter = create_meter(SYSTEM, site, small_spec(), "cats").id
+    labeler(site, meter, "ann", "ann@example.org")
+    with mail_server() as (mail, letters):
+        deliver_due(site, Sender(mail), letters=True)
+    line = letters[0].split("See ")[1].split(".")[0]
+    named = [part.removeprefix("meter ") for part in re.split(", | and ", line)]
+    assert len(named) == 3
+    for words in named:
+        command: click.Command = root
+        for word in words.split():
+            assert isinstance(command, click.Group), words
+            found = command.get_command(click.Context(command), word)
+            assert found is not None, words
+            command = found
 
 
 def test_labelers_are_reminded_when_the_deadline_is_near(site: Site) -> None:

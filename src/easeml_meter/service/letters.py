@@ -109,6 +109,6 @@ def _text(request: dict[str, Any], name: str) -> str:
         f"{request['labels_needed']:,} labelled rows, sealed on your machine.",
         f"Reason: {request['reason']}" if request["reason"] else "",
         f"Deadline: {request['deadline']}" if request["deadline"] else "",
-        "See meter requests, meter seal and meter testset add.",
+        "See meter testset requests, meter seal and meter testset add.",
     ]
     return "\n".join(filter(None, lines)) + "\n"
