@@ -38,6 +38,19 @@ def test_shown_then_confirmed(tmp_path: Path) -> None:
             assert served.client(user).post(path, json=asked).status_code == 403
 
 
+def test_a_misspelled_key_is_refused(tmp_path: Path) -> None:
+    """Ignored, it would show a preview to somebody who believes that the hand-over is recorded."""
+    with serve(tmp_path) as served:
+        meter = served.add_meter(small_spec(steps=6, tenants=(3, 3)))
+        begin(served, meter, tmp_path)
+        path = f"/meters/{meter}/handovers"
+        asked = {"giver": 1, "receiver": 2}
+        developer = served.client("developer")
+        assert developer.post(path, json=asked).status_code == 200
+        for wrong in ({"confrim": True}, {"confirm": "true"}, {"giver": "1"}):
+            assert developer.post(path, json=asked | wrong).status_code == 422
+
+
 def test_refused_on_an_incremental_meter(tmp_path: Path) -> None:
     with serve(tmp_path) as served:
         meter = served.add_meter(small_spec(steps=6, tenants=(3, 3), protocol="incremental"))

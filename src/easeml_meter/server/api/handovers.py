@@ -9,7 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from easeml_meter.errors import Denied
-from easeml_meter.server.api.common import Id, seat_for
+from easeml_meter.server.api.common import Given, Id, seat_for
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import CallerHere, SiteHere
 from easeml_meter.server.errors import answers
@@ -22,7 +22,7 @@ router = APIRouter(tags=["hand-overs"], route_class=ApiRoute)
 Tenant = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
-class HandoverAsked(BaseModel):
+class HandoverAsked(Given):
     """Who gives a checkpoint to whom; without `confirm`, only the consequence is told."""
 
     giver: Tenant
