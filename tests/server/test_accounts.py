@@ -13,6 +13,7 @@ from tests.server.helpers import Served, serve
 from tests.service.helpers import small_spec
 
 from easeml_meter.core.people import Role
+from easeml_meter.errors import MeterError
 from easeml_meter.service import seats, tokens, users
 from easeml_meter.service.users import FAILURES, LOCK, SHORTEST_PASSWORD
 from easeml_meter.storage import schema
@@ -141,6 +142,20 @@ class TestTokens:
     def test_days(self, served: Served, days: object) -> None:
         answer = served.client("admin").post("/tokens", json={"name": "x", "days": days})
         assert answer.status_code == 422
+
+
+def test_an_account_has_one_role_at_a_meter(served: Served) -> None:
+    """As docs/security.md and docs/roles/admin.md say: a second role is refused, by any road."""
+    meter = served.add_meter()
+    people = {role: served.users[str(role)].id for role in (Role.DEVELOPER, Role.LABELER)}
+    for holds, user in people.items():
+        for role in {Role.DEVELOPER, Role.LABELER, Role.RUNNER} - {holds}:
+            asked = {"user": user, "role": str(role)}
+            refused = served.client("admin").post(f"/meters/{meter}/members", json=asked)
+            assert refused.status_code in (409, 422), refused.text
+            assert "one role each" in refused.json()["message"]
+            with pytest.raises(MeterError, match="one role each"):
+                seats.add_member(served.site, user, meter, role)
 
 
 class TestScopes:
