@@ -17,7 +17,7 @@ from easeml_meter.checks import check_name
 from easeml_meter.core.model import stamp
 from easeml_meter.core.people import SEATED, Member, Role, Token, User
 from easeml_meter.errors import Denied, NotFound, Unauthenticated, invalid
-from easeml_meter.service.actor import Permission, allowed
+from easeml_meter.service.actor import Actor, Permission, allowed
 from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
 from easeml_meter.storage.books import Books
@@ -65,6 +65,21 @@ class Caller:
         if self.admin:
             found.append(Member(self.user.id, meter, Role.ADMIN, 0, ""))
         return found
+
+    def at(self, meter: str, tenant: int | None = None) -> Actor:
+        """Return the caller as an actor at one meter, asking about `tenant` or their own.
+
+        Raises:
+            NotFound: the caller has no seat there; such a meter looks like one that does not exist.
+        """
+        seats = tuple((seat.role, seat.tenant) for seat in self.seats(meter))
+        if not seats:
+            raise NotFound(f"meter {meter[:32]!r}: none of that name that you have a seat at")
+        return Actor(seats, tenant, self.user.id)
+
+    def at_site(self) -> Actor:
+        """Return the caller as an actor at the whole site, where only admins have a role."""
+        return Actor(((Role.ADMIN, 0),) if self.admin else (), user=self.user.id)
 
     def seat(self, meter: str, deed: Permission, tenant: int | None = None) -> Member:
         """Give the seat from which this may be done, or refuse.
