@@ -24,6 +24,7 @@ from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import TEST_SETS, Home, Site
 from easeml_meter.service.restore import Restored, restore
 from easeml_meter.storage import schema
+from easeml_meter.storage.books.copies import LEFT_OUT, METER_TABLES, SITE_TABLES
 from easeml_meter.storage.journal import SUFFIX
 from easeml_meter.vault.keys import Identity
 
@@ -93,8 +94,8 @@ def as_there(room: Room, site: Site) -> Room:
 
 
 def test_every_table_is_in_or_knowingly_left_out() -> None:
-    known = [*backup.SITE_TABLES, *backup.METER_TABLES, *backup.LEFT_OUT]
-    assert sorted(table.name for table in known) == sorted(schema.metadata.tables)
+    known = [*SITE_TABLES, *METER_TABLES, *LEFT_OUT]
+    assert sorted(known) == sorted(schema.metadata.tables)
 
 
 def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path: Path) -> None:
@@ -477,7 +478,7 @@ class TestTheFile:
         self, site: Site, room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         path = saved(site, tmp_path / "b.zip")
-        monkeypatch.setattr(schema, "HEAD", "9999")
+        monkeypatch.setattr(backup, "HEAD", "9999")
         with pytest.raises(InvalidInput, match="restore it with that version"):
             restore(Place.of_site(site), path)
 

@@ -18,18 +18,17 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import IO, Any
 
-import sqlalchemy as sa
-
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import stamp
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
 from easeml_meter.service.place import TEST_SETS, Clock, Home, Site, Workspace
 from easeml_meter.service.submissions.keeping import file_of
 from easeml_meter.service.testsets.release import released_folder
-from easeml_meter.storage import schema
 from easeml_meter.storage.books import Books
+from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
 from easeml_meter.storage.files import Files
 from easeml_meter.storage.journal import SUFFIX
+from easeml_meter.storage.schema import HEAD
 from easeml_meter.storage.store import Store
 from easeml_meter.vault.files import new_file
 from easeml_meter.vault.keys import Identity, fingerprint_key
@@ -38,23 +37,6 @@ from easeml_meter.version import __version__
 FORMAT = 1
 MANIFEST = "manifest.json"
 KEY = "key"
-
-SITE_TABLES = (schema.users, schema.tokens)
-METER_TABLES = (
-    schema.meters,
-    schema.generations,
-    schema.validation_sets,
-    schema.entries,
-    schema.audit,
-    schema.handovers,
-    schema.parts,
-    schema.members,
-    schema.webhooks,
-    schema.submissions,
-)
-"""In an order in which they can be filled."""
-LEFT_OUT = (schema.uploads, schema.idempotency, schema.deliveries)
-"""What is under way at the moment, and is begun again by whoever began it."""
 
 _CHUNK = 1 << 20
 _LONGEST_MANIFEST = 256 << 20
@@ -125,13 +107,13 @@ def back_up(
                 raise NotFound("there is no such meter" if meter else "there is no meter")
             for row in rows:
                 for table in METER_TABLES:
-                    lines = _rows(books, table, _of_meter(table, row.id))
-                    writer.lines(f"meters/{row.id}/books/{table.name}.jsonl", lines)
+                    lines = _lines(books.copies.rows(table, row.id))
+                    writer.lines(f"meters/{row.id}/books/{table}.jsonl", lines)
             if meter is None:
                 for table in SITE_TABLES:
-                    writer.lines(f"site/{table.name}.jsonl", _rows(books, table))
+                    writer.lines(f"site/{table}.jsonl", _lines(books.copies.rows(table)))
             named = {row.id: _named_files(books, row.id) for row in rows}
-            counted = tuple(Counted(row.id, row.name, _answers(books, row.id)) for row in rows)
+            counted = tuple(Counted(row.id, row.name, books.copies.answers(row.id)) for row in rows)
         # After the rows: what they name is there, and journals may hold more but never less.
         for row in rows:
             _copy_files(writer, f"meters/{row.id}/files", place.space(row.id).files, named[row.id])
@@ -151,38 +133,17 @@ def back_up(
     return contents
 
 
-def _of_meter(table: sa.Table, meter: str) -> Any:
-    where = (table.c.id if table is schema.meters else table.c.meter) == meter
-    if table is schema.submissions:
-        # One that waits has cost nothing; its sender sends it again.
-        where &= table.c.state.in_(["done", "refused"])
-    return where
-
-
-def _rows(books: Books, table: sa.Table, where: Any = None) -> Iterator[str]:
-    query = table.select().order_by(*table.primary_key.columns)
-    if where is not None:
-        query = query.where(where)
-    query = query.execution_options(yield_per=_AT_ONCE)
-    for row in books.connection.execute(query).mappings():
-        yield json.dumps(dict(row), sort_keys=True)
-
-
-def _answers(books: Books, meter: str) -> int:
-    query = sa.select(sa.func.count()).where(schema.entries.c.meter == meter)
-    return int(books.connection.execute(query).scalar_one())
+def _lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
+    return (json.dumps(row, sort_keys=True) for row in rows)
 
 
 def _named_files(books: Books, meter: str) -> set[str]:
     """Give the files that the books name; folders, which end in a slash, go as a whole."""
-    named = {f"{TEST_SETS}/"}
-    for table in (schema.generations, schema.validation_sets, schema.entries):
-        query = sa.select(table.c.blob).where(table.c.meter == meter).distinct()
-        named |= {file_of(blob) for blob in books.connection.execute(query).scalars() if blob}
+    named = {f"{TEST_SETS}/"} | {file_of(name) for name in books.copies.files(meter)}
     rows = books.testsets.all(meter)
     # Parts that were merged into a test set are gone.
     waiting = [row.number for row in rows if row.phase is Phase.REQUESTED]
-    parts = books.select(schema.parts, schema.parts.c.meter == meter)
+    parts = books.copies.rows("parts", meter)
     named |= {part["blob"] for part in parts if part["generation"] in waiting}
     released = [row.number for row in rows if row.phase is Phase.RELEASED]
     return named | {f"{released_folder(number)}/" for number in released}
@@ -238,7 +199,7 @@ def _write_manifest(archive: zipfile.ZipFile, contents: Contents, identity: Iden
     said = {
         "format": FORMAT,
         "program": __version__,
-        "schema": schema.HEAD,
+        "schema": HEAD,
         **asdict(contents),
     }
     text = json.dumps(said, sort_keys=True, indent=1)
@@ -281,7 +242,7 @@ class Backup:
             contents = Contents(**said, meters=meters)
         except (KeyError, TypeError, ValueError):
             raise invalid("backup", str(self._path), "a file that meter backup wrote") from None
-        if (found["format"], found["schema"]) != (FORMAT, schema.HEAD):
+        if (found["format"], found["schema"]) != (FORMAT, HEAD):
             raise InvalidInput(
                 f"{self._path}: made by version {found['program']} with another schema: restore "
                 "it with that version, then upgrade"
@@ -321,10 +282,10 @@ class Backup:
         except KeyError:
             raise _damaged(self._path) from None
 
-    def rows(self, table: sa.Table, meter: str | None = None) -> Iterator[dict[str, Any]]:
+    def rows(self, table: str, meter: str | None = None) -> Iterator[dict[str, Any]]:
         """Read the rows of a table: a meter's, or the site's."""
         folder = "site" if meter is None else f"meters/{meter}/books"
-        with self.member(f"{folder}/{table.name}.jsonl") as source:
+        with self.member(f"{folder}/{table}.jsonl") as source:
             for line in source:
                 yield json.loads(line)
 

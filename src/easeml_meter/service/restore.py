@@ -8,18 +8,16 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-import sqlalchemy as sa
-
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink, Entry, TestSet
 from easeml_meter.errors import MeterError, NotFound, invalid
-from easeml_meter.service.backup import METER_TABLES, SITE_TABLES, Backup, Counted, Place
+from easeml_meter.service.backup import Backup, Counted, Place
 from easeml_meter.service.history import reconcile
 from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.service.testsets.delivery import claim
 from easeml_meter.service.testsets.requests import retire_if_spent
-from easeml_meter.storage import schema
 from easeml_meter.storage.books import Books
+from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
 from easeml_meter.storage.journal import SUFFIX, Journal, entries_in
 
 RESTORED = "restored"
@@ -56,9 +54,9 @@ def restore(place: Place, path: Path, *, meter: str | None = None) -> list[Resto
         for case in cases:
             case.bring_files()
         with place.store.writing() as books:
-            if backup.contents.whole and not books.select(schema.users):
+            if backup.contents.whole and not any(books.copies.rows("users")):
                 for table in SITE_TABLES:
-                    _insert(books, table, backup.rows(table))
+                    books.copies.add(table, backup.rows(table))
             for case in cases:
                 books.lock(case.meter.id)
             return [case.bring_books(books) for case in cases]
@@ -85,10 +83,10 @@ class _Case:
     def read(cls, place: Place, backup: Backup, meter: Counted) -> _Case:
         """Compare, without changing anything."""
         space = place.space(meter.id)
-        rows = [TestSet(**row) for row in backup.rows(schema.generations, meter.id)]
+        rows = [TestSet(**row) for row in backup.rows("generations", meter.id)]
         delivered = [row for row in rows if row.fingerprint is not None]
         prints = {row.number: str(row.fingerprint) for row in delivered}
-        entries = [Entry(**row) for row in backup.rows(schema.entries, meter.id)]
+        entries = [Entry(**row) for row in backup.rows("entries", meter.id)]
         told = {(prints[each.generation], each.tenant, each.step): each for each in entries}
         for name in backup.files(meter.id):
             if name.endswith(SUFFIX):
@@ -145,7 +143,7 @@ class _Case:
     def bring_books(self, books: Books) -> Restored:
         """Enter the meter, unless the books here are as new; complete them from the journals."""
         meter, now = self.meter.id, self.space.now()
-        chain = [AuditLink(**row) for row in self.backup.rows(schema.audit, meter)]
+        chain = [AuditLink(**row) for row in self.backup.rows("audit", meter)]
         if books.audit.all(meter) != self.chain:
             raise MeterError("the meter was used meanwhile: try again")
         if len(self.chain) < len(chain) and self.chain == chain[: len(self.chain)]:
@@ -155,13 +153,12 @@ class _Case:
                 entries, _ = reconcile(self.space, books, row)
                 if row.phase is Phase.ACTIVE:
                     retire_if_spent(self.space, books, row, entries)
-        query = sa.select(sa.func.count()).where(schema.entries.c.meter == meter)
         restored = Restored(
             id=meter,
             name=self.meter.name,
             backup_at=self.backup.contents.at,
             answers_then=self.meter.answers,
-            answers_now=books.connection.execute(query).scalar_one(),
+            answers_now=books.copies.answers(meter),
             witnessed=self.witnessed,
         )
         details = {
@@ -176,15 +173,13 @@ class _Case:
     def _enter(self, books: Books) -> None:
         """Put the rows of the backup in the place of older ones."""
         meter = self.meter.id
-        users = {row["id"] for row in books.select(schema.users)}
-        for table in (schema.uploads, *reversed(METER_TABLES)):
-            mine = (table.c.id if table is schema.meters else table.c.meter) == meter
-            books.connection.execute(table.delete().where(mine))
+        users = {row["id"] for row in books.copies.rows("users")}
+        books.copies.remove(meter)
         for table in METER_TABLES:
             rows: Iterable[dict[str, Any]] = self.backup.rows(table, meter)
-            if table in (schema.members, schema.submissions):
+            if table in ("members", "submissions"):  # people the site does not know have no seat
                 rows = [row for row in rows if row["user"] in users]
-            _insert(books, table, rows)
+            books.copies.add(table, rows)
 
 
 def _check_single(place: Place, chosen: list[Counted]) -> None:
@@ -203,9 +198,3 @@ def _by_step(name: str, entries: list[Entry]) -> dict[Step, Entry]:
 def _journal(backup: Backup, meter: str, name: str) -> list[Entry]:
     with backup.file(meter, name) as source:
         return entries_in(line.decode() for line in source)
-
-
-def _insert(books: Books, table: sa.Table, rows: Iterable[dict[str, Any]]) -> None:
-    found = list(rows)
-    if found:
-        books.connection.execute(table.insert(), found)

@@ -13,6 +13,7 @@ from typing import Any
 import sqlalchemy as sa
 
 from easeml_meter.storage.books.audit import AuditLinks
+from easeml_meter.storage.books.copies import Copies
 from easeml_meter.storage.books.entries import Entries, Told
 from easeml_meter.storage.books.handovers import HandOvers
 from easeml_meter.storage.books.meters import Meters
@@ -56,6 +57,11 @@ class Books:
     def audit(self) -> AuditLinks:
         """The audit chain of each meter."""
         return AuditLinks(self.connection)
+
+    @cached_property
+    def copies(self) -> Copies:
+        """Wholesale copies, for backups."""
+        return Copies(self.connection)
 
     def lock(self, meter: str | None) -> None:
         """Wait for the lock of a meter, unless beginning to write has taken it already."""
