@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
+from easeml_meter.core.people import EMBEDDED
 from easeml_meter.errors import invalid
 
 if TYPE_CHECKING:
@@ -166,8 +167,8 @@ def open_meter(place: Place) -> Meter | RemoteMeter:
     from easeml_meter.service.meter import Meter
 
     role = os.environ.get("METER_ROLE") or Role.OWNER
-    if role not in list(Role):
-        raise invalid("METER_ROLE", role[:40], f"one of {', '.join(Role)}")
+    if role not in EMBEDDED:
+        raise invalid("METER_ROLE", role[:40], f"one of {', '.join(EMBEDDED)}")
     return Meter.open(place.folder, role=Role(role))
 
 

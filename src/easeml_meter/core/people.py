@@ -14,10 +14,16 @@ class Role(StrEnum):
     RUNNER = "runner"  # a trusted host that computes predictions on the hidden inputs
     ADMIN = "admin"  # manages users and keys; sees neither labels nor losses nor signals
     OWNER = "owner"  # embedded mode: one person's machine, an honour system
+    USER = "user"  # whoever has signed in, wherever they have a seat
+    LIMITED = "limited token"  # a user by a token with scopes, which must not make a wider one
+    ANYONE = "anyone"  # not signed in
 
 
 SEATED = (Role.DEVELOPER, Role.LABELER, Role.RUNNER)
 """Roles that somebody is given at one meter."""
+
+EMBEDDED = (*SEATED, Role.ADMIN, Role.OWNER)
+"""Roles that somebody can take at a meter in a folder."""
 
 
 @dataclass(frozen=True, slots=True)

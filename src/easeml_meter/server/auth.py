@@ -13,11 +13,11 @@ from fastapi.security.utils import get_authorization_scheme_param
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Unauthenticated
 from easeml_meter.server.middleware import USER
+from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.server.settings import Settings
-from easeml_meter.service.actor import Permission
+from easeml_meter.service.actor import Actor, Permission
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.place import Site
-from easeml_meter.service.seats import require_meter
+from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.tokens import Caller, caller_of, remembered
 
 
@@ -72,11 +72,53 @@ find_caller = FindCaller()
 CallerHere = Annotated[Caller, Depends(find_caller)]
 
 
+def actor_at(site: Site, caller: Caller, meter: str, tenant: int | None = None) -> Actor:
+    """Return the caller as an actor at a meter.
+
+    Raises:
+        NotFound: there is no such meter, or the caller has no seat there.
+    """
+    actor = caller.at(meter, tenant)
+    if actor.role is Role.ADMIN:  # any other seat is at a meter that exists
+        site.require_meter(meter)
+    return actor
+
+
+async def at_tenant(site: SiteHere, caller: CallerHere, meter: Id, tenant: Tenant = None) -> Actor:
+    """Return who asks at a meter, for the tenant that the query names."""
+    if caller.admin:  # the books are read, which must not keep other requests waiting
+        return await run_in_threadpool(actor_at, site, caller, meter, tenant)
+    return caller.at(meter, tenant)
+
+
+async def at_meter(site: SiteHere, caller: CallerHere, meter: Id) -> Actor:
+    """Return who asks at a meter, where no tenant can be named."""
+    return await at_tenant(site, caller, meter)
+
+
+async def at_site(caller: CallerHere) -> Actor:
+    """Return who asks for something that belongs to no meter."""
+    return caller.at_site()
+
+
+async def the_workspace(site: SiteHere, meter: Id) -> Workspace:
+    """Return the meter that the path names."""
+    return site.space(meter)
+
+
+ActorHere = Annotated[Actor, Depends(at_meter)]
+"""Who asks at `/meters/{meter}/...`; the use case decides what they may do."""
+TenantActorHere = Annotated[Actor, Depends(at_tenant)]
+"""The same for routes with `?tenant=`."""
+SiteActorHere = Annotated[Actor, Depends(at_site)]
+WorkspaceHere = Annotated[Workspace, Depends(the_workspace)]
+
+
 def meter_for(
     site: Site, caller: Caller, meter: str, deed: Permission, tenant: int | None = None
 ) -> Meter:
     """Open a meter from the caller's seat for one deed, or refuse."""
     seat = caller.seat(meter, deed, tenant)
     if seat.role is Role.ADMIN:  # who has any other seat has it at a meter that exists
-        require_meter(site, meter)
+        site.require_meter(meter)
     return Meter(site.space(meter), seat.role, seat.tenant or 1)

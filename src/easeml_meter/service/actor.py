@@ -30,6 +30,11 @@ class Permission(StrEnum):
     HAND_OVER = "hand over a checkpoint"
     AUDIT = "audit"
     MANAGE = "manage users, keys and webhooks"
+    SIGN_IN = "sign in"
+    SEE_ACCOUNT = "see their own account and tokens"
+    CHANGE_ACCOUNT = "change their own account"
+    MAKE_TOKENS = "make tokens"
+    REVOKE_TOKENS = "revoke their own tokens"
 
 
 _ALLOWED = {
@@ -70,6 +75,16 @@ _ALLOWED = {
         Permission.MANAGE,
     },
     Role.OWNER: set(Permission),
+    Role.USER: {
+        Permission.SIGN_IN,
+        Permission.SEE_ACCOUNT,
+        Permission.CHANGE_ACCOUNT,
+        Permission.MAKE_TOKENS,
+        Permission.REVOKE_TOKENS,
+    },
+    # A leaked token with scopes must not lead to one without, nor to the account.
+    Role.LIMITED: {Permission.SIGN_IN, Permission.SEE_ACCOUNT, Permission.REVOKE_TOKENS},
+    Role.ANYONE: {Permission.SIGN_IN},
 }
 
 
@@ -101,10 +116,16 @@ class Actor:
             able = tuple(seat for seat in self.seats if allowed(seat[0], permission))
             if able:
                 return replace(self, seats=able, tenant=self._acting_for(able))
-        roles = " and ".join(sorted({f"{role}s" for role, _ in self.seats}))
-        if not roles:
-            raise Denied("only an admin may do this")
-        raise Denied(f"{roles} may not {permissions[0]}")
+        raise self._refused(permissions)
+
+    def _refused(self, permissions: tuple[Permission, ...]) -> Denied:
+        roles = {role for role, _ in self.seats}
+        if Role.LIMITED in roles and any(allowed(Role.USER, each) for each in permissions):
+            return Denied("a token with scopes may not do this: log in")
+        if Permission.MANAGE in permissions:
+            return Denied("only an admin may do this")
+        plural = " and ".join(sorted(f"{role}s" for role in roles))
+        return Denied(f"{plural} may not {permissions[0]}")
 
     def _acting_for(self, able: tuple[tuple[Role, int], ...]) -> int:
         tenants = [tenant for _, tenant in able]
@@ -132,6 +153,9 @@ class Actor:
 
 SYSTEM = Actor(((Role.OWNER, 0),))
 """The program itself: background tasks, and commands of whoever runs the server."""
+
+ANYONE = Actor(((Role.ANYONE, 0),))
+"""Somebody who has not said yet who they are."""
 
 UseCase = TypeVar("UseCase", bound=Callable[..., Any])
 

@@ -173,6 +173,15 @@ class Site:
         """Stamp this moment."""
         return stamp(self.clock())
 
+    def require_meter(self, meter: str) -> None:
+        """Refuse a meter that does not exist.
+
+        Raises:
+            NotFound: no meter has this id.
+        """
+        with self.reading() as books:
+            books.meters.get(meter)
+
     def space(self, meter: str) -> Workspace:
         """Give what the use cases of one meter work with."""
         return Workspace(

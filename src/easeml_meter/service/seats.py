@@ -19,7 +19,7 @@ def add_member(site: Site, user_id: str, meter: str, role: Role, tenant: int = 0
     if role not in (Role.DEVELOPER, Role.LABELER, Role.RUNNER):
         raise invalid("role", str(role), "developer, labeler or runner")
     user(site, user_id)
-    require_meter(site, meter)
+    site.require_meter(meter)
     with site.writing() as books:
         books.lock(meter)
         spec = MeterSpec.from_mapping(books.meters.get(meter).settings)
@@ -66,13 +66,6 @@ def members(site: Site, meter: str) -> list[Member]:
     with site.reading() as books:
         rows = books.select(table, table.c.meter == meter, order=(table.c.added_at, table.c.user))
     return [member_of(row) for row in rows]
-
-
-def require_meter(site: Site, meter: str) -> None:
-    """Refuse a meter that does not exist."""
-    with site.reading() as books:
-        if not books.select(schema.meters, schema.meters.c.id == meter):
-            raise NotFound(f"meter {meter[:32]!r}: none of that name that you have a seat at")
 
 
 def seats_of(books: Books, user_id: str) -> list[Member]:

@@ -67,10 +67,10 @@ class Caller:
         return found
 
     def at(self, meter: str, tenant: int | None = None) -> Actor:
-        """Return the caller as an actor at one meter, asking about `tenant` or their own.
+        """Return the caller as an actor at one meter, for the tenant asked for, if any.
 
         Raises:
-            NotFound: the caller has no seat there; such a meter looks like one that does not exist.
+            NotFound: no seat there, so the meter looks like one that does not exist.
         """
         seats = tuple((seat.role, seat.tenant) for seat in self.seats(meter))
         if not seats:
@@ -78,8 +78,9 @@ class Caller:
         return Actor(seats, tenant, self.user.id)
 
     def at_site(self) -> Actor:
-        """Return the caller as an actor at the whole site, where only admins have a role."""
-        return Actor(((Role.ADMIN, 0),) if self.admin else (), user=self.user.id)
+        """Return the caller as an actor for what belongs to no meter."""
+        own = (Role.LIMITED if self.token.scopes else Role.USER, 0)
+        return Actor(((Role.ADMIN, 0), own) if self.admin else (own,), user=self.user.id)
 
     def seat(self, meter: str, deed: Permission, tenant: int | None = None) -> Member:
         """Give the seat from which this may be done, or refuse.

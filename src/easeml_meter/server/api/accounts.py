@@ -12,12 +12,13 @@ from pydantic import BaseModel, Field, StringConstraints
 from easeml_meter.checks import MAX_NAME
 from easeml_meter.core.people import Member, Role, Token, User
 from easeml_meter.errors import Denied, Unauthenticated
-from easeml_meter.server.api.common import Given, Id, Line, Listed, PageHere, paged, seat_for
+from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged, seat_for
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import CallerHere, SettingsHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import LoginCounted
+from easeml_meter.server.parameters import Id
 from easeml_meter.service import seats, tokens, users
 from easeml_meter.service.actor import Permission
 from easeml_meter.service.tokens import LONGEST_DAYS, SCOPE

@@ -9,10 +9,11 @@ from pydantic import BaseModel
 
 from easeml_meter.core.model import AuditLink
 from easeml_meter.core.people import Role
-from easeml_meter.server.api.common import Id, PageHere, paged
+from easeml_meter.server.api.common import PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import CallerHere, SiteHere, meter_for
 from easeml_meter.server.errors import answers
+from easeml_meter.server.parameters import Id
 from easeml_meter.service.actor import Permission
 
 router = APIRouter(tags=["audit"], route_class=ApiRoute)

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from typing import Annotated, Any, Generic, TypeVar
 
-from fastapi import Depends, Path, Query, Request
+from fastapi import Depends, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
@@ -17,14 +17,12 @@ from easeml_meter.server.auth import SettingsHere
 from easeml_meter.server.limits import streamed
 from easeml_meter.service.actor import Permission
 from easeml_meter.service.place import Site, Workspace
-from easeml_meter.service.seats import require_meter
 from easeml_meter.service.tokens import Caller
 
 Item = TypeVar("Item")
 Shown = TypeVar("Shown")
 
 Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=NAME)]
-Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hexadecimal digits.")]
 
 
 class Given(BaseModel):
@@ -71,13 +69,6 @@ def paged(
     return Listed(items=[show(item) for item in shown], next=following)
 
 
-Tenant = Annotated[
-    int | None,
-    Query(ge=1, le=1_000_000, description="Number of the tenant; one's own unless given."),
-]
-
-Number = Annotated[int, Path(ge=1, le=1_000_000, description="Number, from 1.")]
-
 _PIECE = 1 << 18
 
 
@@ -97,7 +88,7 @@ def seat_for(
             raise
         return seat_for(site, caller, meter, *others, tenant=tenant)
     if seat.role is Role.ADMIN:  # who has any other seat has it at a meter that exists
-        require_meter(site, meter)
+        site.require_meter(meter)
     return seat
 
 

@@ -9,11 +9,12 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
 from easeml_meter.errors import Denied
-from easeml_meter.server.api.common import Given, Id, seat_for
+from easeml_meter.server.api.common import Given, seat_for
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import CallerHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
+from easeml_meter.server.parameters import Id
 from easeml_meter.service.actor import Permission
 from easeml_meter.service.handovers import Consequence, hand_over, preview
 

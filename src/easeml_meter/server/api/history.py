@@ -8,11 +8,12 @@ from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 
 from easeml_meter.core.views import SessionView, signal_json, view_json
-from easeml_meter.server.api.common import Id, Listed, PageHere, Tenant, gives, paged
+from easeml_meter.server.api.common import Listed, PageHere, gives, paged
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import CallerHere, SiteHere, meter_for
 from easeml_meter.server.errors import answers
 from easeml_meter.server.middleware import REPORT_POLICY
+from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.service.actor import Permission
 
 router = APIRouter(tags=["signals"], route_class=ApiRoute)

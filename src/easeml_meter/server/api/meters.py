@@ -10,12 +10,13 @@ from pydantic import BaseModel
 
 from easeml_meter.core.model import MeterRecord
 from easeml_meter.errors import invalid
-from easeml_meter.server.api.common import Given, Id, Line, Listed, PageHere, paged, seat_for
+from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged, seat_for
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import CallerHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import PlanCounted
+from easeml_meter.server.parameters import Id
 from easeml_meter.service import meters
 from easeml_meter.service.actor import SYSTEM, Permission
 from easeml_meter.service.place import Site

@@ -9,11 +9,12 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from easeml_meter.server.api.common import Given, Id, Line, Listed, PageHere, paged, seat_for
+from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged, seat_for
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import CallerHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
+from easeml_meter.server.parameters import Id
 from easeml_meter.service import hooks
 from easeml_meter.service.actor import Permission
 

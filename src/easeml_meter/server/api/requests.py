@@ -10,10 +10,11 @@ from pydantic import BaseModel, Field
 
 from easeml_meter.core.model import stamp
 from easeml_meter.errors import invalid
-from easeml_meter.server.api.common import Given, Id, Listed, Number, PageHere, paged, seat_for
+from easeml_meter.server.api.common import Given, Listed, PageHere, paged, seat_for
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import CallerHere, SiteHere
 from easeml_meter.server.errors import answers
+from easeml_meter.server.parameters import Id, Number
 from easeml_meter.service.actor import Permission
 from easeml_meter.service.testsets import parts, requests
 

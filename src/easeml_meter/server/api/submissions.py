@@ -17,20 +17,12 @@ from pydantic import BaseModel
 
 from easeml_meter.core.people import Member
 from easeml_meter.core.views import Signal, signal_json
-from easeml_meter.server.api.common import (
-    Id,
-    Listed,
-    PageHere,
-    Tenant,
-    body_of,
-    paged,
-    raw,
-    seat_for,
-)
+from easeml_meter.server.api.common import Listed, PageHere, body_of, paged, raw, seat_for
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import CallerHere, SiteHere, find_caller
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import KEY_HEADER, Key, once_streamed
+from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.service.actor import Permission, allowed
 from easeml_meter.service.place import Site
 from easeml_meter.service.submissions import queue

@@ -15,11 +15,8 @@ from easeml_meter.core.model import TestSet
 from easeml_meter.errors import NotFound, WrongPhase
 from easeml_meter.server.api.common import (
     Given,
-    Id,
     Listed,
-    Number,
     PageHere,
-    Tenant,
     file_response,
     gives,
     paged,
@@ -31,6 +28,7 @@ from easeml_meter.server.auth import CallerHere, SiteHere, meter_for
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.middleware import REPORT_POLICY
+from easeml_meter.server.parameters import Id, Number, Tenant
 from easeml_meter.service.actor import Permission
 from easeml_meter.service.place import Site
 from easeml_meter.service.testsets import inputs, parts, requests

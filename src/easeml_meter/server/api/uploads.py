@@ -11,12 +11,13 @@ from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
 from easeml_meter.errors import TooLarge
-from easeml_meter.server.api.common import Given, Id, Line, raw, seat_for
+from easeml_meter.server.api.common import Given, Line, raw, seat_for
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import CallerHere, SettingsHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import streamed
+from easeml_meter.server.parameters import Id
 from easeml_meter.service.actor import Permission
 from easeml_meter.service.uploads import LARGEST, Piece, Upload, Uploads
 

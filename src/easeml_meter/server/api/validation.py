@@ -17,9 +17,7 @@ from pydantic import BaseModel
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.errors import InvalidInput, NotFound, invalid
 from easeml_meter.server.api.common import (
-    Id,
     Listed,
-    Number,
     PageHere,
     body_of,
     file_response,
@@ -32,6 +30,7 @@ from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import CallerHere, SettingsHere, SiteHere, meter_for
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, once_streamed
+from easeml_meter.server.parameters import Id, Number
 from easeml_meter.service.actor import Permission
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Site

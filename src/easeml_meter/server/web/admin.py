@@ -27,8 +27,9 @@ from easeml_meter.errors import (
 )
 from easeml_meter.report.words import shown
 from easeml_meter.server.api.audit import audit
-from easeml_meter.server.api.common import Id, Page, seat_for
+from easeml_meter.server.api.common import Page, seat_for
 from easeml_meter.server.errors import problem
+from easeml_meter.server.parameters import Id
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.server.web.planner import asked_of, spec_of, toml_of
 from easeml_meter.service import hooks, meters, seats, tokens

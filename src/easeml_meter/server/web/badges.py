@@ -10,7 +10,6 @@ from easeml_meter.report.badges import badge_svg
 from easeml_meter.server.auth import SettingsHere, SiteHere
 from easeml_meter.server.limits import PlanCounted
 from easeml_meter.service.meter import Meter
-from easeml_meter.service.seats import require_meter
 
 router = APIRouter(include_in_schema=False)
 
@@ -20,7 +19,7 @@ def badge(site: SiteHere, settings: SettingsHere, meter: str, _: PlanCounted) ->
     """Draw the badge, where the site shows badges."""
     if not settings.badges:
         raise NotFound("badges: this site shows none")
-    require_meter(site, meter)
+    site.require_meter(meter)
     drawn = badge_svg(Meter(site.space(meter), Role.DEVELOPER).status())
     # README pages are shown through caches, which would keep an old answer.
     return Response(drawn, media_type="image/svg+xml", headers={"Cache-Control": "no-cache"})

@@ -17,13 +17,14 @@ from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.meter import meter_svg
 from easeml_meter.report.palette import band_colours
 from easeml_meter.report.words import advice, answer_words, gap_words, share_words, when
-from easeml_meter.server.api.common import Number, Tenant, seat_for
+from easeml_meter.server.api.common import seat_for
 from easeml_meter.server.api.history import Generation, the_view
 from easeml_meter.server.api.history import report as report_of
 from easeml_meter.server.api.testsets import released_file as file_of_released
 from easeml_meter.server.api.testsets import test_inputs as inputs_of
 from easeml_meter.server.api.validation import validation_file as file_of_validation
 from easeml_meter.server.auth import meter_for
+from easeml_meter.server.parameters import Number, Tenant
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import users
 from easeml_meter.service.actor import Permission, allowed

@@ -20,9 +20,10 @@ from markupsafe import Markup
 from easeml_meter.errors import Denied, MeterError, NotFound, Unauthenticated, invalid
 from easeml_meter.report.style import STYLE
 from easeml_meter.report.words import shown
-from easeml_meter.server.auth import SettingsHere, SiteHere, noted
+from easeml_meter.server.auth import SettingsHere, SiteHere, actor_at, noted
 from easeml_meter.server.errors import Problem
 from easeml_meter.server.settings import Settings
+from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Site
 from easeml_meter.service.tokens import Caller, caller_of
 from easeml_meter.vault.keys import Identity, fingerprint_key
@@ -112,6 +113,14 @@ class Visit:
     settings: Settings
     caller: Caller
     form: dict[str, str]
+
+    def at(self, meter: str, tenant: int | None = None) -> Actor:
+        """Return the visitor as an actor at a meter.
+
+        Raises:
+            NotFound: there is no such meter, or the visitor has no seat there.
+        """
+        return actor_at(self.site, self.caller, meter, tenant)
 
     def field(self, name: str, *, longest: int = 1000) -> str:
         """Give a field of the form that must be there; spaces around it do not count."""

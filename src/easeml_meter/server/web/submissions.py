@@ -11,10 +11,11 @@ from fastapi.responses import RedirectResponse
 from easeml_meter.core.people import Member
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, invalid
-from easeml_meter.server.api.common import Tenant, body_of, seat_for
+from easeml_meter.server.api.common import body_of, seat_for
 from easeml_meter.server.api.submissions import Model
 from easeml_meter.server.api.validation import GivenFile, Suffix, validation_sets
 from easeml_meter.server.auth import meter_for
+from easeml_meter.server.parameters import Tenant
 from easeml_meter.server.web.meters import Answer, Desk
 from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
 from easeml_meter.service.actor import Permission

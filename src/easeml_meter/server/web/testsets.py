@@ -12,9 +12,10 @@ from fastapi.concurrency import run_in_threadpool
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import TestSet, stamp
 from easeml_meter.errors import WrongPhase, invalid
-from easeml_meter.server.api.common import Id, Number, seat_for
+from easeml_meter.server.api.common import seat_for
 from easeml_meter.server.auth import meter_for
 from easeml_meter.server.limits import streamed
+from easeml_meter.server.parameters import Id, Number
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import users
 from easeml_meter.service.actor import Permission

@@ -1,0 +1,16 @@
+"""Parameters of paths and queries, as the API documents them."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import Path, Query
+
+Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hexadecimal digits.")]
+
+Number = Annotated[int, Path(ge=1, le=1_000_000, description="Number, from 1.")]
+
+Tenant = Annotated[
+    int | None,
+    Query(ge=1, le=1_000_000, description="Number of the tenant; one's own unless given."),
+]
