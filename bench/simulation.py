@@ -9,7 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from bench import Benchmark
-from easeml_meter.lab.simulation.desk import AnySizeLedger
+from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.worlds import (
     Cells,

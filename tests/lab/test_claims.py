@@ -7,7 +7,7 @@ from types import ModuleType
 import pytest
 
 from easeml_meter.lab.claims import CLAIMS, cases, meters, nonuniform, sharing
-from easeml_meter.lab.curves import Form, Meter, Setting, labels
+from easeml_meter.lab.curves import Case, Curve, Form, labels
 from easeml_meter.lab.figures import FIGURES
 from easeml_meter.lab.verdicts import Claim, Verdict, graded, worst
 
@@ -65,12 +65,12 @@ def in_another_world(
 ) -> None:
     """Let every meter need other labels than it does."""
 
-    def other(meter: Meter, setting: Setting, form: Form = Form.PUBLISHED) -> int:
+    def other(meter: Curve, setting: Case, form: Form = Form.PUBLISHED) -> int:
         if isinstance(world, int):
             return world
         return world.get(meter.name, labels(meter, setting, form))
 
-    def ratio(a: Meter, b: Meter, setting: Setting, form: Form = Form.PUBLISHED) -> float:
+    def ratio(a: Curve, b: Curve, setting: Case, form: Form = Form.PUBLISHED) -> float:
         return other(a, setting, form) / other(b, setting, form)
 
     for module in modules:
@@ -129,7 +129,7 @@ def test_a_claim_can_turn_true(monkeypatch: pytest.MonkeyPatch) -> None:
         "Incremental, Nonuniform": 100,
     }
 
-    def ratios(_: Form, pairs: list[tuple[Meter, Meter]]) -> list[float]:
+    def ratios(_: Form, pairs: list[tuple[Curve, Curve]]) -> list[float]:
         return [world[a.name] / world[b.name] for a, b in pairs]
 
     monkeypatch.setattr(cases, "case_ratios", ratios)

@@ -9,14 +9,14 @@ from typing import Any
 import pytest
 
 from easeml_meter.lab import curves
-from easeml_meter.lab.curves import Curves, Form, Meter, Setting, labels
+from easeml_meter.lab.curves import Case, Curve, Curves, Form, labels
 
 GOLDEN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "golden.json").read_text(encoding="utf-8")
 )["labels"]
 
 
-def meter_of(row: dict[str, Any]) -> Meter | None:
+def meter_of(row: dict[str, Any]) -> Curve | None:
     """Find the meter of the figures that a golden row speaks of, if there is one."""
     if "ceiling" in row or row.get("tenants", [1, 1])[0] != row.get("tenants", [1, 1])[-1]:
         return None
@@ -44,7 +44,7 @@ def test_golden_labels(row: dict[str, Any]) -> None:
     meter = meter_of(row)
     assert meter is not None
     reverts = len(row.get("reverts", ()))
-    setting = Setting(row["steps"], row["delta"], row["epsilon"], row["m"], reverts)
+    setting = Case(row["steps"], row["delta"], row["epsilon"], row["m"], reverts)
     if "published" in row:
         assert labels(meter, setting) == row["published"]
     if "exact" in row:

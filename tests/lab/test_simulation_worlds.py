@@ -10,8 +10,8 @@ from bench.simulation import Bits
 from scipy.stats import chi2_contingency, ks_2samp
 
 from easeml_meter.errors import InvalidInput
+from easeml_meter.lab.simulation.arena import AnySizeLedger, Arena
 from easeml_meter.lab.simulation.behaviours import Blocks
-from easeml_meter.lab.simulation.desk import AnySizeLedger, Desk
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.players import Player
 from easeml_meter.lab.simulation.worlds import Cells, Floats, World, grade_law, world_of
@@ -140,7 +140,7 @@ def test_graded_losses_need_a_meter_for_them() -> None:
 def test_blocks_without_an_answer_are_a_coin(grades: int) -> None:
     """One signal tells nothing: the last model errs on a random half of all examples."""
     spec = MeterSpec.uniform(signals=1, tolerance=0.1, steps=4, delta=0.1, loss="brier")
-    desk = Desk(AnySizeLedger(spec, LABELS), 4000)
+    desk = Arena(AnySizeLedger(spec, LABELS), 4000)
     cells = Cells(World(0.5, 0.5, grades=grades), LABELS, 4000, np.random.default_rng(2))
     blocks = Blocks(Player(desk, cells), 3)
     everyone = np.ones(4000, dtype=np.bool_)
@@ -158,7 +158,7 @@ def test_blocks_gain_what_theory_says(grades: int, gain: float) -> None:
     The mean of |z| is sqrt(2/pi); in 0-1 loss half of the variance asked about is the block's size.
     """
     spec = MeterSpec.uniform(signals=2, tolerance=0.1, steps=101, delta=0.1, loss="brier")
-    desk = Desk(AnySizeLedger(spec, 10_000), 400)
+    desk = Arena(AnySizeLedger(spec, 10_000), 400)
     cells = Cells(World(0.5, 0.5, grades=grades), 10_000, 400, np.random.default_rng(2))
     blocks = Blocks(Player(desk, cells), 100)
     for _ in range(100):

@@ -9,7 +9,7 @@ import pytest
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.lab import histories
-from easeml_meter.lab.traces import Step, Trace, planned, readings, spec_for
+from easeml_meter.lab.traces import Trace, TracedStep, planned, readings, spec_for
 from easeml_meter.spec import Protocol
 
 EDGES = (0.05, 0.1, 0.2, 0.3)
@@ -18,7 +18,7 @@ GAPS = (0.0, 0.04, 0.05, 0.12, 0.35, 0.02, 0.2, 0.1)
 
 def a_trace(tolerance: float = 0.05) -> Trace:
     spec, labels = planned(EDGES, tolerance)
-    steps = tuple(Step(f"change {gap}", round(0.4 - gap, 2), 0.4) for gap in GAPS)
+    steps = tuple(TracedStep(f"change {gap}", round(0.4 - gap, 2), 0.4) for gap in GAPS)
     return Trace("made up", "for a test", labels, spec, steps)
 
 

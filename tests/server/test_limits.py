@@ -7,7 +7,7 @@ import pytest
 from tests.server.helpers import Served, serve
 
 from easeml_meter.errors import TooMany
-from easeml_meter.server.limits import SMALL_BODY, Buckets, Limits
+from easeml_meter.server.limits import SMALL_BODY, Buckets, RateLimits
 from easeml_meter.server.settings import Settings
 
 
@@ -77,7 +77,7 @@ def test_full_buckets_are_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
 def limited(served: Served, **settings: Any) -> Seconds:
     """Give the app other limits, and a clock for them."""
     clock = Seconds()
-    served.app.state.limits = Limits(Settings(**settings), clock)
+    served.app.state.limits = RateLimits(Settings(**settings), clock)
     return clock
 
 

@@ -23,7 +23,7 @@ class Form(StrEnum):
 
 
 @dataclass(frozen=True)
-class Meter:
+class Curve:
     """One curve: a feedback rule under the name it has in the paper's legends."""
 
     name: str
@@ -43,7 +43,7 @@ class Meter:
 
 
 @dataclass(frozen=True)
-class Setting:
+class Case:
     """Where on the curve: the paper's T, delta, eps, m and B."""
 
     steps: int
@@ -53,19 +53,19 @@ class Setting:
     reverts: int = 0
 
 
-RESAMPLING = Meter("Resampling", Protocol.RESAMPLING)
-REGULAR = Meter("Regular Meter", Protocol.REGULAR)
-INCREMENTAL = Meter("Incremental Meter", Protocol.INCREMENTAL)
-IDEAL = Meter("No Adaptivity", Protocol.INDEPENDENT)
-REGULAR_NONUNIFORM = Meter("Regular, Nonuniform", Protocol.REGULAR, nonuniform=True)
-INCREMENTAL_NONUNIFORM = Meter("Incremental, Nonuniform", Protocol.INCREMENTAL, nonuniform=True)
-REGULAR_TENANTS = Meter("Regular, Two Tenants", Protocol.REGULAR, True, two_tenants=True)
-INCREMENTAL_TENANTS = Meter(
+RESAMPLING = Curve("Resampling", Protocol.RESAMPLING)
+REGULAR = Curve("Regular Meter", Protocol.REGULAR)
+INCREMENTAL = Curve("Incremental Meter", Protocol.INCREMENTAL)
+IDEAL = Curve("No Adaptivity", Protocol.INDEPENDENT)
+REGULAR_NONUNIFORM = Curve("Regular, Nonuniform", Protocol.REGULAR, nonuniform=True)
+INCREMENTAL_NONUNIFORM = Curve("Incremental, Nonuniform", Protocol.INCREMENTAL, nonuniform=True)
+REGULAR_TENANTS = Curve("Regular, Two Tenants", Protocol.REGULAR, True, two_tenants=True)
+INCREMENTAL_TENANTS = Curve(
     "Incremental, Two Tenants", Protocol.INCREMENTAL, True, two_tenants=True
 )
-REGULAR_TRAVEL = Meter("Regular, Time Travel", Protocol.REGULAR, True, travels=True)
-INCREMENTAL_TRAVEL = Meter("Incremental, Time Travel", Protocol.INCREMENTAL, True, travels=True)
-REGULAR_MASKED = Meter("Regular, Masked Reverts", Protocol.REGULAR, True, masked=True)
+REGULAR_TRAVEL = Curve("Regular, Time Travel", Protocol.REGULAR, True, travels=True)
+INCREMENTAL_TRAVEL = Curve("Incremental, Time Travel", Protocol.INCREMENTAL, True, travels=True)
+REGULAR_MASKED = Curve("Regular, Masked Reverts", Protocol.REGULAR, True, masked=True)
 
 UNIFORM_METERS = (RESAMPLING, REGULAR, INCREMENTAL, IDEAL)
 ALL_METERS = (RESAMPLING, REGULAR, REGULAR_NONUNIFORM, INCREMENTAL, INCREMENTAL_NONUNIFORM, IDEAL)
@@ -85,7 +85,7 @@ TRAVEL_METERS = (
     IDEAL,
 )
 
-HEADLINE = Setting(steps=10)
+HEADLINE = Case(steps=10)
 """T = 10, m = 5, delta = epsilon = 0.01: the setting of sections 4 and 5."""
 STEPS = tuple(range(10, 101, 10))
 """Steps at which claims are checked."""
@@ -94,7 +94,7 @@ DRAWN = (*range(10, 20, 2), *range(20, 40, 4), *STEPS[3:])
 DELTAS = tuple(hundredths / 100 for hundredths in range(10, 0, -1))
 
 
-def spec_of(meter: Meter, setting: Setting, form: Form = Form.PUBLISHED) -> MeterSpec:
+def spec_of(meter: Curve, setting: Case, form: Form = Form.PUBLISHED) -> MeterSpec:
     """Give the specification behind one point."""
     steps, reverts = setting.steps, setting.reverts
     tolerances = [setting.tolerance * (k if meter.nonuniform else 1) for k in _signals(setting)]
@@ -112,17 +112,17 @@ def spec_of(meter: Meter, setting: Setting, form: Form = Form.PUBLISHED) -> Mete
     )
 
 
-def _signals(setting: Setting) -> range:
+def _signals(setting: Case) -> range:
     return range(1, setting.signals + 1)
 
 
 @cache
-def labels(meter: Meter, setting: Setting, form: Form = Form.PUBLISHED) -> int:
+def labels(meter: Curve, setting: Case, form: Form = Form.PUBLISHED) -> int:
     """Give the labels that one point of a curve stands for."""
     return required_labels(spec_of(meter, setting, form)).labels
 
 
-def ratio(first: Meter, second: Meter, setting: Setting, form: Form = Form.PUBLISHED) -> float:
+def ratio(first: Curve, second: Curve, setting: Case, form: Form = Form.PUBLISHED) -> float:
     """Tell how many times the labels of the second meter the first one needs."""
     return labels(first, setting, form) / labels(second, setting, form)
 
@@ -155,7 +155,7 @@ class Curves:
     """A logarithmic axis for the labels."""
 
 
-def _panel(title: str, meters: Sequence[Meter], at: Iterable[tuple[float, Setting]]) -> Panel:
+def _panel(title: str, meters: Sequence[Curve], at: Iterable[tuple[float, Case]]) -> Panel:
     points = [
         Point(meter.name, form, x, labels(meter, setting, form))
         for x, setting in at
@@ -175,7 +175,7 @@ def uniform() -> Curves:
             _panel(
                 f"delta = {delta}, epsilon = {tolerance}",
                 UNIFORM_METERS,
-                [(t, Setting(t, delta, tolerance)) for t in DRAWN],
+                [(t, Case(t, delta, tolerance)) for t in DRAWN],
             )
             for tolerance in (0.05, 0.01)
             for delta in (0.05, 0.01)
@@ -188,7 +188,7 @@ def signals() -> Curves:
     return Curves(
         "steps T",
         tuple(
-            _panel(f"m = {m}", UNIFORM_METERS, [(t, Setting(t, signals=m)) for t in DRAWN])
+            _panel(f"m = {m}", UNIFORM_METERS, [(t, Case(t, signals=m)) for t in DRAWN])
             for m in (5, 10, 20, 50)
         ),
     )
@@ -199,7 +199,7 @@ def nonuniform() -> Curves:
     return Curves(
         "steps T",
         tuple(
-            _panel(f"delta = {delta}", ALL_METERS, [(t, Setting(t, delta)) for t in DRAWN])
+            _panel(f"delta = {delta}", ALL_METERS, [(t, Case(t, delta)) for t in DRAWN])
             for delta in (0.05, 0.01)
         ),
     )
@@ -208,7 +208,7 @@ def nonuniform() -> Curves:
 def tenants() -> Curves:
     """Two tenants against one (Figure 11)."""
     title = "delta = 0.01, epsilon = 0.01 to 0.05"
-    return Curves("steps T", (_panel(title, TENANT_METERS, [(t, Setting(t)) for t in DRAWN]),))
+    return Curves("steps T", (_panel(title, TENANT_METERS, [(t, Case(t)) for t in DRAWN]),))
 
 
 def time_travel() -> Curves:
@@ -219,7 +219,7 @@ def time_travel() -> Curves:
             _panel(
                 f"T = {steps}",
                 TRAVEL_METERS,
-                [(b, Setting(steps, reverts=b)) for b in range(1, steps + 1)],
+                [(b, Case(steps, reverts=b)) for b in range(1, steps + 1)],
             )
             for steps in (5, 10)
         ),
@@ -229,6 +229,6 @@ def time_travel() -> Curves:
 
 def case_study() -> Curves:
     """Eight development steps, at growing reliability (Figure 13)."""
-    at = [(round(1 - delta, 2), Setting(8, delta)) for delta in DELTAS]
+    at = [(round(1 - delta, 2), Case(8, delta)) for delta in DELTAS]
     panel = _panel("T = 8, epsilon = 0.01 (nonuniform: to 0.05)", ALL_METERS, at)
     return Curves("reliability 1 - delta", (panel,))

@@ -187,6 +187,6 @@ def conditions(figure: Figure) -> tuple[str, ...]:
     return tuple(
         f"{meter.name}: {line.replace(' (about people)', '')}"
         for meter in figure.meters
-        for line in assumptions_of(curves.spec_of(meter, curves.Setting(10, reverts=3)))
+        for line in assumptions_of(curves.spec_of(meter, curves.Case(10, reverts=3)))
         if "about people" in line
     )

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_meter.lab.traces import Step, Trace, planned, with_tolerance
+from easeml_meter.lab.traces import Trace, TracedStep, planned, with_tolerance
 
 Array = NDArray[Any]
 SEED = 1
@@ -27,7 +27,7 @@ class _Desk:
         self.validation = inputs[train:validation], classes[train:validation]
         self._test = inputs[validation:test], classes[validation:test]
         self._fresh = inputs[test:], classes[test:]
-        self.steps: list[Step] = []
+        self.steps: list[TracedStep] = []
 
     def fit(self, model: Any, *more: tuple[Array, Array]) -> Any:
         """Fit a model on the training set, and on more if given."""
@@ -52,7 +52,7 @@ class _Desk:
     def submit(self, change: str, model: Any) -> None:
         """Hand in a model."""
         self.steps.append(
-            Step(
+            TracedStep(
                 change=change,
                 validation_loss=_loss(model, self.validation),
                 test_loss=_loss(model, self._test),

@@ -12,7 +12,7 @@ from easeml_meter.lab.curves import (
     REGULAR,
     REGULAR_NONUNIFORM,
     REGULAR_TENANTS,
-    Setting,
+    Case,
     labels,
     ratio,
     spec_of,
@@ -50,7 +50,7 @@ def misprints(numbers: Sequence[Compared]) -> tuple[Misprint, ...]:
 
 
 def _improvement_bound() -> Misprint:
-    by_steps = {steps: ratio(REGULAR, REGULAR_NONUNIFORM, Setting(steps)) for steps in (1, 10, 100)}
+    by_steps = {steps: ratio(REGULAR, REGULAR_NONUNIFORM, Case(steps)) for steps in (1, 10, 100)}
     values = ", ".join(f"{value:.2f}x at T = {steps}" for steps, value in by_steps.items())
     return Misprint(
         place="5.1",

@@ -17,9 +17,9 @@ from easeml_meter.lab.curves import (
     REGULAR_TENANTS,
     REGULAR_TRAVEL,
     RESAMPLING,
+    Case,
+    Curve,
     Form,
-    Meter,
-    Setting,
     labels,
     ratio,
     spec_of,
@@ -30,9 +30,9 @@ from easeml_meter.spec import Protocol
 from easeml_meter.stats.planning import required_labels
 
 
-def case_ratios(form: Form, pairs: Sequence[tuple[Meter, Meter]]) -> list[float]:
+def case_ratios(form: Form, pairs: Sequence[tuple[Curve, Curve]]) -> list[float]:
     """Give the ratios of pairs of meters over the reliabilities of the case study (T = 8)."""
-    return [ratio(a, b, Setting(8, delta), form) for delta in DELTAS for a, b in pairs]
+    return [ratio(a, b, Case(8, delta), form) for delta in DELTAS for a, b in pairs]
 
 
 METERS_OF_THE_CASE = [
@@ -47,16 +47,16 @@ INCREMENTAL_OVER_REGULAR = [
 def _bound_on_improvement(form: Form) -> float:
     """Give 1 + ln m / ln(2/delta), or what distinct models leave of it: nothing."""
     if form is Form.TIGHTENED:
-        return max(ratio(REGULAR, REGULAR_NONUNIFORM, Setting(t), form) for t in (1, 10, 100))
+        return max(ratio(REGULAR, REGULAR_NONUNIFORM, Case(t), form) for t in (1, 10, 100))
     return 1 + math.log(HEADLINE.signals) / math.log(2 / HEADLINE.delta)
 
 
-def _at(meter: Meter, setting: Setting = HEADLINE) -> Callable[[Form], float]:
+def _at(meter: Curve, setting: Case = HEADLINE) -> Callable[[Form], float]:
     return lambda form: labels(meter, setting, form)
 
 
 def _over(
-    first: Meter, second: Meter, setting: Setting = HEADLINE, other: Setting | None = None
+    first: Curve, second: Curve, setting: Case = HEADLINE, other: Case | None = None
 ) -> Callable[[Form], float]:
     return lambda form: labels(first, setting, form) / labels(second, other or setting, form)
 
@@ -77,7 +77,7 @@ def _note_tenants() -> str:
 
 def _note_travel() -> str:
     without = labels(REGULAR_NONUNIFORM, HEADLINE)
-    return f"{without:,} / {labels(REGULAR_TRAVEL, Setting(10, reverts=10)):,}"
+    return f"{without:,} / {labels(REGULAR_TRAVEL, Case(10, reverts=10)):,}"
 
 
 def _note_from_printed() -> str:
@@ -86,22 +86,25 @@ def _note_from_printed() -> str:
 
 def _note_lower_end() -> str:
     by_delta = {
-        delta: ratio(REGULAR, INCREMENTAL, Setting(8, delta)) for delta in (DELTAS[0], DELTAS[-1])
+        delta: ratio(REGULAR, INCREMENTAL, Case(8, delta)) for delta in (DELTAS[0], DELTAS[-1])
     }
     first, last = by_delta.values()
     return f"uniform meters: {first:.2f}x at delta = 0.1, but {last:.2f}x at delta = 0.01"
 
 
 def _note_bound() -> str:
-    found = {t: ratio(REGULAR, REGULAR_NONUNIFORM, Setting(t)) for t in (1, 10, 100)}
+    found = {t: ratio(REGULAR, REGULAR_NONUNIFORM, Case(t)) for t in (1, 10, 100)}
     return "reached at T = 1 only: " + ", ".join(f"{r:.2f}x at T = {t}" for t, r in found.items())
 
 
 NUMBERS = (
     Number(
-        "185", "one model, eps = 0.1, delta = 0.05", ("A.2.1",), _at(IDEAL, Setting(1, 0.05, 0.1))
+        "185",
+        "one model, eps = 0.1, delta = 0.05",
+        ("A.2.1",),
+        _at(IDEAL, Case(1, 0.05, 0.1)),
     ),
-    Number("26,492", "one model, eps = delta = 0.01", ("A.2.1",), _at(IDEAL, Setting(1))),
+    Number("26,492", "one model, eps = delta = 0.01", ("A.2.1",), _at(IDEAL, Case(1))),
     Number("38K", "no adaptivity", ("4.1", "A.2.2"), _at(IDEAL)),
     Number("380K", "resampling", ("4.1", "4.3", "4.4", "A.2.3"), _at(RESAMPLING)),
     Number("108K", "regular meter", ("4.3", "5.1"), _at(REGULAR)),
@@ -141,57 +144,60 @@ NUMBERS = (
         "2x",
         "regular, one tenant / two, as T grows (computed at T = 100,000)",
         ("5.2",),
-        _over(REGULAR_NONUNIFORM, REGULAR_TENANTS, Setting(100_000)),
+        _over(REGULAR_NONUNIFORM, REGULAR_TENANTS, Case(100_000)),
     ),
     Number(
         "2x",
         'regular, one tenant / two, "roughly", in Figure 11 (computed at its right end, T = 100)',
         ("6.2.2",),
-        _over(REGULAR_NONUNIFORM, REGULAR_TENANTS, Setting(100)),
+        _over(REGULAR_NONUNIFORM, REGULAR_TENANTS, Case(100)),
         about=True,
     ),
     Number(
         "76K",
         "regular, time travel (1, 2, 3)",
         ("5.3",),
-        _at(REGULAR_TRAVEL, Setting(10, reverts=3)),
+        _at(REGULAR_TRAVEL, Case(10, reverts=3)),
     ),
     Number(
         "1.32x",
         "regular, without / with time travel (1, 2, 3)",
         ("5.3",),
-        _over(REGULAR_NONUNIFORM, REGULAR_TRAVEL, HEADLINE, Setting(10, reverts=3)),
+        _over(REGULAR_NONUNIFORM, REGULAR_TRAVEL, HEADLINE, Case(10, reverts=3)),
     ),
     Number(
         "2.64x",
         "regular, without / with time travel, B = 10, the most there is",
         ("5.3",),
-        _over(REGULAR_NONUNIFORM, REGULAR_TRAVEL, HEADLINE, Setting(10, reverts=10)),
+        _over(REGULAR_NONUNIFORM, REGULAR_TRAVEL, HEADLINE, Case(10, reverts=10)),
         note=_note_travel,
     ),
     Number(
-        "50K", "incremental meter, T = 8, delta = 0.1", ("3.3",), _at(INCREMENTAL, Setting(8, 0.1))
+        "50K",
+        "incremental meter, T = 8, delta = 0.1",
+        ("3.3",),
+        _at(INCREMENTAL, Case(8, 0.1)),
     ),
-    Number("80K", "regular meter, T = 8, delta = 0.1", ("3.3",), _at(REGULAR, Setting(8, 0.1))),
+    Number("80K", "regular meter, T = 8, delta = 0.1", ("3.3",), _at(REGULAR, Case(8, 0.1))),
     Number(
         "25x",
         "eps = 0.01 / eps = 0.05 (regular, T = 100, delta = 0.05)",
         ("6.1",),
-        _over(REGULAR, REGULAR, Setting(100, 0.05, 0.01), Setting(100, 0.05, 0.05)),
+        _over(REGULAR, REGULAR, Case(100, 0.05, 0.01), Case(100, 0.05, 0.05)),
         about=True,
     ),
     Number(
         "200K",
         "resampling, T = 8, delta = 0.1",
         ("6.3",),
-        _at(RESAMPLING, Setting(8, 0.1)),
+        _at(RESAMPLING, Case(8, 0.1)),
         about=True,
     ),
     Number(
         "300K",
         "resampling, T = 8, delta = 0.01",
         ("6.3",),
-        _at(RESAMPLING, Setting(8, 0.01)),
+        _at(RESAMPLING, Case(8, 0.01)),
         about=True,
     ),
     Number(
@@ -223,33 +229,33 @@ NUMBERS = (
         "25K",
         "incremental, nonuniform, T = 8, reliability 0.9",
         ("6.3",),
-        _at(INCREMENTAL_NONUNIFORM, Setting(8, 0.1)),
+        _at(INCREMENTAL_NONUNIFORM, Case(8, 0.1)),
     ),
     Number(
         "37K",
         "incremental, nonuniform, T = 8, reliability 0.99",
         ("6.3",),
-        _at(INCREMENTAL_NONUNIFORM, Setting(8, 0.01)),
+        _at(INCREMENTAL_NONUNIFORM, Case(8, 0.01)),
     ),
     Number(
         "millions",
         "what standard inequalities can ask for (resampling, T = 100)",
         ("1",),
-        _at(RESAMPLING, Setting(100)),
+        _at(RESAMPLING, Case(100)),
         at_least=2e6,
     ),
     Number(
         "an order of magnitude",
         "resampling / incremental meter (uniform, T = 100)",
         ("1", "8"),
-        _over(RESAMPLING, INCREMENTAL, Setting(100)),
+        _over(RESAMPLING, INCREMENTAL, Case(100)),
         at_least=10,
     ),
     Number(
         "several orders of magnitude",
         "resampling / best optimised meter (T = 100), read as two orders or more",
         ("2",),
-        _over(RESAMPLING, INCREMENTAL_NONUNIFORM, Setting(100)),
+        _over(RESAMPLING, INCREMENTAL_NONUNIFORM, Case(100)),
         at_least=100,
     ),
     Number(

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from dataclasses import asdict, dataclass
 from typing import Any
 
-from easeml_meter.lab.curves import Meter
+from easeml_meter.lab.curves import Curve
 from easeml_meter.lab.drawings import Drawn, Sign
 from easeml_meter.lab.misprints import Misprint
 from easeml_meter.lab.paper import Compared
@@ -25,7 +25,7 @@ class Figure:
     data: Callable[[], Drawn]
     key: str = CURVES_KEY
     note: str = ""
-    meters: tuple[Meter, ...] = ()
+    meters: tuple[Curve, ...] = ()
     """Meters whose promise rests on how people behave."""
 
 

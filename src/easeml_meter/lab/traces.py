@@ -14,7 +14,7 @@ DELTA = 0.1
 
 
 @dataclass(frozen=True)
-class Step:
+class TracedStep:
     """One submission: what the developer changed, and what came of it."""
 
     change: str
@@ -39,7 +39,7 @@ class Trace:
     """Size of the hidden test set."""
     spec: MeterSpec
     """The regular meter; the incremental one has the same bands."""
-    steps: tuple[Step, ...]
+    steps: tuple[TracedStep, ...]
 
 
 @dataclass(frozen=True)

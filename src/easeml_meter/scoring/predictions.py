@@ -20,7 +20,7 @@ from easeml_meter.scoring.outputs import Expected, read_predictions
 from easeml_meter.tables.comma_separated import CsvTable
 from easeml_meter.tables.opening import open_raw
 from easeml_meter.tables.source import Given
-from easeml_meter.tables.table import FileTable, Part, Table, check_columns
+from easeml_meter.tables.table import FileTable, RowRange, Table, check_columns
 from easeml_meter.tables.wording import about, some
 
 KEEP_BYTES = 128 << 20
@@ -41,7 +41,7 @@ class Predictions:
     digest: str
     """SHA-256 of the file's bytes: what makes two submissions the same."""
     table: FileTable = field(repr=False)
-    layout: Layout = field(repr=False)
+    layout: ReadColumns = field(repr=False)
     kept: NDArray[Any] | None = field(repr=False, compare=False)
 
     @classmethod
@@ -128,7 +128,7 @@ def checked_answers(
 
 
 @dataclass(frozen=True)
-class Layout:
+class ReadColumns:
     """Which columns of a file are read."""
 
     columns: tuple[str, ...]
@@ -137,28 +137,28 @@ class Layout:
     ids: str | None = None
 
 
-def _layout(names: tuple[str, ...], expected: Expected) -> Layout:
+def _layout(names: tuple[str, ...], expected: Expected) -> ReadColumns:
     has_ids = expected.id_column in names and (expected.ids or expected.ids_digest)
     ids = expected.id_column if has_ids else None
     if "prediction" in names:
-        return Layout(("prediction",), ids=ids)
+        return ReadColumns(("prediction",), ids=ids)
     if len(names) == 1 and names[0] != expected.id_column:
-        return Layout(names)
+        return ReadColumns(names)
     output, wanted = expected.loss.output, "a column named prediction"
     if output is Output.RANKED:
         ranked = tuple(f"prediction_{place}" for place in range(1, expected.loss.ranks + 1))
         if set(ranked) <= set(names):
-            return Layout(ranked, ids=ids)
+            return ReadColumns(ranked, ids=ids)
         wanted += f" or prediction_1 to prediction_{expected.loss.ranks}"
     if output in (Output.CLASS, Output.RANKED, Output.PROBABILITIES):
         scores = tuple(f"probability_{value}" for value in expected.class_list.values)
         if set(scores) <= set(names):
-            return Layout(scores, scores=True, ids=ids)
+            return ReadColumns(scores, scores=True, ids=ids)
         wanted += " or one named probability_CLASS for each class"
     raise InvalidInput(f"columns {some(names) or 'none'} given, {wanted} needed")
 
 
-def _check(table: Table, layout: Layout, expected: Expected) -> NDArray[Any] | None:
+def _check(table: Table, layout: ReadColumns, expected: Expected) -> NDArray[Any] | None:
     """Go through the whole file once; give the predictions if they are small enough to keep."""
     kept = None
     if expected.shape is not None:
@@ -174,7 +174,7 @@ def _check(table: Table, layout: Layout, expected: Expected) -> NDArray[Any] | N
     readers = 1 if order else min(WORKERS, -(-expected.rows // WORKER_ROWS))
     parts = table.parts(columns, at_most=readers)
 
-    def check_part(part: Part) -> int:
+    def check_part(part: RowRange) -> int:
         return _check_part(part, layout, expected, kept, order)
 
     if len(parts) <= 1:
@@ -191,8 +191,8 @@ def _check(table: Table, layout: Layout, expected: Expected) -> NDArray[Any] | N
 
 
 def _check_part(
-    part: Part,
-    layout: Layout,
+    part: RowRange,
+    layout: ReadColumns,
     expected: Expected,
     kept: NDArray[Any] | None,
     order: Order | None,

@@ -70,7 +70,7 @@ class OpenedSet(Protocol):
         """Decrypt columns of row groups."""
 
 
-class Grant(Protocol):
+class OpensTestSet(Protocol):
     """Leave to open a sealed test set (`vault.sealing.Grant`)."""
 
     def open(self) -> AbstractContextManager[OpenedSet]:
@@ -92,7 +92,7 @@ class Grantable(Protocol):
     def inputs(self) -> tuple[str, ...]:
         """The columns that are neither label nor id."""
 
-    def grant(self) -> Grant:
+    def grant(self) -> OpensTestSet:
         """Let a worker open it."""
 
 
@@ -100,7 +100,7 @@ class Grantable(Protocol):
 class HiddenRows:
     """The rows of a sealed test set."""
 
-    grant: Grant
+    grant: OpensTestSet
     inputs: pa.Schema
     expected: Expected
     group_rows: tuple[int, ...] = field(repr=False)

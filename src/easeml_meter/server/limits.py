@@ -48,7 +48,7 @@ class Buckets:
                 self._full_at = {name: at for name, at in self._full_at.items() if at > now}
 
 
-class Limits:
+class RateLimits:
     """The buckets of one app."""
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:

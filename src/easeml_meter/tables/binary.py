@@ -13,7 +13,7 @@ import pyarrow as pa
 
 from easeml_meter.tables.files import Stamp
 from easeml_meter.tables.source import Held, Source, for_arrow
-from easeml_meter.tables.table import LEAST_ROWS, Batches, FileTable, Manner, Part, rows_at_once
+from easeml_meter.tables.table import LEAST_ROWS, Batches, FileTable, Manner, RowRange, rows_at_once
 from easeml_meter.tables.wording import named
 
 _BATCH_BYTES = 16 << 20
@@ -56,7 +56,7 @@ class ParquetTable(FileTable):
                 footer=metadata if isinstance(path, Held) else None,
             )
 
-    def parts(self, columns: Sequence[str], at_most: int) -> list[Part]:
+    def parts(self, columns: Sequence[str], at_most: int) -> list[RowRange]:
         """Split between row groups, into parts of about the same number of rows."""
         names = self._names(columns)
         bounds, done = [0], 0
@@ -69,7 +69,7 @@ class ParquetTable(FileTable):
             read = partial(self._read, names, range(start, stop))
             rows = sum(self.groups[start:stop])
             first = 1 + sum(self.groups[:start])
-            parts.append(Part(first, rows, partial(self._stream, names, read)))
+            parts.append(RowRange(first, rows, partial(self._stream, names, read)))
         return parts
 
     def _read(self, columns: list[str], groups: Sequence[int] | None = None) -> Batches:

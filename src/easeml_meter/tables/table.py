@@ -36,7 +36,7 @@ class Manner:
 
 
 @dataclass(frozen=True)
-class Part:
+class RowRange:
     """A run of consecutive rows, from `first_row` (counted from 1); `rows` if known beforehand."""
 
     first_row: int
@@ -71,9 +71,9 @@ class Table(ABC):
         names = self._names(columns)
         return self._stream(names, partial(self._read, names))
 
-    def parts(self, columns: Sequence[str], at_most: int) -> list[Part]:
+    def parts(self, columns: Sequence[str], at_most: int) -> list[RowRange]:
         """Split into up to `at_most` parts that can be read at the same time."""
-        return [Part(1, self.rows, partial(self.batches, columns))]
+        return [RowRange(1, self.rows, partial(self.batches, columns))]
 
     def check_unchanged(self) -> None:
         """Refuse a file that was changed since it was opened."""

@@ -11,8 +11,8 @@ from easeml_meter.lab.curves import (
     INCREMENTAL_NONUNIFORM,
     REGULAR,
     RESAMPLING,
+    Case,
     Form,
-    Setting,
     labels,
     ratio,
 )
@@ -24,7 +24,7 @@ from easeml_meter.spec import Protocol
 
 
 def _resampling_is_expensive() -> Finding:
-    low, high = (labels(RESAMPLING, Setting(8, delta)) for delta in (DELTAS[0], DELTAS[-1]))
+    low, high = (labels(RESAMPLING, Case(8, delta)) for delta in (DELTAS[0], DELTAS[-1]))
     verdict = worst([of_number("200K", low, about=True), of_number("300K", high, about=True)])
     return Finding(verdict, f"{low:,} to {high:,}")
 
@@ -50,14 +50,14 @@ def _incremental_saves() -> Finding:
     found = _range(
         "1.6x", "3x", case_ratios(Form.PUBLISHED, pairs), case_ratios(Form.TIGHTENED, pairs)
     )
-    at = {delta: ratio(REGULAR, INCREMENTAL, Setting(8, delta)) for delta in (0.1, 0.01)}
+    at = {delta: ratio(REGULAR, INCREMENTAL, Case(8, delta)) for delta in (0.1, 0.01)}
     uniform = ", ".join(f"{value:.2f}x at delta = {delta}" for delta, value in at.items())
     return Finding(found.verdict, f"{found.found}; the uniform meters alone: {uniform}")
 
 
 def _best_is_near_the_ideal() -> Finding:
-    ratios = [ratio(INCREMENTAL_NONUNIFORM, IDEAL, Setting(8, delta)) for delta in DELTAS]
-    ends = [labels(INCREMENTAL_NONUNIFORM, Setting(8, delta)) for delta in (0.1, 0.01)]
+    ratios = [ratio(INCREMENTAL_NONUNIFORM, IDEAL, Case(8, delta)) for delta in DELTAS]
+    ends = [labels(INCREMENTAL_NONUNIFORM, Case(8, delta)) for delta in (0.1, 0.01)]
     near = graded(all(close(r, 1) for r in ratios), close(ratios[0], 1))
     verdict = worst([near, of_number("25K", ends[0]), of_number("37K", ends[1])])
     return Finding(
@@ -142,7 +142,7 @@ TREES = (
 
 
 def _labels_of_the_traces() -> Finding:
-    at = Setting(8, 0.1)
+    at = Case(8, 0.1)
     incremental, regular = labels(INCREMENTAL, at), labels(REGULAR, at)
     tight = [labels(meter, at, Form.TIGHTENED) for meter in (INCREMENTAL, REGULAR)]
     return Finding(

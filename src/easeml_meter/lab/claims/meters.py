@@ -13,8 +13,8 @@ from easeml_meter.lab.curves import (
     RESAMPLING,
     STEPS,
     UNIFORM_METERS,
-    Meter,
-    Setting,
+    Case,
+    Curve,
     labels,
     ratio,
 )
@@ -39,7 +39,7 @@ def rising(values: Iterable[float]) -> bool:
 
 def _rises_with_steps() -> Finding:
     curves = [
-        [labels(meter, Setting(t, delta, eps)) for t in STEPS]
+        [labels(meter, Case(t, delta, eps)) for t in STEPS]
         for delta, eps in FOUR_PANELS
         for meter in UNIFORM_METERS
     ]
@@ -48,8 +48,8 @@ def _rises_with_steps() -> Finding:
     return Finding(graded(count == len(curves), count > len(curves) / 2), found)
 
 
-def _growth(meter: Meter, delta: float, eps: float) -> float:
-    first, last = (labels(meter, Setting(t, delta, eps)) for t in (STEPS[0], STEPS[-1]))
+def _growth(meter: Curve, delta: float, eps: float) -> float:
+    first, last = (labels(meter, Case(t, delta, eps)) for t in (STEPS[0], STEPS[-1]))
     return last / first
 
 
@@ -69,7 +69,7 @@ def _speeds_differ() -> Finding:
 
 def _orders_of_growth() -> Finding:
     """n/f(T) must neither grow nor vanish as T goes from 10 to a million."""
-    orders: dict[Meter, Callable[[float], float]] = {
+    orders: dict[Curve, Callable[[float], float]] = {
         RESAMPLING: lambda t: t * math.log(t),
         REGULAR: float,
         INCREMENTAL: math.log,
@@ -78,7 +78,7 @@ def _orders_of_growth() -> Finding:
     steps = [10**power for power in range(1, 7)]
     good, said = [], []
     for meter, order in orders.items():
-        shares = [labels(meter, Setting(t)) / order(t) for t in steps]
+        shares = [labels(meter, Case(t)) / order(t) for t in steps]
         good.append(rising(reversed(shares)) and shares[-1] > shares[0] / 10)
         said.append(f"{meter.name} {shares[-1] / shares[0]:.2f}")
     found = "labels over T ln T, T, ln T, ln T at T = 1,000,000, relative to T = 10: "
@@ -88,9 +88,7 @@ def _orders_of_growth() -> Finding:
 
 def _gap_to_ideal() -> Finding:
     ratios = [
-        ratio(INCREMENTAL, IDEAL, Setting(t, delta, eps))
-        for t in STEPS
-        for delta, eps in FOUR_PANELS
+        ratio(INCREMENTAL, IDEAL, Case(t, delta, eps)) for t in STEPS for delta, eps in FOUR_PANELS
     ]
     found = f"Incremental Meter is {min(ratios):.2f} to {max(ratios):.2f} times No Adaptivity"
     return Finding(graded(min(ratios) >= 1 + SLIGHT, min(ratios) > 1), found)
@@ -98,7 +96,7 @@ def _gap_to_ideal() -> Finding:
 
 def _delta_matters_little() -> Finding:
     changes = {
-        (meter.name, t): labels(meter, Setting(t, 0.01, eps)) / labels(meter, Setting(t, 0.05, eps))
+        (meter.name, t): labels(meter, Case(t, 0.01, eps)) / labels(meter, Case(t, 0.05, eps))
         for meter in UNIFORM_METERS
         for t in STEPS
         for eps in (0.05, 0.01)
@@ -111,7 +109,7 @@ def _delta_matters_little() -> Finding:
 
 def _epsilon_matters() -> Finding:
     ratios = [
-        labels(meter, Setting(t, delta, 0.01)) / labels(meter, Setting(t, delta, 0.05))
+        labels(meter, Case(t, delta, 0.01)) / labels(meter, Case(t, delta, 0.05))
         for meter in UNIFORM_METERS
         for t in STEPS
         for delta in (0.05, 0.01)
@@ -123,7 +121,7 @@ def _epsilon_matters() -> Finding:
 def _order_of_magnitude() -> Finding:
     best = {
         meter: max(
-            ratio(RESAMPLING, meter, Setting(t, *panel)) for t in STEPS for panel in FOUR_PANELS
+            ratio(RESAMPLING, meter, Case(t, *panel)) for t in STEPS for panel in FOUR_PANELS
         )
         for meter in (REGULAR, INCREMENTAL)
     }
@@ -173,12 +171,12 @@ UNIFORM = (
 
 def _rises_with_signals() -> Finding:
     curves = [
-        [labels(meter, Setting(t, signals=m)) for m in (5, 10, 20, 50)]
+        [labels(meter, Case(t, signals=m)) for m in (5, 10, 20, 50)]
         for meter in (REGULAR, INCREMENTAL)
         for t in STEPS
     ]
     at_ten = {
-        meter.name: [labels(meter, Setting(10, signals=m)) for m in (5, 10)]
+        meter.name: [labels(meter, Case(10, signals=m)) for m in (5, 10)]
         for meter in (REGULAR, INCREMENTAL)
     }
     said = "; ".join(f"{name} {a:,} to {b:,}" for name, (a, b) in at_ten.items())
@@ -186,14 +184,14 @@ def _rises_with_signals() -> Finding:
     return Finding(graded(all(good), any(good)), f"at T = 10, from m = 5 to 10: {said}")
 
 
-def _log_pairs(meter: Meter, signals: int, steps: int) -> float:
+def _log_pairs(meter: Curve, signals: int, steps: int) -> float:
     """Give ln |T(m, T)| for any m, however large."""
     if meter is REGULAR:
         return steps * math.log(signals) + math.log(signals / (signals - 1))
     return math.lgamma(signals + steps + 1) - math.lgamma(signals + 1) - math.lgamma(steps + 1)
 
 
-def _slope(meter: Meter, low: int, high: int, steps: int) -> float:
+def _slope(meter: Curve, low: int, high: int, steps: int) -> float:
     """Tell by how much ln |T(m, T)| rises per unit of ln m, relative to T."""
     rise = _log_pairs(meter, high, steps) - _log_pairs(meter, low, steps)
     return rise / math.log(high / low) / steps

@@ -12,9 +12,9 @@ from easeml_meter.lab.curves import (
     REGULAR,
     REGULAR_NONUNIFORM,
     STEPS,
+    Case,
+    Curve,
     Form,
-    Meter,
-    Setting,
     labels,
     ratio,
     spec_of,
@@ -26,14 +26,14 @@ TWO_PANELS = (0.05, 0.01)
 """Delta of the two subfigures of Figure 10."""
 
 
-def _ratios(first: Meter, second: Meter) -> list[float]:
-    return [ratio(first, second, Setting(t, delta)) for delta in TWO_PANELS for t in STEPS]
+def _ratios(first: Curve, second: Curve) -> list[float]:
+    return [ratio(first, second, Case(t, delta)) for delta in TWO_PANELS for t in STEPS]
 
 
 def _regular_gains_little() -> Finding:
     gains = _ratios(REGULAR, REGULAR_NONUNIFORM)
     tight = max(
-        ratio(REGULAR, REGULAR_NONUNIFORM, Setting(t, delta), Form.TIGHTENED)
+        ratio(REGULAR, REGULAR_NONUNIFORM, Case(t, delta), Form.TIGHTENED)
         for delta in TWO_PANELS
         for t in STEPS
     )
@@ -43,7 +43,7 @@ def _regular_gains_little() -> Finding:
 
 def _regular_gain_is_bounded() -> Finding:
     bound = 1 + math.log(HEADLINE.signals) / math.log(2 / HEADLINE.delta)
-    gains = {t: ratio(REGULAR, REGULAR_NONUNIFORM, Setting(t)) for t in range(1, STEPS[-1] + 1)}
+    gains = {t: ratio(REGULAR, REGULAR_NONUNIFORM, Case(t)) for t in range(1, STEPS[-1] + 1)}
     largest = max(gains, key=lambda t: gains[t])
     valid = max(gains.values()) <= bound * 1.0001  # labels are whole numbers
     reached = any(close(gains[t], bound) for t in STEPS)
@@ -58,8 +58,8 @@ def _regular_gain_is_bounded() -> Finding:
 
 def _regular_gain_can_be_boosted() -> Finding:
     usual = ratio(REGULAR, REGULAR_NONUNIFORM, HEADLINE)
-    by_signals = ratio(REGULAR, REGULAR_NONUNIFORM, Setting(10, signals=50))
-    by_delta = ratio(REGULAR, REGULAR_NONUNIFORM, Setting(10, delta=0.1))
+    by_signals = ratio(REGULAR, REGULAR_NONUNIFORM, Case(10, signals=50))
+    by_delta = ratio(REGULAR, REGULAR_NONUNIFORM, Case(10, delta=0.1))
     boosted = [by_signals >= usual * (1 + SLIGHT), by_delta >= usual * (1 + SLIGHT)]
     found = (
         f"at T = 10 {usual:.3f}x becomes {by_signals:.3f}x with m = 50 and {by_delta:.3f}x with "
@@ -78,7 +78,7 @@ def _incremental_orders() -> Finding:
     """Tell how many labels a factor of e in T costs, in units of 1 / (2 eps^2)."""
     unit = math.log(10) / (2 * HEADLINE.tolerance**2)
     slopes = [
-        (labels(meter, Setting(10**6)) - labels(meter, Setting(10**5))) / unit
+        (labels(meter, Case(10**6)) - labels(meter, Case(10**5))) / unit
         for meter in (INCREMENTAL, INCREMENTAL_NONUNIFORM)
     ]
     found = f"slope in ln T: uniform {slopes[0]:.2f} (m = 5), nonuniform {slopes[1]:.2f}"
@@ -99,9 +99,9 @@ def _other_tolerances() -> Finding:
         tolerances = [0.01 * (1 + spread * k) for k in range(5)]
         worst[spread] = max(
             required_labels(
-                spec_of(INCREMENTAL_NONUNIFORM, Setting(t)).with_tolerances(tolerances)
+                spec_of(INCREMENTAL_NONUNIFORM, Case(t)).with_tolerances(tolerances)
             ).labels
-            / labels(IDEAL, Setting(t))
+            / labels(IDEAL, Case(t))
             for t in STEPS
         )
     good = [spread for spread, factor in worst.items() if close(factor, 1)]

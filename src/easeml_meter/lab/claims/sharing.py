@@ -15,9 +15,9 @@ from easeml_meter.lab.curves import (
     REGULAR_TENANTS,
     REGULAR_TRAVEL,
     STEPS,
+    Case,
+    Curve,
     Form,
-    Meter,
-    Setting,
     labels,
     ratio,
     spec_of,
@@ -27,13 +27,13 @@ from easeml_meter.stats.planning import required_labels
 
 
 def _tenants_gain() -> Finding:
-    gains = [ratio(REGULAR_NONUNIFORM, REGULAR_TENANTS, Setting(t)) for t in STEPS]
+    gains = [ratio(REGULAR_NONUNIFORM, REGULAR_TENANTS, Case(t)) for t in STEPS]
     found = f"{min(gains):.2f}x to {max(gains):.2f}x from T = 10 to 100"
     return Finding(graded(min(gains) >= SIGNIFICANT, max(gains) >= SIGNIFICANT), found)
 
 
 def _tenants_halve() -> Finding:
-    gains = [ratio(REGULAR_NONUNIFORM, REGULAR_TENANTS, Setting(t)) for t in STEPS]
+    gains = [ratio(REGULAR_NONUNIFORM, REGULAR_TENANTS, Case(t)) for t in STEPS]
     near = [t for t, gain in zip(STEPS, gains, strict=True) if close(gain, 2)]
     since = f"; within 5 % of 2 from T = {near[0]} on" if near else ""
     found = f"{gains[0]:.2f}x at T = 10, {gains[-1]:.2f}x at T = 100{since}"
@@ -41,7 +41,7 @@ def _tenants_halve() -> Finding:
 
 
 def _tenants_halve_in_the_limit() -> Finding:
-    gains = [ratio(REGULAR_NONUNIFORM, REGULAR_TENANTS, Setting(10**power)) for power in (3, 4, 5)]
+    gains = [ratio(REGULAR_NONUNIFORM, REGULAR_TENANTS, Case(10**power)) for power in (3, 4, 5)]
     found = ", ".join(
         f"{gain:.4f}x at T = 10^{power}" for gain, power in zip(gains, (3, 4, 5), strict=True)
     )
@@ -49,8 +49,8 @@ def _tenants_halve_in_the_limit() -> Finding:
 
 
 def _incremental_tenants_gain_nothing() -> Finding:
-    gains = [ratio(INCREMENTAL_NONUNIFORM, INCREMENTAL_TENANTS, Setting(t)) for t in STEPS]
-    ideal = [ratio(INCREMENTAL_TENANTS, IDEAL, Setting(t)) for t in STEPS]
+    gains = [ratio(INCREMENTAL_NONUNIFORM, INCREMENTAL_TENANTS, Case(t)) for t in STEPS]
+    ideal = [ratio(INCREMENTAL_TENANTS, IDEAL, Case(t)) for t in STEPS]
     found = f"at most {max(gains):.4f}x; at most {max(ideal):.4f} times No Adaptivity"
     good = all(close(r, 1) for r in (*gains, *ideal))
     return Finding(graded(good, close(gains[0], 1)), found)
@@ -93,13 +93,13 @@ TENANTS = (
 )
 
 
-def _travel(meter: Meter, steps: int) -> list[int]:
-    return [labels(meter, Setting(steps, reverts=b)) for b in range(1, steps + 1)]
+def _travel(meter: Curve, steps: int) -> list[int]:
+    return [labels(meter, Case(steps, reverts=b)) for b in range(1, steps + 1)]
 
 
 def _travel_gains() -> Finding:
     gains = {
-        t: labels(REGULAR_NONUNIFORM, Setting(t)) / _travel(REGULAR_TRAVEL, t)[-1] for t in (5, 10)
+        t: labels(REGULAR_NONUNIFORM, Case(t)) / _travel(REGULAR_TRAVEL, t)[-1] for t in (5, 10)
     }
     found = ", ".join(f"up to {gain:.2f}x at T = {t}" for t, gain in gains.items())
     good = [gain >= SIGNIFICANT for gain in gains.values()]
@@ -120,7 +120,7 @@ def _travel_gains_more_with_budget() -> Finding:
 
 
 def _travel_reaches_the_ideal() -> Finding:
-    ends = {t: _travel(REGULAR_TRAVEL, t)[-1] / labels(IDEAL, Setting(t)) for t in (5, 10)}
+    ends = {t: _travel(REGULAR_TRAVEL, t)[-1] / labels(IDEAL, Case(t)) for t in (5, 10)}
     found = ", ".join(f"{end:.4f} times No Adaptivity at B = T = {t}" for t, end in ends.items())
     return Finding(
         graded(
@@ -138,7 +138,7 @@ def _travel_up_to() -> Finding:
 
 def _incremental_travel_gains_nothing() -> Finding:
     """Try every schedule of reverts at T = 5, and (1, .., B) at T = 10."""
-    base = spec_of(INCREMENTAL_NONUNIFORM, Setting(5))
+    base = spec_of(INCREMENTAL_NONUNIFORM, Case(5))
     schedules = [
         schedule
         for budget in range(1, 6)
@@ -146,8 +146,8 @@ def _incremental_travel_gains_nothing() -> Finding:
         if all(step > index for index, step in enumerate(schedule))
     ]
     sizes = [required_labels(base.replace(reverts=schedule)).labels for schedule in schedules]
-    plain = labels(INCREMENTAL_NONUNIFORM, Setting(5))
-    ten = labels(INCREMENTAL_NONUNIFORM, Setting(10))
+    plain = labels(INCREMENTAL_NONUNIFORM, Case(5))
+    ten = labels(INCREMENTAL_NONUNIFORM, Case(10))
     gains = [plain / size for size in sizes] + [
         ten / size for size in _travel(INCREMENTAL_TRAVEL, 10)
     ]
@@ -165,7 +165,7 @@ def _reverts_may_follow_signals() -> Finding:
     plain = labels(REGULAR_NONUNIFORM, HEADLINE, Form.TIGHTENED)
     budgets = range(1, 10)
     fixed, masked = (
-        {b: labels(meter, Setting(10, reverts=b), Form.TIGHTENED) for b in budgets}
+        {b: labels(meter, Case(10, reverts=b), Form.TIGHTENED) for b in budgets}
         for meter in (REGULAR_TRAVEL, REGULAR_MASKED)
     )
     listed = " and ".join(f"{masked[b]:,} instead of {fixed[b]:,} at B = {b}" for b in (3, 9))

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from easeml_meter.errors import InvalidInput, MeterError, invalid
-from easeml_meter.lab.simulation.desk import AnySizeLedger
+from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.lab.simulation.developers import developer_named
 from easeml_meter.lab.simulation.worlds import World, world_of
 from easeml_meter.spec import MeterSpec

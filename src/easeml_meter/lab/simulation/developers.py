@@ -14,6 +14,7 @@ from numpy.random import Generator
 
 from easeml_meter.core.ledger import Ledger
 from easeml_meter.errors import invalid
+from easeml_meter.lab.simulation.arena import Arena
 from easeml_meter.lab.simulation.behaviours import (
     Play,
     by_blocks,
@@ -26,7 +27,6 @@ from easeml_meter.lab.simulation.behaviours import (
     resubmitter,
     voter,
 )
-from easeml_meter.lab.simulation.desk import Desk
 from easeml_meter.lab.simulation.players import Player
 from easeml_meter.lab.simulation.worlds import Cells, World
 from easeml_meter.spec import MeterSpec
@@ -72,12 +72,12 @@ class Developer:
         sessions: int,
         *,
         examples: type[Cells] = Cells,
-    ) -> Desk:
+    ) -> Arena:
         """Play; give the desk with the outcome. Isolated tenants each have their own models."""
         spec = ledger.spec
         tenants = list(range(len(spec.tenants))) if spec.tenants and not spec.handover else [0]
         groups = [tenants] if self.passes else [[tenant] for tenant in tenants]
-        desks = [Desk(ledger, sessions, group) for group in groups]
+        desks = [Arena(ledger, sessions, group) for group in groups]
         for desk in desks:
             cells = examples(world, ledger.labels, sessions, rng)
             self.play(Player(desk, cells, self.rare))

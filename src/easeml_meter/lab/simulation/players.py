@@ -9,7 +9,7 @@ from functools import lru_cache
 import numpy as np
 
 from easeml_meter.core.signals import Rules, State
-from easeml_meter.lab.simulation.desk import Desk
+from easeml_meter.lab.simulation.arena import Arena
 from easeml_meter.lab.simulation.questions import QUANTILES, Question, best_question
 from easeml_meter.lab.simulation.worlds import Cells, Flags, Floats, Integers, Models
 
@@ -19,7 +19,7 @@ _ask = lru_cache(maxsize=4096)(best_question)
 class Player:
     """One developer at one desk, in many sessions at once."""
 
-    def __init__(self, desk: Desk, cells: Cells, rare: float = 0.5) -> None:
+    def __init__(self, desk: Arena, cells: Cells, rare: float = 0.5) -> None:
         """Sit down at the desk; `rare` is the share of unusual answers this developer asks for."""
         self.desk, self.cells, self.rare = desk, cells, rare
         self.world, self.rng, self.labels = cells.world, cells.rng, cells.labels

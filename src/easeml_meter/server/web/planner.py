@@ -47,7 +47,7 @@ _LONGEST = 300
 
 
 @dataclass(frozen=True)
-class Answer:
+class PlannerAnswer:
     """What the planner says to one form."""
 
     plan: Plan
@@ -116,7 +116,7 @@ def asked_of(query: Mapping[str, str]) -> dict[str, str]:
     return {name: query.get(name, "").strip()[:_LONGEST] for name in DEFAULTS}
 
 
-def answer_to(asked: Mapping[str, str]) -> Answer:
+def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
     """Plan what was asked, and compare it with all other meters."""
     spec, setting = _spec(asked)
     price = (
@@ -131,7 +131,7 @@ def answer_to(asked: Mapping[str, str]) -> Answer:
         rows, chart = compared(setting, spec.steps), drawn(setting, spec.steps, plan.labels)
     except InvalidInput as error:
         problem = str(error)
-    return Answer(plan, price, rows, problem, chart)
+    return PlannerAnswer(plan, price, rows, problem, chart)
 
 
 def spec_of(asked: Mapping[str, str]) -> MeterSpec:

@@ -29,7 +29,7 @@ class AnySizeLedger(Ledger):
             raise invalid("protocol", str(self.spec.protocol), "only meters answer submissions")
 
 
-class Place:
+class TreeNode:
     """Where a session stands in the tree of histories."""
 
     def __init__(self, ledger: Ledger, account: Account, later: tuple[int, ...]) -> None:
@@ -41,13 +41,13 @@ class Place:
         patient = account.steps < PATIENCE * ledger.promised(account.tenant)
         self.open = patient and ledger.may_submit(account)
 
-    def after(self, answer: int) -> Place:
+    def after(self, answer: int) -> TreeNode:
         """Give the place once this was told."""
-        return Place(self.ledger, self.ledger.record(self.account, answer), self.later)
+        return TreeNode(self.ledger, self.ledger.record(self.account, answer), self.later)
 
-    def reset(self) -> Place:
+    def reset(self) -> TreeNode:
         """Give the place after a reset of the running maximum."""
-        return Place(self.ledger, self.ledger.reset(self.account), self.later)
+        return TreeNode(self.ledger, self.ledger.reset(self.account), self.later)
 
     @cached_property
     def sure(self) -> bool:
@@ -60,7 +60,7 @@ class Place:
         return all(self.after(answer).open for answer in answers)
 
 
-class Desk:
+class Arena:
     """Hands models in and keeps count of broken promises.
 
     All arrays have one entry for each session. `tenants` are served one after the other by the
@@ -72,7 +72,7 @@ class Desk:
         self.ledger, self.sessions = ledger, sessions
         self.rules, self.spec = ledger.rules, ledger.spec
         self.promised = sum(ledger.promised(tenant) for tenant in tenants)
-        first = Place(ledger, Account(tenant=tenants[0]), tuple(tenants[1:]))
+        first = TreeNode(ledger, Account(tenant=tenants[0]), tuple(tenants[1:]))
         self.places = [first] * sessions
         self.strain: Floats = np.zeros(sessions)
         """The largest distance of test and true loss yet, as a share of the tolerance promised."""
@@ -102,7 +102,7 @@ class Desk:
 
     def reset(self, which: Flags) -> None:
         """Reset the running maximum of these sessions, where a reset is left."""
-        onward: dict[Place, Place] = {}
+        onward: dict[TreeNode, TreeNode] = {}
         for index in np.flatnonzero(which & self.open).tolist():
             place = self.places[index]
             if place.state.resets_used < self.spec.resets:
@@ -121,7 +121,7 @@ class Desk:
         answers = np.zeros(self.sessions, dtype=np.int64)
         distance = np.abs(models.test - models.true).tolist()
         values, units = validation.tolist(), models.units.tolist()
-        onward: dict[tuple[Place, int], Place] = {}
+        onward: dict[tuple[TreeNode, int], TreeNode] = {}
         for index in np.flatnonzero(which & self.open).tolist():
             place = self.places[index]
             if crashes is not None and crashes[index] and self.spec.may_fail:

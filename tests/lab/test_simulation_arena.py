@@ -10,8 +10,8 @@ from tests.lab.attacked import meters
 
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, State
+from easeml_meter.lab.simulation.arena import PATIENCE, AnySizeLedger, Arena
 from easeml_meter.lab.simulation.coverage import experiment
-from easeml_meter.lab.simulation.desk import PATIENCE, AnySizeLedger, Desk
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.questions import QUANTILES, best_question
 from easeml_meter.lab.simulation.worlds import Integers, Models
@@ -26,15 +26,15 @@ def meter(**options: Any) -> MeterSpec:
     return MeterSpec.uniform(**usual | {"steps": 4, "delta": 0.1} | options)
 
 
-def one(desk: Desk, validation: float, units: int, true: float, *, crash: bool = False) -> int:
+def one(desk: Arena, validation: float, units: int, true: float, *, crash: bool = False) -> int:
     """Hand in one model of the only session."""
     models = Models(np.array([units]), np.array([true]), LABELS)
     everyone, crashes = np.ones(1, dtype=np.bool_), np.array([crash])
     return int(desk.submit(np.array([validation]), models, everyone, crashes)[0])
 
 
-def at(**options: Any) -> Desk:
-    return Desk(AnySizeLedger(meter(**options), LABELS), 1)
+def at(**options: Any) -> Arena:
+    return Arena(AnySizeLedger(meter(**options), LABELS), 1)
 
 
 @pytest.mark.parametrize(
@@ -90,7 +90,7 @@ def test_the_same_submission_again_is_free() -> None:
 
 def test_tenants_who_hand_over_follow_each_other() -> None:
     ledger = AnySizeLedger(meter(tenants=(1, 3)), LABELS)
-    desk = Desk(ledger, 1, [0, 1])
+    desk = Arena(ledger, 1, [0, 1])
     assert desk.promised == 4
     seen = []
     while desk.open[0]:
