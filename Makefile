@@ -7,11 +7,13 @@ SYSTEM_PACKAGES = bubblewrap=bwrap chromium=chromium iproute2 libatomic1 openssl
 
 BIN = .venv/bin
 PYTEST = $(BIN)/pytest -n 2
+# What a contributor runs after every edit: no server, browser, sandbox or cluster.
+QUICK = tests/core tests/stats tests/spec tests/tables tests/storage tests/service tests/test_spec.py
 
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
-.PHONY: help demo test lint types imports unit docs reference verify bench format constraints clean for-use for-work screenshots
+.PHONY: help demo test quick lint types imports unit docs reference verify bench format constraints clean for-use for-work screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -22,7 +24,13 @@ demo: for-use ## plan a meter, then watch the whole loop on real data
 	@rm -rf out/demo && mkdir -p out/demo
 	$(BIN)/python examples/digits.py out/demo
 
-test: lint types imports unit docs ## everything CI checks: lint, types, imports, unit, docs
+test: for-work ## everything CI checks: lint, types, imports, unit, docs; with the time of each
+	@MAKE="$(MAKE)" sh scripts/parts.sh lint types imports unit docs
+
+quick: for-work ## an answer in about a minute: lint, imports, and the fast tests
+	$(BIN)/ruff check
+	$(BIN)/lint-imports --no-logo
+	$(PYTEST) -m "not verify and not slow" $(QUICK)
 
 lint: for-work ## style and format (ruff)
 	$(BIN)/ruff check
