@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 import secrets
+from dataclasses import dataclass
 
 from easeml_meter.checks import MAX_NAME
-from easeml_meter.core.model import MeterRecord
+from easeml_meter.core.model import MeterRecord, TestSet
 from easeml_meter.errors import invalid
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.place import Site
+from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.testsets import requests
+from easeml_meter.service.tokens import Caller
 from easeml_meter.spec import METERS, MeterSpec
-from easeml_meter.stats.planning import required_labels
+from easeml_meter.stats.planning import Plan, required_labels
 from easeml_meter.storage.books import Books
 
 
@@ -26,12 +28,53 @@ def check_meter(spec: MeterSpec, name: str) -> None:
     required_labels(spec)
 
 
+@dataclass(frozen=True)
+class MeterSummary:
+    """What everyone with a seat may know of a meter; nothing of its answers."""
+
+    meter: MeterRecord
+    plan: Plan
+    current: TestSet
+    """The test set in use, or the one requested."""
+    recipient: str
+    """The public key that test sets are sealed to."""
+    tenants: int
+
+
 @needs(Permission.MANAGE)
 def create_meter(_: Actor, site: Site, spec: MeterSpec, name: str) -> MeterRecord:
-    """Create a meter at a site, and request its first test set."""
+    """Create a meter at a site, and request its first test set.
+
+    Raises:
+        InvalidInput: no meter can be made of this specification or name.
+    """
     check_meter(spec, name)
     with site.writing() as books:
         return enter(books, spec, name, site.now())
+
+
+@needs(Permission.SEE_ACCOUNT)
+def list_meters(_: Actor, site: Site, caller: Caller) -> list[tuple[MeterRecord, list[str]]]:
+    """Return the meters at which the caller has a seat, with their roles; admins see all."""
+    with site.reading() as books:
+        found = books.meters.all()
+    roles = (
+        (meter, sorted({str(seat.role) for seat in caller.seats(meter.id)})) for meter in found
+    )
+    return [(meter, own) for meter, own in roles if own]
+
+
+@needs(Permission.SEE_METER)
+def show_meter(_: Actor, space: Workspace) -> MeterSummary:
+    """Return what a meter promises, and where its test set stands.
+
+    Raises:
+        NotFound: there is no such meter.
+    """
+    with space.reading() as books:
+        state = space.state(books)
+    recipient = space.identity.recipient
+    return MeterSummary(state.meter, state.plan, state.current, recipient, state.tenants)
 
 
 def enter(books: Books, spec: MeterSpec, name: str, now: str) -> MeterRecord:
