@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import io
 import json
 import os
 import pickle
 import subprocess
 import sys
+import tarfile
 from contextlib import suppress
 from pathlib import Path
 
@@ -18,11 +20,16 @@ from hypothesis import strategies as st
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring import bundle as module
 from easeml_meter.scoring.bundle import Bundle, BundledFile
+from easeml_meter.tables.archive import File, pack
 
 PREDICT = BundledFile("predict.py", b"print('hello')\n")
 MODEL = BundledFile("parts/model.bin", bytes(range(256)))
 TOOL = BundledFile("tool", b"#!/bin/sh\n", executable=True)
 WHOLE = Bundle("python predict.py --fast", (MODEL, PREDICT, TOOL))
+
+# What version 0.1.0 wrote.
+_HEADER = b'{"command": "./t", "files": [["t", 2, true], ["\\u00fc", 1, false]]}'
+BEFORE = b"easeml-meter bundle 1\n" + len(_HEADER).to_bytes(8, "big") + _HEADER + b"abc"
 
 
 @pytest.fixture
@@ -33,12 +40,20 @@ def folder(tmp_path: Path) -> Path:
     return found
 
 
-def test_the_bytes_are_the_same_for_ever() -> None:
-    header = b'{"command": "./t", "files": [["t", 2, true], ["\\u00fc", 1, false]]}'
+def test_the_bytes_are_a_plain_tar() -> None:
     made = Bundle("./t", (BundledFile("t", b"ab", True), BundledFile("ü", b"c")))
-    length = len(header).to_bytes(8, "big")
-    assert made.to_bytes() == b"easeml-meter bundle 1\n" + length + header + b"abc"
-    assert made.digest == hashlib.sha256(made.to_bytes()).hexdigest()
+    with tarfile.open(fileobj=io.BytesIO(made.to_bytes())) as opened:
+        found = [(each.name, each.mode, each.mtime) for each in opened]
+        assert found == [("command", 0o600, 0), ("files/t", 0o700, 0), ("files/ü", 0o600, 0)]
+        contents = [opened.extractfile(each) for each in opened.getmembers()]
+        assert [each and each.read() for each in contents] == [b"./t", b"ab", b"c"]
+
+
+def test_the_digest_is_the_one_of_version_0_1_0() -> None:
+    made = Bundle("./t", (BundledFile("t", b"ab", True), BundledFile("ü", b"c")))
+    assert made.digest == hashlib.sha256(BEFORE).hexdigest()
+    assert Bundle.from_bytes(BEFORE) == made
+    assert Bundle.from_bytes(made.to_bytes()).digest == made.digest
 
 
 def test_bytes_and_pickles_give_the_same_bundle_back() -> None:
@@ -75,12 +90,13 @@ def test_any_bundle_that_can_be_made_survives(contents: dict[str, tuple[bytes, b
 
 
 @given(st.data())
-def test_no_other_bytes_are_the_same_bundle(data: st.DataObject) -> None:
+def test_no_changed_byte_changes_a_bundle_unnoticed(data: st.DataObject) -> None:
     written = bytearray(WHOLE.to_bytes())
     at = data.draw(st.integers(0, len(written) - 1))
     written[at] ^= data.draw(st.integers(1, 255))
     with suppress(InvalidInput):
-        assert Bundle.from_bytes(bytes(written)) != WHOLE
+        found = Bundle.from_bytes(bytes(written))
+        assert (found == WHOLE) == (found.digest == WHOLE.digest)
 
 
 # --- Collecting ---
@@ -180,45 +196,54 @@ def test_what_is_too_large_is_refused_before_it_is_read(
 # --- Reading what a stranger sent ---
 
 
-def written(header: object, contents: bytes = b"") -> bytes:
+def tar(command: bytes | None = b"true", **files: bytes) -> bytes:
+    contents = {name.replace("_", "/"): File(content) for name, content in files.items()}
+    return pack(contents if command is None else {"command": File(command), **contents})
+
+
+def before(header: object, contents: bytes = b"") -> bytes:
     text = json.dumps(header).encode()
-    return module._MAGIC + len(text).to_bytes(8, "big") + text + contents
+    return BEFORE[:22] + len(text).to_bytes(8, "big") + text + contents
 
 
-def one_file(name: object, size: object = 1, executable: object = False) -> bytes:
-    return written({"command": "true", "files": [[name, size, executable]]}, b"x")
+def one_file(name: object, size: object = 1) -> bytes:
+    return before({"command": "true", "files": [[name, size, False]]}, b"x")
 
 
 def test_the_forgeries_below_differ_from_a_bundle_in_one_place_only() -> None:
-    assert Bundle.from_bytes(one_file("name")) == Bundle("true", (BundledFile("name", b"x"),))
+    made = Bundle("true", (BundledFile("name", b"x"),))
+    assert Bundle.from_bytes(one_file("name")) == made
+    assert Bundle.from_bytes(tar(files_name=b"x")) == made
 
 
 NAMES = ["/etc/passwd", "../x", "a/../../x", ".", "..", "", "a//b", "a/", "./a", "a\nb", "a\0b"]
 FORGERIES: dict[str, bytes] = {
-    **{f"name {name!r}": one_file(name) for name in [*NAMES, "x" * 300, "x/" * 600, 7, None]},
-    "longer than it is": one_file("name", 2),
-    "shorter than it is": one_file("name", 0),
-    "negative": one_file("name", -1),
-    "fraction": one_file("name", 1.0),
-    "true for one": one_file("name", True),
-    "one for true": one_file("name", 1, 1),
-    "astronomic": one_file("name", 10**400),
-    "garbage after": WHOLE.to_bytes() + b"x",
-    "cut": WHOLE.to_bytes()[:-1],
+    "no command": tar(None, files_name=b"x"),
+    "an empty command": tar(b""),
+    "a command of other bytes": tar(b"\xff"),
+    "another file": tar(other=b"x"),
+    "another folder": tar(other_name=b"x"),
+    "a file and a folder": tar(files_a=b"x", files_a_b=b"x"),
+    "cut": WHOLE.to_bytes()[:1600],
+    "changed": WHOLE.to_bytes().replace(b"parts", b"party"),
     "nothing": b"",
-    "magic only": module._MAGIC,
-    "a tar": b"predict.py".ljust(512, b"\0"),
-    "header too long": module._MAGIC + (1 << 60).to_bytes(8, "big"),
-    "a list": written([]),
-    "no files": written({"command": "true"}),
-    "more": written({"command": "true", "files": [], "more": 1}),
-    "spaces": module._MAGIC + (40).to_bytes(8, "big") + b'{"command":"true","files":[]}'.ljust(40),
-    "command of another type": written({"command": 7, "files": []}),
-    "no command": written({"command": "", "files": []}),
-    "twice": written({"command": "true", "files": [["a", 0, False], ["a", 0, False]]}),
-    "unsorted": written({"command": "true", "files": [["b", 0, False], ["a", 0, False]]}),
-    "file and folder": written({"command": "true", "files": [["a", 0, False], ["a/b", 0, False]]}),
-    "deep": module._MAGIC + (10**6).to_bytes(8, "big") + b"[" * 10**6,
+    "no tar": b"predict.py".ljust(512, b"\0"),
+    **{f"before, {name!r}": one_file(name) for name in [*NAMES, "x" * 300, "x/" * 600, 7, None]},
+    "before, longer than it is": one_file("name", 2),
+    "before, negative": one_file("name", -1),
+    "before, fraction": one_file("name", 1.0),
+    "before, true for one": one_file("name", True),
+    "before, astronomic": one_file("name", 10**400),
+    "before, cut": BEFORE[:-1],
+    "before, magic only": BEFORE[:22],
+    "before, header too long": BEFORE[:22] + (1 << 60).to_bytes(8, "big"),
+    "before, a list": before([]),
+    "before, no files": before({"command": "true"}),
+    "before, command of another type": before({"command": 7, "files": []}),
+    "before, no command": before({"command": "", "files": []}),
+    "before, twice": before({"command": "true", "files": [["a", 0, False]] * 2}),
+    "before, unsorted": before({"command": "true", "files": [["b", 0, False], ["a", 0, False]]}),
+    "before, deep": BEFORE[:22] + (10**6).to_bytes(8, "big") + b"[" * 10**6,
 }
 
 
@@ -234,6 +259,9 @@ def test_too_many_files_are_refused(monkeypatch: pytest.MonkeyPatch) -> None:
     data = WHOLE.to_bytes()
     monkeypatch.setattr(module, "MOST_BYTES", 100)
     with pytest.raises(InvalidInput, match="at most"):
+        Bundle.from_bytes(data)
+    monkeypatch.setattr(module, "MOST_FILES", 2)
+    with pytest.raises(InvalidInput, match="damaged"):
         Bundle.from_bytes(data)
 
 

@@ -63,7 +63,7 @@ def told(labels: Labels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dic
 def hand_in(
     client: httpx.Client, meter: str, model: str = "model", **options: Any
 ) -> httpx.Response:
-    body = packed(command_bundle=Bundle(f"predict {model}").to_bytes())
+    body = options.pop("body", Bundle(f"predict {model}").to_bytes())
     params = {"model": model, **options.pop("params", {})}
     return client.post(f"/meters/{meter}/submissions", params=params, content=body, **options)
 
@@ -91,6 +91,21 @@ def test_a_model_is_queued_and_then_answered(served: Served, meter: str) -> None
     assert [each["id"] for each in listed] == [waiting["id"]]
     assert not served.site.space(meter).files.names("submissions")
     queue.work(served.site, waiting["id"])  # done twice, it does nothing
+    assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 1
+
+
+@pytest.mark.usefixtures("told")
+def test_a_client_of_version_0_1_0_submits_the_same_command(served: Served, meter: str) -> None:
+    """It sends a command in a form of its own; the answer is not charged twice."""
+    header = b'{"command": "predict model", "files": []}'
+    bundle = b"easeml-meter bundle 1\n" + len(header).to_bytes(8, "big") + header
+    developer = served.client("developer")
+    for body in (packed(command_bundle=bundle), Bundle("predict model").to_bytes()):
+        accepted = hand_in(developer, meter, body=body)
+        assert accepted.status_code == 202, accepted.text
+        queue.work(served.site, accepted.json()["id"])
+        done = show(developer, meter, accepted.json()["id"])
+        assert (done["state"], done["step"]) == ("done", 1)
     assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 1
 
 

@@ -120,7 +120,7 @@ def test_what_is_spent_is_told_so(served: Served, meter: str, labels: Labels) ->
         (packed(test_exe=b"x", validation_exe=b"x"), "validation.exe: ending '.exe' given"),
         (packed(test_parquet=b"x", validation_parquet=b"x"), "validation.parquet: no Parquet"),
         (packed(model_onnx=b"x"), "planned without models"),
-        (packed(**{"../test_parquet": b"x", "validation_parquet": b"x"}), "other files"),
+        (packed(**{"../test_parquet": b"x", "validation_parquet": b"x"}), "plain files"),
     ],
 )
 def test_a_body_that_is_none_costs_nothing(

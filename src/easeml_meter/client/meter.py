@@ -5,11 +5,9 @@ Sealing happens here, on the labeler's machine: only sealed files are sent.
 
 from __future__ import annotations
 
-import io
 import json
 import re
 import signal
-import tarfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -35,6 +33,7 @@ from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progre
 from easeml_meter.service.testsets.requests import Request, requested
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, required_labels
+from easeml_meter.tables.archive import File, pack
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import named
@@ -529,16 +528,9 @@ def _files(submitted: Submitted) -> dict[str, Source]:
 
 
 def _packed(submitted: Submitted, files: Mapping[str, Source]) -> bytes:
-    contents = {name: _content(path) for name, path in files.items()}
     if isinstance(submitted, Command):
-        contents["command.bundle"] = submitted.bundle.to_bytes()
-    packed = io.BytesIO()
-    with tarfile.open(fileobj=packed, mode="w") as archive:
-        for name, content in contents.items():
-            member = tarfile.TarInfo(name)
-            member.size = len(content)
-            archive.addfile(member, io.BytesIO(content))
-    return packed.getvalue()
+        return submitted.bundle.to_bytes()
+    return pack({name: File(_content(path)) for name, path in files.items()})
 
 
 def _renamed(error: InvalidInput, files: Mapping[str, Source]) -> InvalidInput:

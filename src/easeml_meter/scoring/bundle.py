@@ -1,10 +1,4 @@
-"""A submitted command and the files it needs, as one canonical piece of bytes.
-
-The same command and files give the same bytes on every machine, so their hash tells submissions
-apart. The bytes are a line that names the format, the length of a header, the header (JSON) and
-then all contents, one after the other: nothing in them can name a place outside, a link or a
-device, and nothing is compressed.
-"""
+"""A submitted command and the files it needs: an archive of `command` and `files/NAME`."""
 
 from __future__ import annotations
 
@@ -17,19 +11,21 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
 from pathlib import Path, PurePosixPath
-from typing import Any, Self
+from typing import Self
 
 from easeml_meter.errors import InvalidInput
+from easeml_meter.tables import archive
+from easeml_meter.tables.archive import File
 from easeml_meter.tables.wording import excerpt, named
 
 MOST_BYTES = 512 << 20
 MOST_FILES = 10_000
 MOST_CHARACTERS = 10_000
 """Of a command."""
-MOST_HEADER = 32 << 20
 
+_COMMAND, _FILES = "command", "files/"
 _MAGIC = b"easeml-meter bundle 1\n"
-_START = len(_MAGIC) + 8
+"""How a bundle began before it was an archive."""
 
 
 @dataclass(frozen=True)
@@ -42,12 +38,9 @@ class BundledFile:
     executable: bool = False
 
     def __post_init__(self) -> None:
-        parts = self.name.split("/")
-        if any(part in ("", ".", "..") for part in parts) or not self.name.isprintable():
-            allowed = "a printable relative name without . and .. needed"
+        if not archive.is_proper(_FILES + self.name):
+            allowed = "a printable relative name needed, not too long and without . and .."
             raise InvalidInput(f"files: {excerpt(self.name)} given, {allowed}")
-        if len(self.name) > 1000 or any(len(os.fsencode(part)) > 255 for part in parts):
-            raise InvalidInput(f"files: {excerpt(self.name)} given, a shorter name needed")
 
 
 @dataclass(frozen=True)
@@ -90,34 +83,50 @@ class Bundle:
 
     @classmethod
     def from_bytes(cls, data: bytes) -> Self:
-        """Read what `to_bytes` gave, and nothing else."""
+        """Read what `to_bytes` gave, in this version or an earlier one."""
         try:
-            header, start = _header_of(data)
-            files, at = [], start
-            for name, size, executable in header["files"]:
-                if at + size > len(data):
-                    raise ValueError
-                files.append(BundledFile(name, data[at : at + size], executable))
-                at += size
-            bundle = cls(header["command"], tuple(files))
-            # One way to write it: whatever else the bytes may hold has no place in it.
-            if at != len(data) or data[:start] != bundle._header:
+            if data.startswith(_MAGIC):
+                return cls._from_before(data)
+            found = archive.unpack(data, MOST_FILES + 1)
+            command = found.pop(_COMMAND).content.decode()
+            if not all(name.startswith(_FILES) for name in found):
                 raise ValueError
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
             line = "bundle: damaged, or no bundle at all: make it anew with this version of meter"
             raise InvalidInput(line) from None
-        return bundle
+        files = (BundledFile(name.removeprefix(_FILES), *found[name]) for name in sorted(found))
+        return cls(command, tuple(files))
+
+    @classmethod
+    def _from_before(cls, data: bytes) -> Self:
+        """Read the form of version 0.1.0: submissions that were kept, or wait, may have it."""
+        start = len(_MAGIC) + 8
+        at = start + int.from_bytes(data[len(_MAGIC) : start], "big")
+        header, files = json.loads(data[start:at]), []
+        for name, size, executable in header["files"]:
+            if type(size) is not int or not 0 <= size <= len(data) - at:
+                raise ValueError
+            files.append(BundledFile(name, data[at : at + size], executable is True))
+            at += size
+        return cls(header["command"], tuple(files))
 
     def to_bytes(self) -> bytes:
-        """Give the canonical bytes."""
-        return b"".join(self._pieces())
+        """Return the archive."""
+        found = {_FILES + file.name: File(file.content, file.executable) for file in self.files}
+        return archive.pack({_COMMAND: File(self.command.encode())} | found)
 
     @cached_property
     def digest(self) -> str:
-        """SHA-256 (hex) of the bytes."""
-        hashed = hashlib.sha256()
-        for piece in self._pieces():
-            hashed.update(piece)
+        """What tells submissions apart: the SHA-256 (hex) of the form of version 0.1.0.
+
+        Still of that one, so that a model submitted before an upgrade is known after it: the same
+        model must not be charged twice.
+        """
+        files = [[file.name, len(file.content), file.executable] for file in self.files]
+        header = json.dumps({"command": self.command, "files": files}).encode()
+        hashed = hashlib.sha256(_MAGIC + len(header).to_bytes(8, "big") + header)
+        for file in self.files:
+            hashed.update(file.content)
         return hashed.hexdigest()
 
     @property
@@ -136,17 +145,6 @@ class Bundle:
         for parent, _, _ in os.walk(folder):
             os.chmod(parent, 0o755)  # noqa: S103  # the sandbox runs as somebody else
 
-    def _pieces(self) -> Iterator[bytes]:
-        yield self._header
-        for file in self.files:
-            yield file.content
-
-    @property
-    def _header(self) -> bytes:
-        files = [[file.name, len(file.content), file.executable] for file in self.files]
-        header = json.dumps({"command": self.command, "files": files}).encode()
-        return _MAGIC + len(header).to_bytes(8, "big") + header
-
 
 def _words(command: str) -> list[str]:
     if not isinstance(command, str) or len(command) > MOST_CHARACTERS:
@@ -159,18 +157,6 @@ def _words(command: str) -> list[str]:
     if not words or not words[0] or "\0" in command:
         raise InvalidInput(f"command: {excerpt(command)} given, such as python predict.py needed")
     return words
-
-
-def _header_of(data: bytes) -> tuple[dict[str, Any], int]:
-    """Give the header, and where the contents start."""
-    length = int.from_bytes(data[len(_MAGIC) : _START], "big")
-    if not data.startswith(_MAGIC) or length > min(MOST_HEADER, len(data)):
-        raise ValueError
-    header = json.loads(data[_START : _START + length])
-    for _, size, executable in header["files"]:
-        if type(size) is not int or size < 0 or type(executable) is not bool:
-            raise ValueError
-    return header, _START + length
 
 
 def _check_size(files: int, size: int) -> None:

@@ -143,9 +143,10 @@ async def submit(  # noqa: PLR0917
     wait: Wait = 0,
     key: Key = None,
 ) -> Response:
-    """Hand in a tar of test.EXT and validation.EXT, of model.onnx, or of command.bundle.
+    """Hand in a tar of test.EXT and validation.EXT, of model.onnx, or of command and files/NAME.
 
-    Predictions are answered at once. The answer to a model is waited for as long as `wait` says.
+    `command` holds a command line, which is run where the files are. Predictions are answered at
+    once. The answer to a model is waited for as long as `wait` says.
     """
     site: Site = request.app.state.site
     seat = seat_for(site, caller, meter, Permission.SUBMIT, tenant=tenant)

@@ -5,20 +5,15 @@ Each kind is checked first, at no cost, and only then measured. A server receive
 
 from __future__ import annotations
 
-import io
-import tarfile
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 
-from easeml_meter.errors import (
-    InvalidInput,
-    invalid,
-)
-from easeml_meter.scoring.bundle import Bundle
+from easeml_meter.errors import invalid
+from easeml_meter.scoring.bundle import MOST_FILES, Bundle
 from easeml_meter.scoring.executors import open_executor
 from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.predictions import Predictions
@@ -31,6 +26,7 @@ from easeml_meter.service.submissions.measuring import (
     hidden_loss,
     visible_loss,
 )
+from easeml_meter.tables import archive
 from easeml_meter.tables.source import Held, Source
 
 
@@ -122,7 +118,7 @@ class Command:
         """Check that it can be run."""
         from easeml_meter.scoring.command import CommandModel
 
-        attempt = ModelAttempt(CommandModel(self.bundle), self.bundle.to_bytes(), ".bundle")
+        attempt = ModelAttempt(CommandModel(self.bundle), self.bundle.to_bytes(), ".tar")
         return _attempt(attempt, on)
 
 
@@ -167,37 +163,31 @@ class Parcel:
 
     @classmethod
     def unpack(cls, body: bytes) -> Parcel:
-        """Read a tar in memory: two files of predictions, or a model."""
-        files: dict[str, bytes] = {}
+        """Read an archive in memory: two files of predictions, or a model."""
         try:
-            with tarfile.open(fileobj=io.BytesIO(body), mode="r:") as archive:
-                for member in archive:
-                    content = archive.extractfile(member) if member.isreg() else None
-                    if content is None or len(files) == 2:
-                        raise _other_content()
-                    files[member.name] = content.read()
-        except (tarfile.TarError, EOFError, ValueError, OverflowError):
-            raise invalid("body", "no tar file", _WANTED) from None
-        return cls(_kind(files), files)
+            found = archive.unpack(body, MOST_FILES + 1)
+        except ValueError as error:
+            raise invalid("body", str(error), _WANTED) from None
+        if "command" in found:
+            return cls("command", {"command": body})
+        return cls(_kind(found), {name: file.content for name, file in found.items()})
 
 
-_WANTED = "a tar of test.EXT and validation.EXT (predictions), of model.onnx, or of command.bundle"
+_WANTED = (
+    "a tar of test.EXT and validation.EXT (predictions), of model.onnx, or of command and its files"
+)
 
 
-def _other_content() -> InvalidInput:
-    return invalid("body", "a tar of other files", _WANTED)
-
-
-def _kind(files: dict[str, bytes]) -> str:
-    stems = sorted(name.partition(".")[0] for name in files)
-    if stems == ["test", "validation"] and not any("/" in name for name in files):
+def _kind(names: Collection[str]) -> str:
+    stems = sorted(name.partition(".")[0] for name in names)
+    if stems == ["test", "validation"] and not any("/" in name for name in names):
         return "predictions"
-    match list(files):
+    match list(names):
         case ["model.onnx"]:
             return "onnx"
-        case ["command.bundle"]:
+        case ["command.bundle"]:  # from a client of version 0.1.0
             return "command"
-    raise _other_content()
+    raise invalid("body", "a tar of other files", _WANTED)
 
 
 def _model(kind: str, content: bytes) -> Submitted:

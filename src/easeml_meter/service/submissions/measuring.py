@@ -245,7 +245,7 @@ def allotted(estimate: float) -> float:
 def measure_again(kept: Held, on: Measured) -> Fraction | None:
     """Measure what was kept of a submission on the test set once more, for its release."""
     rows = on.generation.rows or 0
-    if kept.suffix not in (".onnx", ".bundle"):
+    if kept.suffix not in (".onnx", ".tar", ".bundle"):  # version 0.1.0 kept .bundle
         predictions = Predictions.open(kept, expected=on.expected(rows))
         return hidden_loss(on.sealed, predictions)
     predictor: Predictor
