@@ -184,7 +184,7 @@ def _site(settings: Settings) -> Iterator[Place]:
 
 def _place_key(found: Backup, path: Path) -> None:
     """Put the key of a backup where it belongs, unless there is one."""
-    from easeml_meter.vault.files import new_file
+    from easeml_meter.tables.writing import new_file
 
     if path.is_file():
         return

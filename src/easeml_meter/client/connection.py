@@ -24,7 +24,7 @@ from easeml_meter.errors import (
     error_named,
 )
 from easeml_meter.tables.files import stamp_of
-from easeml_meter.vault.files import new_file
+from easeml_meter.tables.writing import new_file
 
 if TYPE_CHECKING:
     import httpx

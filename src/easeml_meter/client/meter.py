@@ -37,7 +37,7 @@ from easeml_meter.tables.archive import File, pack
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import named
-from easeml_meter.vault.files import new_file
+from easeml_meter.tables.writing import new_file
 from easeml_meter.vault.keys import read_recipient
 from easeml_meter.vault.manifest import Manifest
 from easeml_meter.vault.sealing import seal

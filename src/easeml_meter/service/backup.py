@@ -30,7 +30,7 @@ from easeml_meter.storage.files import Files
 from easeml_meter.storage.journal import SUFFIX
 from easeml_meter.storage.schema import HEAD
 from easeml_meter.storage.store import Store
-from easeml_meter.vault.files import new_file
+from easeml_meter.tables.writing import new_file
 from easeml_meter.vault.keys import Identity, fingerprint_key
 from easeml_meter.version import __version__
 

@@ -17,8 +17,8 @@ import pyrage
 
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.tables.files import stamp_of
+from easeml_meter.tables.writing import new_file
 from easeml_meter.vault.errors import opaque
-from easeml_meter.vault.files import new_file
 
 _LONGEST_KEY_FILE = 64 * 1024
 

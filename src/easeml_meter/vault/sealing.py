@@ -17,10 +17,10 @@ from easeml_meter.errors import InvalidInput, VaultError, invalid
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.order import OrderDigest
 from easeml_meter.tables.table import Table
+from easeml_meter.tables.writing import new_file
 from easeml_meter.vault.containers import GROUP_ROWS, Container, binding, write_container
 from easeml_meter.vault.digests import Digests, content_digest, row_digests
 from easeml_meter.vault.errors import opaque
-from easeml_meter.vault.files import new_file
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.manifest import Manifest, describe
 from easeml_meter.vault.reading import Closing, Location

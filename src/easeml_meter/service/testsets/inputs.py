@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 from easeml_meter.core.model import TestSet
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
-from easeml_meter.vault.files import new_file
+from easeml_meter.tables.writing import new_file
 
 
 def export_inputs(space: Workspace, destination: Path) -> int:
