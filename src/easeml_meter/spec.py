@@ -38,7 +38,7 @@ METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
 
 
 def is_zero_one(loss: str) -> bool:
-    """Tell whether a loss, by its name, is 0 or 1 for every example."""
+    """Whether a loss, by its name, is 0 or 1 for every example."""
     return re.fullmatch(r"0-1|top-[1-9][0-9]*", loss) is not None
 
 
@@ -240,7 +240,7 @@ class MeterSpec:
 
     @property
     def may_fail(self) -> bool:
-        """Tell whether measuring a model on hidden data can fail, which is then an answer.
+        """Whether measuring a model on hidden data can fail, which is then an answer.
 
         Labels are checked against a built-in loss when a test set is taken in; whether a loss of
         one's own accepts them, or a model takes the inputs, shows only when it is called.
@@ -332,7 +332,7 @@ class MeterSpec:
         )
 
     def to_mapping(self) -> dict[str, Any]:
-        """Give the tables of a meter.toml; defaults are left out."""
+        """Return the tables of a meter.toml; defaults are left out."""
         meter: dict[str, Any] = {}
         for field in dataclasses.fields(self):
             value = getattr(self, field.name)

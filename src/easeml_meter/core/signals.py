@@ -52,11 +52,11 @@ class Rules:
 
     @property
     def incremental(self) -> bool:
-        """Tell whether only the worst band so far is told."""
+        """Whether only the worst band so far is told."""
         return self.spec.protocol is Protocol.INCREMENTAL
 
     def band_of(self, gap: float | Fraction) -> int:
-        """Give the number of the band that a gap falls into: lower edge in, upper edge out."""
+        """Return the number of the band that a gap falls into: lower edge in, upper edge out."""
         if not 0 <= gap <= 1:
             raise invalid("gap", gap, "a difference of two losses, from 0 to 1")
         return bisect_right(self._lower_edges, as_written(gap))
@@ -83,7 +83,7 @@ class Rules:
     def answer(
         self, state: State, validation_loss: float | Fraction, test_loss: float | Fraction
     ) -> int:
-        """Give what is told for a submission with these losses."""
+        """Return what is told for a submission with these losses."""
         spec = self.spec
         # Each alone, and first: an error that depends on how far they are apart tells something.
         if not 0 <= validation_loss <= 1:
@@ -98,7 +98,7 @@ class Rules:
         return max(state.top, band) if self.incremental else band
 
     def after(self, state: State, answer: int) -> State:
-        """Give the state once this was told."""
+        """Return the state once this was told."""
         if answer == REVERTED:
             return replace(state, reverts_used=state.reverts_used + 1)
         if answer > 0 and self.incremental:
@@ -113,11 +113,11 @@ class Rules:
         return replace(state, top=1, resets_used=state.resets_used + 1)
 
     def level(self, state: State) -> int:
-        """Give the index of the smallest tolerance that the next answer may promise."""
+        """Return the index of the smallest tolerance that the next answer may promise."""
         return state.top - 1 if self.incremental else 0
 
     def tolerance(self, answer: int) -> float | None:
-        """Give the tolerance promised with an answer; None where there is no reading.
+        """Return the tolerance promised with an answer; None where there is no reading.
 
         A reverted model lies in some band above the cut, so it has at least that tolerance.
         """
@@ -126,7 +126,7 @@ class Rules:
         return self.spec.tolerances[self.spec.mask_above] if answer == REVERTED else None
 
     def range_of(self, answer: int) -> tuple[float, float] | None:
-        """Give the edges of the empirical gap that an answer tells; None without a reading.
+        """Return the edges of the empirical gap that an answer tells; None without a reading.
 
         An incremental answer tells an upper edge only: the gap is at most the worst so far.
         """
@@ -139,7 +139,7 @@ class Rules:
 
 
 def gap_between(first: float | Fraction, second: float | Fraction) -> Fraction:
-    """Give the distance of two losses, without rounding."""
+    """Return the distance of two losses, without rounding."""
     return abs(as_written(first) - as_written(second))
 
 

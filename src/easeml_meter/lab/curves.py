@@ -95,7 +95,7 @@ DELTAS = tuple(hundredths / 100 for hundredths in range(10, 0, -1))
 
 
 def spec_of(meter: Curve, setting: Case, form: Form = Form.PUBLISHED) -> MeterSpec:
-    """Give the specification behind one point."""
+    """Return the specification behind one point."""
     steps, reverts = setting.steps, setting.reverts
     tolerances = [setting.tolerance * (k if meter.nonuniform else 1) for k in _signals(setting)]
     return MeterSpec.uniform(
@@ -118,12 +118,12 @@ def _signals(setting: Case) -> range:
 
 @cache
 def labels(meter: Curve, setting: Case, form: Form = Form.PUBLISHED) -> int:
-    """Give the labels that one point of a curve stands for."""
+    """Return the labels that one point of a curve stands for."""
     return required_labels(spec_of(meter, setting, form)).labels
 
 
 def ratio(first: Curve, second: Curve, setting: Case, form: Form = Form.PUBLISHED) -> float:
-    """Tell how many times the labels of the second meter the first one needs."""
+    """Return how many times the labels of the second meter the first one needs."""
     return labels(first, setting, form) / labels(second, setting, form)
 
 

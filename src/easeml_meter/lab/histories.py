@@ -36,7 +36,7 @@ class _Desk:
         return model
 
     def score(self, model: Any) -> float:
-        """Give the accuracy on the validation set, which is all that the developer sees."""
+        """Return the accuracy on the validation set, which is all that the developer sees."""
         return float(model.score(*self.validation))
 
     def best(self, models: list[Any]) -> Any:

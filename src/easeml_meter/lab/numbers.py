@@ -31,7 +31,7 @@ from easeml_meter.stats.planning import required_labels
 
 
 def case_ratios(form: Form, pairs: Sequence[tuple[Curve, Curve]]) -> list[float]:
-    """Give the ratios of pairs of meters over the reliabilities of the case study (T = 8)."""
+    """Return the ratios of pairs of meters over the reliabilities of the case study (T = 8)."""
     return [ratio(a, b, Case(8, delta), form) for delta in DELTAS for a, b in pairs]
 
 
@@ -45,7 +45,7 @@ INCREMENTAL_OVER_REGULAR = [
 
 
 def _bound_on_improvement(form: Form) -> float:
-    """Give 1 + ln m / ln(2/delta), or what distinct models leave of it: nothing."""
+    """Return 1 + ln m / ln(2/delta), or what distinct models leave of it: nothing."""
     if form is Form.TIGHTENED:
         return max(ratio(REGULAR, REGULAR_NONUNIFORM, Case(t), form) for t in (1, 10, 100))
     return 1 + math.log(HEADLINE.signals) / math.log(2 / HEADLINE.delta)

@@ -72,7 +72,7 @@ class Report:
         ]
 
     def to_json(self) -> dict[str, Any]:
-        """Give the report as plain data for programs."""
+        """Return the report as plain data for programs."""
         return {
             "figures": [
                 {

@@ -18,7 +18,7 @@ Row = dict[str, object]
 
 
 def rows(data: Drawn) -> list[Row]:
-    """Give the data behind a figure in long form."""
+    """Return the data behind a figure in long form."""
     if isinstance(data, Curves):
         return [
             {
@@ -83,7 +83,7 @@ def as_csv(table: Sequence[Row]) -> str:
 
 
 def number_row(number: Compared) -> Row:
-    """Give a printed number as one row of numbers.csv."""
+    """Return a printed number as one row of numbers.csv."""
     return {
         "printed": number.printed,
         "what": number.what,

@@ -56,7 +56,7 @@ class Reading:
 
 
 def with_tolerance(edges: tuple[float, ...], labels: int) -> MeterSpec:
-    """Give the meter with these band edges, at the smallest tolerance the labels can promise."""
+    """Return the meter with these band edges, at the smallest tolerance the labels can promise."""
     shape = MeterSpec.uniform(
         signals=len(edges) + 1, tolerance=0.1, steps=STEPS, delta=DELTA, edges=edges
     )
@@ -64,7 +64,7 @@ def with_tolerance(edges: tuple[float, ...], labels: int) -> MeterSpec:
 
 
 def planned(edges: tuple[float, ...], tolerance: float) -> tuple[MeterSpec, int]:
-    """Give the meter with these band edges and this tolerance, and the labels it needs."""
+    """Return the meter with these band edges and this tolerance, and the labels it needs."""
     spec = MeterSpec.uniform(
         signals=len(edges) + 1, tolerance=tolerance, steps=STEPS, delta=DELTA, edges=edges
     )
@@ -72,7 +72,7 @@ def planned(edges: tuple[float, ...], tolerance: float) -> tuple[MeterSpec, int]
 
 
 def spec_for(trace: Trace, protocol: Protocol) -> MeterSpec:
-    """Give the trace's meter in regular or incremental mode, each as exact as its labels allow."""
+    """Return the trace's meter as regular or incremental, each as exact as its labels allow."""
     if protocol is trace.spec.protocol:
         return trace.spec
     return reachable_tolerance(trace.spec.replace(protocol=protocol), trace.labels).spec

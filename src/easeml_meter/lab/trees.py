@@ -82,5 +82,5 @@ def tree(signals: int, steps: int, protocol: Protocol) -> Tree:
 
 
 def paper_trees() -> tuple[Tree, ...]:
-    """Give the two trees of the paper's Figure 5."""
+    """Return the two trees of the paper's Figure 5."""
     return tree(2, 2, Protocol.REGULAR), tree(2, 2, Protocol.INCREMENTAL)

@@ -51,12 +51,12 @@ class Claim:
 
 
 def worst(judged: Iterable[Verdict]) -> Verdict:
-    """Give the worst of several verdicts."""
+    """Return the worst of several verdicts."""
     return max(judged, key=list(Verdict).index)
 
 
 def close(value: float, reference: float) -> bool:
-    """Tell whether two numbers are close."""
+    """Whether two numbers are close."""
     return abs(value - reference) <= CLOSE * abs(reference)
 
 
@@ -83,6 +83,6 @@ def of_number(text: str, computed: float, *, about: bool = False) -> Verdict:
 
 
 def cut_off(text: str, computed: float) -> bool:
-    """Tell whether the printed number is the computed one with its digits cut off, not rounded."""
+    """Whether the printed number is the computed one with its digits cut off, not rounded."""
     value, digit = read_number(text)
     return math.isclose(math.floor(computed / digit) * digit, value)

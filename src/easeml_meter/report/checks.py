@@ -27,7 +27,7 @@ class Check:
 
     @property
     def right(self) -> bool | None:
-        """Tell whether the answer was the right one; None where that cannot be known."""
+        """Whether the answer was the right one; None where that cannot be known."""
         return None if self.due is None else self.due == self.signal.answer
 
     @property
@@ -73,7 +73,7 @@ def checks(view: SessionView) -> tuple[Check, ...]:
 
 
 def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int | None:
-    """Give the answer that the rules call for; `truth.band` was found by exact arithmetic."""
+    """Return the answer that the rules call for; `truth.band` was found by exact arithmetic."""
     if truth is None or signal.answer == NO_READING:
         return None
     spec = rules.spec

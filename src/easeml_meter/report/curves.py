@@ -52,18 +52,18 @@ class _Axes:
         return tuple(k * step for k in range(first, max(last, first + 1) + 1))
 
     def x(self, index: int) -> float:
-        """Give the place of a step."""
+        """Return the place of a step."""
         room = self.width - _LEFT - _RIGHT - 2 * _INSET
         steps = len(self.found) - 1
         return _LEFT + _INSET + room * (index / steps if steps else 0.5)
 
     def y(self, loss: float) -> float:
-        """Give the height of a loss."""
+        """Return the height of a loss."""
         low, high = self.ticks[0], self.ticks[-1]
         return _BASE - (_BASE - _TOP) * (loss - low) / (high - low)
 
     def point(self, index: int, loss: float) -> str:
-        """Give both, as a path has them."""
+        """Return both, as a path has them."""
         return f"{number(self.x(index))} {number(self.y(loss))}"
 
 
@@ -137,7 +137,7 @@ def _grid(axes: _Axes) -> str:
 
 
 def _runs(found: tuple[Check, ...], has: Callable[[Check], bool]) -> Iterator[list[int]]:
-    """Give the unbroken runs of steps for which something is known."""
+    """Return the unbroken runs of steps for which something is known."""
     for there, run in groupby(range(len(found)), lambda index: has(found[index])):
         if there:
             yield list(run)
@@ -173,7 +173,7 @@ def _curve(axes: _Axes, loss: Callable[[Truth], float], colour: str, kind: str) 
 
 
 def _mark(kind: str, x: float, y: float) -> str:
-    """Give a square for the test loss and a diamond for the validation loss."""
+    """Return a square for the test loss and a diamond for the validation loss."""
     if kind == "test":
         return box(x - 3, y - 3, 6, 6)
     return f"M{number(x)} {number(y - 4.5)}l4.5 4.5-4.5 4.5-4.5-4.5z"

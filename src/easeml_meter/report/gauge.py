@@ -32,7 +32,7 @@ class Gauge:
         return min(12, _WIDTH // self.signal.spec.signals)
 
     def place(self, gap: float) -> float:
-        """Give where a gap lies; bands are equally wide."""
+        """Return where a gap lies; bands are equally wide."""
         bands = self.signal.spec.bands
         index = next((k for k, band in enumerate(bands) if gap < band.upper), len(bands) - 1)
         band = bands[index]
@@ -54,7 +54,7 @@ class Gauge:
         return kinds
 
     def runs(self, fill: dict[str, str]) -> list[tuple[str, str]]:
-        """Give the characters, in runs of one kind, with the bands' numbers in their middles.
+        """Return the characters, in runs of one kind, with the bands' numbers in their middles.
 
         Of a bar over several bands, only the band told keeps its number.
         """
@@ -74,7 +74,7 @@ class Gauge:
         return runs
 
     def edges(self) -> str:
-        """Give the line of the bands' edges, as many as fit."""
+        """Return the line of the bands' edges, as many as fit."""
         bands = self.signal.spec.bands
         end = len(bands) * self.cell
         line = ""
@@ -114,7 +114,7 @@ def headline(signal: Signal, ellipsis: str = "…", unprintable: str = "\ufffd")
 
 
 def told_lines(signal: Signal, told: str = "", tolerance: str = "") -> list[str]:
-    """Give what was told and promised, line by line; signs may be named with it."""
+    """Return what was told and promised, line by line; signs may be named with it."""
     lines = [signal.promise]
     if signal.gap is not None and signal.tolerance is not None:
         gap = f"Gap of validation and test loss{told}: {gap_words(signal.gap)}."
@@ -131,7 +131,7 @@ def left_line(signal: Signal) -> str:
 
 
 def filled_cells(share: float, cells: int) -> int:
-    """Give how many cells of a battery are full: none, or all, only where that is exact."""
+    """Return how many cells of a battery are full: none, or all, only where that is exact."""
     if not 0 < share < 1:
         return cells if share >= 1 else 0
     return min(cells - 1, max(1, round(share * cells)))

@@ -34,7 +34,7 @@ class Layout:
 
     @property
     def few(self) -> bool:
-        """Tell whether there is room for names."""
+        """Whether there is room for names."""
         return self.columns <= FEW
 
     @cached_property
@@ -85,7 +85,7 @@ class Layout:
         return 24.0 + 0.72 * max((text_width(name, 10) for name in names), default=0.0)
 
     def name(self, index: int) -> str:
-        """Give a model's name as far as there is room for it, leaning to the left."""
+        """Return a model's name as far as there is room for it, leaning to the left."""
         room = (self.axis + index * self.pitch + self.pitch / 2 - 4) / 0.72
         return fitted(self.view.signals[index].model, 10, room, _NAME_LENGTH)
 
@@ -109,13 +109,13 @@ class Layout:
         return self.top + row * (self.plot + self.below)
 
     def place(self, index: int) -> tuple[float, float]:
-        """Give the left and the top of a column."""
+        """Return the left and the top of a column."""
         row, column = divmod(index, PER_ROW)
         gutter = (self.pitch - self.bar) / 2
         return self.axis + column * self.pitch + gutter, self.row_top(row)
 
     def height_of(self, gap: float) -> float:
-        """Give how far below the top of a column a gap lies."""
+        """Return how far below the top of a column a gap lies."""
         bands = self.view.spec.bands
         index = next((k for k, band in enumerate(bands) if gap < band.upper), len(bands) - 1)
         band = bands[index]

@@ -196,7 +196,7 @@ def _odd(layout: Layout, signal: Signal) -> str:
 
 
 def _glyph(answer: int) -> str:
-    """Give the sign of an answer that is no band, 9 wide around 0, 0."""
+    """Return the sign of an answer that is no band, 9 wide around 0, 0."""
     if answer == ABOVE_CEILING:
         return element("path", d="M-4.5 4h9L0-4.5z")
     line = {"fill": "none", "stroke": "currentColor", "stroke_width": "1.6"}

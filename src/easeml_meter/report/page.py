@@ -68,7 +68,7 @@ def page(title: str, *content: str) -> str:
 
 
 def sections(view: SessionView) -> tuple[str, ...]:
-    """Give the parts of the page in order, for a page of one's own."""
+    """Return the parts of the page in order, for a page of one's own."""
     found = (
         _header(view),
         _section("What to do now", _bullets(advice(view)), kind="m-now"),

@@ -22,17 +22,17 @@ BLACK, WHITE = "#000000", "#ffffff"
 
 
 def band_colours(count: int) -> tuple[str, ...]:
-    """Give `count` colours from green to red."""
+    """Return `count` colours from green to red."""
     return tuple(_between(k / (count - 1) if count > 1 else 0.0) for k in range(count))
 
 
 def text_on(colour: str) -> str:
-    """Give black or white, whichever reads better on a colour (contrast 4.5 at least)."""
+    """Return black or white, whichever reads better on a colour (contrast 4.5 at least)."""
     return max(BLACK, WHITE, key=lambda ink: contrast(ink, colour))
 
 
 def contrast(first: str, second: str) -> float:
-    """Give the contrast ratio of two colours, as WCAG 2 defines it."""
+    """Return the contrast ratio of two colours, as WCAG 2 defines it."""
     darker, lighter = sorted((_luminance(first), _luminance(second)))
     return (lighter + 0.05) / (darker + 0.05)
 

@@ -52,7 +52,7 @@ def _value(value: str | float) -> str:
 
 
 def box(left: float, top: float, width: float, height: float) -> str:
-    """Give the path of a rectangle; paths of several can be put together."""
+    """Return the path of a rectangle; paths of several can be put together."""
     sides = f"h{number(width)}v{number(height)}h{number(-width)}z"
     return f"M{number(left)} {number(top)}{sides}"
 

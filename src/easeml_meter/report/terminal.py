@@ -163,7 +163,7 @@ def _chart(view: SessionView) -> Text:
 
 
 def _sign(signal: Signal) -> Text:
-    """Give the sign of an answer: its number on its colour, or its glyph."""
+    """Return the sign of an answer: its number on its colour, or its glyph."""
     from rich.text import Text
 
     if signal.band is None:

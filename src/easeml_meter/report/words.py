@@ -41,17 +41,17 @@ def _is_control(char: str) -> bool:
 
 
 def answer_words(answer: int) -> str:
-    """Give an answer as people say it."""
+    """Return an answer as people say it."""
     return _WITHOUT_BAND.get(answer, f"band {answer}")
 
 
 def gap_words(edges: tuple[float, float] | None) -> str:
-    """Give the edges of a gap."""
+    """Return the edges of a gap."""
     return "not told" if edges is None else f"{at_least(edges[0])} to {at_most(edges[1])}"
 
 
 def share_words(share: float) -> str:
-    """Give a share in percent; 0 % and 100 % are said only where they are exact."""
+    """Return a share in percent; 0 % and 100 % are said only where they are exact."""
     if not 0 < share < 1:
         return "100 %" if share >= 1 else "0 %"
     return f"{min(99, max(1, round(100 * share)))} %"
@@ -68,7 +68,7 @@ def left_words(promised: int, expected: int) -> str:
 
 
 def when(moment: datetime) -> str:
-    """Give a moment in UTC; one without a zone is taken to be in UTC already."""
+    """Return a moment in UTC; one without a zone is taken to be in UTC already."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
     return aware.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
@@ -81,7 +81,7 @@ def standing_words(view: SessionView) -> str:
 
 
 def history_words(view: SessionView) -> str:
-    """Tell what was told, step by step or, where it changes often, by counts."""
+    """Return what was told, step by step or, where it changes often, by counts."""
     if not view.signals:
         return "Nothing has been told yet."
     runs = [(answer, list(run)) for answer, run in groupby(view.signals, lambda each: each.answer)]

@@ -114,7 +114,7 @@ class _Messages:
         self._pieces: list[memoryview] = []
 
     def read(self, size: int) -> memoryview:
-        """Give the next bytes; none at the end."""
+        """Return the next bytes; none at the end."""
         if not self._pieces:
             self._pieces = [memoryview(piece) for piece in self._next() if piece]
         if not self._pieces:
@@ -145,7 +145,7 @@ class _Messages:
         return prefix, head, self._read(self._body_of(head))
 
     def _body_of(self, head: bytes) -> int:
-        """Give the size of what follows the head of a message, if it may follow."""
+        """Return the size of what follows the head of a message, if it may follow."""
         kind, size, compressed = _look_at(head)
         if compressed:
             raise Unreadable("the Arrow stream is compressed, write it without compression")
@@ -170,7 +170,7 @@ class _Messages:
 
 
 def _look_at(head: bytes) -> tuple[int, int, bool]:
-    """Give the kind of a message, the size of its body, and whether that is compressed."""
+    """Return the kind of a message, the size of its body, and whether that is compressed."""
     message = _follow(head, 0)
     kind = _value(head, "<B", _field(head, message, 1))
     size = _value(head, "<q", _field(head, message, 3))
@@ -187,7 +187,7 @@ def _look_at(head: bytes) -> tuple[int, int, bool]:
 
 
 def _field(head: bytes, table: int, number: int) -> int | None:
-    """Give the place of a field of a table; None if it is left out."""
+    """Return the place of a field of a table; None if it is left out."""
     directory = table - _value(head, "<i", table)
     entry = 4 + 2 * number
     if entry + 2 > _value(head, "<H", directory):

@@ -167,7 +167,7 @@ def _check_size(files: int, size: int) -> None:
 
 
 def _inside(folder: Path, path: Path) -> str:
-    """Give the name of a path relative to `folder`; refuse what leads out of it."""
+    """Return the name of a path relative to `folder`; refuse what leads out of it."""
     base = os.path.abspath(folder)
     name = os.path.relpath(os.path.join(base, path), base)
     if name == ".." or name.startswith("../"):
@@ -177,7 +177,7 @@ def _inside(folder: Path, path: Path) -> str:
 
 
 def _named_by(word: str, folder: Path) -> str | None:
-    """Give the name of the file a word of the command stands for, if it does."""
+    """Return the name of the file a word of the command stands for, if it does."""
     if not os.path.isfile(os.path.join(folder, word)):
         return None
     if not os.path.isabs(word):
@@ -205,7 +205,7 @@ def _files_in(folder: Path, name: str) -> Iterator[str]:
 
 
 def _refuse_links(folder: Path, name: str) -> int:
-    """Give the mode of what has this name; no part of it may be a link."""
+    """Return the mode of what has this name; no part of it may be a link."""
     mode, path = 0, os.fspath(folder)
     for part in PurePosixPath(name).parts or (".",):
         path = os.path.join(path, part)

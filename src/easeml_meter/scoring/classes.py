@@ -70,7 +70,7 @@ class Classes:
 
     @cached_property
     def numeric(self) -> bool:
-        """Tell whether the classes are whole numbers."""
+        """Whether the classes are whole numbers."""
         return isinstance(self.values[0], int)
 
     @cached_property
@@ -79,7 +79,7 @@ class Classes:
         return np.min_scalar_type(len(self))
 
     def codes(self, column: Any, *, or_places: bool = False) -> NDArray[Any]:
-        """Give the code of each value of a column without nulls; `len(self)` for strangers.
+        """Return the code of each value of a column without nulls; `len(self)` for strangers.
 
         `or_places`: whole numbers for classes that are texts are places in the list, from 0.
         """

@@ -109,7 +109,7 @@ class _Feed(threading.Thread):
         self._sink, self._inputs, self._batches = sink, inputs, batches
 
     def reaches(self, rows: int) -> bool:
-        """Tell whether there are so many rows; waits until that is known."""
+        """Whether there are so many rows; waits until that is known."""
         with self._moved:
             self._moved.wait_for(lambda: self.rows >= rows or self._done)
             return self.rows >= rows

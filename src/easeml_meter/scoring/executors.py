@@ -31,7 +31,7 @@ class Executor(Protocol):
     """What runs tasks."""
 
     def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
-        """Give the results in the order of `tasks`, which are taken as there is room for them.
+        """Return the results in the order of `tasks`, which are taken as there is room for them.
 
         An error of a task comes back as itself. Ending early cancels what has not begun.
         """

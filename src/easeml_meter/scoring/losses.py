@@ -63,7 +63,7 @@ class Loss(ABC):
         """Say what predictions must be; labels are codes of classes, numbers or anything."""
 
     def __call__(self, predictions: Array, labels: Array) -> Array:
-        """Give the loss of each example, in [0, 1]."""
+        """Return the loss of each example, in [0, 1]."""
         losses: Array = self._losses(predictions, labels)
         return losses
 

@@ -292,7 +292,7 @@ def _check_size(node: Any, constants: Constants) -> None:
 
 
 def _constant(node: Any, place: int, constants: Constants) -> list[Any]:
-    """Give the few numbers that an input is known to be, or none."""
+    """Return the few numbers that an input is known to be, or none."""
     from onnx import TensorProto, numpy_helper
 
     given = constants.get(node.input[place]) if place < len(node.input) else None

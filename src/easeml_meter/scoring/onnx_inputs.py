@@ -45,7 +45,7 @@ class Feed:
         return size * math.prod(self.shape)
 
     def pack(self, batch: Any) -> Any:
-        """Give the column that the model's process reads."""
+        """Return the column that the model's process reads."""
         if len(self.columns) > 1:
             values = pa.array(self._matrix(batch).ravel())
         else:
@@ -58,7 +58,7 @@ class Feed:
         return self._shaped(values)
 
     def zero(self) -> Any:
-        """Give one row, of zeros or empty texts."""
+        """Return one row, of zeros or empty texts."""
         count = math.prod(self.shape)
         texts = self.kind == "str"
         return self._shaped(pa.array([""] * count if texts else np.zeros(count, self.kind)))
@@ -81,7 +81,7 @@ class Feed:
         return self._readable(column, self.columns[0]).astype(self.kind, copy=False)
 
     def _readable(self, column: Any, name: str) -> NDArray[Any]:
-        """Give numbers that numpy casts to the tensor's type; what is missing becomes NaN."""
+        """Return numbers that numpy casts to the tensor's type; what is missing becomes NaN."""
         column = _plain(column)
         if pa.types.is_decimal(column.type):
             column = column.cast(pa.float64())
@@ -130,7 +130,7 @@ def packed(feeds: tuple[Feed, ...], batches: Iterable[Any], rows: int) -> Iterat
 
 
 def made_up(feeds: tuple[Feed, ...]) -> Any:
-    """Give a packed batch of one row that stands in no table."""
+    """Return a packed batch of one row that stands in no table."""
     return pa.record_batch([feed.zero() for feed in feeds], schema_of(feeds))
 
 
@@ -166,7 +166,7 @@ def _check_rows(tensor: Tensor) -> None:
 
 
 def _takes_one(tensor: Tensor, columns: Any) -> bool:
-    """Tell whether a model's only input is one column among several."""
+    """Whether a model's only input is one column among several."""
     if tensor.name not in columns.names:
         return False
     listed = pa.types.is_fixed_size_list(columns.field(tensor.name).type)
@@ -202,7 +202,7 @@ def _of_column(tensor: Tensor, field: Any) -> Feed:
 
 
 def _fits(kind: Any, wanted: str) -> bool:
-    """Tell whether all values of a column can be cast; to fewer digits is fine, to integers not."""
+    """Whether all values of a column can be cast; to fewer digits is fine, to integers not."""
     if pa.types.is_dictionary(kind):
         kind = kind.value_type
     if _is_text(kind) or wanted == "str":

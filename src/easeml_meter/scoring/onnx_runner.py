@@ -66,7 +66,7 @@ def load(path: str) -> ort.InferenceSession:
 
 
 def feed(batch: Any, shapes: dict[str, list[int]]) -> dict[str, Any]:
-    """Give each model input its column, without a copy where the type allows."""
+    """Return each model input its column, without a copy where the type allows."""
     fed = {}
     for (name, shape), column in zip(shapes.items(), batch.columns, strict=True):
         values = column.flatten() if pa.types.is_fixed_size_list(column.type) else column

@@ -159,7 +159,7 @@ def read_labels(
 def _ranked(
     columns: Sequence[Any], expected: Expected, rows: Rows, *, scores: bool
 ) -> NDArray[Any]:
-    """Give the class, or the k classes, ranked first; equal scores rank by the class list."""
+    """Return the class, or the k classes, ranked first; equal scores rank by the class list."""
     classes, k = expected.class_list, expected.loss.ranks
     column = columns[0]
     listed = _is_list(column.type)
@@ -193,7 +193,7 @@ def _codes(column: Any, classes: Classes, rows: Rows) -> NDArray[Any]:
 
 
 def _matrix_of_reals(columns: Sequence[Any], expected: Expected, rows: Rows) -> NDArray[Any]:
-    """Give one row of numbers per example, one number per class."""
+    """Return one row of numbers per example, one number per class."""
     size = len(expected.class_list)
     if len(columns) > 1 or not _is_list(columns[0].type):
         if len(columns) != size:
@@ -221,7 +221,7 @@ def _flat(column: Any, rows: Rows, width: int | None = None) -> tuple[Any, int]:
 
 
 def _reals(column: Any, rows: Rows) -> NDArray[np.float64]:
-    """Give finite numbers, read from text too."""
+    """Return finite numbers, read from text too."""
     needed = "a finite number needed"
     _no_nulls(column, rows)
     kind = column.type
@@ -282,7 +282,7 @@ def _simplex(matrix: NDArray[Any], rows: Rows) -> NDArray[Any]:
 
 
 def _as_it_is(column: Any, rows: Rows) -> NDArray[Any]:
-    """Give a column to a loss of one's own: numbers, texts, or rows of numbers."""
+    """Convert a column for a custom loss: numbers, texts, or rows of numbers."""
     _no_nulls(column, rows)
     if pa.types.is_dictionary(column.type):
         return _as_it_is(column.dictionary_decode(), rows)

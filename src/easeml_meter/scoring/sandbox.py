@@ -337,7 +337,7 @@ def _resident(pid: int) -> int:
 
 
 def _share(pid: int) -> int:
-    """Give the resident memory of a process, each page divided by the number that share it."""
+    """Return the resident memory of a process, each page divided by the number that share it."""
     with suppress(OSError, StopIteration):
         lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
         return 1024 * int(next(line for line in lines if line.startswith("Pss:")).split()[1])

@@ -55,12 +55,12 @@ _NUMBER, _MACHINE, _FIRST_ARGUMENT = 0, 4, 16  # offsets in struct seccomp_data
 
 
 def known_machine() -> bool:
-    """Tell whether there is a filter for this machine."""
+    """Whether there is a filter for this machine."""
     return platform.machine() in _MACHINES
 
 
 def program() -> bytes:
-    """Give the filter, in the kernel's classic BPF."""
+    """Return the filter, in the kernel's classic BPF."""
     column, machine = _MACHINES[platform.machine()]
     denied = sorted(numbers[column] for numbers in _CALLS.values())
     count = len(denied)

@@ -20,7 +20,7 @@ class Comparison:
 
     @property
     def rests_on_people(self) -> bool:
-        """Tell whether the promise holds only if people behave as assumed."""
+        """Whether the promise holds only if people behave as assumed."""
         return any("about people" in line for line in assumptions_of(self.tightened.spec))
 
 
@@ -46,7 +46,7 @@ def compare(setting: Setting, steps: int, *, most_masked: int = 10_000) -> tuple
 
 
 def lines(setting: Setting, steps: int) -> list[tuple[str, MeterSpec]]:
-    """Give the meters of the paper's figures."""
+    """Return the meters of the paper's figures."""
     uniform = MeterSpec.uniform(
         signals=setting.signals, tolerance=setting.tolerances[0], steps=steps, delta=setting.delta
     )
@@ -62,7 +62,7 @@ def lines(setting: Setting, steps: int) -> list[tuple[str, MeterSpec]]:
 
 
 def _special(setting: Setting, steps: int, most_masked: int) -> list[tuple[str, MeterSpec]]:
-    """Give the meters that need more than one step or signal to differ."""
+    """Return the meters that need more than one step or signal to differ."""
     regular = dict(lines(setting, steps))["regular, nonuniform"]
     found = []
     if steps >= 2:

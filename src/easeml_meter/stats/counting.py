@@ -106,7 +106,7 @@ def with_resets(signals: int, resets: int, silent: int = 0) -> Feedback:
 
 
 def feedback_of(spec: MeterSpec) -> Feedback:
-    """Give the feedback rule that a meter follows (memory, tenants and fixed reverts aside)."""
+    """Return the feedback rule that a meter follows (memory, tenants and fixed reverts aside)."""
     silent = spec.silent_answers
     running_max = spec.protocol is Protocol.INCREMENTAL
     if spec.masked_reverts:
@@ -135,7 +135,7 @@ def models(feedback: Feedback, steps: int, reverts: Sequence[int] = ()) -> tuple
 
 
 def log_geometric(ratio: int, terms: int) -> float:
-    """Give the logarithm of 1 + ratio + ... + ratio^(terms-1)."""
+    """Return the logarithm of 1 + ratio + ... + ratio^(terms-1)."""
     if terms == 0:
         return -math.inf
     if ratio == 1:
@@ -146,12 +146,12 @@ def log_geometric(ratio: int, terms: int) -> float:
 
 
 def log(count: int) -> float:
-    """Give the logarithm of an exact count of any size; of zero, minus infinity."""
+    """Return the logarithm of an exact count of any size; of zero, minus infinity."""
     return math.log(count) if count else -math.inf
 
 
 def log_models(spec: MeterSpec, steps: int | None = None) -> tuple[float, ...]:
-    """Give the logarithm of the count to be union-bounded, at the tolerance of each band.
+    """Return the logarithm of the count to be union-bounded, at the tolerance of each band.
 
     `steps` overrides the specification's. Entry k belongs to `spec.tolerances[k]`.
     """
@@ -214,7 +214,7 @@ def log_by_walk(feedback: Feedback, steps: int, reverts: Sequence[int] = ()) -> 
 
 
 def has_closed_form(spec: MeterSpec) -> bool:
-    """Tell whether `log_models` takes the same short time for any number of steps."""
+    """Whether `log_models` takes the same short time for any number of steps."""
     by_walk = spec.masked_reverts or spec.resets
     return not by_walk and (spec.protocol is not Protocol.INCREMENTAL or not spec.silent_answers)
 
@@ -230,7 +230,7 @@ def walk(spec: MeterSpec) -> Iterator[tuple[int, tuple[float, ...]]]:
 
 
 def log_sum(logs: Sequence[float]) -> float:
-    """Give log(sum(exp(x))), safe for any magnitude."""
+    """Return log(sum(exp(x))), safe for any magnitude."""
     top = max(logs)
     if top == -math.inf:
         return top

@@ -84,7 +84,7 @@ class Plan:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Give the plan as plain data for programs."""
+        """Return the plan as plain data for programs."""
         spec = self.spec
         return {
             "labels": self.labels,
@@ -105,12 +105,12 @@ class Plan:
 
 
 def required_labels(spec: MeterSpec) -> Plan:
-    """Give the smallest n such that a test set of n labels, or of any more, keeps the promise."""
+    """Return the smallest n such that a test set of n labels, or of any more, keeps the promise."""
     counts = counting.log_models(spec)
     budget = _log_budget(spec)
 
     def excess(labels: int) -> float:
-        """Tell how far the inequality is missed at this size or a larger one; <= 0 holds."""
+        """Return how far the inequality is missed at this size or a larger one; <= 0 holds."""
         return log_failure(spec, counts, labels, tail=log_tail_from) - budget
 
     # Hoeffding's bound at the smallest tolerance, for everything counted, is never below another.
@@ -125,7 +125,7 @@ def required_labels(spec: MeterSpec) -> Plan:
 
 
 def supported_steps(spec: MeterSpec, labels: int) -> Plan:
-    """Give the largest number of steps that `labels` labels support (spec.steps is ignored)."""
+    """Return the largest number of steps that `labels` labels support (spec.steps is ignored)."""
     _check_labels(labels)
     if spec.tenants:
         raise invalid("tenants", list(spec.tenants), "they fix the steps: give the steps as well")
@@ -159,7 +159,7 @@ def supported_steps(spec: MeterSpec, labels: int) -> Plan:
 
 
 def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
-    """Give the smallest tolerances, in the ratios of spec's, that `labels` labels support."""
+    """Return the smallest tolerances, in the ratios of spec's, that `labels` labels support."""
     _check_labels(labels)
     budget = _log_budget(spec)
     counts = counting.log_models(spec)
@@ -234,7 +234,7 @@ def log_failure(
     tolerances: Sequence[float] | None = None,
     tail: Callable[[Bound, int, float, float | None], float] = log_tail,
 ) -> float:
-    """Give the logarithm of the left side of the inequality."""
+    """Return the logarithm of the left side of the inequality."""
     tolerances = spec.tolerances if tolerances is None else tolerances
     tails: dict[float, float] = {}
     terms: list[float] = []
@@ -271,19 +271,19 @@ def _checked_plan(spec: MeterSpec, labels: int) -> Plan:
 
 
 def _log_budget(spec: MeterSpec) -> float:
-    """Give log delta of one session; an elastic budget lends a part of it to further steps."""
+    """Return log delta of one session; an elastic budget lends a part of it to further steps."""
     return math.log(spec.session_delta * (spec.mixture[0] if spec.elastic else 1.0))
 
 
 def _test_sets(spec: MeterSpec, steps: int | None = None) -> int:
-    """Give the number of test sets of one session: one, unless every step draws its own."""
+    """Return the number of test sets of one session: one, unless every step draws its own."""
     if spec.protocol is not Protocol.RESAMPLING:
         return 1
     return spec.steps if steps is None else steps
 
 
 def _smallest(excess: Callable[[int], float], highest: int) -> int:
-    """Give the smallest whole number with excess <= 0; excess falls, nearly on a straight line.
+    """Return the smallest whole number with excess <= 0; excess falls, nearly on a straight line.
 
     Regula falsi, with a step of bisection whenever that shrinks the bracket too slowly.
     """

@@ -70,7 +70,7 @@ class Code:
 def log_weight(
     code: Code, shares: tuple[float, float, float], log_uniform: float, part: float = 1.0
 ) -> float:
-    """Give log w(h), rounded down.
+    """Return log w(h), rounded down.
 
     `log_uniform` is log(tail/Z) while steps are promised, else minus infinity. `part` is the share
     of the two adaptive weights that belongs to this tenant; the uniform one is shared through Z.

@@ -20,7 +20,7 @@ _UNSEEN = 12.0
 
 
 def sketch(setting: Setting, steps: Sequence[int]) -> dict[str, list[float]]:
-    """Give the labels of each meter's tightened plan at each of these steps, to within 2%.
+    """Return the labels of each meter's tightened plan at each of these steps, to within 2%.
 
     Of a few dozen labels it may miss more.
     """
@@ -53,7 +53,7 @@ class _Tails:
     def failure(
         self, spec: MeterSpec, counts: Sequence[float], budget: float
     ) -> NDArray[np.float64]:
-        """Give the logarithm of the failure probability at each size."""
+        """Return the logarithm of the failure probability at each size."""
         terms: list[NDArray[np.float64]] = []
         for count, tolerance in zip(counts, spec.tolerances, strict=False):
             if tolerance not in self._known:

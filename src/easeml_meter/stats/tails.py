@@ -32,7 +32,7 @@ _NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 
 
 def log_tail(bound: Bound, labels: int, tolerance: float, ceiling: float | None = None) -> float:
-    """Give the logarithm of the chosen bound for a test set of `labels` examples."""
+    """Return the logarithm of the chosen bound for a test set of `labels` examples."""
     if labels <= 0:
         return 0.0
     if tolerance >= 1:  # two losses in [0,1] cannot differ by more
@@ -50,7 +50,7 @@ def log_tail(bound: Bound, labels: int, tolerance: float, ceiling: float | None 
 def log_tail_from(
     bound: Bound, labels: int, tolerance: float, ceiling: float | None = None
 ) -> float:
-    """Give the largest `log_tail` over all test sets of `labels` examples or more.
+    """Return the largest `log_tail` over all test sets of `labels` examples or more.
 
     Only the exact tail with a ceiling c is not monotone: it jumps up where one more error fits
     below the ceiling, at the sizes ceil(k / c), and falls between them and from jump to jump.
@@ -64,7 +64,7 @@ def log_tail_from(
 
 
 def errors_below(ceiling: float, labels: int) -> int:
-    """Give the most errors whose share of `labels` does not exceed the ceiling, as written."""
+    """Return the most errors whose share of `labels` does not exceed the ceiling, as written."""
     return math.floor(Fraction(repr(ceiling)) * labels)
 
 
@@ -84,7 +84,7 @@ def _log_kl(labels: int, tolerance: float, ceiling: float | None) -> float:
 
 
 def _worst_true_loss(tolerance: float) -> float:
-    """Give the p at which kl(p + eps, p) is smallest, by bisection on its derivative."""
+    """Return the p at which kl(p + eps, p) is smallest, by bisection on its derivative."""
     low, high = 0.0, 1 - tolerance
     while True:
         p = (low + high) / 2
@@ -99,7 +99,7 @@ def _worst_true_loss(tolerance: float) -> float:
 
 
 def _log_chernoff(labels: int, p: float, tolerance: float) -> float:
-    """Give -n kl(p + eps, p), raised by more than its rounding error."""
+    """Return -n kl(p + eps, p), raised by more than its rounding error."""
     if p <= 0:  # a model that never errs is never seen to err
         return -math.inf
     q = min(p + tolerance, 1.0)
@@ -129,7 +129,7 @@ def _log_exact(labels: int, tolerance: float, ceiling: float | None) -> float:
 # All meters with a tolerance ask for the same sizes, when they are compared or planned again.
 @lru_cache(maxsize=10_000)
 def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -> float:
-    """Give log max over lowest <= j <= highest of P(Bin(n, j/n - eps) >= j), never too small.
+    """Return log max over lowest <= j <= highest of P(Bin(n, j/n - eps) >= j), never too small.
 
     The range is cut into blocks of j, and the blocks that may hold the maximum are cut again,
     down to single values. Which blocks may, follows from concavity:
@@ -189,7 +189,7 @@ def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -
 
 
 def _binomial_tail(labels: int, j: Floats, mean: Floats) -> tuple[Floats, Floats]:
-    """Give log P(X = j) and P(X >= j) / P(X = j) for X ~ Bin(n, mean/n), where j > mean."""
+    """Return log P(X = j) and P(X >= j) / P(X = j) for X ~ Bin(n, mean/n), where j > mean."""
     rest = labels - j
     distance = j - mean
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -213,7 +213,7 @@ _STIRLING_SMALL = np.array(
 
 
 def _stirling(k: Floats) -> Floats:
-    """Give log k! minus Stirling's formula (Loader 2000), for whole k; zero for k = 0."""
+    """Return log k! minus Stirling's formula (Loader 2000), for whole k; zero for k = 0."""
     large = np.maximum(k, 16.0)
     square = large * large
     series = (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680) / square) / square) / square) / large
@@ -222,7 +222,7 @@ def _stirling(k: Floats) -> Floats:
 
 
 def _tail_ratio(labels: int, j: Floats, mean: Floats) -> Floats:
-    """Give P(X >= j) / P(X = j), by quadrature of the incomplete beta integral.
+    """Return P(X >= j) / P(X = j), by quadrature of the incomplete beta integral.
 
     With t = p exp(-u) the integral becomes j times the integral over u > 0 of exp(e(u)), where
     e(u) = -j u + (n - j) log((1 - p exp(-u)) / (1 - p)) is concave and falls from e(0) = 0. On

@@ -35,12 +35,12 @@ class OrderDigest:
             self._content.update(memoryview(content)[bounds[0] : bounds[-1]])
 
     def hexdigest(self) -> str:
-        """Give the digest of all ids so far."""
+        """Return the digest of all ids so far."""
         return hashlib.sha256(self._content.digest() + self._lengths.digest()).hexdigest()
 
 
 def as_texts(ids: Any) -> Any:
-    """Give ids as text, so that 7 is the same id in every format."""
+    """Return ids as text, so that 7 is the same id in every format."""
     if isinstance(ids, pa.ChunkedArray):
         ids = ids.combine_chunks()
     elif not isinstance(ids, pa.Array):

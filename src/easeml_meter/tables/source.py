@@ -36,7 +36,7 @@ class Held:
         return self
 
     def read_bytes(self) -> bytes:
-        """Give all of it."""
+        """Return all of it."""
         return self.content
 
 
@@ -51,5 +51,5 @@ def source_of(given: Given) -> Source:
 
 
 def for_arrow(source: Source) -> str | pa.BufferReader:
-    """Give a source as pyarrow takes it: a file that it opens and closes by itself, or memory."""
+    """Return a source as pyarrow takes it: a file that it opens and closes by itself, or memory."""
     return pa.BufferReader(source.content) if isinstance(source, Held) else str(source)

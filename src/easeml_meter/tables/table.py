@@ -97,7 +97,7 @@ class Table(ABC):
 
     @abstractmethod
     def _read(self, columns: list[str]) -> Batches:
-        """Give at least `columns` of all rows."""
+        """Return at least `columns` of all rows."""
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ class FileTable(Table):
             raise InvalidInput(f"{self.name}: changed while it was read: try again")
 
     def digest(self) -> str:
-        """Give the SHA-256 digest of the file's bytes."""
+        """Return the SHA-256 digest of the file's bytes."""
         with reading(self.path, self.kind), self.path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
 
@@ -143,7 +143,7 @@ class FileTable(Table):
 
 
 def rows_at_once(schema: pa.Schema) -> int:
-    """Tell how many rows of these columns make a batch."""
+    """Return how many rows of these columns make a batch."""
     most = LIST_ROWS if any(map(pa.types.is_nested, schema.types)) else MOST_ROWS
     return min(most, max(LEAST_ROWS, _MOST_VALUES // max(1, len(schema))))
 

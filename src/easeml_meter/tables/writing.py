@@ -46,7 +46,7 @@ def new_file(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
 
 
 def _name(temporary: Path, path: Path) -> None:
-    """Give the finished file its name; a link, unlike a rename, fails if the name is taken."""
+    """Return the finished file its name; a link, unlike a rename, fails if the name is taken."""
     try:
         os.link(temporary, path)
     except OSError as error:

@@ -164,7 +164,7 @@ def _float_words(values: NDArray[Any]) -> Words:
 
 
 def _integer_words(values: NDArray[Any], seed: bytes) -> Words:
-    """Give a whole number the word of the equal float, or a keyed one where there is none."""
+    """Return a whole number the word of the equal float, or a keyed one where there is none."""
     with np.errstate(invalid="ignore"):
         numbers = values.astype(np.float64)
         words = _float_words(numbers)

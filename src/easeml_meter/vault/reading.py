@@ -45,10 +45,10 @@ class Positioned(Closing):
 
     @abstractmethod
     def read_at(self, position: int, size: int) -> bytes:
-        """Give `size` bytes, fewer at the end."""
+        """Return `size` bytes, fewer at the end."""
 
     def exactly(self, position: int, size: int) -> bytes:
-        """Give `size` bytes, or fail."""
+        """Return `size` bytes, or fail."""
         data = self.read_at(position, size)
         if len(data) != size:
             raise ValueError("cut short")

@@ -225,7 +225,7 @@ class SealedTestSet(Closing):
             return pa.DictionaryArray.from_arrays(column, self.classes)
 
     def label_groups(self) -> Iterator[GroupLabels]:
-        """Give handles on the labels of each row group, for workers elsewhere."""
+        """Return handles on the labels of each row group, for workers elsewhere."""
         grant = self.grant()
         for group, rows in enumerate(self.group_rows):
             yield GroupLabels(grant, group, rows)

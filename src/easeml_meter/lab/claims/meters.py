@@ -33,7 +33,7 @@ FOUR_PANELS = tuple(itertools.product((0.05, 0.01), (0.05, 0.01)))
 
 
 def rising(values: Iterable[float]) -> bool:
-    """Tell whether each value is larger than the one before."""
+    """Whether each value is larger than the one before."""
     return all(later > first for first, later in itertools.pairwise(values))
 
 
@@ -185,14 +185,14 @@ def _rises_with_signals() -> Finding:
 
 
 def _log_pairs(meter: Curve, signals: int, steps: int) -> float:
-    """Give ln |T(m, T)| for any m, however large."""
+    """Return ln |T(m, T)| for any m, however large."""
     if meter is REGULAR:
         return steps * math.log(signals) + math.log(signals / (signals - 1))
     return math.lgamma(signals + steps + 1) - math.lgamma(signals + 1) - math.lgamma(steps + 1)
 
 
 def _slope(meter: Curve, low: int, high: int, steps: int) -> float:
-    """Tell by how much ln |T(m, T)| rises per unit of ln m, relative to T."""
+    """Return by how much ln |T(m, T)| rises per unit of ln m, relative to T."""
     rise = _log_pairs(meter, high, steps) - _log_pairs(meter, low, steps)
     return rise / math.log(high / low) / steps
 

@@ -75,7 +75,7 @@ def _incremental_gains_much() -> Finding:
 
 
 def _incremental_orders() -> Finding:
-    """Tell how many labels a factor of e in T costs, in units of 1 / (2 eps^2)."""
+    """Return how many labels a factor of e in T costs, in units of 1 / (2 eps^2)."""
     unit = math.log(10) / (2 * HEADLINE.tolerance**2)
     slopes = [
         (labels(meter, Case(10**6)) - labels(meter, Case(10**5))) / unit

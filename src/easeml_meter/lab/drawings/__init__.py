@@ -61,7 +61,7 @@ def panels(drawn: Drawn) -> list[Any]:
 
 
 def signs(drawn: Drawn) -> list[Sign]:
-    """Give the legend that goes with the panels."""
+    """Return the legend that goes with the panels."""
     if isinstance(drawn, Curves):
         forms = {Form.PUBLISHED: "line", Form.TIGHTENED: "dashed"}
         return [

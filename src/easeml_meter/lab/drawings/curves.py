@@ -43,7 +43,7 @@ def series_of(curves: Curves) -> list[str]:
 
 
 def ticks(low: float, high: float) -> list[float]:
-    """Give round values for a logarithmic axis: 1, 2, 5 times powers of ten, or the powers."""
+    """Return round values for a logarithmic axis: 1, 2, 5 times powers of ten, or the powers."""
     powers = range(math.floor(math.log10(low)), math.ceil(math.log10(high)) + 1)
     steps = (1, 2, 5) if math.log10(high / low) < 2.6 else (1,)
     found = [digit * 10.0**power for power in powers for digit in steps]
@@ -109,7 +109,7 @@ def curve_panel(curves: Curves, panel: Panel, *, legend: bool, width: int = WIDT
 
 
 def _widths(names: list[str]) -> dict[str, float]:
-    """Give each curve its width: wider at the back of curves that coincide."""
+    """Return the width of each curve: wider at the back of curves that coincide."""
     found = dict.fromkeys(names, THIN)
     for stack in COINCIDE:
         present = [name for name in reversed(stack) if name in names]

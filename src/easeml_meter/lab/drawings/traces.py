@@ -69,7 +69,7 @@ def _accuracy_chart(trace: Trace, names: list[str], *, legend: bool) -> Any:
 
 
 def _segments(name: str, step: TracedStep, reading: Reading) -> list[dict[str, Any]]:
-    """Give the bars of one answer: solid for the band, pale below it, grey for the tolerance."""
+    """Return the bars of one answer: solid for the band, pale below it, grey for the tolerance."""
     colour = SIGNALS[reading.answer - 1]
     low = max(0.0, reading.below - reading.tolerance)
     high = min(1.0, reading.upper + reading.tolerance)

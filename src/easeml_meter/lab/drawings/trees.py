@@ -14,7 +14,7 @@ RADIUS = 20.0
 
 
 def _rim_to_rim(parent: Node, child: Node, deepest: int) -> dict[str, Any]:
-    """Give the line between two nodes without the parts inside them: a node may be see-through."""
+    """Return a line between two nodes without the parts inside them: nodes may be see-through."""
     row = TREE_HEIGHT / (deepest + 0.6)
     across, down = (child.x - parent.x) * WIDTH, row
     share = (RADIUS + 2) / math.hypot(across, down)

@@ -42,16 +42,16 @@ class TreeNode:
         self.open = patient and ledger.may_submit(account)
 
     def after(self, answer: int) -> TreeNode:
-        """Give the place once this was told."""
+        """Return the place once this was told."""
         return TreeNode(self.ledger, self.ledger.record(self.account, answer), self.later)
 
     def reset(self) -> TreeNode:
-        """Give the place after a reset of the running maximum."""
+        """Return the place after a reset of the running maximum."""
         return TreeNode(self.ledger, self.ledger.reset(self.account), self.later)
 
     @cached_property
     def sure(self) -> bool:
-        """Tell whether one more submission can follow the next one, whatever that is answered."""
+        """Whether one more submission can follow the next one, whatever that is answered."""
         if self.later:
             return True
         if not self.ledger.spec.elastic:

@@ -179,7 +179,7 @@ class Blocks:
         self.done += 1
 
     def combined(self) -> Models:
-        """Give the models that take the chosen half of each block."""
+        """Return the models that take the chosen half of each block."""
         player, grades = self.player, self.player.world.grades
         if self.silent:
             units = grades * self.taken + grades // 2 * (player.labels - self.settled)

@@ -65,7 +65,7 @@ class Experiment:
         return tuple(np.flatnonzero(desk.failed).tolist())
 
     def fingerprint(self) -> dict[str, Any]:
-        """Give what a file of results must agree with."""
+        """Return what a file of results must agree with."""
         return {
             "meter": self.spec.to_mapping(),
             "labels": self.labels,
@@ -126,7 +126,7 @@ class Coverage:
         return "promise holds" if upper < 2 * delta else "not decided"
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as plain data for programs."""
+        """Return it as plain data for programs."""
         setting = self.experiment
         return {
             "verdict": self.verdict,
@@ -175,7 +175,7 @@ def coverage(
 
 @contextmanager
 def workers(jobs: int) -> Iterator[Executor | None]:
-    """Give so many processes to play in; none for a single job."""
+    """Return a pool of that many processes to play in; none for a single job."""
     check_whole("jobs", jobs, at_least=1)
     if jobs == 1:
         yield None
@@ -258,7 +258,7 @@ class _Record:
 
 
 def clopper_pearson(successes: int, trials: int, error: float) -> tuple[float, float]:
-    """Give the exact interval of a probability; each side misses with probability `error`."""
+    """Return the exact interval of a probability; each side misses with probability `error`."""
     try:
         from scipy.special import betaincinv
     except ImportError as failure:
@@ -271,7 +271,7 @@ def clopper_pearson(successes: int, trials: int, error: float) -> tuple[float, f
 
 
 def processors() -> int:
-    """Give the number of processors this process may use."""
+    """Return the number of processors this process may use."""
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 

@@ -51,7 +51,7 @@ class Developer:
     """Whether its models fail on purpose."""
 
     def at_home(self, spec: MeterSpec) -> bool:
-        """Tell whether a meter has what this developer makes use of; else it is another's twin."""
+        """Whether a meter has what this developer makes use of; else it is another's twin."""
         return (spec.may_fail or not self.crashes) and (bool(spec.tenants) or not self.passes)
 
     def breaks(self, spec: MeterSpec) -> str | None:

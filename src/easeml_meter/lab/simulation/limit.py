@@ -40,7 +40,7 @@ class Limit:
         return self.planned / self.labels
 
     def to_json(self) -> dict[str, Any]:
-        """Give it as plain data for programs."""
+        """Return it as plain data for programs."""
         return {
             "planned": self.planned,
             "limit": self.labels,

@@ -31,7 +31,7 @@ class Player:
         return self.desk.rules
 
     def plain(self, true: Floats) -> Floats:
-        """Give the validation losses that keep answers to the first band, if that can be.
+        """Return the validation losses that keep answers to the first band, if that can be.
 
         The true loss, unless the first band is so narrow that a broken promise would show there.
         """
@@ -51,7 +51,7 @@ class Player:
         deviation: float,
         possible: Sequence[tuple[float, ...]] | None = None,
     ) -> list[Question]:
-        """Give every session's best question about a model of this true loss.
+        """Return every session's best question about a model of this true loss.
 
         `possible` says which deviations of its test loss are still possible in each session.
         """
@@ -63,7 +63,7 @@ class Player:
         return found
 
     def _rare(self, state: State, steps: int) -> float:
-        """Give the share of answers that may be unusual; an incremental meter marches seldom.
+        """Return the share of answers that may be unusual; an incremental meter marches seldom.
 
         In sixteenths, so that few different questions have to be worked out.
         """
@@ -144,6 +144,6 @@ class Player:
 
 
 def told(questions: Sequence[Question], answers: Integers) -> Floats:
-    """Give what each session learnt: the mean deviation of its model's test loss."""
+    """Return what each session learnt: the mean deviation of its model's test loss."""
     pairs = zip(questions, answers.tolist(), strict=True)
     return np.array([question.told.get(answer, 0.0) for question, answer in pairs])

@@ -113,7 +113,7 @@ def world_of(
 
 
 def grade_law(loss: Floats, grades: int) -> Floats:
-    """Give the probabilities of the grades 0..grades for models of these true losses.
+    """Return the probabilities of the grades 0..grades for models of these true losses.
 
     A coin with one grade. With more, the number of heads in `grades` throws of a coin whose own
     bias is drawn for each example from a beta distribution of weight 1 and mean `loss`.
@@ -185,7 +185,7 @@ class Cells:
         return found
 
     def last(self) -> Models:
-        """Give the last fresh models."""
+        """Return the last fresh models."""
         grades = np.arange(self.counts.shape[1])
         units = np.einsum("sgv,g->s", self.counts, grades)
         true = np.einsum("sgv,g->s", self.chances, grades) / self.world.grades
@@ -207,7 +207,7 @@ class Cells:
         self.counts, self.chances = counts, chances
 
     def combined(self) -> Models:
-        """Give the models that err where the scores say it hurts most.
+        """Return the models that err where the scores say it hurts most.
 
         They err on the cells of the highest scores (or the lowest, to look better than they are),
         and on a random share of the last one, so that the true loss is the world's target.
