@@ -182,7 +182,7 @@ def test_inputs_submissions_and_what_was_told(people: People) -> None:
 
     first = people.submit(labels, 0, model="a")
     assert isinstance(first, ShownSignal)
-    assert (first.band, first.step, first.model, first.tenant) == (1, 1, "a", "1")
+    assert (first.band, first.step, first.model, first.tenant) == (1, 1, "a", 1)
     assert (first.steps_left, first.repeated) == (3, False)
     again = people.submit(labels, 0, model="a")
     assert again == replace(first, repeated=True)

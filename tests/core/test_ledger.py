@@ -213,7 +213,7 @@ def test_the_tails_of_all_accepted_histories_sum_to_at_most_delta(
     ledger = at_its_size(spec, more)
     tail = math.exp(log_tail(spec.tail, ledger.labels, 0.1, spec.ceiling))
     promised = further = 0
-    for tenant in range(len(spec.tenants) or 1):
+    for tenant in range(1, (len(spec.tenants) or 1) + 1):
         open_accounts, length = [Account(tenant=tenant)], 0
         part = ledger.promised(tenant) / spec.steps
         while open_accounts:
@@ -471,29 +471,29 @@ def test_a_reset_can_be_what_is_too_dear_so_it_comes_before_the_question() -> No
 
 def test_each_tenant_has_its_own_steps_and_history() -> None:
     for ledger in (books("plain, tenants"), books("elastic, tenants")):
-        assert (ledger.promised(0), ledger.promised(1)) == (6, 4)
-        first, second = Account(tenant=0), Account(tenant=1)
+        assert (ledger.promised(1), ledger.promised(2)) == (6, 4)
+        first, second = Account(tenant=1), Account(tenant=2)
         for _ in range(4):
             second = ledger.record(second, 5)
         assert ledger.steps_left(first) == 6  # what the other one was told costs this one nothing
         assert ledger.battery(second) < ledger.battery(first)
-        assert ledger.replay([5] * 4, tenant=1) == second
-    assert not books("plain, tenants").may_submit(books("plain, tenants").replay([1] * 4, tenant=1))
-    assert books("plain, tenants").may_submit(books("plain, tenants").replay([1] * 5, tenant=0))
+        assert ledger.replay([5] * 4, tenant=2) == second
+    assert not books("plain, tenants").may_submit(books("plain, tenants").replay([1] * 4, tenant=2))
+    assert books("plain, tenants").may_submit(books("plain, tenants").replay([1] * 5, tenant=1))
 
 
 def test_with_handover_all_tenants_are_one() -> None:
     ledger = books("plain, handover")
-    assert ledger.promised(0) == ledger.promised(1) == 10
+    assert ledger.promised(1) == ledger.promised(2) == 10
     assert ledger.labels == books("plain, regular").labels
-    assert ledger.steps_left(ledger.replay([1] * 9, tenant=1)) == 1
+    assert ledger.steps_left(ledger.replay([1] * 9, tenant=2)) == 1
 
 
 def test_the_larger_tenant_may_go_on_for_longer() -> None:
     spec = meter(tenants=(30, 3), steps=33, elastic=True)
     ledger = at_its_size(spec)
     ends = []
-    for tenant in (0, 1):
+    for tenant in (1, 2):
         account = Account(tenant=tenant)
         while ledger.may_submit(account):
             account = ledger.record(account, 1 if (account.steps + 1) % 4 else 2)

@@ -90,7 +90,7 @@ def test_the_same_submission_again_is_free() -> None:
 
 def test_tenants_who_hand_over_follow_each_other() -> None:
     ledger = AnySizeLedger(meter(tenants=(1, 3)), LABELS)
-    desk = Arena(ledger, 1, [0, 1])
+    desk = Arena(ledger, 1, [1, 2])
     assert desk.promised == 4
     seen = []
     while desk.open[0]:

@@ -21,7 +21,17 @@ from tests.server.team import Machine
 
 from easeml_meter.service import hooks
 
-from .before import Json, ask_all, differences, figures, go_on, open_meter, reopened, shown
+from .before import (
+    Json,
+    ask_all,
+    differences,
+    figures,
+    go_on,
+    numbered,
+    open_meter,
+    reopened,
+    shown,
+)
 
 DATA = Path(__file__).parents[1] / "data" / "before"
 FOLDERS = ("team", "incremental", "elastic", "silent", "models", "behind", "lost")
@@ -70,7 +80,7 @@ def empty_database(request: pytest.FixtureRequest, database: str) -> Iterator[st
 
 
 def recorded(name: str) -> Json:
-    return json.loads((DATA / f"{name}.json").read_bytes())
+    return json.loads((DATA / f"{name}.json").read_bytes(), object_hook=numbered)
 
 
 def after_restore(seen: Json, links_before: int, *, witnessed: bool) -> Json:

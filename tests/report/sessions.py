@@ -48,7 +48,7 @@ def session(
             step=index + 1,
             generation=1,
             model=models[index],
-            tenant="default",
+            tenant=1,
             told_at=START + timedelta(hours=7 * index),
             battery=remain / total,
             steps_left=remain,

@@ -69,7 +69,7 @@ def test_tenants_have_maxima_of_their_own() -> None:
     truths = (Truth(0.1, 0.25, 4), Truth(0.1, 0.13, 2))
     view = session([4, 2], INCREMENTAL, retrospective=truths)
     assert [check.right for check in checks(view)] == [True, True]
-    other = replace(view.signals[1], tenant="other", answer=4)
+    other = replace(view.signals[1], tenant=2, answer=4)
     apart = replace(view, signals=(view.signals[0], other))
     assert [check.right for check in checks(apart)] == [True, False]
 

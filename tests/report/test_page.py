@@ -102,7 +102,7 @@ def test_every_drawing_on_it_is_well_formed() -> None:
 @given(ANY_TEXT, ANY_TEXT)
 def test_hostile_text_is_only_text(name: str, words: str) -> None:
     view = session([1, 2], models=[name, words], meter=name)
-    signals = tuple(replace(s, tenant=t) for s, t in zip(view.signals, (name, words), strict=True))
+    signals = tuple(replace(s, tenant=n) for n, s in enumerate(view.signals, 1))
     view = replace(view, promise=words, assumptions=(name,), signals=signals)
     markup = html_page(view)
     markup.encode()

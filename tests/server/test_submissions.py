@@ -81,7 +81,7 @@ def test_tenants_are_apart(served: Served, meter: str, labels: Labels) -> None:
     assert submit(two, meter, labels, tenant=1).status_code == 403
     same = submit(two, meter, labels).json()
     assert same["id"] != told["id"]
-    assert (same["step"], same["signal"]["tenant"]) == (1, "2")
+    assert (same["step"], same["signal"]["tenant"]) == (1, 2)
     labeler = served.client("labeler")
     for tenant, answer in ((1, told), (2, same)):
         listed = labeler.get(f"/meters/{meter}/submissions", params={"tenant": tenant}).json()

@@ -245,12 +245,12 @@ def test_each_hears_only_what_it_may(
     assert [each["step"] for each in found] == [1, 2, 1, 3, 2, 3]
     assert [each["model"] for each in found] == [f"m{number}" for number in range(6)]
     assert [each["signal"] and each["signal"]["tenant"] for each in found] == [
-        "1",
+        1,
         None,
-        "2",
-        "1",
+        2,
+        1,
         None,
-        "2",
+        2,
     ]
     assert len(gate.batches) == 2
 

@@ -477,8 +477,9 @@ class TestTheFile:
     def test_another_schema_is_refused(
         self, site: Site, room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        path = saved(site, tmp_path / "b.zip")
-        monkeypatch.setattr(backup, "HEAD", "9999")
+        with monkeypatch.context() as patched:
+            patched.setattr(backup, "HEAD", "9999")
+            path = saved(site, tmp_path / "b.zip")
         with pytest.raises(InvalidInput, match="restore it with that version"):
             restore(Place.of_site(site), path)
 

@@ -58,7 +58,7 @@ def reachable(signals: int, shares: tuple[int, ...], shared: int) -> int:
 def test_shared_steps_fit_what_the_plan_left(extra: int) -> None:
     spec = tenant_spec()
     ledger = Ledger(spec, required_labels(spec).labels + extra)
-    steps = ledger.shared_steps((0, 1))
+    steps = ledger.shared_steps((1, 2))
     tail = math.exp(log_tail(spec.tail, ledger.labels, 0.25, None))
     assert reachable(3, TENANTS, steps) * tail <= spec.session_delta
     if steps < sum(TENANTS):
@@ -67,21 +67,21 @@ def test_shared_steps_fit_what_the_plan_left(extra: int) -> None:
 
 def test_a_test_set_of_the_planned_size_has_nothing_to_share() -> None:
     spec = tenant_spec()
-    assert Ledger(spec, required_labels(spec).labels).shared_steps((0, 1)) == 0
+    assert Ledger(spec, required_labels(spec).labels).shared_steps((1, 2)) == 0
 
 
 def test_more_tenants_share_less() -> None:
     """Any group could have been the one that shares, so each has a smaller part of delta."""
     two = MeterSpec.uniform(signals=3, tolerance=0.2, steps=8, delta=0.2, tenants=(4, 4))
     four = two.replace(steps=16, tenants=(4, 4, 4, 4))
-    assert Ledger(four, 400).shared_steps((0, 1)) <= Ledger(two, 400).shared_steps((0, 1))
+    assert Ledger(four, 400).shared_steps((1, 2)) <= Ledger(two, 400).shared_steps((1, 2))
 
 
 def test_incremental_histories_join_at_the_worst() -> None:
     spec = tenant_spec(protocol="incremental")
     ledger = Ledger(spec, 400)
-    joined = ledger.merge([Account(0, 2, State(top=2)), Account(1, 1, State(top=3))])
-    assert (joined.steps, joined.state.top, joined.group) == (3, 3, (0, 1))
+    joined = ledger.merge([Account(1, 2, State(top=2)), Account(2, 1, State(top=3))])
+    assert (joined.steps, joined.state.top, joined.group) == (3, 3, (1, 2))
     assert ledger.rules.answers(joined.state) == (3,)
     assert not ledger.may_submit(joined)
 
@@ -105,7 +105,7 @@ def incremental_with_handover(tmp_path: Path) -> Session:
     space = session.meter._space
     generation = session.meter.generations[0]
     with space.writing() as books:
-        row = HandOver(generation.meter, generation.number, 0, 1, space.now())
+        row = HandOver(generation.meter, generation.number, 1, 2, space.now())
         books.handovers.add(row)
     space.journal(generation).append_handover(row)
     return session
@@ -127,7 +127,7 @@ def test_refused_on_an_incremental_meter(
 def test_the_ledger_has_no_figure_for_shared_running_maxima() -> None:
     ledger = Ledger(tenant_spec(protocol="incremental"), 400)
     with pytest.raises(InvalidInput, match="not on an incremental meter"):
-        ledger.shared_steps((0, 1))
+        ledger.shared_steps((1, 2))
 
 
 def test_books_with_an_older_hand_over_promise_its_members_nothing_more(tmp_path: Path) -> None:
@@ -239,10 +239,10 @@ def test_not_without_a_test_set_in_use(tmp_path: Path) -> None:
 
 
 def test_sharing_is_transitive() -> None:
-    rows = [HandOver("m", 1, 2, 3, "a"), HandOver("m", 1, 0, 1, "b")]
-    assert sharing(0, rows) == (0, 1)
-    assert sharing(3, [*rows, HandOver("m", 1, 1, 2, "c")]) == (0, 1, 2, 3)
-    assert sharing(4, rows) == (4,)
+    rows = [HandOver("m", 1, 3, 4, "a"), HandOver("m", 1, 1, 2, "b")]
+    assert sharing(1, rows) == (1, 2)
+    assert sharing(4, [*rows, HandOver("m", 1, 2, 3, "c")]) == (1, 2, 3, 4)
+    assert sharing(5, rows) == (5,)
 
 
 def test_log_failure_is_the_planners() -> None:

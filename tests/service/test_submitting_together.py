@@ -349,10 +349,10 @@ def test_several_tenants(tmp_path: Path) -> None:
     assert isinstance(spent, Spent)
     found = signals(outcomes)
     assert [(each.tenant, each.step) for each in found] == [
-        ("1", 1),
-        ("2", 1),
-        ("2", 1),
-        ("1", 2),
+        (1, 1),
+        (2, 1),
+        (2, 1),
+        (1, 2),
     ]
     assert [each.repeated for each in found] == [False, False, True, False]
     assert [row.phase for row in session.meter.generations] == [Phase.ACTIVE]

@@ -252,7 +252,7 @@ def weights_of(ledger: Ledger) -> Callable[[Account], tuple[float, float]]:
     z = math.fsum(n * tail for each in counts for n, tail in zip(each, tails, strict=False))
 
     def weight(account: Account) -> tuple[float, float]:
-        promised = parts[account.tenant]
+        promised = parts[account.tenant - 1]
         uniform = tails[ledger.rules.level(account.state)] / z * (account.steps < promised)
         rest = log_weight(account.code, spec.mixture, -math.inf, promised / spec.steps)
         return uniform, math.exp(rest)
@@ -260,7 +260,7 @@ def weights_of(ledger: Ledger) -> Callable[[Account], tuple[float, float]]:
     return weight
 
 
-def accounts_after(ledger: Ledger, length: int, tenant: int = 0) -> list[Account]:
+def accounts_after(ledger: Ledger, length: int, tenant: int = 1) -> list[Account]:
     """Give the account after every history of this length."""
     if length == 0:
         return [Account(tenant=tenant)]
@@ -279,7 +279,7 @@ def test_all_histories_of_all_lengths_weigh_at_most_one(options: dict[str, Any])
     longest = spec.steps + 2
     weight = weights_of(ledger)
     uniform, adaptive = [], []
-    for tenant in range(tenants):
+    for tenant in range(1, tenants + 1):
         for length in range(longest + 1):
             accounts = accounts_after(ledger, length, tenant)
             kt = math.fsum(math.exp(account.code.log_kt) for account in accounts)

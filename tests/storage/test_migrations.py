@@ -60,17 +60,19 @@ def older() -> list[str]:
 def make(address: str, version: str, rows: dict[str, list[dict[str, Any]]]) -> None:
     """Make a database as an older program left it; JSON is given as text."""
     engine = store._engine(address)
-    with engine.connect().execution_options(lock="IMMEDIATE") as connection, connection.begin():
-        settings = config()
-        settings.attributes["connection"] = connection
-        command.upgrade(settings, version)
-        for table, values in rows.items():
-            for value in values:
-                names = ", ".join(f'"{name}"' for name in value)
-                places = ", ".join(f":{name}" for name in value)
-                order = f"INSERT INTO {table} ({names}) VALUES ({places})"  # noqa: S608
-                connection.execute(sa.text(order), value)
-    engine.dispose()
+    try:
+        with engine.connect().execution_options(lock="IMMEDIATE") as connection, connection.begin():
+            settings = config()
+            settings.attributes["connection"] = connection
+            command.upgrade(settings, version)
+            for table, values in rows.items():
+                for value in values:
+                    names = ", ".join(f'"{name}"' for name in value)
+                    places = ", ".join(f":{name}" for name in value)
+                    order = f"INSERT INTO {table} ({names}) VALUES ({places})"  # noqa: S608
+                    connection.execute(sa.text(order), value)
+    finally:
+        engine.dispose()
 
 
 def assert_declared(opened: Store) -> None:
@@ -136,7 +138,7 @@ VALIDATION = ValidationSet("m", 1, "d" * 64, 20, {"label": "y"}, "v/1.csv", NOW)
 ENTRY = Entry(
     meter="m",
     generation=1,
-    tenant=0,
+    tenant=1,
     step=1,
     answer="2",
     after_reset=False,
@@ -166,7 +168,7 @@ ROWS = {
     "meters": [written(METER)],
     "generations": [written(GENERATION, "reason", "deadline")],
     "validation_sets": [written(VALIDATION)],
-    "entries": [written(ENTRY)],
+    "entries": [written(ENTRY, "user") | {"tenant": 0}],
     "audit": [written(LINK)],
 }
 
@@ -188,6 +190,38 @@ def test_every_released_schema_is_upgraded_with_its_rows(empty: str, version: st
         books.audit.append("m", NOW, "told", {"step": 2})
         assert broken_link(books.audit.all("m")) is None
     opened.close()
+
+
+def test_tenants_are_counted_from_one_and_entries_learn_their_users(empty: str) -> None:
+    places = [(tenant, step) for tenant in (0, 1, 2) for step in (1, 2)]
+    rows = {name: ROWS[name] for name in ("meters", "generations", "validation_sets")}
+    rows["entries"] = [
+        written(replace(ENTRY, tenant=tenant, step=step, submission=f"{step:064}"), "user")
+        for tenant, step in places
+    ]
+    named = {"generation": 1, "tenant": 3, "step": 2, "user": "anna"}
+    rows["audit"] = [written(LINK), written(replace(LINK, number=2, details=named))]
+    rows["handovers"] = [
+        {"meter": "m", "generation": 1, "giver": giver, "receiver": receiver, "at": NOW}
+        for giver, receiver in ((0, 1), (1, 0), (1, 2))
+    ]
+    make(empty, "0002", rows)
+    opened = Store.open(empty)
+    with opened.reading() as books:
+        found = {(entry.tenant, entry.step): entry.user for entry in books.entries.all("m", 1)}
+        pairs = {(row.giver, row.receiver) for row in books.handovers.all("m", 1)}
+    assert found == {(tenant + 1, step): "" for tenant, step in places} | {(3, 2): "anna"}
+    assert pairs == {(1, 2), (2, 1), (2, 3)}
+    opened.close()
+
+
+def test_a_program_of_the_version_before_cannot_enter_answers(empty: str) -> None:
+    """It would count tenants from 0, and give the first one a budget that is spent."""
+    make(empty, "0002", ROWS)
+    Store.open(empty).close()
+    entered = written(replace(ENTRY, step=2, submission="t" * 64), "user")
+    with pytest.raises(sa.exc.IntegrityError):
+        make(empty, "head", {"entries": [entered]})
 
 
 def test_many_servers_start_at_once(empty: str) -> None:

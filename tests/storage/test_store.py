@@ -32,7 +32,7 @@ VALIDATION = ValidationSet("m", 1, "d" * 64, 20, {"label": "y", "classes": None}
 ENTRY = Entry(
     meter="m",
     generation=1,
-    tenant=0,
+    tenant=1,
     step=1,
     answer="2",
     after_reset=False,
@@ -132,12 +132,12 @@ def test_rows_outlive_the_process(store: Store, url: str) -> None:
 
 def test_entries_come_in_the_order_of_each_tenants_steps(store: Store) -> None:
     with store.writing() as books:
-        for tenant, number in ((1, 2), (0, 2), (1, 1), (0, 10), (0, 1)):
+        for tenant, number in ((2, 2), (1, 2), (2, 1), (1, 10), (1, 1)):
             books.entries.add([step(number, tenant=tenant)])
     with store.reading() as books:
         found = [(entry.tenant, entry.step) for entry in books.entries.all("m", 1)]
-        assert found == [(0, 1), (0, 2), (0, 10), (1, 1), (1, 2)]
-        assert [entry.step for entry in books.entries.all("m", 1, tenant=1)] == [1, 2]
+        assert found == [(1, 1), (1, 2), (1, 10), (2, 1), (2, 2)]
+        assert [entry.step for entry in books.entries.all("m", 1, tenant=2)] == [1, 2]
         assert books.entries.all("m", 2) == []
 
 
@@ -200,7 +200,7 @@ def test_the_same_rows_cannot_be_two_test_sets(store: Store) -> None:
 def test_the_same_submission_of_another_tenant_or_validation_set_is_another(store: Store) -> None:
     with store.writing() as books:
         books.entries.add([ENTRY])
-        books.entries.add([replace(ENTRY, tenant=1)])
+        books.entries.add([replace(ENTRY, tenant=2)])
         books.entries.add([replace(ENTRY, step=2, validation_set="e" * 64)])
         assert len(books.entries.all("m", 1)) == 3
 

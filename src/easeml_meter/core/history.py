@@ -70,10 +70,14 @@ class MeterState:
         return 1 if self.spec.handover else max(1, len(self.spec.tenants))
 
     def tenant(self, number: int) -> int:
-        """Give the index of a tenant by its number, from 1."""
+        """Return the number of a tenant, if this meter has it.
+
+        Raises:
+            InvalidInput: it is not from 1 to the number of tenants.
+        """
         if not 1 <= number <= self.tenants:
             raise invalid("tenant", number, f"a number from 1 to {self.tenants}")
-        return number - 1
+        return number
 
 
 @lru_cache(maxsize=256)
@@ -127,7 +131,9 @@ def all_spent(
 ) -> bool:
     """Whether a test set has no answer left for any tenant."""
     ledger = ledger_of(state.spec, test_set)
-    accounts = (replay(ledger, entries, tenant, handovers) for tenant in range(state.tenants))
+    accounts = (
+        replay(ledger, entries, tenant, handovers) for tenant in range(1, state.tenants + 1)
+    )
     return not any(map(ledger.may_submit, accounts))
 
 
@@ -161,7 +167,7 @@ def signal_of(
         step=entry.step,
         generation=entry.generation,
         model=entry.model,
-        tenant=str(entry.tenant + 1),
+        tenant=entry.tenant,
         told_at=datetime.fromisoformat(entry.told_at),
         battery=ledger.battery(account),
         steps_left=left,

@@ -28,7 +28,7 @@ _FORECAST = 1_000
 class Account:
     """The history of one developer (or tenant) as far as the books need it."""
 
-    tenant: int = 0
+    tenant: int = 1
     steps: int = 0
     state: State = field(default_factory=State)
     code: Code = field(default_factory=Code)
@@ -74,10 +74,10 @@ class Ledger:
         """Z of the priors: the left side of the planner's inequality."""
         return log_failure(self.spec, counting.log_models(self.spec), self.labels)
 
-    def promised(self, tenant: int = 0) -> int:
+    def promised(self, tenant: int = 1) -> int:
         """Give the steps promised to a tenant whatever the answers are."""
         spec = self.spec
-        return spec.steps if spec.handover or not spec.tenants else spec.tenants[tenant]
+        return spec.steps if spec.handover or not spec.tenants else spec.tenants[tenant - 1]
 
     def _promised(self, account: Account) -> int:
         if not account.group:
@@ -98,7 +98,7 @@ class Ledger:
     def check_handover(self, group: Sequence[int]) -> None:
         """Raise `InvalidInput` unless this meter can count what these tenants share."""
         spec = self.spec
-        named = " and ".join(str(tenant + 1) for tenant in group)
+        named = " and ".join(map(str, group))
         if spec.elastic or spec.handover or not spec.tenants:
             raise invalid("handover", named, "only of isolated tenants, on a plain budget")
         if self.rules.incremental:  # one running maximum is counted, not one for each tenant
@@ -129,7 +129,7 @@ class Ledger:
             return 0
         share = math.log(slack) - math.log(2**tenants - tenants - 1)
         steps = 0
-        while steps < sum(spec.tenants[tenant] for tenant in group):
+        while steps < sum(spec.tenants[tenant - 1] for tenant in group):
             shared = spec.replace(tenants=(), steps=steps + 1)
             if log_failure(shared, counting.log_models(shared), self.labels) > share:
                 break
@@ -182,7 +182,7 @@ class Ledger:
         symbol = answer if answer < 0 else int(answer > state.top)
         return symbol, choices
 
-    def replay(self, answers: Iterable[int], tenant: int = 0) -> Account:
+    def replay(self, answers: Iterable[int], tenant: int = 1) -> Account:
         """Fold a history of answers."""
         account = Account(tenant=tenant)
         for answer in answers:

@@ -72,6 +72,7 @@ class Entry:
     meter: str
     generation: int
     tenant: int
+    """From 1, as everywhere."""
     step: int
     answer: str
     after_reset: bool
@@ -83,6 +84,8 @@ class Entry:
     validation_loss: str
     blob: str
     told_at: str
+    user: str = ""
+    """Id of whoever submitted it, where people have accounts."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -26,7 +26,7 @@ class Signal:
     step: int
     generation: int
     model: str
-    tenant: str
+    tenant: int
     told_at: datetime
     battery: float
     """Share of the capacity left after this answer, from 1 down to 0."""
@@ -164,6 +164,7 @@ def signal_from_json(
     return kind(
         spec=spec,
         answer=answer_named(data["answer"]),
+        tenant=int(data["tenant"]),  # a server of the version before sends text
         told_at=datetime.fromisoformat(data["told_at"]),
         **{name: data[name] for name in _PLAIN},
     )
@@ -173,7 +174,6 @@ _PLAIN = (
     "step",
     "generation",
     "model",
-    "tenant",
     "battery",
     "steps_left",
     "steps_expected",

@@ -61,7 +61,7 @@ def checks(view: SessionView) -> tuple[Check, ...]:
     if not view.retrospective:
         return ()
     rules = Rules(view.spec)
-    states: dict[str, State] = defaultdict(State)
+    states: dict[int, State] = defaultdict(State)
     found = []
     for signal, truth in zip_longest(view.signals, view.retrospective[: len(view.signals)]):
         state = states[signal.tenant]

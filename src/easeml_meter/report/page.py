@@ -174,7 +174,7 @@ def _history(view: SessionView) -> str:
         left = f"{signal.steps_left:,} promised, {signal.steps_expected:,} expected"
         cells = [
             f"{signal.step:,}",
-            *([_name(signal.tenant)] if tenants else []),
+            *([str(signal.tenant)] if tenants else []),
             _name(signal.model),
             _answer(signal, colours),
             gap_words(signal.gap),

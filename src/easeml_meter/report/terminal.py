@@ -216,7 +216,7 @@ def history_terminal(view: SessionView) -> Table:
         table.add_column(heading, no_wrap=heading not in ("left", "right?"), min_width=6)
     colours = band_colours(view.spec.signals)
     for index, signal in enumerate(view.signals):
-        names = [shown(signal.tenant, 20)] if tenants else []
+        names = [str(signal.tenant)] if tenants else []
         names.append(shown(signal.model, 28))
         answer = Text(answer_words(signal.answer))
         if signal.band is not None:

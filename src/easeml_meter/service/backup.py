@@ -24,6 +24,7 @@ from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
 from easeml_meter.service.place import TEST_SETS, Clock, Home, Site, Workspace
 from easeml_meter.service.submissions.keeping import file_of
 from easeml_meter.service.testsets.release import released_folder
+from easeml_meter.storage import older
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
 from easeml_meter.storage.files import Files
@@ -218,6 +219,7 @@ class Backup:
     def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
         self._archive = archive
         self._path = path
+        self._schema = HEAD
         self._manifest, self._signature, self.contents = self._read_manifest()
 
     @classmethod
@@ -242,11 +244,12 @@ class Backup:
             contents = Contents(**said, meters=meters)
         except (KeyError, TypeError, ValueError):
             raise invalid("backup", str(self._path), "a file that meter backup wrote") from None
-        if (found["format"], found["schema"]) != (FORMAT, HEAD):
+        if found["format"] != FORMAT or found["schema"] not in older.READABLE:
             raise InvalidInput(
                 f"{self._path}: made by version {found['program']} with another schema: restore "
                 "it with that version, then upgrade"
             )
+        self._schema = found["schema"]
         return text, signature, contents
 
     def check(self, identity: Identity) -> None:
@@ -283,7 +286,14 @@ class Backup:
             raise _damaged(self._path) from None
 
     def rows(self, table: str, meter: str | None = None) -> Iterator[dict[str, Any]]:
-        """Read the rows of a table: a meter's, or the site's."""
+        """Return the rows of a table, a meter's or the site's, in the schema of today."""
+        rows = self._rows(table, meter)
+        if self._schema == HEAD or meter is None:
+            return rows
+        links = self._rows("audit", meter) if table == "entries" else iter(())
+        return older.raised(table, rows, older.users_in(links))
+
+    def _rows(self, table: str, meter: str | None) -> Iterator[dict[str, Any]]:
         folder = "site" if meter is None else f"meters/{meter}/books"
         with self.member(f"{folder}/{table}.jsonl") as source:
             for line in source:

@@ -54,7 +54,7 @@ def hand_over(space: Workspace, giver: int, receiver: int) -> Consequence:
         case = _case(space, books, giver, receiver)
         now = space.now()
         generation = case.generation
-        row = HandOver(generation.meter, generation.number, giver - 1, receiver - 1, now)
+        row = HandOver(generation.meter, generation.number, giver, receiver, now)
         books.handovers.add(row)
         details = {
             "generation": generation.number,
@@ -91,7 +91,7 @@ def _case(space: Workspace, books: Books, giver: int, receiver: int) -> _Case:
         generation=generation.number,
         giver=giver,
         receiver=receiver,
-        sharing=tuple(tenant + 1 for tenant in group),
+        sharing=group,
         steps_left_before=tuple(_left(ledger, entries, tenant, known) for tenant in group),
         steps_left_after=_left(ledger, entries, pair[0], [*known, row]),
         labels_planned_shared=_shared_plan(situation.spec),

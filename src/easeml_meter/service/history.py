@@ -35,7 +35,7 @@ def reconcile(
     ]
     if forgotten:
         books.entries.add(forgotten)
-        steps = [[entry.tenant + 1, entry.step] for entry in forgotten]
+        steps = [[entry.tenant, entry.step] for entry in forgotten]
         details = {"generation": generation.number, "tenant_and_step": steps}
         books.audit.append(generation.meter, space.now(), "books were behind the journal", details)
         entries = books.entries.all(generation.meter, generation.number)
@@ -56,7 +56,7 @@ def _remember_handovers(space: Workspace, books: Books, generation: TestSet) -> 
             books.handovers.add(replace(row, meter=generation.meter, generation=generation.number))
             details = {
                 "generation": generation.number,
-                "giver": row.giver + 1,
-                "receiver": row.receiver + 1,
+                "giver": row.giver,
+                "receiver": row.receiver,
             }
             books.audit.append(generation.meter, space.now(), "hand-over was missing", details)

@@ -236,7 +236,7 @@ class Meter:
         if broken is not None:
             problems.append(f"audit link {broken} does not fit: the books were changed by hand")
         listed = {
-            (link.details["generation"], link.details["tenant"] - 1, link.details["step"])
+            (link.details["generation"], link.details["tenant"], link.details["step"])
             for link in links
             if link.event == "told"
         }
@@ -262,7 +262,7 @@ class Meter:
             count = len(link.details["tenant_and_step"])
             problems.append(f"{link.at}: {count} answers were missing and came from the journal")
             listed |= {
-                (link.details["generation"], tenant - 1, step)
+                (link.details["generation"], tenant, step)
                 for tenant, step in link.details["tenant_and_step"]
             }
         problems += [

@@ -113,7 +113,7 @@ class _Case:
                 other.answer,
             ):
                 raise MeterError(
-                    f"meter {self.meter.name!r}: step {entry.step} of tenant {entry.tenant + 1} "
+                    f"meter {self.meter.name!r}: step {entry.step} of tenant {entry.tenant} "
                     "was answered differently here and in the backup: two copies were in use; "
                     "nothing was restored"
                 )

@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from contextlib import suppress
 from functools import lru_cache
 from operator import attrgetter
+from typing import Any
 
 from easeml_meter.core.model import Entry, HandOver
 from easeml_meter.storage.files import Files
@@ -18,6 +19,8 @@ from easeml_meter.storage.schema import values
 
 SUFFIX = ".journal"
 _HANDOVERS = ".handovers"
+_FORMAT = 2
+"""Tenants count from 1 in lines that say so; lines without a format count them from 0."""
 
 
 class Journal:
@@ -31,8 +34,7 @@ class Journal:
     def append(self, entries: list[Entry]) -> None:
         """Add lines and wait until they are on disk."""
         if entries:
-            lines = [json.dumps(values(entry), sort_keys=True) for entry in entries]
-            self._files.append(self._name, lines)
+            self._files.append(self._name, [_line(entry) for entry in entries])
 
     def count(self) -> int:
         """Count the lines, or what they come in, without reading them: cheap, and enough to see
@@ -46,14 +48,14 @@ class Journal:
 
     def append_handover(self, row: HandOver) -> None:
         """Add a hand-over, in a file of its own, and wait until it is on disk."""
-        self._files.append(self._handovers, [json.dumps(values(row), sort_keys=True)])
+        self._files.append(self._handovers, [_line(row)])
 
     def handovers(self) -> list[HandOver]:
         """Give all hand-overs, the oldest first."""
         found = []
         for line in self._files.lines(self._handovers):
-            with suppress(ValueError, TypeError):  # cut short by a crash
-                found.append(HandOver(**json.loads(line)))
+            with suppress(ValueError, TypeError, KeyError):  # cut short by a crash
+                found.append(HandOver(**_read(line, "giver", "receiver")))
         return sorted(found, key=lambda row: row.at)
 
 
@@ -69,6 +71,18 @@ def entries_in(lines: Iterable[str]) -> list[Entry]:
 @lru_cache(maxsize=20_000)  # a journal is read again and again while it grows
 def _entry(line: str) -> Entry | None:
     try:
-        return Entry(**json.loads(line))
-    except (ValueError, TypeError):
+        return Entry(**_read(line, "tenant"))
+    except (ValueError, TypeError, KeyError):
         return None
+
+
+def _line(row: Entry | HandOver) -> str:
+    return json.dumps({"format": _FORMAT, **values(row)}, sort_keys=True)
+
+
+def _read(line: str, *tenants: str) -> dict[str, Any]:
+    """Return the fields of a line, whatever version wrote it; `tenants` names those to count."""
+    fields = dict(json.loads(line))
+    if fields.pop("format", 1) == 1:
+        fields |= {name: fields[name] + 1 for name in tenants}
+    return fields

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0002"
+HEAD = "0003"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()
@@ -60,7 +60,7 @@ entries = sa.Table(
     metadata,
     sa.Column("meter", sa.String(32), primary_key=True),
     sa.Column("generation", sa.Integer, primary_key=True),
-    sa.Column("tenant", sa.Integer, primary_key=True),
+    sa.Column("tenant", sa.Integer, primary_key=True),  # from 1
     # The last line of defence against a lost update: no two answers are the same step.
     sa.Column("step", sa.Integer, primary_key=True),
     sa.Column("answer", sa.String(16), nullable=False),
@@ -72,9 +72,21 @@ entries = sa.Table(
     sa.Column("validation_loss", sa.String(64), nullable=False),  # exact: a fraction, or a float
     sa.Column("blob", sa.String(200), nullable=False),
     sa.Column("told_at", sa.String(32), nullable=False),
+    sa.Column("user", sa.String(32), nullable=False),  # empty: not known
     sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
     # An identical submission is answered from here, also after a crash that lost the answer.
     sa.UniqueConstraint("meter", "generation", "tenant", "submission", "validation_set"),
+)
+
+accounts = sa.Table(
+    "accounts",
+    metadata,
+    sa.Column("meter", sa.String(32), primary_key=True),
+    sa.Column("generation", sa.Integer, primary_key=True),
+    sa.Column("tenant", sa.Integer, primary_key=True),
+    sa.Column("step", sa.Integer, nullable=False),  # of the last entry folded
+    sa.Column("folded", sa.JSON, nullable=False),
+    sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
 )
 
 audit = sa.Table(

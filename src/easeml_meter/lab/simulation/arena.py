@@ -67,7 +67,7 @@ class Arena:
     same developer; isolated tenants have a desk each.
     """
 
-    def __init__(self, ledger: Ledger, sessions: int, tenants: Sequence[int] = (0,)) -> None:
+    def __init__(self, ledger: Ledger, sessions: int, tenants: Sequence[int] = (1,)) -> None:
         """Open the books of all sessions."""
         self.ledger, self.sessions = ledger, sessions
         self.rules, self.spec = ledger.rules, ledger.spec

@@ -75,7 +75,8 @@ class Developer:
     ) -> Arena:
         """Play; give the desk with the outcome. Isolated tenants each have their own models."""
         spec = ledger.spec
-        tenants = list(range(len(spec.tenants))) if spec.tenants and not spec.handover else [0]
+        isolated = 1 if spec.handover else len(spec.tenants) or 1
+        tenants = list(range(1, isolated + 1))
         groups = [tenants] if self.passes else [[tenant] for tenant in tenants]
         desks = [Arena(ledger, sessions, group) for group in groups]
         for desk in desks:

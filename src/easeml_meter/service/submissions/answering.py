@@ -178,7 +178,6 @@ class _Draft:
     """An entry but for its answer, and what that follows from."""
 
     entry: Entry
-    user: str
     losses: Losses | None = None
     """None: it was answered before."""
     kept: Kept | None = None
@@ -202,9 +201,10 @@ def _measure(session: _Session, submission: Submission, measured: Measured) -> _
         validation_loss="",
         blob="",
         told_at="",
+        user=submission.user,
     )
     if session.same(entry) is not None:
-        return _Draft(entry, submission.user)
+        return _Draft(entry)
     situation.active()
     account, _ = _ready(session, tenant)
     if not session.ledger.may_submit(account):
@@ -213,7 +213,7 @@ def _measure(session: _Session, submission: Submission, measured: Measured) -> _
     entry = replace(entry, validation_loss=str(losses.validation))
     content = attempt.content()
     kept = Kept(attempt.identity, attempt.suffix, content) if content else None
-    return _Draft(entry, submission.user, losses, kept)
+    return _Draft(entry, losses, kept)
 
 
 def _validation_of(situation: MeterState) -> ValidationSet:
@@ -262,7 +262,7 @@ def _tell(
             if not repeated:
                 session.add(entry, account)
                 fresh.append(entry)
-                disclosed.append((entry.told_at, "told", _disclosed(entry, draft.user)))
+                disclosed.append((entry.told_at, "told", _disclosed(entry)))
         if fresh:
             books.entries.add(fresh)
             books.audit.append_all(generation.meter, disclosed)
@@ -327,16 +327,16 @@ def _ready(session: _Session, tenant: int) -> tuple[Account, bool]:
     return (session.ledger.reset(account), True) if due else (account, False)
 
 
-def _disclosed(entry: Entry, user: str) -> dict[str, object]:
+def _disclosed(entry: Entry) -> dict[str, object]:
     details: dict[str, object] = {
         "generation": entry.generation,
-        "tenant": entry.tenant + 1,
+        "tenant": entry.tenant,
         "step": entry.step,
         "answer": entry.answer,
         "model": entry.model,
         "submission": entry.submission,
     }
-    return details | {"user": user} if user else details
+    return details | {"user": entry.user} if entry.user else details
 
 
 def _generation(situation: MeterState, number: int) -> TestSet:
@@ -344,7 +344,7 @@ def _generation(situation: MeterState, number: int) -> TestSet:
 
 
 def _all_spent(session: _Session) -> bool:
-    tenants = range(session.situation.tenants)
+    tenants = range(1, session.situation.tenants + 1)
     return not any(session.ledger.may_submit(session.account(tenant)) for tenant in tenants)
 
 

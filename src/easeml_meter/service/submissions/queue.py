@@ -303,13 +303,13 @@ def signal_for(site: Site, seat: Member, receipt: Receipt) -> Signal | None:
     if receipt.state is not State.DONE:
         return None
     view = _meter(site, seat).status(generation=receipt.generation)
-    own = (str(receipt.tenant), receipt.step)
+    own = (receipt.tenant, receipt.step)
     return next(signal for signal in view.signals if (signal.tenant, signal.step) == own)
 
 
 def _entries(books: Books, seat: Member) -> list[Entry]:
     table = schema.entries
-    where = (table.c.meter == seat.meter) & (table.c.tenant == seat.tenant - 1)
+    where = (table.c.meter == seat.meter) & (table.c.tenant == seat.tenant)
     return [Entry(**row) for row in books.select(table, where)]
 
 
@@ -371,17 +371,14 @@ def _receipt(ticket: Ticket) -> Receipt:
 
 def _receipt_of(meter: str, told: Entry | Signal) -> Receipt:
     """Make the receipt of predictions; they are known by their place in the ledger."""
-    if isinstance(told, Signal):
-        tenant, told_at = int(told.tenant), stamp(told.told_at)
-    else:
-        tenant, told_at = told.tenant + 1, told.told_at
-    place = f"{meter}/{told.generation}/{tenant}/{told.step}"
+    told_at = stamp(told.told_at) if isinstance(told, Signal) else told.told_at
+    place = f"{meter}/{told.generation}/{told.tenant}/{told.step}"
     return Receipt(
         id=hashlib.sha256(place.encode()).hexdigest()[:32],
         state=State.DONE,
         kind="predictions",
         model=told.model,
-        tenant=tenant,
+        tenant=told.tenant,
         generation=told.generation,
         step=told.step,
         created_at=told_at,

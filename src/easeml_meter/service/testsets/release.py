@@ -45,7 +45,7 @@ def release(space: Workspace) -> TestSet:
     ):
         sealed.export(path)
     records = [
-        {"tenant": entry.tenant + 1, "step": entry.step, "truth": truth and asdict(truth)}
+        {"tenant": entry.tenant, "step": entry.step, "truth": truth and asdict(truth)}
         for entry, truth in zip(entries, truths, strict=True)
     ]
     space.files.put(f"{folder}/retrospective.json", json.dumps(records, indent=2).encode())
@@ -70,7 +70,7 @@ def truths_of(space: Workspace, generation: TestSet, tenant: int) -> tuple[Truth
     if generation.phase is not Phase.RELEASED or not space.files.exists(name):
         return ()
     records = json.loads(space.files.read(name))
-    own = sorted((row for row in records if row["tenant"] == tenant + 1), key=lambda r: r["step"])
+    own = sorted((row for row in records if row["tenant"] == tenant), key=lambda r: r["step"])
     return tuple(Truth(**row["truth"]) if row["truth"] else None for row in own)
 
 

@@ -27,8 +27,13 @@ METER_TABLES = tuple(
     )
 )
 """In an order in which they can be filled."""
-LEFT_OUT = tuple(table.name for table in (schema.uploads, schema.idempotency, schema.deliveries))
-"""What is under way at the moment; whoever began it begins again."""
+FOLDED = schema.accounts.name
+"""Accounts are folded from the entries: a restore removes them, and they are folded again."""
+LEFT_OUT = (
+    FOLDED,
+    *(table.name for table in (schema.uploads, schema.idempotency, schema.deliveries)),
+)
+"""Besides accounts, what is under way at the moment; whoever began it begins again."""
 
 _AT_ONCE = 1000
 _FINAL = ("done", "refused")
@@ -59,7 +64,7 @@ class Copies(Repository):
 
     def remove(self, meter: str) -> None:
         """Remove everything about a meter, uploads under way included."""
-        for name in (schema.uploads.name, *reversed(METER_TABLES)):
+        for name in (schema.uploads.name, FOLDED, *reversed(METER_TABLES)):
             table = schema.metadata.tables[name]
             self._connection.execute(table.delete().where(_of_meter(table, meter)))
 

@@ -1,0 +1,89 @@
+"""The journal beside a test set, written by this version and by the one before."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from easeml_meter.core.model import Entry, HandOver
+from easeml_meter.storage.files import FolderFiles
+from easeml_meter.storage.journal import Journal
+
+ENTRY = Entry(
+    meter="m",
+    generation=1,
+    tenant=1,
+    step=1,
+    answer="2",
+    after_reset=False,
+    model="a model – with ünïcode",
+    submission="s" * 64,
+    validation_number=1,
+    validation_set="d" * 64,
+    validation_loss="1/3",
+    blob="predictions/s.age",
+    told_at="2026-01-01T00:00:00.000000+00:00",
+    user="anna",
+)
+HANDOVER = HandOver("m", 1, 1, 2, "2026-01-01")
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> FolderFiles:
+    return FolderFiles(tmp_path)
+
+
+@pytest.fixture
+def journal(files: FolderFiles) -> Journal:
+    return Journal(files, "x.journal")
+
+
+def as_before(row: Entry | HandOver) -> str:
+    """Write a line as the version before did: tenants from 0, no format, no user."""
+    counted: dict[str, Any] = {
+        name: value - 1 if name in ("tenant", "giver", "receiver") else value
+        for name, value in asdict(row).items()
+        if name != "user"
+    }
+    return json.dumps(counted, sort_keys=True)
+
+
+def test_entries_come_back_in_the_order_of_each_tenants_steps(journal: Journal) -> None:
+    assert journal.read() == []
+    second, other = replace(ENTRY, step=2), replace(ENTRY, tenant=2)
+    journal.append([other, second])
+    journal.append([ENTRY])
+    assert journal.read() == [ENTRY, second, other]
+
+
+def test_lines_of_the_version_before_count_tenants_from_zero(
+    files: FolderFiles, journal: Journal
+) -> None:
+    old = [replace(ENTRY, tenant=tenant, user="") for tenant in (1, 2)]
+    files.append("x.journal", [as_before(entry) for entry in old])
+    assert journal.read() == old
+    new = [replace(ENTRY, tenant=tenant, step=2) for tenant in (1, 2)]
+    journal.append(new)
+    assert journal.read() == [old[0], new[0], old[1], new[1]]
+
+
+def test_hand_overs_of_both_versions(files: FolderFiles, journal: Journal) -> None:
+    files.append("x.handovers", [as_before(HANDOVER)])
+    later = replace(HANDOVER, giver=3, at="2026-01-02")
+    journal.append_handover(later)
+    assert journal.handovers() == [HANDOVER, later]
+
+
+@pytest.mark.parametrize(
+    "line", ["5", "{}", "[1]", "\ufffd", '{"tenant": 1}', '{"format": 2}', '{"answer": "1", "ste']
+)
+def test_what_is_no_entry_is_left_out(files: FolderFiles, journal: Journal, line: str) -> None:
+    files.append("x.journal", [line])
+    files.append("x.handovers", [line])
+    journal.append([ENTRY])
+    assert journal.read() == [ENTRY]
+    assert journal.handovers() == []
