@@ -288,7 +288,7 @@ def test_labels_in_parts(at_server: People) -> None:
     first = labeler.add_part(at_server.sealed(table[:half]))
     assert (first.phase, first.rows) == (Phase.REQUESTED, None)
     (request,) = labeler.requests()
-    assert (request.labels_here, request.generation.labels_needed) == (half, needed)
+    assert (request.labels_here, request.test_set.labels_needed) == (half, needed)
     assert [part.rows for part in request.parts] == [half]
     second = labeler.add_test_set(at_server.sealed(table[half:]))
     assert (second.phase, second.rows) == (Phase.ACTIVE, needed)

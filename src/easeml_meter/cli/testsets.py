@@ -20,7 +20,7 @@ from easeml_meter.cli.common import (
 from easeml_meter.cli.progress import progress_bar
 
 if TYPE_CHECKING:
-    from easeml_meter.service.testsets.requests import Request
+    from easeml_meter.core.model import LabelRequest
 
 
 @click.command()
@@ -68,7 +68,7 @@ def add(file: Path, part: bool, place: Place, as_json: bool) -> None:
         with progress_bar(shown=not as_json) as remote.progress:
             row = remote.add_part(file) if part else remote.add_test_set(file)
         if row.phase is Phase.REQUESTED:
-            here = next(each for each in remote.requests() if each.generation.number == row.number)
+            here = next(each for each in remote.requests() if each.test_set.number == row.number)
             _show_part(here, as_json)
             return
         view = remote.status()
@@ -83,8 +83,8 @@ def add(file: Path, part: bool, place: Place, as_json: bool) -> None:
         click.echo(f"test set {row.number} is active: {row.rows:,} rows, {promised}")
 
 
-def _show_part(request: Request, as_json: bool) -> None:
-    asked = request.generation
+def _show_part(request: LabelRequest, as_json: bool) -> None:
+    asked = request.test_set
     if as_json:
         numbers = {"labels_here": request.labels_here, "labels_needed": asked.labels_needed}
         echo_json({"generation": asked.number, **numbers})
@@ -92,8 +92,8 @@ def _show_part(request: Request, as_json: bool) -> None:
         click.echo(f"part taken in: {_progress_of(request)} of test set {asked.number} are here")
 
 
-def _progress_of(request: Request) -> str:
-    return f"{request.labels_here:,} of {request.generation.labels_needed:,} labels"
+def _progress_of(request: LabelRequest) -> str:
+    return f"{request.labels_here:,} of {request.test_set.labels_needed:,} labels"
 
 
 @testset.command()
@@ -106,7 +106,7 @@ def requests(place: Place, as_json: bool) -> None:
         echo_json([_request_json(each) for each in found])
         return
     for each in found:
-        asked = each.generation
+        asked = each.test_set
         until = f", until {asked.deadline[:10]}" if asked.deadline else ""
         click.echo(f"test set {asked.number}: {_progress_of(each)} are here{until}")
         if asked.reason:
@@ -117,20 +117,12 @@ def requests(place: Place, as_json: bool) -> None:
         click.echo("no labels are asked for")
 
 
-def _request_json(request: Request) -> dict[str, Any]:
-    asked = request.generation
-    return {
-        "generation": asked.number,
-        "labels_needed": asked.labels_needed,
-        "labels_here": request.labels_here,
-        "reason": asked.reason,
-        "deadline": asked.deadline,
-        "since": asked.changed_at,
-        "parts": [
-            {"number": part.number, "rows": part.rows, "added_at": part.added_at}
-            for part in request.parts
-        ],
-    }
+def _request_json(request: LabelRequest) -> dict[str, Any]:
+    shown = request.to_json()
+    del shown["recipients"]
+    for part in shown["parts"]:
+        del part["added_by"]
+    return shown
 
 
 @testset.command()

@@ -19,7 +19,13 @@ from typing import Any
 from easeml_meter.client.connection import Connection
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import AuditLink, MeterRecord, Part, TestSet, ValidationSet
+from easeml_meter.core.model import (
+    AuditLink,
+    LabelRequest,
+    MeterRecord,
+    TestSet,
+    ValidationSet,
+)
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import SessionView, Signal, signal_from_json, view_from_json
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, error_named, invalid
@@ -30,7 +36,6 @@ from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.answering import Submission
 from easeml_meter.service.submissions.kinds import Command, OnnxFile, PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
-from easeml_meter.service.testsets.requests import Request, requested
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, required_labels
 from easeml_meter.tables.archive import File, pack
@@ -179,7 +184,7 @@ class RemoteMeter:
     def generations(self) -> tuple[TestSet, ...]:
         """All test sets, the oldest first; without what only the server may know of them."""
         found = self._connection.listed(self._at("test-sets"))
-        return tuple(self._generation(each) for each in found)
+        return tuple(TestSet.from_json(self._id, each) for each in found)
 
     def seal(
         self,
@@ -191,18 +196,18 @@ class RemoteMeter:
         recipients: Sequence[str] = (),
     ) -> Manifest:
         """Seal labelled rows for the test set asked for (a labeler's verb)."""
-        requests = list(self._connection.listed(self._at("requests")))
+        requests = self.requests()
         if not requests:
-            requested(self._situation())  # says why there is none
+            self._situation().requested()  # says why there is none
         wanted = requests[-1]
         return seal(
             source,
             Path(destination),
             meter=self._id,
-            generation=wanted["generation"],
+            generation=wanted.test_set.number,
             label=label,
             id_column=id_column,
-            recipients=[*wanted["recipients"], *map(read_recipient, recipients)],
+            recipients=[*wanted.recipients, *map(read_recipient, recipients)],
         )
 
     def add_test_set(self, path: str | Path) -> TestSet:
@@ -216,9 +221,10 @@ class RemoteMeter:
         """Take in some of the rows, sealed; the test set begins when enough are there."""
         return self._add(Path(path), part=True)
 
-    def requests(self) -> list[Request]:
+    def requests(self) -> list[LabelRequest]:
         """Give the open requests for labels, and how far they have got (a labeler's verb)."""
-        return [self._request(each) for each in self._connection.listed(self._at("requests"))]
+        found = self._connection.listed(self._at("requests"))
+        return [LabelRequest.from_json(self._id, each) for each in found]
 
     def export_inputs(self, destination: str | Path) -> int:
         """Write the test inputs, without labels; developers may if the meter says "public"."""
@@ -384,35 +390,6 @@ class RemoteMeter:
     def _view(self, data: dict[str, Any]) -> SessionView:
         return view_from_json(data, self.spec, ShownSignal)
 
-    def _generation(self, data: dict[str, Any]) -> TestSet:
-        manifest = None
-        if data["columns"]:
-            label = next(each for each in data["columns"] if each["name"] == data["label"])
-            manifest = {"columns": data["columns"], "label": label, "id_column": data["id_column"]}
-        return TestSet(
-            meter=self._id,
-            number=data["generation"],
-            phase=Phase(data["phase"]),
-            labels_needed=data["labels_needed"],
-            changed_at=data["changed_at"],
-            rows=data["rows"],
-            manifest=manifest,
-        )
-
-    def _request(self, data: dict[str, Any]) -> Request:
-        number = data["generation"]
-        asked = TestSet(
-            meter=self._id,
-            number=number,
-            phase=Phase.REQUESTED,
-            labels_needed=data["labels_needed"],
-            changed_at=data["since"],
-            reason=data["reason"],
-            deadline=data["deadline"],
-        )
-        here = [Part(self._id, number, digest="", blob="", **each) for each in data["parts"]]
-        return Request(asked, tuple(here))
-
     def _add(self, path: Path, *, part: bool) -> TestSet:
         def tell(done: float, total: float) -> None:
             self.progress(SENDING, done, total)
@@ -422,7 +399,7 @@ class RemoteMeter:
         added = self._connection.call(
             "POST", self._at("test-sets"), json={"upload": upload, "part": part}
         )
-        return self._generation(added)
+        return TestSet.from_json(self._id, added)
 
     def _validations(self) -> list[Any]:
         return list(self._connection.listed(self._at("validation-sets")))
@@ -439,15 +416,7 @@ class RemoteMeter:
             )
         except InvalidInput as error:
             raise _renamed(error, {f"validation.{suffix}": path}) from None
-        return ValidationSet(
-            meter=self._id,
-            number=added["number"],
-            digest=added["digest"],
-            rows=added["rows"],
-            settings={"label": added["label"]},
-            blob="",
-            added_at=added["added_at"],
-        )
+        return ValidationSet.from_json(self._id, added)
 
     def _settled(
         self, answer: dict[str, Any], tenant: dict[str, int], progress: Progress, *, stop: bool

@@ -13,7 +13,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, HandOver, MeterRecord, TestSet, ValidationSet
 from easeml_meter.core.signals import answer_named
 from easeml_meter.core.views import SessionView, Signal, Truth
-from easeml_meter.errors import Spent, WrongPhase, invalid
+from easeml_meter.errors import NotFound, Spent, WrongPhase, invalid
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, assumptions_of, required_labels
 
@@ -63,6 +63,22 @@ class MeterState:
         if latest.phase is not Phase.ACTIVE:
             raise Spent(f"test set {latest.number} is {latest.phase}: no further one was planned")
         return latest
+
+    def requested(self) -> TestSet:
+        """Return the test set that labels are needed for, or say that none is."""
+        latest = self.generations[-1]
+        if latest.phase is not Phase.REQUESTED:
+            raise WrongPhase(
+                f"test set {latest.number} is {latest.phase}: no other one is asked for"
+            )
+        return latest
+
+    def numbered(self, number: int) -> TestSet:
+        """Return a test set by its number, or say that there is none."""
+        for each in self.generations:
+            if each.number == number:
+                return each
+        raise NotFound(f"test set {number}: there is none of that number")
 
     @property
     def tenants(self) -> int:

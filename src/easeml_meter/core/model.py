@@ -24,6 +24,18 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
+class Upload:
+    """A sealed file that is being sent in pieces."""
+
+    id: str
+    meter: str
+    user: str
+    name: str
+    size: int
+    created_at: str
+
+
+@dataclass(frozen=True, slots=True)
 class MeterRecord:
     """A meter."""
 
@@ -51,6 +63,83 @@ class TestSet:
     """Why it was asked for, in the labelers' words."""
     deadline: str | None = None
 
+    def to_json(self) -> dict[str, Any]:
+        """Return what everyone with a seat may know; the fingerprint and the blob stay here."""
+        manifest = self.manifest or {"columns": [], "label": {"name": None}, "id_column": None}
+        return {
+            "generation": self.number,
+            "phase": str(self.phase),
+            "rows": self.rows,
+            "labels_needed": self.labels_needed,
+            "changed_at": self.changed_at,
+            "columns": manifest["columns"],
+            "label": manifest["label"]["name"],
+            "id_column": manifest["id_column"],
+        }
+
+    @classmethod
+    def from_json(cls, meter: str, data: dict[str, Any]) -> TestSet:
+        """Return what `to_json` told of a test set."""
+        manifest = None
+        if data["columns"]:
+            label = next(each for each in data["columns"] if each["name"] == data["label"])
+            manifest = {"columns": data["columns"], "label": label, "id_column": data["id_column"]}
+        return cls(
+            meter=meter,
+            number=data["generation"],
+            phase=Phase(data["phase"]),
+            labels_needed=data["labels_needed"],
+            changed_at=data["changed_at"],
+            rows=data["rows"],
+            manifest=manifest,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class LabelRequest:
+    """A request for the labels of a test set, with what was delivered for it so far."""
+
+    test_set: TestSet
+    recipients: tuple[str, ...]
+    """Public keys (age) to seal the labels to."""
+    parts: tuple[Part, ...]
+
+    @property
+    def labels_here(self) -> int:
+        """Rows delivered so far."""
+        return self.test_set.rows or sum(part.rows for part in self.parts)
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what labelers may know."""
+        asked = self.test_set
+        shown = ("number", "rows", "added_by", "added_at")
+        return {
+            "generation": asked.number,
+            "labels_needed": asked.labels_needed,
+            "labels_here": self.labels_here,
+            "reason": asked.reason,
+            "deadline": asked.deadline,
+            "recipients": list(self.recipients),
+            "since": asked.changed_at,
+            "parts": [{name: getattr(part, name) for name in shown} for part in self.parts],
+        }
+
+    @classmethod
+    def from_json(cls, meter: str, data: dict[str, Any]) -> LabelRequest:
+        """Return what `to_json` told of a request."""
+        number = data["generation"]
+        asked = TestSet(
+            meter=meter,
+            number=number,
+            phase=Phase.REQUESTED,
+            labels_needed=data["labels_needed"],
+            changed_at=data["since"],
+            reason=data["reason"],
+            deadline=data["deadline"],
+        )
+        parts = (Part(meter, number, digest="", blob="", **each) for each in data["parts"])
+        return cls(asked, tuple(data["recipients"]), tuple(parts))
+
 
 @dataclass(frozen=True, slots=True)
 class ValidationSet:
@@ -63,6 +152,22 @@ class ValidationSet:
     settings: dict[str, Any]
     blob: str
     added_at: str
+
+    @property
+    def label(self) -> str:
+        """Name of the label column."""
+        return str(self.settings["label"])
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what those who may read the file may know of it."""
+        shown = ("number", "rows", "digest", "label", "added_at")
+        return {name: getattr(self, name) for name in shown}
+
+    @classmethod
+    def from_json(cls, meter: str, data: dict[str, Any]) -> ValidationSet:
+        """Return what `to_json` told of a validation set."""
+        told = {name: data[name] for name in ("number", "rows", "digest", "added_at")}
+        return cls(meter=meter, settings={"label": data["label"]}, blob="", **told)
 
 
 @dataclass(frozen=True, slots=True)

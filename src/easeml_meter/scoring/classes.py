@@ -13,11 +13,22 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from numpy.typing import NDArray
 
+from easeml_meter.core.model import ValidationSet
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.wording import excerpt
 
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?")
 _LARGEST_TABLE = 1 << 16
+
+
+def classes_in_force(spec: MeterSpec, validation: ValidationSet | None) -> Classes | None:
+    """Return the class list: declared, or the validation set's.
+
+    It never comes from test labels: a list that follows them would tell which ones occur.
+    """
+    listed = spec.classes or (validation and validation.settings["classes"])
+    return Classes.of(listed) if listed else None
 
 
 class WrongType(InvalidInput):

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from typing import Any
@@ -16,6 +15,7 @@ from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import MapFunction, Score, score
 from easeml_meter.tables.opening import open_raw
+from easeml_meter.tables.source import Given
 from easeml_meter.tables.table import FileTable
 from easeml_meter.tables.wording import about
 
@@ -36,7 +36,7 @@ class Validation:
     @classmethod
     def open(
         cls,
-        path: str | os.PathLike[str],
+        path: Given,
         *,
         label: str,
         loss: Loss,

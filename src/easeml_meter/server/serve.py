@@ -20,11 +20,12 @@ from easeml_meter.server import logs, worker
 from easeml_meter.server.app import create_app
 from easeml_meter.server.idempotency import forget_old_keys, forget_unfinished
 from easeml_meter.server.settings import Settings
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.hooks import deliver_due
 from easeml_meter.service.place import Site
 from easeml_meter.service.senders import MailServer, Sender
 from easeml_meter.service.submissions import queue
-from easeml_meter.service.uploads import Uploads
+from easeml_meter.service.uploads import sweep_uploads
 from easeml_meter.service.users import admin_can_sign_in, admin_token
 from easeml_meter.storage.files import unusable
 from easeml_meter.version import __version__
@@ -45,7 +46,7 @@ def housekeeping(site: Site, settings: Settings, stopping: threading.Event) -> N
     """Drop what nobody needs any more, every hour."""
     while not stopping.is_set():
         forget_old_keys(site)
-        Uploads(site, settings.folder / "uploads").sweep()
+        sweep_uploads(SYSTEM, site, settings.folder / "uploads")
         stopping.wait(_HOUR)
 
 

@@ -13,7 +13,7 @@ from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.shown import shown, shown_view
 from easeml_meter.service import handovers, validation
-from easeml_meter.service.actor import Permission, require
+from easeml_meter.service.actor import Actor, Permission, require
 from easeml_meter.service.audit import Audit
 from easeml_meter.service.handovers import Consequence
 from easeml_meter.service.meters import check_meter, enter
@@ -118,8 +118,8 @@ class Meter:
         recipients: Sequence[str] = (),
     ) -> Manifest:
         """Seal labelled rows for the test set asked for (a labeler's verb)."""
-        require(self._role, Permission.SEAL)
-        return delivery.seal_for(
+        return delivery.seal_labels(
+            self._actor,
             self._space,
             Path(source),
             Path(destination),
@@ -130,32 +130,26 @@ class Meter:
 
     def add_test_set(self, path: str | Path) -> TestSet:
         """Take in a sealed test set (a labeler's verb)."""
-        require(self._role, Permission.ADD_TEST_SET)
-        return delivery.add_test_set(self._space, Path(path))
+        return delivery.add_test_set(self._actor, self._space, Path(path))
 
     def export_inputs(self, destination: str | Path) -> int:
         """Write the test inputs, without labels; developers may if the meter says "public"."""
-        if self.spec.inputs != "public":
-            require(self._role, Permission.SEE_TEST_INPUTS)
-        return inputs.export_inputs(self._space, Path(destination))
+        return inputs.export_inputs(self._actor, self._space, Path(destination))
 
     def notices(self) -> list[dict[str, object]]:
         """Read what labelers alone are told."""
-        require(self._role, Permission.SEE_NOTICES)
-        return list(validation.notices(self._space))
+        return validation.list_notices(self._actor, self._space)
 
     def set_validation(self, path: str | Path, *, label: str) -> ValidationSet:
         """Give the first validation set."""
-        require(self._role, Permission.SET_VALIDATION)
-        return validation.set_validation(self._space, Path(path), label=label, replacing=False)
+        return validation.set_validation(self._actor, self._space, Path(path), label=label)
 
     def replace_validation(
         self, path: str | Path, *, label: str | None = None, reset: bool = False
     ) -> ValidationSet:
         """Replace the validation set, from the next submission on."""
-        require(self._role, Permission.SET_VALIDATION)
-        return validation.set_validation(
-            self._space, Path(path), label=label, replacing=True, reset=reset
+        return validation.replace_validation(
+            self._actor, self._space, Path(path), label=label, reset=reset
         )
 
     def submit(
@@ -207,17 +201,10 @@ class Meter:
 
     def release(self) -> Path:
         """Hand a spent test set out in the clear, with the retrospective report."""
-        require(self._role, Permission.RELEASE)
-        number = release.release(self._space).number
         from easeml_meter.report.page import html_page
 
-        folder = release.released_folder(number)
-        tenants = range(1, self._situation().tenants + 1)
-        for tenant in tenants:
-            page = html_page(self.status(generation=number, tenant=tenant))
-            suffix = "" if len(tenants) == 1 else f"-{tenant}"
-            self._space.files.put(f"{folder}/report{suffix}.html", page.encode())
-        return Path(self._space.files.location(folder))
+        released = release.release(self._actor, self._space, draw=html_page)
+        return Path(self._space.files.location(release.released_folder(released.number)))
 
     def audit(self) -> Audit:
         """Verify the chain of everything that was disclosed."""
@@ -276,6 +263,10 @@ class Meter:
         if unentered := listed - told:
             problems.append(f"{len(unentered)} audited answers are missing from the books")
         return Audit(tuple(links), tuple(problems))
+
+    @property
+    def _actor(self) -> Actor:
+        return Actor.embedded(self._role, self._tenant)
 
     def _situation(self) -> MeterState:
         with self._space.reading() as books:

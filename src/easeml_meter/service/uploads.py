@@ -1,7 +1,7 @@
 """Uploads of sealed files: in pieces, resumable, kept on this machine until they are taken in.
 
 Only what is sealed comes this way, so nothing here is in the clear. An upload's file lies on the
-machine that began it; where it is missing, the upload begins again at offset 0.
+machine where it began; where it is missing, the upload starts again at offset 0.
 """
 
 from __future__ import annotations
@@ -11,16 +11,16 @@ import os
 import secrets
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
-from easeml_meter.core.model import stamp
+from easeml_meter.core.model import LabelRequest, Upload, stamp
 from easeml_meter.errors import MeterError, NotFound, invalid
-from easeml_meter.service.place import Site
-from easeml_meter.storage import schema
-from easeml_meter.storage.books import Books
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.place import Site, Workspace
+from easeml_meter.service.testsets.parts import add_labels
 from easeml_meter.storage.files import sync, unusable
 
 KEPT = timedelta(days=1)
@@ -28,114 +28,138 @@ KEPT = timedelta(days=1)
 LARGEST = 1 << 50
 
 
-class WrongOffset(MeterError):
-    """A piece does not follow what is here already."""
-
-
-@dataclass(frozen=True, slots=True)
-class Upload:
-    """A file on its way."""
-
-    id: str
-    meter: str
-    user: str
-    name: str
-    size: int
-    created_at: str
-
-
 @dataclass(frozen=True)
-class Uploads:
-    """The uploads of a site that arrive at this machine."""
+class Inbox:
+    """Where the uploads for one meter arrive: a folder of this machine, shared by all meters."""
 
-    site: Site
+    space: Workspace
     folder: Path
 
-    def begin(self, meter: str, user: str, name: str, size: int) -> Upload:
-        """Announce a file of `size` bytes."""
-        if not name.strip() or not name.isprintable() or len(name) > 200:
-            raise invalid("name", name[:40], "1 to 200 printable characters")
-        if not 1 <= size <= LARGEST:
-            raise invalid("size", size, f"a number of bytes from 1 to {LARGEST}")
-        self.sweep()
-        upload = Upload(secrets.token_hex(16), meter, user, name, size, self.site.now())
-        with self.site.store.writing(meter) as books:
-            books.connection.execute(schema.uploads.insert(), asdict(upload))
-        return upload
-
-    def find(self, meter: str, user: str, identifier: str) -> Upload:
-        """Give one's own upload."""
-        table = schema.uploads
-        where = (table.c.id == identifier) & (table.c.meter == meter) & (table.c.user == user)
-        with self.site.reading() as books:
-            rows = books.select(table, where)
-        if not rows:
-            raise NotFound(f"upload {identifier[:32]!r}: none of yours with that id")
-        return Upload(**rows[0])
-
-    def offset(self, upload: Upload) -> int:
-        """Tell how many bytes are here, on disk."""
+    def arrived(self, upload: Upload) -> int:
+        """Return how many bytes are here, on disk."""
         try:
-            return self._path(upload.id).stat().st_size
+            return self.path(upload).stat().st_size
         except FileNotFoundError:
             return 0
 
-    @contextmanager
-    def receiving(self, upload: Upload, offset: int) -> Iterator[Piece]:
-        """Take a piece that begins at `offset`; what was written is on disk at the end."""
-        path = self._path(upload.id)
-        try:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            handle = os.open(path, os.O_WRONLY | os.O_CREAT, 0o600)
-            with os.fdopen(handle, "wb", buffering=0) as file:
-                try:
-                    fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-                except BlockingIOError:
-                    raise WrongOffset("another request writes this upload: wait for it") from None
-                here = file.seek(0, os.SEEK_END)
-                if offset != here:
-                    raise WrongOffset(f"offset: {offset} given, {here} is next")
-                try:
-                    yield Piece(file, upload.size - here)
-                finally:
-                    os.fsync(file.fileno())
-            sync(self.folder)
-        except OSError as error:
-            raise unusable(self.folder, error) from error
+    def path(self, upload: Upload) -> Path:
+        """Return where the bytes of an upload lie."""
+        return self.folder / f"{upload.id}.part"
 
-    def finished(self, upload: Upload) -> Path:
-        """Give the file, if all of it is here."""
-        here = self.offset(upload)
-        if here != upload.size:
-            raise MeterError(f"upload: {here:,} of {upload.size:,} bytes are here: send the rest")
-        return self._path(upload.id)
 
-    def remove(self, upload: Upload) -> None:
-        """Forget an upload that was taken in, or is not wanted any more."""
-        with self.site.store.writing(upload.meter) as books:
-            self._forget(books, upload.id)
-        self._path(upload.id).unlink(missing_ok=True)
+@needs(Permission.ADD_TEST_SET)
+def begin_upload(actor: Actor, inbox: Inbox, name: str, size: int) -> Upload:
+    """Announce a file of `size` bytes.
 
-    def sweep(self) -> None:
-        """Forget uploads that nobody finished."""
-        table = schema.uploads
-        oldest = stamp(self.site.clock() - KEPT)
-        with self.site.reading() as books:
-            old = [Upload(**row) for row in books.select(table, table.c.created_at < oldest)]
-        for upload in old:
-            self.remove(upload)
+    Raises:
+        InvalidInput: no usable name or size.
+    """
+    if not name.strip() or not name.isprintable() or len(name) > 200:
+        raise invalid("name", name[:40], "1 to 200 printable characters")
+    if not 1 <= size <= LARGEST:
+        raise invalid("size", size, f"a number of bytes from 1 to {LARGEST}")
+    space = inbox.space
+    with space.writing() as books:
+        meter = books.meters.get(space.meter).id
+        upload = Upload(secrets.token_hex(16), meter, actor.user, name, size, space.now())
+        books.uploads.add(upload)
+    return upload
 
-    def _forget(self, books: Books, identifier: str) -> None:
-        books.connection.execute(schema.uploads.delete().where(schema.uploads.c.id == identifier))
 
-    def _path(self, identifier: str) -> Path:
-        return self.folder / f"{identifier}.part"
+@needs(Permission.ADD_TEST_SET)
+def find_upload(actor: Actor, inbox: Inbox, identifier: str) -> Upload:
+    """Return an upload of the actor's own.
+
+    Raises:
+        NotFound: there is none, or it is somebody else's.
+    """
+    with inbox.space.reading() as books:
+        found = books.uploads.get(identifier)
+    if found is None or (found.meter, found.user) != (inbox.space.meter, actor.user):
+        raise NotFound(f"upload {identifier[:32]!r}: none of yours with that id")
+    return found
+
+
+@needs(Permission.ADD_TEST_SET)
+@contextmanager
+def receive_piece(actor: Actor, inbox: Inbox, identifier: str, offset: int) -> Iterator[Piece]:
+    """Take a piece that begins at `offset`; what was written is on disk at the end.
+
+    Raises:
+        NotFound: there is no such upload of the actor's.
+        MeterError: another offset is next, or another request writes this upload.
+    """
+    upload = find_upload(actor, inbox, identifier)
+    try:
+        inbox.folder.mkdir(parents=True, exist_ok=True)
+        handle = os.open(inbox.path(upload), os.O_WRONLY | os.O_CREAT, 0o600)
+        with os.fdopen(handle, "wb", buffering=0) as file:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+            except BlockingIOError:
+                raise MeterError("another request writes this upload: wait for it") from None
+            here = file.seek(0, os.SEEK_END)
+            if offset != here:
+                raise MeterError(f"offset: {offset} given, {here} is next")
+            try:
+                yield Piece(upload, file, upload.size - here)
+            finally:
+                os.fsync(file.fileno())  # the offset told next must survive a power cut
+        sync(inbox.folder)
+    except OSError as error:
+        raise unusable(inbox.folder, error) from error
+
+
+@needs(Permission.ADD_TEST_SET)
+def finish_upload(
+    actor: Actor, inbox: Inbox, identifier: str, *, part: bool = False
+) -> LabelRequest:
+    """Take in the labels that were uploaded, as `add_labels` does.
+
+    Raises:
+        NotFound: there is no such upload of the actor's.
+        MeterError: not all of it is here, or what `add_labels` raises; the upload is then kept.
+    """
+    upload = find_upload(actor, inbox, identifier)
+    here = inbox.arrived(upload)
+    if here != upload.size:
+        raise MeterError(f"upload: {here:,} of {upload.size:,} bytes are here: send the rest")
+    added = add_labels(actor, inbox.space, inbox.path(upload), part=part)
+    _remove(inbox, upload)
+    return added
+
+
+@needs(Permission.ADD_TEST_SET)
+def cancel_upload(actor: Actor, inbox: Inbox, identifier: str) -> None:
+    """Forget an upload.
+
+    Raises:
+        NotFound: there is no such upload of the actor's.
+    """
+    _remove(inbox, find_upload(actor, inbox, identifier))
+
+
+@needs(Permission.MANAGE)
+def sweep_uploads(_: Actor, site: Site, folder: Path) -> None:
+    """Forget the uploads of all meters that nobody finished."""
+    oldest = stamp(site.clock() - KEPT)
+    with site.reading() as books:
+        old = books.uploads.before(oldest)
+    for upload in old:
+        _remove(Inbox(site.space(upload.meter), folder), upload)
+
+
+def _remove(inbox: Inbox, upload: Upload) -> None:
+    with inbox.space.writing() as books:
+        books.uploads.remove(upload.id)
+    inbox.path(upload).unlink(missing_ok=True)
 
 
 @dataclass
 class Piece:
     """What is being received; never more than was announced."""
 
+    upload: Upload
     file: BinaryIO
     left: int
 

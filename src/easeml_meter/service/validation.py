@@ -3,57 +3,94 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
-from pathlib import Path
+from typing import Any
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import ValidationSet
-from easeml_meter.errors import MeterError, WrongPhase, invalid
-from easeml_meter.scoring.classes import Classes
+from easeml_meter.core.model import TestSet, ValidationSet
+from easeml_meter.errors import MeterError, NotFound, WrongPhase, invalid
+from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.validation import Validation
+from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
-from easeml_meter.service.testsets.delivery import _NAMED_ROWS, input_schema, plain_digests
-from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.service.testsets.delivery import NAMED_ROWS, input_schema, plain_digests
+from easeml_meter.spec import Protocol
+from easeml_meter.tables.source import Source
 from easeml_meter.vault.digests import collect, shared_rows
 from easeml_meter.vault.keys import fingerprint_key, unwrap, wrap
 
 _NOTICE_BYTES = 4096
 
 
-def set_validation(
-    space: Workspace, path: Path, *, label: str | None, replacing: bool, reset: bool = False
-) -> ValidationSet:
-    """Take in a validation set; it is in force from the next submission on.
+@needs(Permission.SET_VALIDATION)
+def set_validation(_: Actor, space: Workspace, source: Source, *, label: str) -> ValidationSet:
+    """Give the first validation set; it is in force from the next submission on.
 
-    Whether it shares rows with the sealed test set is told to the labelers only: a refusal, or
-    a file that appears only then, would let a developer probe for test inputs.
+    Raises:
+        InvalidInput: the table cannot be read, or its labels do not fit the loss.
+        WrongPhase: there is a validation set already.
+    """
+    return _enter(space, source, label, reset=False, first=True)
+
+
+@needs(Permission.SET_VALIDATION)
+def replace_validation(
+    _: Actor, space: Workspace, source: Source, *, label: str | None = None, reset: bool = False
+) -> ValidationSet:
+    """Replace the validation set, from the next submission on.
+
+    Raises:
+        InvalidInput: the table cannot be read, or its labels do not fit the loss, or a reset is
+            asked for that was not planned or is used up.
+        WrongPhase: there is no validation set yet.
+    """
+    return _enter(space, source, label, reset=reset, first=False)
+
+
+@needs(Permission.SET_VALIDATION)
+def give_validation(
+    _: Actor, space: Workspace, source: Source, *, label: str | None = None, reset: bool = False
+) -> ValidationSet:
+    """Give the first validation set, or replace it, whichever is due.
+
+    Raises:
+        InvalidInput: the table cannot be read, or its labels do not fit the loss, or a reset is
+            asked for that was not planned or is used up.
+    """
+    return _enter(space, source, label, reset=reset, first=None)
+
+
+def _enter(
+    space: Workspace, source: Source, label: str | None, *, reset: bool, first: bool | None
+) -> ValidationSet:
+    """Take in a validation set; `first` None: the first one or another, `label` None: as before.
+
+    Whether it shares rows with the sealed test set is told to the labelers only: a refusal would
+    let a developer probe for test inputs.
     """
     with space.reading() as books:
-        situation = space.state(books)
-        entries = books.entries.all(situation.meter.id, situation.current.number)
-    spec, before = situation.spec, situation.validation
-    if replacing and before is None:
+        state = space.state(books)
+        entries = books.entries.all(state.meter.id, state.current.number)
+    before = state.validation
+    if first is False and before is None:
         raise WrongPhase("there is no validation set yet: give one with meter validation set")
-    if not replacing and before is not None:
+    if first is True and before is not None:
         raise WrongPhase("there is a validation set already: use meter validation replace")
-    label = label or (before.settings["label"] if before else None)
+    if reset:
+        _check_reset(state, sum(entry.after_reset for entry in entries))
+    label = label or (before.label if before else None)
     if label is None:
         raise invalid("label", None, "name the label column of the validation set")
-    if reset:
-        _check_reset(spec, sum(entry.after_reset for entry in entries))
-    declared = Classes.of(spec.classes) if spec.classes else None
-    if declared is None and before is not None and before.settings["classes"]:
-        declared = Classes.of(before.settings["classes"])
-    table = Validation.open(path, label=label, loss=parse_loss(spec.loss), classes=declared)
-    number = before.number + 1 if before else 1
-    content = path.read_bytes()
+    classes = classes_in_force(state.spec, before)
+    table = Validation.open(source, label=label, loss=parse_loss(state.spec.loss), classes=classes)
+    content = source.read_bytes()
     table.table.check_unchanged()
-    blob = space.files.put(f"validation/{number}-{table.digest}{path.suffix}", content)
-    row = ValidationSet(
-        meter=situation.meter.id,
+    number = before.number + 1 if before else 1
+    blob = space.files.put(f"validation/{number}-{table.digest}{source.suffix}", content)
+    found = ValidationSet(
+        meter=state.meter.id,
         number=number,
         digest=table.digest,
         rows=table.rows,
@@ -61,36 +98,62 @@ def set_validation(
             "label": label,
             "classes": list(table.classes.values) if table.classes else None,
             "reset": reset,
-            "generation": situation.current.number,
+            "generation": state.current.number,
         },
         blob=blob,
         added_at=space.now(),
     )
-    _notify(space, situation, row)
+    _notify(space, state.current, found)
     with space.writing() as books:
-        if len(books.validation.all(row.meter)) != number - 1:
+        if len(books.validation.all(found.meter)) != number - 1:
             raise MeterError("another validation set was given meanwhile: try again")
-        books.validation.add(row)
-        event = "validation replaced" if replacing else "validation set"
-        details = {"number": number, "rows": row.rows, "digest": row.digest, "reset": reset}
-        books.audit.append(row.meter, row.added_at, event, details)
-    return row
+        books.validation.add(found)
+        event = "validation replaced" if before else "validation set"
+        details = {"number": number, "rows": found.rows, "digest": found.digest, "reset": reset}
+        books.audit.append(found.meter, found.added_at, event, details)
+    return found
 
 
-def _check_reset(spec: MeterSpec, used: int) -> None:
+def _check_reset(state: MeterState, used: int) -> None:
+    spec = state.spec
+    if state.validation is None:
+        raise invalid("reset", True, "there is no validation set yet that is replaced")
     if spec.protocol is not Protocol.INCREMENTAL or not spec.resets:
         raise invalid("reset", True, "only an incremental meter planned with resets has them")
     if used >= spec.resets:
         raise invalid("reset", True, f"all of this test set's resets ({spec.resets}) are used")
 
 
-def _notify(space: Workspace, situation: MeterState, validation: ValidationSet) -> None:
-    """Leave a note to the labelers, of the same size whatever it says."""
-    generation = situation.current
+@needs(Permission.SEE_VALIDATION)
+def list_validation_sets(_: Actor, space: Workspace) -> list[ValidationSet]:
+    """Return all validation sets, the oldest first."""
+    with space.reading() as books:
+        return books.validation.all(space.state(books).meter.id)
+
+
+@needs(Permission.SEE_VALIDATION)
+def validation_file(actor: Actor, space: Workspace, number: int) -> str:
+    """Return the name of the file of a validation set, which is kept as it was given.
+
+    Raises:
+        NotFound: there is none of that number.
+    """
+    for each in list_validation_sets(actor, space):
+        if each.number == number:
+            return each.blob
+    raise NotFound(f"validation set {number}: there is none of that number")
+
+
+def _notify(space: Workspace, test_set: TestSet, validation: ValidationSet) -> None:
+    """Leave a notice to the labelers, whatever it says.
+
+    There is one for every validation set, always of the same size: whoever sees the files, in a
+    folder or in a backup, must not learn from them whether rows are shared.
+    """
     shared: list[int] = []
-    if generation.phase is Phase.ACTIVE:
+    if test_set.phase is Phase.ACTIVE:
         key = fingerprint_key(space.identity)
-        with open_sealed(space, generation) as sealed:
+        with open_sealed(space, test_set) as sealed:
             digests = collect(sealed.row_digests(key))
             with space.files.local(validation.blob) as path:
                 others = plain_digests(path, input_schema(sealed), key)
@@ -98,19 +161,20 @@ def _notify(space: Workspace, situation: MeterState, validation: ValidationSet) 
     notice = {
         "at": validation.added_at,
         "validation_set": validation.number,
-        "generation": generation.number,
+        "generation": test_set.number,
         "rows_shared": len(shared),
-        "first_rows": shared[:_NAMED_ROWS],
+        "first_rows": shared[:NAMED_ROWS],
     }
     text = json.dumps(notice).encode().ljust(_NOTICE_BYTES)
-    sealed_note = wrap(text, [space.identity.recipient])
     name = f"notice-{validation.number}-{validation.digest}.age"
-    space.files.put(f"{TEST_SETS}/{name}", sealed_note)
+    space.files.put(f"{TEST_SETS}/{name}", wrap(text, [space.identity.recipient]))
 
 
-def notices(space: Workspace) -> Iterator[dict[str, object]]:
-    """Read the notes to the labelers."""
+@needs(Permission.SEE_NOTICES)
+def list_notices(_: Actor, space: Workspace) -> list[dict[str, Any]]:
+    """Return the notices to the labelers, the oldest first."""
     found = [name for name in space.files.names(TEST_SETS) if name.startswith("notice-")]
-    for name in sorted(found, key=lambda name: int(name.split("-")[1])):
-        content = space.files.read(f"{TEST_SETS}/{name}")
-        yield json.loads(unwrap(content, space.identity, "the notice"))
+    return [
+        json.loads(unwrap(space.files.read(f"{TEST_SETS}/{name}"), space.identity, "the notice"))
+        for name in sorted(found, key=lambda name: int(name.split("-")[1]))
+    ]

@@ -16,6 +16,7 @@ import pyarrow.parquet as pq
 from easeml_meter.errors import InvalidInput, VaultError, invalid
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.order import OrderDigest
+from easeml_meter.tables.source import Given
 from easeml_meter.tables.table import Table
 from easeml_meter.tables.writing import new_file
 from easeml_meter.vault.containers import GROUP_ROWS, Container, binding, write_container
@@ -39,7 +40,7 @@ def _purpose(meter: str, generation: int) -> bytes:
 
 
 def seal(
-    source: str | os.PathLike[str] | pa.Table | Table,
+    source: Given | pa.Table | Table,
     destination: Path,
     *,
     meter: str,

@@ -19,7 +19,7 @@ from tests.server.helpers import Served, serve
 from tests.service.helpers import rows
 
 from easeml_meter.service.submissions.measuring import open_sealed
-from easeml_meter.service.testsets import browser, delivery, parts
+from easeml_meter.service.testsets import delivery, parts
 from easeml_meter.vault.keys import Identity, wrap
 
 from .helpers import Visitor, words
@@ -190,15 +190,15 @@ def test_plain_rows_touch_no_disk(
 
         return call
 
-    monkeypatch.setattr(delivery, "seal_for", watched(delivery.seal_for))
-    monkeypatch.setattr(parts, "add_test_set", watched(parts.add_test_set))
+    monkeypatch.setattr(delivery, "seal_labels", watched(delivery.seal_labels))
+    monkeypatch.setattr(parts, "add_labels", watched(parts.add_labels))
     assert give(served, labeler, meter, as_csv(table), "csv").status_code == 204
     assert "labels.sealed" in found
     assert not list(temporary.iterdir())
 
 
 def test_too_large_a_file_is_refused(served: Served, meter: str, labeler: Visitor) -> None:
-    with mock.patch.object(browser, "LARGEST", 1000):
+    with mock.patch.object(parts, "LARGEST_FROM_BROWSER", 1000):
         refused = give(served, labeler, meter, bytes(100_000))
     assert refused.status_code == 413
 

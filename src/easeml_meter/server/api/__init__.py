@@ -11,9 +11,9 @@ from easeml_meter.server.api.handovers import router as handovers
 from easeml_meter.server.api.history import router as signals
 from easeml_meter.server.api.meters import router as meters
 from easeml_meter.server.api.notifications import router as webhooks
-from easeml_meter.server.api.requests import router as requests
 from easeml_meter.server.api.submissions import router as submissions
 from easeml_meter.server.api.submissions import submitting
+from easeml_meter.server.api.testsets import requesting
 from easeml_meter.server.api.testsets import router as testsets
 from easeml_meter.server.api.uploads import router as uploads
 from easeml_meter.server.api.validation import router as validation
@@ -23,7 +23,7 @@ ROUTERS = [
     submissions,
     accounts,
     meters,
-    requests,
+    requesting,
     uploads,
     testsets,
     validation,

@@ -10,16 +10,17 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 from starlette.requests import ClientDisconnect
 
+from easeml_meter.core.model import Upload
 from easeml_meter.errors import TooLarge
-from easeml_meter.server.api.common import Given, Line, raw, seat_for
+from easeml_meter.server.api.common import Given, Line, raw
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import CallerHere, SettingsHere, SiteHere
+from easeml_meter.server.auth import ActorHere, SettingsHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import streamed
 from easeml_meter.server.parameters import Id
-from easeml_meter.service.actor import Permission
-from easeml_meter.service.uploads import LARGEST, Piece, Upload, Uploads
+from easeml_meter.service import uploads
+from easeml_meter.service.uploads import LARGEST, Inbox, Piece
 
 router = APIRouter(tags=["uploads"], route_class=ApiRoute)
 
@@ -43,12 +44,12 @@ class UploadShown(BaseModel):
     """Bytes that are here, on disk: the next piece begins there."""
 
 
-async def the_uploads(site: SiteHere, settings: SettingsHere) -> Uploads:
-    """Give what has arrived at this machine."""
-    return Uploads(site, settings.folder / "uploads")
+async def the_inbox(space: WorkspaceHere, settings: SettingsHere) -> Inbox:
+    """Return where the uploads for a meter arrive at this machine."""
+    return Inbox(space, settings.folder / "uploads")
 
 
-UploadsHere = Annotated[Uploads, Depends(the_uploads)]
+InboxHere = Annotated[Inbox, Depends(the_inbox)]
 
 
 @router.post(
@@ -58,33 +59,26 @@ UploadsHere = Annotated[Uploads, Depends(the_uploads)]
     response_model=UploadShown,
 )
 def begin_upload(
-    uploads: UploadsHere, caller: CallerHere, once: OnceHere, meter: Id, given: NewUpload
+    inbox: InboxHere, actor: ActorHere, once: OnceHere, given: NewUpload
 ) -> JSONResponse:
     """Announce a sealed file (a labeler's deed)."""
-    seat_for(uploads.site, caller, meter, Permission.ADD_TEST_SET)
 
     def make() -> tuple[int, UploadShown]:
-        upload = uploads.begin(meter, caller.user.id, given.name, given.size)
-        return 201, _shown(uploads, upload)
+        upload = uploads.begin_upload(actor, inbox, given.name, given.size)
+        return 201, _shown(inbox, upload)
 
     return once.answer(make)
 
 
-def _shown(uploads: Uploads, upload: Upload) -> UploadShown:
-    return UploadShown(
-        id=upload.id, name=upload.name, size=upload.size, offset=uploads.offset(upload)
-    )
+def _shown(inbox: Inbox, upload: Upload) -> UploadShown:
+    offset = inbox.arrived(upload)
+    return UploadShown(id=upload.id, name=upload.name, size=upload.size, offset=offset)
 
 
 @router.get("/meters/{meter}/uploads/{upload}", responses=answers(404))
-def show_upload(uploads: UploadsHere, caller: CallerHere, meter: Id, upload: Id) -> UploadShown:
+def show_upload(inbox: InboxHere, actor: ActorHere, upload: Id) -> UploadShown:
     """Tell how much has arrived."""
-    return _shown(uploads, _own(uploads, caller, meter, upload))
-
-
-def _own(uploads: Uploads, caller: CallerHere, meter: str, upload: str) -> Upload:
-    seat_for(uploads.site, caller, meter, Permission.ADD_TEST_SET)
-    return uploads.find(meter, caller.user.id, upload)
+    return _shown(inbox, uploads.find_upload(actor, inbox, upload))
 
 
 @router.put(
@@ -92,11 +86,10 @@ def _own(uploads: Uploads, caller: CallerHere, meter: str, upload: str) -> Uploa
     responses=answers(404, 409, 413),
     openapi_extra=raw(),
 )
-async def send_piece(  # noqa: PLR0917
+async def send_piece(
     request: Request,
-    uploads: UploadsHere,
-    caller: CallerHere,
-    meter: Id,
+    inbox: InboxHere,
+    actor: ActorHere,
     upload: Id,
     offset: Annotated[int, Query(ge=0, le=LARGEST)],
 ) -> UploadShown:
@@ -104,14 +97,13 @@ async def send_piece(  # noqa: PLR0917
 
     What arrived before a connection broke is kept.
     """
-    found = await run_in_threadpool(_own, uploads, caller, meter, upload)
-    receiving = uploads.receiving(found, offset)
+    receiving = uploads.receive_piece(actor, inbox, upload, offset)
     piece = await run_in_threadpool(receiving.__enter__)
     try:
         await _receive(request, piece)
     finally:
         await run_in_threadpool(receiving.__exit__, None, None, None)
-    return _shown(uploads, found)
+    return _shown(inbox, piece.upload)
 
 
 async def _receive(request: Request, piece: Piece) -> None:
@@ -133,7 +125,7 @@ async def _receive(request: Request, piece: Piece) -> None:
 
 
 @router.delete("/meters/{meter}/uploads/{upload}", status_code=204, responses=answers(404))
-def cancel_upload(uploads: UploadsHere, caller: CallerHere, meter: Id, upload: Id) -> Response:
+def cancel_upload(inbox: InboxHere, actor: ActorHere, upload: Id) -> Response:
     """Forget an upload."""
-    uploads.remove(_own(uploads, caller, meter, upload))
+    uploads.cancel_upload(actor, inbox, upload)
     return Response(status_code=204)

@@ -2,11 +2,6 @@
 
 from __future__ import annotations
 
-import tempfile
-from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
-from pathlib import Path
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
@@ -14,8 +9,6 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
-from easeml_meter.core.model import ValidationSet
-from easeml_meter.errors import InvalidInput, NotFound, invalid
 from easeml_meter.server.api.common import (
     Listed,
     PageHere,
@@ -24,16 +17,15 @@ from easeml_meter.server.api.common import (
     gives,
     paged,
     raw,
-    seat_for,
 )
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import CallerHere, SettingsHere, SiteHere, meter_for
+from easeml_meter.server.auth import ActorHere, CallerHere, SettingsHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, once_streamed
-from easeml_meter.server.parameters import Id, Number
+from easeml_meter.server.parameters import Number
+from easeml_meter.service import validation
 from easeml_meter.service.actor import Permission
-from easeml_meter.service.meter import Meter
-from easeml_meter.service.place import Site
+from easeml_meter.tables.source import Held
 
 router = APIRouter(tags=["validation sets"], route_class=ApiRoute)
 
@@ -53,27 +45,14 @@ class ValidationShown(BaseModel):
 
 @router.get("/meters/{meter}/validation-sets", responses=answers(404))
 def list_validation_sets(
-    site: SiteHere, caller: CallerHere, meter: Id, page: PageHere
+    actor: ActorHere, space: WorkspaceHere, page: PageHere
 ) -> Listed[ValidationShown]:
     """List the validation sets, the oldest first."""
-    seat_for(site, caller, meter, Permission.SEE_VALIDATION)
-    rows = validation_sets(site, meter)
-    return paged(rows, page, key=lambda row: f"{row.number:09}", show=_shown)
-
-
-def validation_sets(site: Site, meter: str) -> list[ValidationSet]:
-    """Give a meter's validation sets, the oldest first."""
-    with site.reading() as books:
-        return books.validation.all(meter)
-
-
-def _shown(row: ValidationSet) -> ValidationShown:
-    return ValidationShown(
-        number=row.number,
-        rows=row.rows,
-        digest=row.digest,
-        label=row.settings["label"],
-        added_at=row.added_at,
+    return paged(
+        validation.list_validation_sets(actor, space),
+        page,
+        key=lambda each: f"{each.number:09}",
+        show=lambda each: ValidationShown(**each.to_json()),
     )
 
 
@@ -86,57 +65,28 @@ def _shown(row: ValidationSet) -> ValidationShown:
 )
 async def set_validation(  # noqa: PLR0917
     request: Request,
-    site: SiteHere,
     settings: SettingsHere,
     caller: CallerHere,
-    meter: Id,
+    actor: ActorHere,
+    space: WorkspaceHere,
     suffix: Suffix = "parquet",
     label: Label | None = None,
     reset: bool = False,
     key: Key = None,
 ) -> JSONResponse:
     """Give the first validation set, or replace it, from the next submission on."""
-    opened = meter_for(site, caller, meter, Permission.SET_VALIDATION)
+    # Refused before the body is read: a stranger's may be long.
+    actor.granted(Permission.SET_VALIDATION)
     body = await body_of(request, settings)
 
     def make() -> tuple[int, ValidationShown]:
-        file = GivenFile(body, suffix, label, reset)
-        return 201, _shown(file.enter(opened, first=not validation_sets(site, meter)))
+        given = validation.give_validation(
+            actor, space, Held(f"validation.{suffix}", body), label=label, reset=reset
+        )
+        return 201, ValidationShown(**given.to_json())
 
     once = once_streamed(request, caller, key)
     return await run_in_threadpool(once.answer, make, body=body)
-
-
-@dataclass(frozen=True)
-class GivenFile:
-    """A validation set as it was sent."""
-
-    body: bytes
-    suffix: str
-    label: str | None
-    reset: bool
-
-    def enter(self, opened: Meter, *, first: bool) -> ValidationSet:
-        """Make it the first validation set, or replace the one before."""
-        with _as_file(self.body, self.suffix) as path:
-            if not first:
-                return opened.replace_validation(path, label=self.label, reset=self.reset)
-            if self.label is None or self.reset:
-                given = "reset" if self.reset else None
-                raise invalid("label", given, "the first validation set needs its label column")
-            return opened.set_validation(path, label=self.label)
-
-
-@contextmanager
-def _as_file(body: bytes, suffix: str) -> Iterator[Path]:
-    """Give the body as a file; errors name it without its folder."""
-    with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
-        path = Path(folder) / f"validation.{suffix}"
-        path.write_bytes(body)
-        try:
-            yield path
-        except InvalidInput as error:
-            raise InvalidInput(str(error).replace(f"{folder}/", "")) from None
 
 
 @router.get(
@@ -144,12 +94,7 @@ def _as_file(body: bytes, suffix: str) -> Iterator[Path]:
     responses=answers(404) | gives("application/octet-stream", "The file, as it was given."),
     response_class=StreamingResponse,
 )
-def validation_file(
-    site: SiteHere, caller: CallerHere, meter: Id, number: Number
-) -> StreamingResponse:
+def validation_file(actor: ActorHere, space: WorkspaceHere, number: Number) -> StreamingResponse:
     """Give a validation set."""
-    seat_for(site, caller, meter, Permission.SEE_VALIDATION)
-    for row in validation_sets(site, meter):
-        if row.number == number:
-            return file_response(site.space(meter), row.blob, "application/octet-stream")
-    raise NotFound(f"validation set {number}: there is none of that number")
+    name = validation.validation_file(actor, space, number)
+    return file_response(space, name, "application/octet-stream")

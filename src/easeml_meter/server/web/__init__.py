@@ -25,8 +25,9 @@ from easeml_meter.server.web.planner import router as planner
 from easeml_meter.server.web.submissions import router as submitting
 from easeml_meter.server.web.testsets import router as labeling
 from easeml_meter.server.web.tokens import router as signing
+from easeml_meter.server.web.validation import router as validation
 
-ROUTERS = [static, signing, meters, submitting, badges, labeling, planner, admin]
+ROUTERS = [static, signing, meters, submitting, validation, badges, labeling, planner, admin]
 
 _FOR_PROGRAMS = ("/api/", "/healthz", "/readyz", "/metrics")
 _KEPT = ("retry-after", "allow")

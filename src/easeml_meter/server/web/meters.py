@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
-from typing import Any, Literal
+from typing import Any
 
 from fastapi import APIRouter, Response
 
@@ -20,16 +20,14 @@ from easeml_meter.report.words import advice, answer_words, gap_words, share_wor
 from easeml_meter.server.api.common import seat_for
 from easeml_meter.server.api.history import Generation, the_view
 from easeml_meter.server.api.history import report as report_of
-from easeml_meter.server.api.testsets import released_file as file_of_released
-from easeml_meter.server.api.testsets import test_inputs as inputs_of
-from easeml_meter.server.api.validation import validation_file as file_of_validation
 from easeml_meter.server.auth import meter_for
-from easeml_meter.server.parameters import Number, Tenant
+from easeml_meter.server.parameters import Tenant
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import users
 from easeml_meter.service.actor import Permission, allowed
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.queue import Receipt, State
+from easeml_meter.service.testsets.inputs import inputs_visible
 
 router = APIRouter(include_in_schema=False)
 
@@ -174,6 +172,11 @@ class Desk:
         """The validation set in force."""
         return self.situation.validation
 
+    @property
+    def inputs_visible(self) -> bool:
+        """Whether the test inputs may be fetched here."""
+        return inputs_visible(self.situation.spec, self.visit.at(self.meter))
+
     def session(self) -> Session | None:
         """Give what was told, to those who may see it."""
         if not self.may("SEE_SIGNALS"):
@@ -243,27 +246,3 @@ def report(
 ) -> Response:
     """Give a session as one page, to keep or to print."""
     return report_of(the_view(visit.site, visit.caller, meter, tenant, generation))
-
-
-@router.get("/meters/{meter}/validation/{number}")
-def validation_file(visit: VisitHere, meter: str, number: Number) -> Response:
-    """Give a validation set."""
-    return file_of_validation(visit.site, visit.caller, meter, number)
-
-
-@router.get("/meters/{meter}/test-sets/{number}/inputs.parquet")
-def test_inputs(visit: VisitHere, meter: str, number: Number) -> Response:
-    """Give the test inputs, to those who may see them."""
-    return inputs_of(visit.site, visit.caller, meter, number)
-
-
-@router.get("/meters/{meter}/test-sets/{number}/released/{file}")
-def released_file(
-    visit: VisitHere,
-    meter: str,
-    number: Number,
-    file: Literal["testset.parquet", "retrospective.json", "report.html"],
-    tenant: Tenant = None,
-) -> Response:
-    """Give a file of a released test set."""
-    return file_of_released(visit.site, visit.caller, meter, number, file, tenant)

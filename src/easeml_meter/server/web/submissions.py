@@ -1,10 +1,8 @@
-"""What developers do on a meter's page: submit, replace the validation set, hand over."""
+"""What developers do on a meter's page: submit, hand over."""
 
 from __future__ import annotations
 
-from typing import Annotated
-
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
@@ -13,8 +11,6 @@ from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, invalid
 from easeml_meter.server.api.common import body_of, seat_for
 from easeml_meter.server.api.submissions import Model
-from easeml_meter.server.api.validation import GivenFile, Suffix, validation_sets
-from easeml_meter.server.auth import meter_for
 from easeml_meter.server.parameters import Tenant
 from easeml_meter.server.web.meters import Answer, Desk
 from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
@@ -24,8 +20,6 @@ from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.queue import Receipt
 
 router = APIRouter(include_in_schema=False)
-
-LongestLabel = Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 
 
 @router.post("/meters/{meter}/submit")
@@ -75,27 +69,6 @@ def cancel(visit: VisitHere, meter: str, submission: str, tenant: Tenant = None)
     queue.cancel(visit.site, seat, submission)
     message = "The submission was taken back. It cost nothing."
     return visit.redirect(f"/meters/{meter}?tenant={seat.tenant}", message)
-
-
-@router.post("/meters/{meter}/validation")
-async def set_validation(
-    visit: VisitHere,
-    meter: str,
-    suffix: Suffix,
-    label: LongestLabel = "",
-    reset: bool = False,
-) -> Response:
-    """Give the first validation set, or replace it."""
-    meter_for(visit.site, visit.caller, meter, Permission.SET_VALIDATION)
-    body = await body_of(visit.request, visit.settings)
-    given = GivenFile(body, suffix, label or None, reset)
-    return await run_in_threadpool(_entered, visit, meter, given)
-
-
-def _entered(visit: Visit, meter: str, given: GivenFile) -> Response:
-    opened = meter_for(visit.site, visit.caller, meter, Permission.SET_VALIDATION)
-    row = given.enter(opened, first=not validation_sets(visit.site, meter))
-    return Desk.open(visit, meter).render("validated.html", entered=row)
 
 
 @router.post("/meters/{meter}/handover")

@@ -1,56 +1,77 @@
-"""The labelers' page: labels asked for, delivered, taken back, and handed out once spent."""
+"""Test sets: the labelers' page, and files of test sets for those who may have them."""
 
 from __future__ import annotations
 
 import shlex
-from datetime import UTC, datetime
-from typing import Annotated
+from dataclasses import dataclass
+from typing import Annotated, Literal
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Depends, Query, Response
 from fastapi.concurrency import run_in_threadpool
 
-from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import TestSet, stamp
-from easeml_meter.errors import WrongPhase, invalid
-from easeml_meter.server.api.common import seat_for
-from easeml_meter.server.auth import meter_for
+from easeml_meter.core.model import LabelRequest
+from easeml_meter.report.page import html_page
+from easeml_meter.server.api.testsets import released_file as file_of_released
+from easeml_meter.server.api.testsets import test_inputs as inputs_of
 from easeml_meter.server.limits import streamed
-from easeml_meter.server.parameters import Id, Number
+from easeml_meter.server.parameters import Id, Number, Tenant
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import users
-from easeml_meter.service.actor import Permission
-from easeml_meter.service.testsets import browser, parts, requests
-from easeml_meter.service.testsets.browser import Columns
+from easeml_meter.service.actor import Actor, Permission
+from easeml_meter.service.meters import show_meter
+from easeml_meter.service.place import Workspace
+from easeml_meter.service.testsets import parts, release, requests
+from easeml_meter.service.testsets.parts import Columns
+from easeml_meter.service.validation import list_notices
 
 router = APIRouter(include_in_schema=False)
 
 Kind = Annotated[str, Query(max_length=20, pattern="^[a-z0-9]+$")]
 Column = Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 _HEADER = 1 << 16  # what encryption adds, with room to spare
-_LONGEST_REASON = 500
+
+
+@dataclass(frozen=True)
+class Labeling:
+    """The labelers' page of a meter: all of it is for those who may add labels."""
+
+    visit: Visit
+    meter: str
+    actor: Actor
+    space: Workspace
+
+    def back(self, message: str) -> Response:
+        """Return to the page, after a form was taken."""
+        return self.visit.redirect(f"/meters/{self.meter}/labels", message)
+
+
+def the_labeling(visit: VisitHere, meter: Id) -> Labeling:
+    """Return the page of a meter, to a labeler."""
+    actor = visit.at(meter).granted(Permission.ADD_TEST_SET)
+    return Labeling(visit, meter, actor, visit.site.space(meter))
+
+
+LabelingHere = Annotated[Labeling, Depends(the_labeling)]
 
 
 @router.get("/meters/{meter}/labels")
-def labels_page(visit: VisitHere, meter: Id) -> Response:
+def labels_page(page: LabelingHere) -> Response:
     """Show what is asked for, and how far it has got."""
-    site = visit.site
-    opened = meter_for(site, visit.caller, meter, Permission.ADD_TEST_SET)
-    space = site.space(meter)
-    with space.reading() as books:
-        situation = space.state(books)
-    columns = browser.columns_before(space)
+    visit, actor, space = page.visit, page.actor, page.space
+    columns = parts.columns_before(actor, space)
+    shown = show_meter(actor, space)
     return visit.render(
         "labels.html",
-        meter=situation.meter,
-        requests=requests.requests(space),
-        names={user.id: user.name for user in users.users(site)},
-        generations=situation.generations,
-        releasable=_releasable(situation.generations),
-        notices=[notice for notice in reversed(opened.notices()) if notice["rows_shared"]],
+        meter=shown.meter,
+        requests=requests.list_requests(actor, space),
+        names={user.id: user.name for user in users.users(visit.site)},
+        generations=requests.list_test_sets(actor, space),
+        releasable=release.releasable(actor, space),
+        notices=[each for each in reversed(list_notices(actor, space)) if each["rows_shared"]],
         columns=columns,
-        commands=_commands(str(visit.request.base_url).rstrip("/"), meter, columns),
-        recipient=site.identity.recipient,
-        largest=browser.LARGEST,
+        commands=_commands(str(visit.request.base_url).rstrip("/"), page.meter, columns),
+        recipient=shown.recipient,
+        largest=parts.LARGEST_FROM_BROWSER,
     )
 
 
@@ -68,83 +89,79 @@ def _commands(server: str, meter: str, columns: Columns) -> str:
 
 @router.post("/meters/{meter}/labels")
 async def add_labels(
-    visit: VisitHere,
-    meter: Id,
+    page: LabelingHere,
     kind: Kind,
     label: Column,
     id_column: Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = "",
 ) -> Response:
     """Take in a file that the page's script encrypted to the server's key."""
-    seat_for(visit.site, visit.caller, meter, Permission.ADD_TEST_SET)
-    pieces = [piece async for piece in streamed(visit.request, browser.LARGEST + _HEADER)]
-    row = await run_in_threadpool(
-        browser.add_labels,
-        visit.site.space(meter),
+    largest = parts.LARGEST_FROM_BROWSER + _HEADER
+    pieces = [piece async for piece in streamed(page.visit.request, largest)]
+    added = await run_in_threadpool(
+        parts.add_labels_from_browser,
+        page.actor,
+        page.space,
         b"".join(pieces),
         kind=kind,
         label=label,
         id_column=id_column or None,
-        user=visit.caller.user.id,
     )
-    answer = _to_page(visit, meter, await run_in_threadpool(_progress, visit, row))
+    answer = page.back(_progress(added))
     # The script goes there with the browser: if it followed by itself, it would eat the message.
     answer.status_code = 204
     answer.headers["HX-Redirect"] = answer.headers["location"]
     return answer
 
 
-def _progress(visit: Visit, row: TestSet) -> str:
-    if row.phase is Phase.ACTIVE:
-        return f"Test set {row.number} begins, with {row.rows:,} labels."
-    with visit.site.reading() as books:
-        here = sum(part.rows for part in requests.parts_of(books, row))
-    return f"Taken in: {here:,} of {row.labels_needed:,} labels are here."
+def _progress(added: LabelRequest) -> str:
+    test_set, here = added.test_set, added.labels_here
+    if test_set.rows is not None:
+        return f"Test set {test_set.number} begins, with {here:,} labels."
+    return f"Taken in: {here:,} of {test_set.labels_needed:,} labels are here."
 
 
 @router.post("/meters/{meter}/labels/{number}/describe")
-def describe(visit: VisitHere, meter: Id, number: Number) -> Response:
+def describe(page: LabelingHere, number: Number) -> Response:
     """Say why labels are asked for, and until when."""
-    seat_for(visit.site, visit.caller, meter, Permission.ADD_TEST_SET)
-    reason = visit.form.get("reason", "").strip()
-    if len(reason) > _LONGEST_REASON or not reason.isprintable():
-        raise invalid("reason", reason[:40], f"one line of at most {_LONGEST_REASON} characters")
-    deadline = _end_of_day(visit.form.get("deadline", ""))
-    space = visit.site.space(meter)
-    requests.describe_request(space, number, reason=reason or None, deadline=deadline)
-    return _to_page(visit, meter, "Saved.")
-
-
-def _end_of_day(text: str) -> str | None:
-    if not text:
-        return None
-    try:
-        return stamp(datetime.strptime(text, "%Y-%m-%d").replace(hour=23, minute=59, tzinfo=UTC))
-    except ValueError:
-        raise invalid("deadline", text[:40], "a day such as 2026-03-31, or nothing") from None
+    form = page.visit.form
+    day = form.get("deadline", "")
+    requests.describe_request(
+        page.actor,
+        page.space,
+        number,
+        reason=form.get("reason", "").strip(),
+        deadline=f"{day}T23:59:00+00:00" if day else None,  # a form has days, not moments
+    )
+    return page.back("Saved.")
 
 
 @router.post("/meters/{meter}/labels/{number}/parts/{part}/withdraw")
-def withdraw(visit: VisitHere, meter: Id, number: Number, part: Number) -> Response:
+def withdraw(page: LabelingHere, number: Number, part: Number) -> Response:
     """Take back labels that turned out wrong, before the test set begins."""
-    seat_for(visit.site, visit.caller, meter, Permission.ADD_TEST_SET)
-    parts.withdraw(visit.site.space(meter), number, part)
-    return _to_page(visit, meter, f"Part {part} is taken back.")
+    parts.withdraw_part(page.actor, page.space, number, part)
+    return page.back(f"Part {part} is taken back.")
 
 
 @router.post("/meters/{meter}/labels/{number}/release")
-def release(visit: VisitHere, meter: Id, number: Number) -> Response:
+def release_test_set(page: LabelingHere, number: Number) -> Response:
     """Hand a spent test set to the developers, with what really happened."""
-    opened = meter_for(visit.site, visit.caller, meter, Permission.RELEASE)
-    oldest = _releasable(opened.generations)
-    if oldest is None or oldest.number != number:
-        raise WrongPhase(f"test set {number}: only the oldest spent one can be released")
-    opened.release()
-    return _to_page(visit, meter, f"Test set {number} is released to the developers.")
+    release.release(page.actor, page.space, number, draw=html_page)
+    return page.back(f"Test set {number} is released to the developers.")
 
 
-def _releasable(generations: tuple[TestSet, ...]) -> TestSet | None:
-    return next((row for row in generations if row.phase is Phase.SPENT), None)
+@router.get("/meters/{meter}/test-sets/{number}/inputs.parquet")
+def test_inputs(visit: VisitHere, meter: str, number: Number) -> Response:
+    """Give the test inputs, to those who may see them."""
+    return inputs_of(visit.at(meter), visit.site.space(meter), number)
 
 
-def _to_page(visit: Visit, meter: str, message: str) -> Response:
-    return visit.redirect(f"/meters/{meter}/labels", message)
+@router.get("/meters/{meter}/test-sets/{number}/released/{file}")
+def released_file(
+    visit: VisitHere,
+    meter: str,
+    number: Number,
+    file: Literal["testset.parquet", "retrospective.json", "report.html"],
+    tenant: Tenant = None,
+) -> Response:
+    """Give a file of a released test set."""
+    return file_of_released(visit.at(meter, tenant), visit.site.space(meter), number, file)

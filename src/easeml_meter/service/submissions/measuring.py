@@ -21,7 +21,7 @@ from typing import Any, Protocol
 from easeml_meter.core.model import TestSet, ValidationSet
 from easeml_meter.errors import invalid
 from easeml_meter.scoring.bundle import Bundle
-from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.executors import Executor, open_executor
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import Expected
@@ -33,7 +33,7 @@ from easeml_meter.scoring.validation import Validation
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.source import Held
-from easeml_meter.vault.reading import Closing
+from easeml_meter.vault.reading import Closing, Location
 from easeml_meter.vault.sealing import SealedTestSet
 
 LONGEST = 24 * 3600.0
@@ -132,8 +132,7 @@ class Measured(Closing):
     @cached_property
     def classes(self) -> Classes | None:
         """The class list in force."""
-        listed = self.validation.settings["classes"]
-        return Classes.of(listed) if listed else None
+        return classes_in_force(self.spec, self.validation)
 
     def expected(self, rows: int, **ids: Any) -> Expected:
         """What predictions on so many rows must look like."""
@@ -269,10 +268,12 @@ def digest_of(text: str) -> str:
     return hashlib.sha256(text.encode()).hexdigest()
 
 
-def open_sealed(space: Workspace, generation: TestSet) -> SealedTestSet:
-    """Open the sealed rows of a generation."""
+def open_sealed(
+    space: Workspace, generation: TestSet, location: Location | None = None
+) -> SealedTestSet:
+    """Open the rows of a test set, or another file that was sealed for it."""
     return SealedTestSet.open(
-        space.files.location(str(generation.blob)),
+        location or space.files.location(str(generation.blob)),
         space.identity,
         meter=generation.meter,
         generation=generation.number,

@@ -14,36 +14,46 @@ from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import TestSet
 from easeml_meter.errors import InvalidInput, WrongPhase, invalid
-from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.losses import Output, parse_loss
 from easeml_meter.scoring.outputs import read_labels
+from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.history import reconcile
 from easeml_meter.service.place import TEST_SETS, Workspace
-from easeml_meter.service.testsets.requests import requested, retire_if_spent
+from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.service.testsets.release import released_folder
+from easeml_meter.service.testsets.requests import retire_if_spent
 from easeml_meter.storage.files import copy_into
-from easeml_meter.storage.schema import generations
 from easeml_meter.tables.opening import open_table
+from easeml_meter.tables.source import Source
 from easeml_meter.vault.digests import Digests, collect, duplicate_rows, row_digests, shared_rows
 from easeml_meter.vault.keys import fingerprint_key, read_recipient
 from easeml_meter.vault.manifest import Manifest
 from easeml_meter.vault.sealing import SealedTestSet, seal
 
-_NAMED_ROWS = 10
+NAMED_ROWS = 10
+"""Rows that a refusal or a notice names; the rest is counted."""
 
 
-def seal_for(
+@needs(Permission.SEAL)
+def seal_labels(
+    _: Actor,
     space: Workspace,
-    source: Path,
+    source: Source,
     destination: Path,
     *,
     label: str,
     id_column: str | None = None,
     recipients: Sequence[str] = (),
 ) -> Manifest:
-    """Seal a file of labelled rows for the test set that the meter asks for."""
+    """Seal labelled rows, from a file or from memory, for the test set that is requested.
+
+    Raises:
+        InvalidInput: the rows cannot be read, or have no such columns, or lack a label.
+        WrongPhase: no test set is requested.
+    """
     with space.reading() as books:
-        situation = space.state(books)
-    wanted = requested(situation)
+        wanted = space.state(books).requested()
     return seal(
         source,
         destination,
@@ -56,31 +66,35 @@ def seal_for(
     )
 
 
-def add_test_set(space: Workspace, path: Path) -> TestSet:
-    """Take in a sealed test set; every refusal names rows by number, and goes to the labeler.
+@needs(Permission.ADD_TEST_SET)
+def add_test_set(_: Actor, space: Workspace, path: Path) -> TestSet:
+    """Take in a whole sealed test set; from then on submissions are answered.
 
-    What was told from the same rows before stays told: it is found by their fingerprint.
+    A refusal names rows by number. It tells something about hidden rows, so only those who may
+    add test sets ever receive one. Answers given from the same rows before still count: their
+    journal is found by the fingerprint.
+
+    Raises:
+        InvalidInput: too few rows for the plan, rows that may not be used, or wrong columns.
+        VaultError: the file does not open, or was sealed for another test set.
+        WrongPhase: no test set is requested.
     """
     with space.reading() as books:
-        situation = space.state(books)
-        wanted = requested(situation)
-    key = fingerprint_key(space.identity)
-    with SealedTestSet.open(
-        path, space.identity, meter=wanted.meter, generation=wanted.number
-    ) as sealed:
+        state = space.state(books)
+        wanted = state.requested()
+    with open_sealed(space, wanted, path) as sealed:
         manifest = sealed.verify()
-        Ledger(situation.spec, sealed.rows)
-        check_given(space, situation, sealed)
-        fingerprint = sealed.fingerprint(key)
-    for other in situation.generations:
+        _check_size(state, sealed.rows)
+        check_given(space, state, sealed)
+        fingerprint = sealed.fingerprint(fingerprint_key(space.identity))
+    for other in state.generations:
         if other.fingerprint == fingerprint:
             raise invalid("test set", path.name, f"the same rows were test set {other.number}")
     claim(space, wanted.meter, fingerprint)
     # Named by its digest, it replaces no other one.
     blob = copy_into(space.files, f"{TEST_SETS}/{wanted.number}-{manifest.sha256}.sealed", path)
     with space.writing() as books:
-        situation = space.state(books)
-        wanted = requested(situation)
+        wanted = space.state(books).requested()  # somebody may have been faster
         now = space.now()
         added = replace(
             wanted,
@@ -100,19 +114,24 @@ def add_test_set(space: Workspace, path: Path) -> TestSet:
     return added
 
 
-def check_given(space: Workspace, situation: MeterState, sealed: SealedTestSet) -> Digests:
-    """Refuse columns, labels or rows that a test set may not have; give the rows' digests."""
+def _check_size(state: MeterState, rows: int) -> None:
+    """Refuse too few labels for the plan: the ledger does not open with fewer."""
+    Ledger(state.spec, rows)
+
+
+def check_given(space: Workspace, state: MeterState, sealed: SealedTestSet) -> Digests:
+    """Refuse columns, labels or rows that a test set may not have; return the rows' digests."""
     key = fingerprint_key(space.identity)
-    _check_schema(situation, sealed.manifest)
-    _check_labels(situation, sealed)
+    _check_schema(state, sealed.manifest)
+    _check_labels(state, sealed)
     digests = collect(sealed.row_digests(key))
-    _check_rows(space, situation, digests, input_schema(sealed), key)
+    _check_rows(space, state, digests, input_schema(sealed), key)
     return digests
 
 
-def _check_schema(situation: MeterState, manifest: Manifest) -> None:
+def _check_schema(state: MeterState, manifest: Manifest) -> None:
     """Refuse other columns than the last test set had."""
-    before = [row.manifest for row in situation.generations if row.manifest]
+    before = [row.manifest for row in state.generations if row.manifest]
     if not before:
         return
     known = {column["name"]: column["type"] for column in before[-1]["columns"]}
@@ -123,10 +142,10 @@ def _check_schema(situation: MeterState, manifest: Manifest) -> None:
             raise invalid("column", shown, f"{known.get(name, 'no such column')} as before")
 
 
-def _check_labels(situation: MeterState, sealed: SealedTestSet) -> None:
+def _check_labels(state: MeterState, sealed: SealedTestSet) -> None:
     """Refuse labels that the loss cannot take, by row number."""
-    loss = parse_loss(situation.spec.loss)
-    classes = classes_in_force(situation)
+    loss = parse_loss(state.spec.loss)
+    classes = classes_in_force(state.spec, state.validation)
     if classes is None and loss.output in (Output.CLASS, Output.RANKED, Output.PROBABILITIES):
         raise WrongPhase(
             "the classes are not known yet: list them in meter.toml (classes = [...]) before "
@@ -139,26 +158,18 @@ def _check_labels(situation: MeterState, sealed: SealedTestSet) -> None:
         row += len(labels)
 
 
-def classes_in_force(situation: MeterState) -> Classes | None:
-    """Give the class list: declared, or the validation set's; never taken from test labels."""
-    if situation.spec.classes:
-        return Classes.of(situation.spec.classes)
-    listed = situation.validation.settings["classes"] if situation.validation else None
-    return Classes.of(listed) if listed else None
-
-
 def _check_rows(
-    space: Workspace, situation: MeterState, digests: Digests, inputs: pa.Schema, key: bytes
+    space: Workspace, state: MeterState, digests: Digests, inputs: pa.Schema, key: bytes
 ) -> None:
     """Refuse rows that stand twice, or that developers have seen."""
     refuse_rows(duplicate_rows(digests), "stand in it more than once", "give each row once")
-    if situation.validation is not None:
-        with space.files.local(situation.validation.blob) as path:
+    if state.validation is not None:
+        with space.files.local(state.validation.blob) as path:
             others = plain_digests(path, inputs, key)
         refuse_rows(shared_rows(digests, others), "stand in the validation set", "leave them out")
-    for row in situation.generations:
+    for row in state.generations:
         if row.phase is Phase.RELEASED:
-            with space.files.local(f"released/{row.number}/testset.parquet") as path:
+            with space.files.local(f"{released_folder(row.number)}/testset.parquet") as path:
                 others = plain_digests(path, inputs, key)
             problem = f"stand in test set {row.number}, which was released"
             refuse_rows(shared_rows(digests, others), problem, "leave them out")
@@ -183,23 +194,21 @@ def plain_digests(path: Path, inputs: pa.Schema, key: bytes) -> Digests:
 def refuse_rows(rows: np.ndarray, problem: str, remedy: str) -> None:
     """Refuse a test set, or a part of one, that has such rows, by their numbers."""
     if len(rows):
-        named = ", ".join(str(row) for row in rows[:_NAMED_ROWS])
-        more = f" and {len(rows) - _NAMED_ROWS:,} more" if len(rows) > _NAMED_ROWS else ""
+        named = ", ".join(str(row) for row in rows[:NAMED_ROWS])
+        more = f" and {len(rows) - NAMED_ROWS:,} more" if len(rows) > NAMED_ROWS else ""
         raise InvalidInput(f"rows {named}{more} of the test set {problem}: {remedy}")
 
 
 def claim(space: Workspace, meter: str, fingerprint: str) -> None:
     """Note that a test set counts at a meter, or refuse because it counts at another one.
 
-    The books know it, too; the note lies with the files, and stays if the books are lost.
+    Two meters with the same hidden rows would answer twice from one budget. The books know the
+    owner too, but an older copy of them may be put back: the note lies with the files and stays.
     """
     if space.claims is None:
         return
     with space.reading() as books:
-        owners = {
-            row["meter"]
-            for row in books.select(generations, generations.c.fingerprint == fingerprint)
-        }
+        owners = books.testsets.owners(fingerprint)
     noted = space.claims.exists(fingerprint)
     if noted:
         owners.add(space.claims.read(fingerprint).decode())

@@ -1,4 +1,4 @@
-"""The inputs of a test set, without labels, for whoever may see them."""
+"""The inputs of a test set, without labels, for those who may see them."""
 
 from __future__ import annotations
 
@@ -9,29 +9,69 @@ from pathlib import Path
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from easeml_meter.core.history import MeterState
+from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import TestSet
+from easeml_meter.errors import Denied, WrongPhase
+from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.writing import new_file
 
 
-def export_inputs(space: Workspace, destination: Path) -> int:
-    """Write ids and inputs of the test set in use, without labels; give the number of rows."""
+def inputs_visible(spec: MeterSpec, actor: Actor) -> bool:
+    """Whether an actor may see test inputs: by role, or because the meter says public.
+
+    Public inputs are as good as the validation set, so whoever may see that may see them.
+    """
+    public = spec.inputs == "public" and actor.may(Permission.SEE_VALIDATION)
+    return public or actor.may(Permission.SEE_TEST_INPUTS)
+
+
+@needs(Permission.SEE_TEST_INPUTS, Permission.SEE_VALIDATION)
+def export_inputs(actor: Actor, space: Workspace, destination: Path) -> int:
+    """Write ids and inputs of the test set in use to a file; return the number of rows.
+
+    Raises:
+        Denied: the actor may not see test inputs, and the meter does not say public.
+        WrongPhase: no test set is in use.
+    """
+    test_set = _visible_state(actor, space).active()
+    with new_file(destination) as file:
+        for piece in _pieces(space, test_set):
+            file.write(piece)
+    return test_set.rows or 0
+
+
+@needs(Permission.SEE_TEST_INPUTS, Permission.SEE_VALIDATION)
+def stream_inputs(actor: Actor, space: Workspace, number: int) -> Iterator[bytes]:
+    """Return ids and inputs of a delivered test set as the bytes of a Parquet file.
+
+    Raises:
+        Denied: the actor may not see test inputs, and the meter does not say public.
+        NotFound: there is no test set of that number.
+        WrongPhase: it was not delivered yet.
+    """
+    test_set = _visible_state(actor, space).numbered(number)
+    if test_set.phase is Phase.REQUESTED:
+        raise WrongPhase(f"test set {number} was not delivered yet")
+    return _pieces(space, test_set)
+
+
+def _visible_state(actor: Actor, space: Workspace) -> MeterState:
     with space.reading() as books:
-        situation = space.state(books)
-    generation = situation.active()
-    with open_sealed(space, generation) as sealed:
-        columns = [name for name in sealed.schema.names if name != sealed.manifest.label.name]
-        schema = pa.schema([sealed.schema.field(name) for name in columns])
-        with new_file(destination) as stream, pq.ParquetWriter(stream, schema) as writer:
-            for batch in sealed.batches(columns):
-                writer.write_batch(batch)
-        return sealed.rows
+        state = space.state(books)
+    if not inputs_visible(state.spec, actor):
+        raise Denied(
+            f"{actor.role}s may not {Permission.SEE_TEST_INPUTS}: the meter does not say public"
+        )
+    return state
 
 
-def stream_inputs(space: Workspace, generation: TestSet) -> Iterator[bytes]:
-    """Give ids and inputs of a test set, without labels, as the bytes of a Parquet file."""
-    with open_sealed(space, generation) as sealed:
+def _pieces(space: Workspace, test_set: TestSet) -> Iterator[bytes]:
+    """Write a Parquet file a row group at a time: no more than one is ever decrypted."""
+    with open_sealed(space, test_set) as sealed:
         columns = [name for name in sealed.schema.names if name != sealed.manifest.label.name]
         schema = pa.schema([sealed.schema.field(name) for name in columns])
         sink = io.BytesIO()

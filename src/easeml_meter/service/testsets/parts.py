@@ -7,106 +7,169 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Sequence
-from contextlib import ExitStack
-from dataclasses import asdict, dataclass, field
+from contextlib import ExitStack, suppress
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from easeml_meter.core.model import Part, TestSet
-from easeml_meter.errors import MeterError, NotFound, invalid
+from easeml_meter.core.model import LabelRequest, Part, TestSet
+from easeml_meter.errors import MeterError, NotFound, VaultError, invalid
+from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
-from easeml_meter.service.testsets import delivery, requests
-from easeml_meter.service.testsets.requests import open_request, parts_of
-from easeml_meter.storage import schema
+from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.service.testsets import delivery
+from easeml_meter.service.testsets.requests import as_request, open_request
 from easeml_meter.storage.files import copy_into
+from easeml_meter.tables.source import Held
 from easeml_meter.tables.table import Batches, Table
 from easeml_meter.vault.digests import collect, shared_rows
-from easeml_meter.vault.keys import fingerprint_key
+from easeml_meter.vault.keys import fingerprint_key, unwrap
 from easeml_meter.vault.manifest import Manifest
 from easeml_meter.vault.sealing import SealedTestSet, seal
 
+LARGEST_FROM_BROWSER = 64 << 20
+"""Bytes of a file sent from a page: all of it is in memory, here and in the browser."""
 
-def add_test_set(space: Workspace, path: Path, *, user: str, part: bool) -> TestSet:
+
+@dataclass(frozen=True)
+class Columns:
+    """Names of the columns that are not inputs."""
+
+    label: str = "label"
+    id: str = ""
+
+
+@needs(Permission.ADD_TEST_SET)
+def add_labels(actor: Actor, space: Workspace, path: Path, *, part: bool = False) -> LabelRequest:
     """Take in a sealed file: a whole test set, or with `part` or fewer rows, some of its rows.
 
     With the part that makes them enough, all parts become one test set, in the order in which
-    they came.
+    they came. Return the request they are for, as it stands then.
+
+    Raises:
+        InvalidInput: rows that may not be used or came before, or other columns than before.
+        VaultError: the file does not open, or was sealed for another test set.
+        WrongPhase: no test set is requested.
     """
     with space.reading() as books:
-        situation = space.state(books)
-        wanted = requests.requested(situation)
-        earlier = parts_of(books, wanted)
-    with SealedTestSet.open(
-        path, space.identity, meter=wanted.meter, generation=wanted.number
-    ) as sealed:
+        state = space.state(books)
+        wanted = state.requested()
+        earlier = books.parts.all(wanted)
+    with open_sealed(space, wanted, path) as sealed:
         here = sealed.rows + sum(each.rows for each in earlier)
         if not earlier and not part and here >= wanted.labels_needed:
-            return delivery.add_test_set(space, path)
+            return _as_it_stands(space, delivery.add_test_set(actor, space, path))
         manifest = sealed.verify()
-        digests = delivery.check_given(space, situation, sealed)
+        digests = delivery.check_given(space, state, sealed)
         with ExitStack() as stack:
-            others = [stack.enter_context(_open(space, each)) for each in earlier]
+            others = [stack.enter_context(_open(space, wanted, each)) for each in earlier]
             for each, other in zip(earlier, others, strict=True):
                 _check_alike(other, sealed)
                 known = collect(other.row_digests(fingerprint_key(space.identity)))
                 problem = f"stand in part {each.number}"
                 delivery.refuse_rows(shared_rows(digests, known), problem, "leave them out")
             if here < wanted.labels_needed:
-                return _keep(space, wanted, path, manifest, before=len(earlier), user=user)
-            added = _merge(space, [*others, sealed])
+                _keep(actor, space, wanted, path, manifest, before=len(earlier))
+                return _as_it_stands(space, wanted)
+            added = _merge(actor, space, [*others, sealed])
     for each in earlier:
         space.files.remove(each.blob)
-    return added
+    return _as_it_stands(space, added)
 
 
-def withdraw(space: Workspace, generation: int, number: int) -> None:
-    """Take back a part, as long as the test set has not begun."""
-    table = schema.parts
+def _as_it_stands(space: Workspace, test_set: TestSet) -> LabelRequest:
+    with space.reading() as books:
+        return as_request(space, books, test_set)
+
+
+@needs(Permission.ADD_TEST_SET)
+def add_labels_from_browser(
+    actor: Actor,
+    space: Workspace,
+    encrypted: bytes,
+    *,
+    kind: str,
+    label: str,
+    id_column: str | None = None,
+) -> LabelRequest:
+    """Take in a file that a browser encrypted to the server's key; `kind` is its ending.
+
+    It is decrypted in memory and sealed from there: plain labels never touch the disk.
+
+    Raises:
+        InvalidInput: as `seal_labels` and `add_labels` say.
+        VaultError: the file was not encrypted to this server's key.
+        WrongPhase: no test set is requested.
+    """
+    plain = Held(f"labels.{kind}", unwrap(encrypted, space.identity, "the file"))
+    with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
+        sealed = Path(folder) / "labels.sealed"
+        delivery.seal_labels(actor, space, plain, sealed, label=label, id_column=id_column)
+        return add_labels(actor, space, sealed)
+
+
+@needs(Permission.ADD_TEST_SET)
+def columns_before(_: Actor, space: Workspace) -> Columns:
+    """Return the columns of the labels that came last; the next ones must be like them."""
+    with space.reading() as books:
+        test_sets = space.state(books).generations
+        parts = books.parts.all(test_sets[-1])
+    if parts:
+        # A part that does not open must not keep its labeler from the page to take it back.
+        with suppress(VaultError), _open(space, test_sets[-1], parts[-1]) as sealed:
+            return Columns(sealed.manifest.label.name, sealed.manifest.id_column or "")
+    delivered = [each.manifest for each in test_sets if each.manifest]
+    if not delivered:
+        return Columns()
+    return Columns(delivered[-1]["label"]["name"], delivered[-1]["id_column"] or "")
+
+
+@needs(Permission.ADD_TEST_SET)
+def withdraw_part(_: Actor, space: Workspace, generation: int, number: int) -> None:
+    """Take back a part, as long as the test set has not begun.
+
+    Raises:
+        NotFound: there is no such test set or part.
+        WrongPhase: the test set has begun.
+    """
     with space.writing() as books:
         found = open_request(space, books, generation)
-        parts = {part.number: part for part in parts_of(books, found)}
+        parts = {part.number: part for part in books.parts.all(found)}
         if number not in parts:
             raise NotFound(f"part {number}: there is none of that number")
-        where = (
-            (table.c.meter == found.meter)
-            & (table.c.generation == generation)
-            & (table.c.number == number)
-        )
-        books.connection.execute(table.delete().where(where))
+        books.parts.remove(parts[number])
         details = {"generation": generation, "part": number, "rows": parts[number].rows}
         books.audit.append(found.meter, space.now(), "part withdrawn", details)
     space.files.remove(parts[number].blob)
 
 
 def _keep(
+    actor: Actor,
     space: Workspace,
     wanted: TestSet,
     path: Path,
     manifest: Manifest,
     *,
     before: int,
-    user: str,
-) -> TestSet:
+) -> None:
     rows, digest = manifest.rows, manifest.sha256
     blob = copy_into(space.files, f"parts/{wanted.number}-{digest}.sealed", path)
     with space.writing() as books:
         now = space.now()
         open_request(space, books, wanted.number)
-        parts = parts_of(books, wanted)
+        parts = books.parts.all(wanted)
+        # The rows were compared with those parts, and with no other.
         if len(parts) != before:
             raise MeterError("another part was added or withdrawn meanwhile: try again")
         number = 1 + max((part.number for part in parts), default=0)
-        row = Part(wanted.meter, wanted.number, number, rows, digest, blob, user, now)
-        books.connection.execute(schema.parts.insert(), asdict(row))
+        books.parts.add(
+            Part(wanted.meter, wanted.number, number, rows, digest, blob, actor.user, now)
+        )
         details = {"generation": wanted.number, "part": number, "rows": rows}
         books.audit.append(wanted.meter, now, "part added", details)
-    return wanted
 
 
-def _open(space: Workspace, part: Part) -> SealedTestSet:
-    location = space.files.location(part.blob)
-    return SealedTestSet.open(
-        location, space.identity, meter=part.meter, generation=part.generation
-    )
+def _open(space: Workspace, test_set: TestSet, part: Part) -> SealedTestSet:
+    return open_sealed(space, test_set, space.files.location(part.blob))
 
 
 def _check_alike(first: SealedTestSet, other: SealedTestSet) -> None:
@@ -121,7 +184,7 @@ def _check_alike(first: SealedTestSet, other: SealedTestSet) -> None:
         raise invalid("columns", given, f"as in the parts before: {needed}")
 
 
-def _merge(space: Workspace, parts: Sequence[SealedTestSet]) -> TestSet:
+def _merge(actor: Actor, space: Workspace, parts: Sequence[SealedTestSet]) -> TestSet:
     """Seal the rows of all parts as one test set, and take that in."""
     manifest = parts[0].manifest
     table = PartsTable("the parts", parts[0].schema, sum(p.rows for p in parts), tuple(parts))
@@ -137,7 +200,7 @@ def _merge(space: Workspace, parts: Sequence[SealedTestSet]) -> TestSet:
             recipients=[space.identity.recipient],
             clock=space.clock,
         )
-        return delivery.add_test_set(space, whole)
+        return delivery.add_test_set(actor, space, whole)
 
 
 @dataclass(frozen=True)

@@ -3,71 +3,163 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from dataclasses import asdict, replace
 from fractions import Fraction
+from typing import Any
 
+from easeml_meter.core.history import MeterState, session_view
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Entry, TestSet
 from easeml_meter.core.signals import Rules, gap_between
-from easeml_meter.core.views import Truth
-from easeml_meter.errors import WrongPhase
+from easeml_meter.core.views import SessionView, Truth
+from easeml_meter.errors import NotFound, WrongPhase
+from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.history import reconcile
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.keeping import read_kept
 from easeml_meter.service.submissions.measuring import Measured, measure_again, open_sealed
+from easeml_meter.storage.books import Books
 from easeml_meter.tables.source import Held
 
+TEST_SET = "testset.parquet"
+RETROSPECTIVE = "retrospective.json"
 
-def release(space: Workspace) -> TestSet:
-    """Export the oldest spent test set and write down the truth of every step.
 
-    The phase changes last: a release cut short is simply done again.
+@needs(Permission.RELEASE)
+def releasable(_: Actor, space: Workspace) -> TestSet | None:
+    """Return the test set that can be released now, if there is one."""
+    with space.reading() as books:
+        return _oldest_spent(space.state(books))
+
+
+@needs(Permission.RELEASE)
+def release(
+    _: Actor, space: Workspace, number: int | None = None, *, draw: Callable[[SessionView], str]
+) -> TestSet:
+    """Hand out the oldest spent test set, with the truth of every step and a report drawn of it.
+
+    `number` makes sure that it is the one that is meant.
+
+    Raises:
+        NotFound: there is no test set of that number.
+        WrongPhase: it is not spent, or an older one must be released first.
     """
     with space.writing() as books:
-        situation = space.state(books)
-        spent = [row for row in situation.generations if row.phase is Phase.SPENT]
-        if not spent:
-            latest = situation.generations[-1]
-            raise WrongPhase(
-                f"test set {latest.number} is {latest.phase}: only a spent one is released"
-            )
-        generation = spent[0]
-        entries, unjournaled = reconcile(space, books, generation)
-    space.journal(generation).append(unjournaled)
-    folder = released_folder(generation.number)
+        state = space.state(books)
+        test_set = _next_to_release(state, number)
+        entries, unjournaled = reconcile(space, books, test_set)
+        handovers = books.handovers.all(test_set.meter, test_set.number)
+    space.journal(test_set).append(unjournaled)
     truths: list[Truth | None] = [None for _ in entries]
-    if situation.validation is not None:
-        with Measured(space, situation.spec, generation, situation.validation) as on:
+    if state.validation is not None:
+        with Measured(space, state.spec, test_set, state.validation) as on:
             truths = [_truth(on, entry) for entry in entries]
+    _export(space, test_set, entries, truths)
+    # The phase changes last: a release that was cut short is simply done again.
+    with space.writing() as books:
+        now = space.now()
+        released = replace(test_set, phase=advance(test_set.phase, Phase.RELEASED), changed_at=now)
+        books.testsets.update(released)
+        details = {"generation": test_set.number, "rows": test_set.rows}
+        books.audit.append(test_set.meter, now, "released", details)
+    for tenant in range(state.tenants):
+        own = truths_of(space, released, tenant)
+        view = session_view(state, released, entries, tenant, handovers=handovers, truths=own)
+        suffix = "" if state.tenants == 1 else f"-{tenant + 1}"
+        name = f"{released_folder(released.number)}/report{suffix}.html"
+        space.files.put(name, draw(view).encode())
+    return released
+
+
+def _oldest_spent(state: MeterState) -> TestSet | None:
+    return next((each for each in state.generations if each.phase is Phase.SPENT), None)
+
+
+def _next_to_release(state: MeterState, number: int | None) -> TestSet:
+    """Return the oldest spent test set, or say why the one that is meant cannot be released."""
+    oldest = _oldest_spent(state)
+    meant = oldest or state.generations[-1] if number is None else state.numbered(number)
+    if oldest is None or meant.phase is not Phase.SPENT:
+        raise WrongPhase(f"test set {meant.number} is {meant.phase}: only a spent one is released")
+    if meant != oldest:
+        raise WrongPhase(f"test set {oldest.number} is spent, too: release it first")
+    return oldest
+
+
+def _export(
+    space: Workspace, test_set: TestSet, entries: list[Entry], truths: list[Truth | None]
+) -> None:
+    folder = released_folder(test_set.number)
     with (
-        open_sealed(space, generation) as sealed,
-        space.files.writing(f"{folder}/testset.parquet") as path,
+        open_sealed(space, test_set) as sealed,
+        space.files.writing(f"{folder}/{TEST_SET}") as path,
     ):
         sealed.export(path)
     records = [
         {"tenant": entry.tenant, "step": entry.step, "truth": truth and asdict(truth)}
         for entry, truth in zip(entries, truths, strict=True)
     ]
-    space.files.put(f"{folder}/retrospective.json", json.dumps(records, indent=2).encode())
-    with space.writing() as books:
-        now = space.now()
-        phase = advance(generation.phase, Phase.RELEASED)
-        released = replace(generation, phase=phase, changed_at=now)
-        books.testsets.update(released)
-        details = {"generation": generation.number, "rows": generation.rows}
-        books.audit.append(generation.meter, now, "released", details)
-    return released
+    space.files.put(f"{folder}/{RETROSPECTIVE}", json.dumps(records, indent=2).encode())
+
+
+@needs(Permission.SEE_RELEASED)
+def released_test_set(_: Actor, space: Workspace, number: int) -> str:
+    """Return the name of the file with the rows and labels of a released test set.
+
+    Raises:
+        NotFound: there is no such test set, or it was not released yet.
+    """
+    with space.reading() as books:
+        return f"{released_folder(_released(space, books, number).number)}/{TEST_SET}"
+
+
+@needs(Permission.SEE_SIGNALS)
+def retrospective(actor: Actor, space: Workspace, number: int) -> list[dict[str, Any]]:
+    """Return what really happened at each step of the actor's tenant.
+
+    Raises:
+        NotFound: there is no such test set, or it was not released yet.
+    """
+    with space.reading() as books:
+        test_set = _released(space, books, number)
+    records = json.loads(space.files.read(f"{released_folder(test_set.number)}/{RETROSPECTIVE}"))
+    return [record for record in records if record["tenant"] == actor.tenant]
+
+
+@needs(Permission.SEE_SIGNALS)
+def released_session(actor: Actor, space: Workspace, number: int) -> SessionView:
+    """Return the session of the actor's tenant on a released test set, for a report.
+
+    Raises:
+        NotFound: there is no such test set, or it was not released yet.
+    """
+    with space.reading() as books:
+        state = space.state(books)
+        test_set = _released(space, books, number)
+        tenant = state.tenant(actor.tenant or 1)
+        entries = books.entries.all(test_set.meter, test_set.number)
+        handovers = books.handovers.all(test_set.meter, test_set.number)
+    truths = truths_of(space, test_set, tenant)
+    return session_view(state, test_set, entries, tenant, handovers=handovers, truths=truths)
+
+
+def _released(space: Workspace, books: Books, number: int) -> TestSet:
+    found = space.state(books).numbered(number)
+    if found.phase is not Phase.RELEASED:
+        raise NotFound(f"test set {number} was not released yet")
+    return found
 
 
 def released_folder(number: int) -> str:
-    """Where a released test set lies."""
+    """Return where the files of a released test set lie."""
     return f"released/{number}"
 
 
-def truths_of(space: Workspace, generation: TestSet, tenant: int) -> tuple[Truth | None, ...]:
-    """Read one tenant's retrospective; empty before release."""
-    name = f"{released_folder(generation.number)}/retrospective.json"
-    if generation.phase is not Phase.RELEASED or not space.files.exists(name):
+def truths_of(space: Workspace, test_set: TestSet, tenant: int) -> tuple[Truth | None, ...]:
+    """Return one tenant's retrospective; empty before release."""
+    name = f"{released_folder(test_set.number)}/{RETROSPECTIVE}"
+    if test_set.phase is not Phase.RELEASED or not space.files.exists(name):
         return ()
     records = json.loads(space.files.read(name))
     own = sorted((row for row in records if row["tenant"] == tenant), key=lambda r: r["step"])
@@ -75,7 +167,7 @@ def truths_of(space: Workspace, generation: TestSet, tenant: int) -> tuple[Truth
 
 
 def _truth(on: Measured, entry: Entry) -> Truth | None:
-    """Measure what was kept once more; None where a model could not be measured."""
+    """Measure again what was kept; None where a model could not be measured."""
     if not entry.blob:
         return None
     content, suffix = read_kept(on.space, entry.blob)

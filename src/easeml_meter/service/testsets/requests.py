@@ -2,101 +2,118 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
+from datetime import UTC, datetime
 
 from easeml_meter.core.history import MeterState, all_spent
 from easeml_meter.core.lifecycle import Phase, advance
-from easeml_meter.core.model import Entry, Part, TestSet
-from easeml_meter.errors import NotFound, WrongPhase
+from easeml_meter.core.model import Entry, LabelRequest, TestSet, stamp
+from easeml_meter.errors import WrongPhase, invalid
+from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
-from easeml_meter.storage import schema
 from easeml_meter.storage.books import Books
 
-
-def requested(situation: MeterState) -> TestSet:
-    """Give the test set that is asked for, or say that none is."""
-    latest = situation.generations[-1]
-    if latest.phase is not Phase.REQUESTED:
-        raise WrongPhase(f"test set {latest.number} is {latest.phase}: no other one is asked for")
-    return latest
+LONGEST_REASON = 500
 
 
-@dataclass(frozen=True)
-class Request:
-    """A request for labels, and how far it has got."""
-
-    generation: TestSet
-    parts: tuple[Part, ...]
-
-    @property
-    def labels_here(self) -> int:
-        """Rows in the parts delivered so far."""
-        return sum(part.rows for part in self.parts)
-
-
-def requests(space: Workspace) -> list[Request]:
-    """Give the requests that are open."""
+@needs(Permission.SEE_METER)
+def list_test_sets(_: Actor, space: Workspace) -> tuple[TestSet, ...]:
+    """Return all test sets, requested or delivered, the oldest first."""
     with space.reading() as books:
-        return [
-            Request(row, tuple(parts_of(books, row)))
-            for row in space.state(books).generations
-            if row.phase is Phase.REQUESTED
-        ]
+        return space.state(books).generations
 
 
-def parts_of(books: Books, generation: TestSet) -> list[Part]:
-    """Give the parts delivered for one test set, in order."""
-    table = schema.parts
-    where = (table.c.meter == generation.meter) & (table.c.generation == generation.number)
-    return [Part(**row) for row in books.select(table, where, order=table.c.number)]
+@needs(Permission.SEE_METER)
+def show_test_set(_: Actor, space: Workspace, number: int) -> TestSet:
+    """Return a test set.
+
+    Raises:
+        NotFound: there is none of that number.
+    """
+    with space.reading() as books:
+        return space.state(books).numbered(number)
 
 
+@needs(Permission.SEE_REQUESTS)
+def list_requests(_: Actor, space: Workspace) -> list[LabelRequest]:
+    """Return the requests that are open."""
+    with space.reading() as books:
+        test_sets = space.state(books).generations
+        return [as_request(space, books, each) for each in test_sets if _is_open(each)]
+
+
+@needs(Permission.SEE_REQUESTS)
 def describe_request(
-    space: Workspace, number: int, *, reason: str | None, deadline: str | None
-) -> Request:
-    """Say why labels are asked for, and until when."""
-    table = schema.generations
+    _: Actor, space: Workspace, number: int, *, reason: str | None, deadline: str | None
+) -> LabelRequest:
+    """Say why labels are needed, and until when; what is None is taken back.
+
+    Raises:
+        InvalidInput: the reason is not one short line, or the deadline not a moment with a zone.
+        NotFound: there is no test set of that number.
+        WrongPhase: its labels are here already.
+    """
+    if reason and (len(reason) > LONGEST_REASON or not reason.isprintable()):
+        raise invalid("reason", reason[:40], f"one line of at most {LONGEST_REASON} characters")
+    reason, deadline = reason or None, _moment(deadline) if deadline else None
     with space.writing() as books:
-        found = open_request(space, books, number)
-        where = (table.c.meter == found.meter) & (table.c.number == number)
-        changes = {"reason": reason, "deadline": deadline}
-        books.connection.execute(table.update().where(where), changes)
-        details = {"generation": number, **changes}
+        found = replace(open_request(space, books, number), reason=reason, deadline=deadline)
+        books.testsets.update(found)
+        details = {"generation": number, "reason": reason, "deadline": deadline}
         books.audit.append(found.meter, space.now(), "request described", details)
-    return next(each for each in requests(space) if each.generation.number == number)
+        return as_request(space, books, found)
+
+
+def _moment(text: str) -> str:
+    """Read a deadline; without a zone it would be another moment for every labeler."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is not None:
+            return stamp(moment.astimezone(UTC))
+    except (ValueError, OverflowError):
+        pass
+    raise invalid("deadline", text[:40], "a moment such as 2026-03-31T18:00:00+00:00")
+
+
+def as_request(space: Workspace, books: Books, test_set: TestSet) -> LabelRequest:
+    """Return the request for a test set as it stands."""
+    parts = books.parts.all(test_set)
+    return LabelRequest(test_set, (space.identity.recipient,), tuple(parts))
 
 
 def open_request(space: Workspace, books: Books, number: int) -> TestSet:
     """Return a test set that labels are still needed for."""
-    rows = space.state(books).generations
-    found = next((row for row in rows if row.number == number), None)
-    if found is None:
-        raise NotFound(f"test set {number}: there is none of that number")
-    if found.phase is not Phase.REQUESTED:
+    found = space.state(books).numbered(number)
+    if not _is_open(found):
         raise WrongPhase(f"test set {number} is {found.phase}: its labels are here already")
     return found
 
 
+def _is_open(test_set: TestSet) -> bool:
+    return test_set.phase is Phase.REQUESTED
+
+
 def retire_if_spent(
-    space: Workspace, books: Books, generation: TestSet, entries: list[Entry]
+    space: Workspace, books: Books, test_set: TestSet, entries: list[Entry]
 ) -> None:
     """Close a test set in use if answers that its journal brought back leave nothing to say."""
-    situation = space.state(books)
-    handovers = books.handovers.all(generation.meter, generation.number)
-    if all_spent(situation, generation, entries, handovers):
-        retire(space, books, situation, generation)
+    state = space.state(books)
+    handovers = books.handovers.all(test_set.meter, test_set.number)
+    if all_spent(state, test_set, entries, handovers):
+        retire(space, books, state, test_set)
 
 
-def retire(space: Workspace, books: Books, situation: MeterState, generation: TestSet) -> None:
+def retire(space: Workspace, books: Books, state: MeterState, test_set: TestSet) -> None:
     """Close a test set that has said all it can, and ask the labelers for the next one."""
     now = space.now()
-    phase = advance(generation.phase, Phase.SPENT)
-    books.testsets.update(replace(generation, phase=phase, changed_at=now))
-    books.audit.append(generation.meter, now, "spent", {"generation": generation.number})
-    if situation.spec.sessions == 1 or generation.number < situation.spec.sessions:
-        request(books, situation.spec, generation.meter, generation.number + 1, now)
+    phase = advance(test_set.phase, Phase.SPENT)
+    books.testsets.update(replace(test_set, phase=phase, changed_at=now))
+    books.audit.append(test_set.meter, now, "spent", {"generation": test_set.number})
+    # One session means as many as there are labels for; a larger number was planned for.
+    if state.spec.sessions == 1 or test_set.number < state.spec.sessions:
+        request(books, state.spec, test_set.meter, test_set.number + 1, now)
 
 
 def request(books: Books, spec: MeterSpec, meter: str, number: int, now: str) -> None:

@@ -17,7 +17,9 @@ from easeml_meter.storage.books.copies import Copies
 from easeml_meter.storage.books.entries import Entries, Told
 from easeml_meter.storage.books.handovers import HandOvers
 from easeml_meter.storage.books.meters import Meters
+from easeml_meter.storage.books.parts import Parts
 from easeml_meter.storage.books.testsets import TestSets
+from easeml_meter.storage.books.uploads import Uploads
 from easeml_meter.storage.books.validation import ValidationSets
 
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(:number)")
@@ -42,6 +44,16 @@ class Books:
     def testsets(self) -> TestSets:
         """Test sets, requested or delivered."""
         return TestSets(self.connection)
+
+    @cached_property
+    def parts(self) -> Parts:
+        """Parts of test sets that are still requested."""
+        return Parts(self.connection)
+
+    @cached_property
+    def uploads(self) -> Uploads:
+        """Files that are being sent."""
+        return Uploads(self.connection)
 
     @cached_property
     def validation(self) -> ValidationSets:

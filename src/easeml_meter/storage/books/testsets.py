@@ -27,5 +27,16 @@ class TestSets(Repository):
 
     def all(self, meter: str) -> list[TestSet]:
         """Return all test sets of a meter, the oldest first."""
-        found = self._values(schema.generations, TestSet, "number", meter=meter)
+        return self._where(meter=meter)
+
+    def requested(self) -> list[TestSet]:
+        """Return the test sets that labels are needed for, of all meters."""
+        return self._where(phase=str(Phase.REQUESTED))
+
+    def owners(self, fingerprint: str) -> set[str]:
+        """Return the meters that have or had a test set with these rows."""
+        return {each.meter for each in self._where(fingerprint=fingerprint)}
+
+    def _where(self, **equal: object) -> list[TestSet]:
+        found = self._values(schema.generations, TestSet, "meter", "number", **equal)
         return [replace(each, phase=Phase(each.phase)) for each in found]

@@ -10,11 +10,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.service.helpers import rows, small_spec
-
-from easeml_meter.service.submissions.measuring import open_sealed
-
-from .driving import (
+from tests.server.driving import (
     VALIDATION,
     add,
     begin,
@@ -23,7 +19,10 @@ from .driving import (
     sealed,
     submit,
 )
-from .helpers import Served, serve
+from tests.server.helpers import Served, serve
+from tests.service.helpers import rows, small_spec
+
+from easeml_meter.service.submissions.measuring import open_sealed
 
 LABELS = np.random.default_rng(5).integers(0, 2, 40)
 TABLE = rows(LABELS, seed=5)

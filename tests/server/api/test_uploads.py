@@ -8,14 +8,15 @@ from pathlib import Path
 
 import pytest
 from bench.server import upload as large_upload
+from tests.server.driving import upload
+from tests.server.helpers import Served, serve
 from tests.service.helpers import Clock
 
 from easeml_meter.core.people import Role
-from easeml_meter.service import seats
-from easeml_meter.service.uploads import KEPT, Uploads, WrongOffset
-
-from .driving import upload
-from .helpers import Served, serve
+from easeml_meter.errors import MeterError
+from easeml_meter.service import seats, uploads
+from easeml_meter.service.actor import SYSTEM, Actor
+from easeml_meter.service.uploads import KEPT, Inbox
 
 
 @pytest.fixture
@@ -35,8 +36,13 @@ def meter(served: Served) -> str:
 
 
 @pytest.fixture
-def uploads(served: Served) -> Uploads:
-    return Uploads(served.site, served.app.state.settings.folder / "uploads")
+def inbox(served: Served, meter: str) -> Inbox:
+    return Inbox(served.site.space(meter), served.app.state.settings.folder / "uploads")
+
+
+@pytest.fixture
+def labeler(served: Served, meter: str) -> Actor:
+    return Actor(((Role.LABELER, 0),), user=served.users["labeler"].id)
 
 
 def begun(served: Served, meter: str, size: int) -> str:
@@ -46,14 +52,14 @@ def begun(served: Served, meter: str, size: int) -> str:
     return f"/meters/{meter}/uploads/{answer.json()['id']}"
 
 
-def test_pieces_follow_each_other(served: Served, meter: str, uploads: Uploads) -> None:
+def test_pieces_follow_each_other(served: Served, meter: str, inbox: Inbox, labeler: Actor) -> None:
     content = bytes(range(256)) * 40
-    labeler = served.client("labeler")
-    identifier = upload(labeler, meter, content, pieces=7)
-    shown = labeler.get(f"/meters/{meter}/uploads/{identifier}").json()
+    client = served.client("labeler")
+    identifier = upload(client, meter, content, pieces=7)
+    shown = client.get(f"/meters/{meter}/uploads/{identifier}").json()
     assert (shown["offset"], shown["size"]) == (len(content), len(content))
-    found = uploads.find(meter, served.users["labeler"].id, identifier)
-    assert uploads.finished(found).read_bytes() == content
+    found = uploads.find_upload(labeler, inbox, identifier)
+    assert inbox.path(found).read_bytes() == content
 
 
 def test_a_wrong_offset_says_which_is_next(served: Served, meter: str) -> None:
@@ -96,16 +102,16 @@ def test_uploads_are_ones_own(served: Served, meter: str) -> None:
     assert served.client("labeler2").put(path, params={"offset": 0}, content=b"1").is_error
 
 
-def test_an_upload_can_be_cancelled(served: Served, meter: str, uploads: Uploads) -> None:
+def test_an_upload_can_be_cancelled(served: Served, meter: str, inbox: Inbox) -> None:
     labeler, path = served.client("labeler"), begun(served, meter, 10)
     assert labeler.put(path, params={"offset": 0}, content=b"12345").is_success
     assert labeler.delete(path).status_code == 204
     assert labeler.get(path).status_code == 404
-    assert not list(uploads.folder.iterdir())
+    assert not list(inbox.folder.iterdir())
 
 
 def test_abandoned_uploads_are_swept(
-    served: Served, meter: str, uploads: Uploads, clock: Clock
+    served: Served, meter: str, inbox: Inbox, clock: Clock
 ) -> None:
     labeler = served.client("labeler")
     old = upload(labeler, meter, b"12345")
@@ -113,30 +119,30 @@ def test_abandoned_uploads_are_swept(
     young = upload(labeler, meter, b"12345")
     clock.moment += KEPT / 2 + timedelta(minutes=1)
     upload(labeler, meter, b"12345")
+    uploads.sweep_uploads(SYSTEM, served.site, inbox.folder)
     assert labeler.get(f"/meters/{meter}/uploads/{old}").status_code == 404
     assert labeler.get(f"/meters/{meter}/uploads/{young}").status_code == 200
-    assert len(list(uploads.folder.iterdir())) == 2
+    assert len(list(inbox.folder.iterdir())) == 2
 
 
-def test_two_at_once_do_not_mix(served: Served, meter: str, uploads: Uploads) -> None:
-    identifier = begun(served, meter, 10).rpartition("/")[2]
-    found = uploads.find(meter, served.users["labeler"].id, identifier)
-    with uploads.receiving(found, 0) as piece:
+def test_two_at_once_do_not_mix(inbox: Inbox, labeler: Actor) -> None:
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
+    with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
         piece.write(b"123")
-        with pytest.raises(WrongOffset, match="another request"), uploads.receiving(found, 3):
+        with (
+            pytest.raises(MeterError, match="another request"),
+            uploads.receive_piece(labeler, inbox, found.id, 3),
+        ):
             pass
-    assert uploads.offset(found) == 3
+    assert inbox.arrived(found) == 3
 
 
-def test_what_arrived_before_a_failure_is_kept(
-    served: Served, meter: str, uploads: Uploads
-) -> None:
-    identifier = begun(served, meter, 10).rpartition("/")[2]
-    found = uploads.find(meter, served.users["labeler"].id, identifier)
-    receiving = uploads.receiving(found, 0)
+def test_what_arrived_before_a_failure_is_kept(inbox: Inbox, labeler: Actor) -> None:
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
+    receiving = uploads.receive_piece(labeler, inbox, found.id, 0)
     receiving.__enter__().write(b"123")
     assert not receiving.__exit__(RuntimeError, RuntimeError("cut"), None)
-    assert uploads.offset(found) == 3
+    assert inbox.arrived(found) == 3
 
 
 def test_a_large_upload_takes_little_memory(tmp_path: Path) -> None:

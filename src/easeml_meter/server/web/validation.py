@@ -1,0 +1,49 @@
+"""Validation sets: given, replaced and fetched at a meter's page."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from fastapi import APIRouter, Query, Response
+from fastapi.concurrency import run_in_threadpool
+
+from easeml_meter.server.api.common import body_of
+from easeml_meter.server.api.validation import Suffix
+from easeml_meter.server.api.validation import validation_file as file_of_validation
+from easeml_meter.server.parameters import Number
+from easeml_meter.server.web.meters import Desk
+from easeml_meter.server.web.pages import VisitHere
+from easeml_meter.service.actor import Permission
+from easeml_meter.service.validation import give_validation
+from easeml_meter.tables.source import Held
+
+router = APIRouter(include_in_schema=False)
+
+LongestLabel = Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+
+@router.post("/meters/{meter}/validation")
+async def set_validation(
+    visit: VisitHere,
+    meter: str,
+    suffix: Suffix,
+    label: LongestLabel = "",
+    reset: bool = False,
+) -> Response:
+    """Give the first validation set, or replace it."""
+    # Refused before the body is read: a stranger's may be long.
+    actor = visit.at(meter).granted(Permission.SET_VALIDATION)
+    body = await body_of(visit.request, visit.settings)
+
+    def enter() -> Response:
+        space, source = visit.site.space(meter), Held(f"validation.{suffix}", body)
+        given = give_validation(actor, space, source, label=label or None, reset=reset)
+        return Desk.open(visit, meter).render("validated.html", entered=given)
+
+    return await run_in_threadpool(enter)
+
+
+@router.get("/meters/{meter}/validation/{number}")
+def validation_file(visit: VisitHere, meter: str, number: Number) -> Response:
+    """Give a validation set."""
+    return file_of_validation(visit.at(meter), visit.site.space(meter), number)
