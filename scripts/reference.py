@@ -89,6 +89,12 @@ twice. Every error has the same shape, [Problem](#problem): a word for programs,
 """
 
 
+def _position(path: str, name: str) -> int:
+    """Return where a parameter stands in a path; those of the query follow."""
+    found = path.find(f"{{{name}}}")
+    return len(path) if found < 0 else found
+
+
 def _route(method: str, path: str, route: dict[str, Any]) -> str:
     parts = [
         f"\n### `{method.upper()} {path.removeprefix(errors.PREFIX)}`\n",
@@ -98,7 +104,8 @@ def _route(method: str, path: str, route: dict[str, Any]) -> str:
     given = [each for each in route.get("parameters", []) if each["name"] != KEY]
     if given:
         parts += ["| parameter | in | type | |", "| --- | --- | --- | --- |"]
-        for each in given:
+        # A dependency may read some of them: the order of the path is the same for all routes.
+        for each in sorted(given, key=lambda each: _position(path, each["name"])):
             about = _cell(each.get("description", ""))
             kind = _kind(each["schema"]) + _default(each["schema"])
             parts.append(f"| `{each['name']}` | {each['in']} | {kind} | {about} |")
