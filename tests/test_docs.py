@@ -136,7 +136,7 @@ def test_nothing_comes_from_elsewhere(address: str) -> None:
 
 
 def test_links_of_readme_lead_somewhere() -> None:
-    for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md"):
+    for name in ("README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md"):
         text = (ROOT / name).read_text(encoding="utf-8")
         for link in re.findall(r"\]\(([^)#\s]+)\)", text):
             assert urlsplit(link).scheme or (ROOT / link).exists(), f"{name}: {link}"
