@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import os
+import time
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -140,6 +142,13 @@ def not_finite(predictions: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
 
 def raising(predictions: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
     raise RuntimeError(f"the secret labels are {labels.tolist()}")
+
+
+def stuck(predictions: NDArray[Any], labels: NDArray[Any]) -> NDArray[Any]:
+    """Hang on more than 20 labels, until there is the file that the environment names."""
+    while len(labels) > 20 and not Path(os.environ["METER_TESTS_GO"]).exists():
+        time.sleep(0.01)
+    return half(predictions, labels)
 
 
 def no_numbers(predictions: NDArray[Any], labels: NDArray[Any]) -> Sequence[str]:

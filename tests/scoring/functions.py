@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import signal
+import subprocess
 import sys
 import time
 import warnings
@@ -131,6 +132,14 @@ def waiting(task: tuple[str, str]) -> str:
     while name.startswith("wait") and not (Path(folder) / "go").exists():
         time.sleep(0.01)
     return name
+
+
+def starting(folder: str) -> int:
+    """Start a program that does not end, and leave a note when it has ended."""
+    command = ["sh", "-c", "touch started; exec sleep 1000"]
+    code = subprocess.run(command, cwd=folder, check=False).returncode
+    (Path(folder) / "ended").touch()
+    return code
 
 
 def once(folder: str) -> bool:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import gc
+import multiprocessing
 import sys
 import time
 from collections.abc import Callable, Iterator
@@ -19,7 +20,7 @@ from tests.scoring.examples import expected
 
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.scoring import executors, running
-from easeml_meter.scoring.executors import Executor, open_executor
+from easeml_meter.scoring.executors import Executor, TooLate, open_executor
 from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.predictor import Limits
@@ -151,6 +152,54 @@ def test_processes_that_die_are_one_line() -> None:
         list(executor.map(functions.dying, range(3)))
     assert "the workers died or were lost" in str(lost.value)
     assert "\n" not in str(lost.value)
+
+
+def test_what_is_missing_at_the_deadline_is_not_waited_for(
+    executor: Executor, tmp_path: Path
+) -> None:
+    later = time.monotonic() + 600
+    assert list(executor.map(functions.square, range(5), until=later)) == [0, 1, 4, 9, 16]
+    with pytest.raises(InvalidInput, match="7 given"):
+        next(executor.map(functions.refusing, [7], until=later))
+    tasks = ((str(tmp_path), name) for name in ("first", "wait 1", "wait 2", "wait 3"))
+    # Only a deadline ends this: without it, the second task would be waited for, for ever.
+    with pytest.raises(TooLate):
+        list(executor.map(functions.waiting, tasks, until=time.monotonic() + 0.5))
+    with pytest.raises(TooLate):
+        next(executor.map(functions.square, [3], until=time.monotonic()))
+    (tmp_path / "go").touch()
+    assert list(executor.map(functions.square, range(3))) == [0, 1, 4]
+
+
+@pytest.mark.parametrize("ending", [TooLate, KeyboardInterrupt])
+def test_here_what_a_given_up_task_has_started_is_killed(
+    ending: type[BaseException], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait_for_it(*_: Any) -> None:
+        until((tmp_path / "started").exists)
+        raise ending
+
+    monkeypatch.setattr(executors, "_result_of", wait_for_it)
+    with open_executor() as executor, pytest.raises(ending):
+        list(executor.map(functions.starting, [str(tmp_path)], until=time.monotonic() + 600))
+    until((tmp_path / "ended").exists)
+
+
+def test_processes_that_are_late_are_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def wait_for_it(*_: Any) -> None:
+        until((tmp_path / "wait").exists)
+        raise TooLate
+
+    monkeypatch.setattr(executors, "_GRACE", 0.1)
+    monkeypatch.setattr(executors, "_result_of", wait_for_it)
+    before = set(multiprocessing.active_children())
+    with open_executor("processes:1") as executor:
+        with pytest.raises(TooLate):
+            list(executor.map(functions.waiting, [(str(tmp_path), "wait")], until=0.0))
+        assert set(multiprocessing.active_children()) - before
+    until(lambda: not set(multiprocessing.active_children()) - before)
 
 
 def test_ending_early_cancels_what_has_not_begun(cluster: LocalCluster, tmp_path: Path) -> None:

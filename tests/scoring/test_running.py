@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Callable, Iterable, Iterator
@@ -24,7 +25,7 @@ from easeml_meter.errors import InvalidInput, MeterError, VaultError
 from easeml_meter.scoring import running
 from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.losses import Loss, LossFailed, parse_loss
-from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor
+from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor, SandboxUnavailable
 from easeml_meter.scoring.running import (
     SHARD_ROWS,
     HiddenRows,
@@ -34,7 +35,7 @@ from easeml_meter.scoring.running import (
     shards,
 )
 from easeml_meter.scoring.score import Score, Unscorable
-from easeml_meter.scoring.silence import silence
+from easeml_meter.scoring.silence import be_heard, silence
 from easeml_meter.scoring.validation import Validation
 from easeml_meter.vault.sealing import SealedTestSet
 
@@ -249,17 +250,23 @@ class Choosy(FunctionModel):
     """Cannot run where a variable is not set."""
 
     def check(self, inputs: pa.Schema) -> None:
+        raise AssertionError("checked a second time")
+
+    def predict(
+        self, inputs: pa.Schema, batches: Iterable[pa.RecordBatch], limits: Limits, *, hidden: bool
+    ) -> Iterator[pa.RecordBatch]:
         if "CHOOSY" not in os.environ:
-            raise InvalidInput("model: no CHOOSY here, set it")
+            raise SandboxUnavailable("model: no CHOOSY here, set it")
+        yield from super().predict(inputs, batches, limits, hidden=hidden)
 
 
 def test_a_machine_that_lacks_something_is_no_answer(
     sealed: SealedTestSet, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     choosy, source = Choosy(functions.numbers, "mine"), functions.rows_of(sealed, ABSOLUTE)
-    with pytest.raises(InvalidInput, match="no CHOOSY here"):
+    with pytest.raises(SandboxUnavailable, match="no CHOOSY here"):
         score_model(choosy, source, LIMITS)
-    with pytest.raises(InvalidInput, match="no CHOOSY here"):
+    with pytest.raises(SandboxUnavailable, match="no CHOOSY here"):
         ShardTask(choosy, source, LIMITS, range(1), 1, 64).total()
     monkeypatch.setenv("CHOOSY", "1")
     assert score_model(choosy, source, LIMITS).count == 300
@@ -455,3 +462,27 @@ def test_silence_lasts_until_the_last_thread_is_out(capsys: pytest.CaptureFixtur
     thread.join()
     print("heard")
     assert capsys.readouterr() == ("heard\n", "")
+
+
+def test_a_thread_that_waits_no_longer_is_heard(capsys: pytest.CaptureFixture[str]) -> None:
+    inside, leave = threading.Event(), threading.Event()
+
+    def other() -> None:
+        with silence():
+            inside.set()
+            leave.wait()
+            print("from the other")
+
+    thread = threading.Thread(target=other)
+    thread.start()
+    inside.wait()
+    print("not yet")
+    be_heard()
+    print("the answer")
+    print("a remark", file=sys.stderr)
+    with silence():
+        print("on hidden labels")
+    print("silent again, like all others")
+    leave.set()
+    thread.join()
+    assert capsys.readouterr() == ("the answer\n", "a remark\n")

@@ -22,8 +22,8 @@ from tests.scoring.probes import bundle, predictions, run, works_inside
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.bundle import Bundle, BundledFile
 from easeml_meter.scoring.command import CommandModel
-from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor
-from easeml_meter.scoring.sandbox import SandboxUnavailable, missing
+from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor, SandboxUnavailable
+from easeml_meter.scoring.sandbox import missing
 
 DOUBLE = """
 import sys

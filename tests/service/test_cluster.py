@@ -8,6 +8,7 @@ import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
+from unittest import mock
 
 import pytest
 from distributed import Client, LocalCluster
@@ -74,3 +75,23 @@ def test_a_killed_worker_changes_neither_answer_nor_books(
     assert (told.name, told.step) == (expected.name, 1)
     assert len(session.meter.status().signals) == 1
     assert session.meter.audit().problems == ()
+
+
+def test_a_worker_that_hangs_does_not_hold_up_an_answer(tmp_path: Path) -> None:
+    go = tmp_path / "go"
+    give_up = threading.Timer(120, go.touch)
+    give_up.start()
+    with (
+        mock.patch.dict(os.environ, METER_TESTS_GO=str(go)),
+        LocalCluster(  # type: ignore[no-untyped-call]
+            n_workers=1, threads_per_worker=1, processes=True, dashboard_address=":0"
+        ) as own,
+    ):
+        spec = hidden_spec(loss="tests.scoring.examples:stuck[class]")
+        session = make_session(tmp_path, spec, validation_size=VISIBLE)
+        conditions = Conditions(executor=f"dask:{own.scheduler_address}", seconds=3.0)
+        told = session.meter.submit_any(program(), model="m", conditions=conditions)
+        assert told.name == "no-reading"
+        assert not go.exists()  # the loss still hangs
+        give_up.cancel()
+        go.touch()

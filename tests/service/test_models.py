@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import threading
 import time
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -14,14 +17,23 @@ import pytest
 
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput
-from easeml_meter.scoring import sandbox
+from easeml_meter.scoring import executors, running
 from easeml_meter.scoring.bundle import Bundle, BundledFile
 from easeml_meter.scoring.function import FunctionModel
-from easeml_meter.scoring.predictor import ModelFailed
-from easeml_meter.service.submissions.kinds import Command, Function, OnnxFile
-from easeml_meter.service.submissions.measuring import Conditions, allotted
+from easeml_meter.scoring.predictor import Limits, ModelFailed, SandboxUnavailable
+from easeml_meter.scoring.sandbox import Run
+from easeml_meter.service.submissions import measuring
+from easeml_meter.service.submissions.kinds import Command, Function, OnnxFile, _attempt
+from easeml_meter.service.submissions.measuring import (
+    Attempt,
+    Conditions,
+    Measured,
+    ModelAttempt,
+    allotted,
+)
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
+from easeml_meter.vault.sealing import seal
 
 from .helpers import Session, make_session, small_spec
 
@@ -191,7 +203,7 @@ def test_cancelled_before_the_entry_costs_nothing(session: Session) -> None:
 def test_without_a_sandbox_nothing_runs(session: Session) -> None:
     with (
         mock.patch("shutil.which", return_value=None),
-        pytest.raises(sandbox.SandboxUnavailable, match="apt-get install -y bubblewrap"),
+        pytest.raises(SandboxUnavailable, match="apt-get install -y bubblewrap"),
     ):
         run(session, program())
     assert session.meter.status().signals == ()
@@ -236,7 +248,21 @@ def test_release_runs_models_again(tmp_path: Path) -> None:
     assert second["truth"] is None
 
 
-def test_an_onnx_model(session: Session, tmp_path: Path) -> None:
+def test_no_release_where_models_cannot_be_run(tmp_path: Path) -> None:
+    """Without a sandbox a model's loss would be missing for ever."""
+    session = make_session(tmp_path, hidden_spec(steps=1), validation_size=VISIBLE)
+    run(session, program())
+    with (
+        mock.patch("shutil.which", return_value=None),
+        pytest.raises(SandboxUnavailable, match="apt-get install -y bubblewrap"),
+    ):
+        session.meter.release()
+    (entry,) = json.loads((session.meter.release() / "retrospective.json").read_text())
+    assert entry["truth"] is not None
+
+
+def threshold(path: Path) -> OnnxFile:
+    """An ONNX model that predicts what `program` does."""
     from onnx import TensorProto, helper, save
 
     nodes = [
@@ -255,7 +281,174 @@ def test_an_onnx_model(session: Session, tmp_path: Path) -> None:
         ],
     )
     opsets = [helper.make_opsetid("", 17)]
-    save(helper.make_model(graph, opset_imports=opsets, ir_version=9), tmp_path / "model.onnx")
-    told = run(session, OnnxFile(tmp_path / "model.onnx"), seconds=10.0)
+    save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
+    return OnnxFile(path)
+
+
+def test_an_onnx_model(session: Session, tmp_path: Path) -> None:
+    model = threshold(tmp_path / "model.onnx")
+    told = run(session, model, seconds=10.0)
     assert told.name == run(session, program()).name
-    assert run(session, OnnxFile(tmp_path / "model.onnx")).repeated
+    assert run(session, model).repeated
+
+
+# --- Starts, and the time for them ---
+
+
+def session_in_shards(folder: Path, monkeypatch: pytest.MonkeyPatch, shards: int) -> Session:
+    """Give a meter whose test set has so many shards, and its validation set one."""
+    spec = hidden_spec(tolerance=0.1)
+    rows = -(-required_labels(spec).labels // shards)
+    assert rows > VISIBLE
+    monkeypatch.setattr(running, "SHARD_ROWS", rows)
+    assert seal.__kwdefaults__ is not None
+    monkeypatch.setitem(seal.__kwdefaults__, "row_group_size", rows)
+    return make_session(folder, spec, validation_size=VISIBLE)
+
+
+@pytest.mark.parametrize("shards", [1, 3])
+def test_a_model_is_started_once_for_each_purpose(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
+) -> None:
+    """A trial, the visible rows, each hidden shard; and one row, to learn what a start takes."""
+    session = session_in_shards(tmp_path, monkeypatch, shards)
+    starts: list[Run] = []
+
+    def enter(started: Run) -> Run:
+        starts.append(started)
+        return started
+
+    monkeypatch.setattr(Run, "__enter__", enter)
+    monkeypatch.setattr(measuring, "_wait_until", lambda deadline: None)
+    model = threshold(tmp_path / "model.onnx")
+    assert run(session, model, seconds=600.0).name != "no-reading"
+    assert len(starts) == 2 + shards
+    starts.clear()
+    monkeypatch.setattr(measuring, "allotted", lambda estimate: 600.0)
+    (tmp_path / "other").mkdir()
+    other = session_in_shards(tmp_path / "other", monkeypatch, shards)
+    assert run(other, model, seconds=None).name != "no-reading"
+    assert len(starts) == 3 + shards
+
+
+class Clock:
+    """Time that passes only where somebody sleeps."""
+
+    now = 1000.0
+
+    def monotonic(self) -> float:
+        return self.now
+
+    def sleep(self, seconds: float) -> None:
+        self.now += seconds
+
+
+@dataclass(frozen=True)
+class Simulated:
+    """A model that takes time by the clock, is checked once, and ends at its limit."""
+
+    clock: Clock
+    start_up: float
+    each: float = 0.0
+    hidden_extra: float = 0.0
+    """Seconds that it takes for each hidden shard, and not for visible rows."""
+    digest: str = "simulated"
+
+    def open(self, on: Measured) -> Attempt:
+        return _attempt(ModelAttempt(self, b"", ""), on)
+
+    def check(self, inputs: pa.Schema) -> None:
+        self.clock.sleep(self.start_up)
+
+    def predict(
+        self, inputs: pa.Schema, batches: Iterable[pa.RecordBatch], limits: Limits, *, hidden: bool
+    ) -> Iterator[pa.RecordBatch]:
+        guesses = [by_x(batch) for batch in batches]
+        needed = self.start_up + self.each * sum(map(len, guesses)) + hidden * self.hidden_extra
+        self.clock.sleep(min(needed, limits.seconds))
+        if needed > limits.seconds:
+            raise ModelFailed("it took too long")
+        for guess in guesses:
+            yield pa.RecordBatch.from_arrays([pa.array(guess)], ["prediction"])
+
+
+@pytest.fixture
+def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
+    clock = Clock()
+    monkeypatch.setattr(measuring, "time", clock)
+    monkeypatch.setattr(executors, "time", clock)
+    return clock
+
+
+@pytest.mark.parametrize(
+    "pace",
+    [(1, 0.01, 0.0), (1, 60.0, 3.0), (4, 1.0, 0.0), (7, 1.0, 0.01), (7, 60.0, 3.0)],
+    ids=lambda pace: "{} shards, {} s to start, {} s a row".format(*pace),
+)
+def test_every_start_has_its_time(
+    tmp_path: Path,
+    monkeypatch: pytest.MonkeyPatch,
+    clock: Clock,
+    pace: tuple[int, float, float],
+) -> None:
+    """A correct model is read, and its answer leaves when decided, to the last digit."""
+    shards, start_up, each = pace
+    session = session_in_shards(tmp_path, monkeypatch, shards)
+    began: list[tuple[float, float]] = []
+
+    def progress(what: str, done: float, total: float) -> None:
+        if what == "running on the test set":
+            began.append((clock.now, total))
+
+    def answered(model: Any) -> str:
+        name = run(session, model, seconds=None, progress=progress).name
+        start, seconds = began.pop()
+        assert clock.now == pytest.approx(start + seconds)
+        return name
+
+    # Three times as slow as on visible rows is still in time.
+    rows = len(session.test_labels)
+    slower = 1.9 * (start_up + each * rows / shards)
+    assert answered(Simulated(clock, start_up, each)) != "no-reading"
+    assert answered(Simulated(clock, start_up, each, slower, "slower")) != "no-reading"
+    assert answered(Simulated(clock, start_up, each, 1e6, "asleep")) == "no-reading"
+
+
+def test_many_shards_that_are_late_together_are_late(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, clock: Clock
+) -> None:
+    """No shard is over its time alone; all of them are, and nothing starts after the deadline."""
+    session = session_in_shards(tmp_path, monkeypatch, 3)
+    before = clock.now
+    assert run(session, Simulated(clock, 1.0, hidden_extra=4.0), seconds=9.0).name == "no-reading"
+    assert clock.now - before == pytest.approx(1.0 + 1.0 + 9.0)  # the check, the visible run
+
+
+@pytest.fixture
+def stuck_session(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Session]:
+    """A meter whose loss hangs on hidden labels until the test is over."""
+    go = tmp_path / "go"
+    monkeypatch.setenv("METER_TESTS_GO", str(go))
+    give_up = threading.Timer(120, go.touch)
+    give_up.start()
+    spec = hidden_spec(loss="tests.scoring.examples:stuck[class]")
+    yield make_session(tmp_path, spec, validation_size=VISIBLE)
+    give_up.cancel()
+    go.touch()
+    for thread in threading.enumerate():
+        if thread.name == "task":
+            thread.join()
+
+
+@pytest.mark.parametrize("executor", [None, "processes:1"])
+def test_what_no_limit_reaches_does_not_hold_up_an_answer(
+    stuck_session: Session,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+    executor: str | None,
+) -> None:
+    monkeypatch.setattr(executors, "_GRACE", 0.1)
+    assert run(stuck_session, program(), executor=executor).name == "no-reading"
+    print("told")
+    assert not (stuck_session.folder / "go").exists()  # the loss still hangs
+    assert capsys.readouterr().out == "told\n"

@@ -9,15 +9,21 @@ from __future__ import annotations
 
 import os
 import re
+import signal
+import threading
+import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
-from contextlib import AbstractContextManager, closing, contextmanager, nullcontext
+from concurrent.futures import Future
+from contextlib import AbstractContextManager, closing, contextmanager, nullcontext, suppress
 from dataclasses import dataclass, field
 from functools import partial
+from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakSet
 
 from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.scoring.silence import be_heard
 
 _ALLOWED = (
     "one of inline, processes, processes:NUMBER, dask:tcp://HOST:PORT, dask:tls://HOST:PORT needed"
@@ -25,15 +31,25 @@ _ALLOWED = (
 _MOST_PROCESSES = 1024
 _PATIENCE = 30
 """Seconds to wait for a cluster's scheduler, and for its first worker."""
+_GRACE = 5.0
+"""Seconds that processes have to clean up after themselves once nobody waits for them."""
+
+
+class TooLate(Exception):
+    """A result was not there in time."""
 
 
 class Executor(Protocol):
     """What runs tasks."""
 
-    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+    def map(
+        self, function: Callable[[Any], Any], tasks: Iterable[Any], *, until: float | None = None
+    ) -> Iterator[Any]:
         """Return the results in the order of `tasks`, which are taken as there is room for them.
 
-        An error of a task comes back as itself. Ending early cancels what has not begun.
+        An error of a task comes back as itself. Ending early cancels what has not begun. A result
+        that is missing when `time.monotonic()` reaches `until` is `TooLate`: nobody waits for it
+        any longer, and what can be killed from here is killed.
         """
 
 
@@ -58,8 +74,59 @@ def open_executor(text: str | None = None) -> AbstractContextManager[Executor]:
 
 
 class _Inline:
-    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
-        return map(function, tasks)
+    def map(
+        self, function: Callable[[Any], Any], tasks: Iterable[Any], *, until: float | None = None
+    ) -> Iterator[Any]:
+        if until is None:
+            return map(function, tasks)
+        return (_aside(function, task, until) for task in tasks)
+
+
+def _aside(function: Callable[[Any], Any], task: Any, until: float) -> Any:
+    """Run a task in a thread of its own, and give up on it when its time is over.
+
+    A sandbox can be killed in time, but not the code of ours that reads a model's last answer, nor
+    a loss that hangs: in the thread that answers, they would hold up the answer.
+    """
+    if time.monotonic() >= until:
+        raise TooLate
+    future: Future[Any] = Future()
+
+    def run() -> None:
+        try:
+            future.set_result(function(task))
+        except BaseException as error:  # raised again where the result is awaited
+            future.set_exception(error)
+
+    thread = threading.Thread(target=run, name="task", daemon=True)
+    thread.start()
+    try:
+        return _result_of(future, until)
+    finally:
+        if not future.done():  # too late, or interrupted
+            _abandon(thread)
+
+
+def _abandon(thread: threading.Thread) -> None:
+    """Kill the processes that a thread has started; then it ends by itself."""
+    be_heard()
+    with suppress(OSError):  # it ended meanwhile
+        children = Path(f"/proc/self/task/{thread.native_id}/children").read_text()
+        for child in children.split():
+            os.kill(int(child), signal.SIGKILL)
+
+
+def _result_of(future: Any, until: float | None) -> Any:
+    if until is None:
+        return future.result()
+    if (left := until - time.monotonic()) <= 0:
+        raise TooLate
+    try:
+        return future.result(timeout=left)
+    except TimeoutError:
+        if future.done() and time.monotonic() < until:  # an error of the task itself
+            raise
+    raise TooLate
 
 
 @dataclass(frozen=True)
@@ -73,8 +140,10 @@ class _Ahead:
 
     _begun: WeakSet[Any] = field(default_factory=WeakSet, init=False)
 
-    def map(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
-        results = self._results(function, tasks)
+    def map(
+        self, function: Callable[[Any], Any], tasks: Iterable[Any], *, until: float | None = None
+    ) -> Iterator[Any]:
+        results = self._results(function, tasks, until)
         self._begun.add(results)
         return results
 
@@ -83,16 +152,18 @@ class _Ahead:
         for results in list(self._begun):
             results.close()
 
-    def _results(self, function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterator[Any]:
+    def _results(
+        self, function: Callable[[Any], Any], tasks: Iterable[Any], until: float | None
+    ) -> Iterator[Any]:
         sent: deque[Any] = deque()
         try:
             for task in tasks:
                 if len(sent) >= self.most:
-                    yield sent[0].result()
+                    yield _result_of(sent[0], until)
                     sent.popleft()
                 sent.append(self.submit(run_task, function, task))
             while sent:
-                yield sent[0].result()
+                yield _result_of(sent[0], until)
                 sent.popleft()
         except self.lost as error:
             line = "the workers died or were lost, perhaps for want of memory: nothing was scored"
@@ -117,7 +188,6 @@ def run_task(function: Callable[[Any], Any], task: Any) -> Any:
 @contextmanager
 def _processes(count: int) -> Iterator[Executor]:
     import multiprocessing
-    import signal
     from concurrent.futures import ProcessPoolExecutor
     from concurrent.futures.process import BrokenProcessPool
 
@@ -129,11 +199,31 @@ def _processes(count: int) -> Iterator[Executor]:
         initializer=signal.signal,
         initargs=(signal.SIGINT, signal.SIG_DFL),
     )
+    sent: WeakSet[Future[Any]] = WeakSet()
+
+    def submit(*task: Any) -> Future[Any]:
+        future = pool.submit(*task)
+        sent.add(future)
+        return future
+
     try:
-        with closing(_Ahead(pool.submit, 2 * count, (BrokenProcessPool,))) as executor:
+        with closing(_Ahead(submit, 2 * count, (BrokenProcessPool,))) as executor:
             yield executor
     finally:
-        pool.shutdown(cancel_futures=True)
+        workers = list((pool._processes or {}).values())
+        busy = not all(future.done() for future in sent)
+        pool.shutdown(wait=not busy, cancel_futures=True)
+        if busy:
+            # To wait for them would delay an answer that is due. Killed at once, they would leave
+            # their sandboxes' folders behind.
+            killing = threading.Timer(_GRACE, _kill, [workers])
+            killing.daemon = True
+            killing.start()
+
+
+def _kill(workers: list[Any]) -> None:
+    for worker in workers:
+        worker.kill()
 
 
 @contextmanager

@@ -11,6 +11,7 @@ import time
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, field
 from functools import cached_property
+from importlib.util import find_spec
 from pathlib import Path
 
 import pyarrow as pa
@@ -30,7 +31,7 @@ from easeml_meter.scoring.onnx_checks import (
 from easeml_meter.scoring.onnx_child import PlainCommand
 from easeml_meter.scoring.onnx_inputs import Feed, feeds_for, made_up, packed, schema_of
 from easeml_meter.scoring.outputs import Expected
-from easeml_meter.scoring.predictor import Limits, ModelFailed
+from easeml_meter.scoring.predictor import Limits, ModelFailed, SandboxUnavailable
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.source import Given, source_of
 from easeml_meter.tables.wording import about
@@ -122,6 +123,8 @@ class OnnxModel:
         *,
         hidden: bool = False,
     ) -> Iterator[pa.RecordBatch]:
+        if find_spec("onnxruntime") is None:  # on a worker: here the file was inspected with it
+            raise SandboxUnavailable("no onnxruntime here: pip install 'easeml-meter[onnx]'")
         plan = {
             "threads": limits.threads,
             "seconds": limits.seconds,

@@ -14,7 +14,7 @@ from typing import Protocol
 import pyarrow as pa
 
 from easeml_meter.checks import finite, whole
-from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.errors import InvalidInput, MeterError, invalid
 
 
 class ModelFailed(InvalidInput):
@@ -22,6 +22,13 @@ class ModelFailed(InvalidInput):
 
     On visible inputs the message says how, with what it wrote to stderr. On hidden inputs nothing
     of it may reach the developer: there it is the answer "no reading".
+    """
+
+
+class SandboxUnavailable(MeterError):
+    """This machine cannot run submitted models safely, so it does not run them.
+
+    No answer: nothing of the model was started, so it tells nothing of any row.
     """
 
 
@@ -57,8 +64,8 @@ class Predictor(Protocol):
     def check(self, inputs: pa.Schema) -> None:
         """Refuse, in one line that says why, a model that cannot take these input columns.
 
-        Called before any input is touched; what is wrong here costs nothing. Also where the
-        machine lacks what running it takes.
+        Called once per submission, before any input is touched; what is wrong here costs nothing.
+        Also where the machine lacks what running it takes.
         """
 
     def predict(

@@ -20,7 +20,7 @@ from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import Loss
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import checked_answers
-from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor
+from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor, SandboxUnavailable
 from easeml_meter.scoring.score import MapFunction, Score, total_loss, unscorable
 from easeml_meter.scoring.silence import silence
 from easeml_meter.scoring.validation import Validation
@@ -240,7 +240,6 @@ class ShardTask:
         On hidden rows, whatever fails because of the model, the loss or the rows is `Unscorable`.
         What fails without them (a file, a key, what the machine lacks) stays what it is.
         """
-        self.predictor.check(self.source.inputs)
         inputs = _Watched(self.source.inputs_of(self.groups))
         labels = _Watched(self.source.labels_of(self.groups))
         hidden = self.source.hidden
@@ -248,6 +247,8 @@ class ShardTask:
             try:
                 with silence() if hidden else nullcontext():
                     return self._total(inputs, labels)
+            except SandboxUnavailable:
+                raise
             except (Exception, SystemExit):
                 failure = inputs.failure or labels.failure
                 if failure is None and not hidden:
@@ -296,6 +297,10 @@ class ShardTask:
         )
 
 
+def imported(_: None) -> None:
+    """Do nothing, where a task would run: there, this module was imported for it."""
+
+
 class _Watched:
     """Rows being read; remembers a failure to read them, which is no fault of any model."""
 
@@ -329,10 +334,12 @@ def score_model(
 ) -> Score:
     """Run a model on all rows, and score it; `limits` are those of the run on one shard.
 
+    The model was checked before (`Predictor.check`): here each start would take time that on hidden
+    rows is limited.
+
     `map_function` is `map` or the `map` of an executor. `progress` is told, here, how many rows are
     done, and how many there are.
     """
-    predictor.check(source.inputs)
     expected, sizes = source.expected, source.group_rows
     tasks, row = [], 1
     for groups in shards(sizes):

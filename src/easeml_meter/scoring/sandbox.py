@@ -29,9 +29,8 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
-from easeml_meter.errors import MeterError
 from easeml_meter.scoring import seccomp
-from easeml_meter.scoring.predictor import Limits
+from easeml_meter.scoring.predictor import Limits, SandboxUnavailable
 
 FOLDER = "/submission"
 PIPE_BYTES = 1 << 20
@@ -58,10 +57,6 @@ done
 shift
 exec "$@"
 """
-
-
-class SandboxUnavailable(MeterError):
-    """This machine cannot run submitted commands safely, so it does not run them."""
 
 
 def missing() -> str | None:

@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 import os
+import sys
 import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
+from typing import Any
+from weakref import WeakSet
 
 _lock = threading.Lock()
 _undo = ExitStack()
 _inside = 0
+_heard: WeakSet[threading.Thread] = WeakSet()
 
 
 @contextmanager
@@ -21,11 +25,12 @@ def silence() -> Iterator[None]:
     """
     global _inside  # noqa: PLW0603
     with _lock:
+        _heard.discard(threading.current_thread())
         if not _inside:
             nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
             _undo.callback(nowhere.close)
-            _undo.enter_context(redirect_stdout(nowhere))
-            _undo.enter_context(redirect_stderr(nowhere))
+            _undo.enter_context(redirect_stdout(_muted(sys.stdout, nowhere)))
+            _undo.enter_context(redirect_stderr(_muted(sys.stderr, nowhere)))
             _undo.enter_context(warnings.catch_warnings(action="ignore"))
         _inside += 1
     try:
@@ -34,4 +39,29 @@ def silence() -> Iterator[None]:
         with _lock:
             _inside -= 1
             if not _inside:
+                _heard.clear()
                 _undo.close()
+
+
+def be_heard() -> None:
+    """Let this thread print although another one, which it no longer waits for, is silenced.
+
+    Until all others are out, or until it scores on hidden labels itself.
+    """
+    with _lock:
+        _heard.add(threading.current_thread())
+
+
+def _muted(stream: Any, nowhere: Any) -> Any:
+    return nowhere if stream is None else _Muted(stream, nowhere)
+
+
+class _Muted:
+    """A stream that only the threads in `_heard` still reach."""
+
+    def __init__(self, stream: Any, nowhere: Any) -> None:
+        self._stream, self._nowhere = stream, nowhere
+
+    def __getattr__(self, name: str) -> Any:
+        heard = threading.current_thread() in _heard
+        return getattr(self._stream if heard else self._nowhere, name)

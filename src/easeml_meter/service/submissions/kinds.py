@@ -145,7 +145,10 @@ Submitted = PredictionFiles | OnnxFile | Command | Function
 
 
 def _attempt(attempt: ModelAttempt, on: Measured) -> Attempt:
-    """Check a model against the inputs it will get; their names and types everyone may know."""
+    """Check a model against the inputs it will get; their names and types everyone may know.
+
+    This is the only check of a submission. Everything after it costs time of a run that is timed.
+    """
     if not on.spec.models:
         needed = "predictions: this meter was planned without models = true in meter.toml"
         raise invalid("submission", "a model", needed)

@@ -3,7 +3,7 @@
 Measuring is where hidden rows are touched. A model could tell its developer about them by how long
 it takes, so a run on hidden rows takes as long as was decided before it began: from how long the
 visible run took, which the developer knows. It is ended when that time is up, and its answer leaves
-then and not before, whatever happened.
+then, neither sooner nor later, whatever happened.
 """
 
 from __future__ import annotations
@@ -22,12 +22,19 @@ from easeml_meter.core.model import TestSet, ValidationSet
 from easeml_meter.errors import invalid
 from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.scoring.classes import Classes, classes_in_force
-from easeml_meter.scoring.executors import Executor, open_executor
+from easeml_meter.scoring.executors import Executor, TooLate, open_executor
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.predictor import Limits, Predictor
-from easeml_meter.scoring.running import HiddenRows, ShardTask, VisibleRows, score_model
+from easeml_meter.scoring.running import (
+    HiddenRows,
+    ShardTask,
+    VisibleRows,
+    imported,
+    score_model,
+    shards,
+)
 from easeml_meter.scoring.score import MapFunction, Unscorable, score
 from easeml_meter.scoring.validation import Validation
 from easeml_meter.service.place import Workspace
@@ -171,17 +178,27 @@ class ModelAttempt:
             label = situation.validation.settings["label"]
             table = Validation.open(path, label=label, loss=loss, classes=classes)
             visible = VisibleRows.of(table, hidden.inputs)
-            validation, seconds = self._visible(visible, hidden.expected.rows, conditions)
-            test = self._hidden(hidden, seconds, executor, conditions.progress)
+            validation, seconds = self._visible(visible, hidden, executor, conditions)
+            # How far it got would tell of the rows; the clock does not.
+            conditions.progress("running on the test set", 0, seconds)
+            deadline = time.monotonic() + seconds
+            test = self._hidden(hidden, deadline, executor)
+        if not self.trusted:
+            # The wait comes last. How long a model ran, how it failed and how long its executor
+            # took to close would otherwise add to the time that the developer can measure.
+            _wait_until(deadline)
         return Losses(validation, test)
 
     def _visible(
-        self, rows: VisibleRows, hidden_rows: int, conditions: Conditions
+        self, rows: VisibleRows, hidden: HiddenRows, executor: Executor, conditions: Conditions
     ) -> tuple[Fraction, float]:
         """Run on the visible rows; decide how long the hidden run takes.
 
         Always in this process: another executor's speed is no measure.
         """
+        started = time.monotonic()
+        list(executor.map(imported, [None]))  # a worker that starts late would take hidden time
+        reach = time.monotonic() - started
         limits = Limits(seconds=conditions.seconds or _VISIBLE_SECONDS)
 
         def progress(done: int, total: int) -> None:
@@ -198,31 +215,29 @@ class ModelAttempt:
         for _ in self.predictor.predict(rows.inputs, [first], limits, hidden=False):
             pass
         start_up = time.monotonic() - started
-        each = max(0.0, whole - start_up) / rows.expected.rows
-        return validation, allotted(start_up + each * hidden_rows)
+        return validation, allotted(reach + estimated(whole, start_up, rows, hidden))
 
-    def _hidden(
-        self, rows: HiddenRows, seconds: float, executor: Executor, progress: Progress
-    ) -> Fraction | None:
-        """Run on the hidden rows, for exactly so many seconds."""
-        # How far it got would tell of the rows; the clock does not.
-        progress("running on the test set", 0, seconds)
-        deadline = time.monotonic() + seconds
-        limits = Limits(seconds=seconds)
+    def _hidden(self, rows: HiddenRows, deadline: float, executor: Executor) -> Fraction | None:
+        """Run on the hidden rows; None if that fails, or is not done at the deadline.
+
+        The deadline is one for all shards. Two guards keep it: each run is told to end by then,
+        and the executor stops waiting then, for what no limit of a run reaches (reading answers,
+        the loss, a worker that hangs).
+        """
 
         def within(function: Callable[[Any], Any], tasks: Iterable[ShardTask]) -> Iterator[Any]:
-            return executor.map(function, _hurried(tasks, deadline))
+            return executor.map(function, _hurried(tasks, deadline), until=deadline)
 
+        map_function = executor.map if self.trusted else within
         try:
-            found = score_model(self.predictor, rows, limits, map_function=within).mean
-        except (Unscorable, SystemExit):
-            found = None
-        if self.trusted:
-            return found
-        late = time.monotonic() > deadline
-        while (left := deadline - time.monotonic()) > 0:
-            time.sleep(left)
-        return None if late else found
+            return score_model(self.predictor, rows, Limits(), map_function=map_function).mean
+        except (Unscorable, TooLate, SystemExit):
+            return None
+
+
+def _wait_until(deadline: float) -> None:
+    while (left := deadline - time.monotonic()) > 0:
+        time.sleep(left)
 
 
 def _hurried(tasks: Iterable[ShardTask], deadline: float) -> Iterator[ShardTask]:
@@ -230,6 +245,17 @@ def _hurried(tasks: Iterable[ShardTask], deadline: float) -> Iterator[ShardTask]
     for task in tasks:
         left = max(0.01, deadline - time.monotonic())
         yield replace(task, limits=replace(task.limits, seconds=left))
+
+
+def estimated(whole: float, start_up: float, visible: VisibleRows, hidden: HiddenRows) -> float:
+    """Return how many seconds the hidden rows should take, if the visible ones took `whole`.
+
+    A model is started for each shard. They count as if they ran one after the other, although an
+    executor may run several at a time: how many is not known before.
+    """
+    running = max(0.0, whole - start_up * len(shards(visible.group_rows)))
+    each = running / visible.expected.rows
+    return start_up * len(shards(hidden.group_rows)) + each * hidden.expected.rows
 
 
 def allotted(estimate: float) -> float:
@@ -257,6 +283,7 @@ def measure_again(kept: Held, on: Measured) -> Fraction | None:
 
         predictor = CommandModel(Bundle.from_bytes(kept.content))
     hidden = HiddenRows.of(on.sealed, parse_loss(on.spec.loss), on.classes)
+    predictor.check(hidden.inputs)  # a machine that cannot run it is no reason to say "no reading"
     try:
         return score_model(predictor, hidden, Limits(seconds=_VISIBLE_SECONDS)).mean
     except (Unscorable, SystemExit):
