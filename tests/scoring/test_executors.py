@@ -327,7 +327,10 @@ def test_failed_tasks_leave_nothing_secret(
         assert "hidden.sealed" in logs
         until(lambda: not any(client.run(grants_in_memory).values()))
     secret = grant._secret[:32]
-    shown = [secret.hex(), repr(secret)[2:-1], "secret", *map(str, table["label"].to_pylist())]
+    # A label at a bound is no secret, and "3.0" may well be part of a time in a log.
+    labels = [str(label) for label in table["label"].to_pylist() if abs(label) < 3]
+    assert len(labels) > 0.99 * ROWS
+    shown = [secret.hex(), repr(secret)[2:-1], "secret", *labels]
     assert [word for word in shown if word in logs] == []
     assert by_model.value.__context__ is by_loss.value.__context__ is None
 
