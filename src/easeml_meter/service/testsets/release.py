@@ -63,10 +63,10 @@ def release(
         books.testsets.update(released)
         details = {"generation": test_set.number, "rows": test_set.rows}
         books.audit.append(test_set.meter, now, "released", details)
-    for tenant in range(state.tenants):
+    for tenant in range(1, state.tenants + 1):
         own = truths_of(space, released, tenant)
         view = session_view(state, released, entries, tenant, handovers=handovers, truths=own)
-        suffix = "" if state.tenants == 1 else f"-{tenant + 1}"
+        suffix = "" if state.tenants == 1 else f"-{tenant}"
         name = f"{released_folder(released.number)}/report{suffix}.html"
         space.files.put(name, draw(view).encode())
     return released
