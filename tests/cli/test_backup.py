@@ -26,7 +26,7 @@ def folder(tmp_path: Path) -> Path:
 
 
 def test_a_folder_there_and_back(folder: Path, tmp_path: Path, capsys: Captured) -> None:
-    file, there = str(tmp_path / "b.zip"), tmp_path / "there"
+    file, there = str(tmp_path / "b.tar"), tmp_path / "there"
     code, out, err = run(capsys, "backup", file, "--with-key", "-C", str(folder))
     assert (code, out.splitlines()[0].split(" ")[1]) == (0, "small")
     assert "the key is in it" in err
@@ -45,7 +45,7 @@ def test_a_folder_there_and_back(folder: Path, tmp_path: Path, capsys: Captured)
 
 
 def test_over_what_is_there(folder: Path, tmp_path: Path, capsys: Captured) -> None:
-    file = str(tmp_path / "b.zip")
+    file = str(tmp_path / "b.tar")
     code, out, err = run(capsys, "backup", file, "-C", str(folder), "--json")
     assert (code, err) == (0, "")
     assert json.loads(out)["with_key"] is False
@@ -56,7 +56,7 @@ def test_over_what_is_there(folder: Path, tmp_path: Path, capsys: Captured) -> N
 
 
 def test_without_a_key(folder: Path, tmp_path: Path, capsys: Captured) -> None:
-    file, there = str(tmp_path / "b.zip"), tmp_path / "there"
+    file, there = str(tmp_path / "b.tar"), tmp_path / "there"
     run(capsys, "backup", file, "-C", str(folder))
     code, _, err = run(capsys, "restore", file, "-C", str(there))
     assert code == 2
@@ -67,11 +67,11 @@ def test_without_a_key(folder: Path, tmp_path: Path, capsys: Captured) -> None:
 @pytest.mark.parametrize(
     ("arguments", "said"),
     [
-        (["backup", "{tmp}/b.zip", "-C", "{tmp}/nowhere"], "there is no key"),
-        (["backup", "{tmp}/b.zip", "-C", "{meter}", "--meter", "0" * 32], "no such meter"),
-        (["backup", "{tmp}/no/b.zip", "-C", "{meter}"], "cannot write"),
+        (["backup", "{tmp}/b.tar", "-C", "{tmp}/nowhere"], "there is no key"),
+        (["backup", "{tmp}/b.tar", "-C", "{meter}", "--meter", "0" * 32], "no such meter"),
+        (["backup", "{tmp}/no/b.tar", "-C", "{meter}"], "cannot write"),
         (["backup", "{meter}/meter.db", "-C", "{meter}"], "already exists"),
-        (["restore", "{tmp}/nothing.zip"], "there is no such file"),
+        (["restore", "{tmp}/nothing.tar"], "there is no such file"),
         (["restore", "{meter}/meter.db"], "damaged"),
     ],
 )
@@ -89,7 +89,7 @@ def test_what_goes_wrong(
 def test_without_the_packages_of_a_server(folder: Path, tmp_path: Path) -> None:
     """A folder is backed up all the same; for a server one line says what is missing."""
     code = "import sys; sys.modules['pydantic_settings'] = None; import easeml_meter.cli as c; "
-    file, there = str(tmp_path / "b.zip"), str(tmp_path / "there")
+    file, there = str(tmp_path / "b.tar"), str(tmp_path / "there")
 
     def without(*arguments: str) -> tuple[int, str]:
         program = f"{code}c.main({list(arguments)!r})"

@@ -140,7 +140,7 @@ def test_a_folder_is_backed_up_and_goes_on_elsewhere(
     before: Path, name: str, capsys: Captured
 ) -> None:
     there, record = before / "there", recorded(name)
-    file, folder = str(before / "new.zip"), str(before / "embedded" / name)
+    file, folder = str(before / "new.tar"), str(before / "embedded" / name)
     assert run(capsys, "backup", file, "--with-key", "-C", folder)[0] == 0
     assert run(capsys, "restore", file, "-C", str(there))[0] == 0
     found = go_on(there, before / "given" / name, record["moves"])

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import json
-import shutil
+import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 import pytest
 
@@ -26,6 +26,7 @@ from easeml_meter.service.restore import Restored, restore
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.copies import LEFT_OUT, METER_TABLES, SITE_TABLES
 from easeml_meter.storage.journal import SUFFIX
+from easeml_meter.tables.archive import File, pack
 from easeml_meter.vault.keys import Identity
 
 from .helpers import Clock, deliver, make_session, small_spec
@@ -73,6 +74,28 @@ def saved(site: Site, out: Path, **options: Any) -> Path:
     return out
 
 
+def members_of(path: Path) -> dict[str, bytes]:
+    """Read a backup as any other program would."""
+    with tarfile.open(path) as archive:
+        return {each.name: _content(archive.extractfile(each)) for each in archive}
+
+
+def _content(file: IO[bytes] | None) -> bytes:
+    assert file is not None
+    return file.read()
+
+
+def written(path: Path, members: dict[str, bytes]) -> Path:
+    """Write a backup of these members, as version 0.1.0 did if the name ends in .zip."""
+    if path.suffix == ".tar":
+        path.write_bytes(pack({name: File(content) for name, content in members.items()}))
+    else:
+        with zipfile.ZipFile(path, "w") as archive:
+            for name, content in members.items():
+                archive.writestr(name, content)
+    return path
+
+
 def brought(site: Site, path: Path, **options: Any) -> Restored:
     (only,) = restore(Place.of_site(site), path, **options)
     return only
@@ -109,7 +132,7 @@ def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path:
         room.submit(number, model=f"m{number}")
     room.meter.release()
     other.submit(1, model="x")
-    path = saved(site, tmp_path / "all.zip")
+    path = saved(site, tmp_path / "all.tar")
     there = fresh("there")
     restored = restore(Place.of_site(there), path)
     assert [(each.name, each.answers_then, each.answers_now) for each in restored] == [
@@ -139,9 +162,8 @@ def test_one_meter_comes_without_accounts_and_secrets(
     user = users.add_user(site, "dev", password="long enough")  # noqa: S106
     seats.add_member(site, user.id, room.id, Role.DEVELOPER)
     make_room(site, tmp_path / "other", seed=5, name="other")
-    path = saved(site, tmp_path / "one.zip", meter=room.id)
-    with zipfile.ZipFile(path) as archive:
-        assert not [name for name in archive.namelist() if name.startswith(("site", "key"))]
+    path = saved(site, tmp_path / "one.tar", meter=room.id)
+    assert not [name for name in members_of(path) if name.startswith(("site", "key"))]
     there = fresh("there")
     assert brought(there, path).name == "small"
     assert seats.members(there, room.id) == []  # nobody of that id is here
@@ -153,7 +175,7 @@ def test_one_meter_comes_without_accounts_and_secrets(
 
 def test_one_meter_of_a_backup_of_all(site: Site, room: Room, fresh: Fresh, tmp_path: Path) -> None:
     make_room(site, tmp_path / "other", seed=5, name="other")
-    path = saved(site, tmp_path / "all.zip")
+    path = saved(site, tmp_path / "all.tar")
     there = fresh("there")
     assert brought(there, path, meter=room.id).id == room.id
     with there.reading() as books:
@@ -173,9 +195,9 @@ def test_it_may_be_in_use_meanwhile(site: Site, room: Room, fresh: Fresh, tmp_pa
             told.append(room.submit(1, model="meanwhile"))
         return site.space(meter)
 
-    back_up(replace(place, space=space), tmp_path / "busy.zip")
+    back_up(replace(place, space=space), tmp_path / "busy.tar")
     there = fresh("there")
-    restored = brought(there, tmp_path / "busy.zip")
+    restored = brought(there, tmp_path / "busy.tar")
     assert (restored.answers_then, restored.answers_now) == (1, 2)
     assert as_there(room, there).submit(1, model="meanwhile").repeated
 
@@ -183,7 +205,7 @@ def test_it_may_be_in_use_meanwhile(site: Site, room: Room, fresh: Fresh, tmp_pa
 class TestNoAnswerIsForgotten:
     def test_over_newer_books(self, site: Site, room: Room, tmp_path: Path) -> None:
         room.submit(0, model="a")
-        path = saved(site, tmp_path / "old.zip")
+        path = saved(site, tmp_path / "old.tar")
         for name in "bcd":
             room.submit(1, model=name)
         restored = brought(site, path)
@@ -204,7 +226,7 @@ class TestNoAnswerIsForgotten:
         self, site: Site, room: Room, folder: Path, tmp_path: Path
     ) -> None:
         room.submit(0, model="a")
-        path = saved(site, tmp_path / "old.zip")
+        path = saved(site, tmp_path / "old.tar")
         for name in "bcd":
             room.submit(1, model=name)
         there = make_site(folder, f"sqlite:///{tmp_path / 'new.db'}")
@@ -227,7 +249,7 @@ class TestNoAnswerIsForgotten:
         """As many answers in the books as in the journal, and not the same ones."""
         room = make_room(site, tmp_path / "room", small_spec(tenants=(2, 2)))
         room.submit(0, model="a", tenant=1)
-        path = saved(site, tmp_path / "old.zip")
+        path = saved(site, tmp_path / "old.tar")
         with site.store.writing(room.id) as books:
             books.connection.execute(schema.entries.delete())  # by hand
         (journal,) = (folder / "files" / "meters" / room.id / TEST_SETS).glob(f"*{SUFFIX}")
@@ -243,7 +265,7 @@ class TestNoAnswerIsForgotten:
         self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
     ) -> None:
         room.submit(0, model="a")
-        path = saved(site, tmp_path / "old.zip")
+        path = saved(site, tmp_path / "old.tar")
         room.submit(1, model="b")
         there = fresh("there")
         assert not brought(there, path).witnessed
@@ -257,9 +279,9 @@ class TestNoAnswerIsForgotten:
         self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
     ) -> None:
         room.submit(0, model="a")
-        older = saved(site, tmp_path / "older.zip")
+        older = saved(site, tmp_path / "older.tar")
         room.submit(1, model="b")
-        newer = saved(site, tmp_path / "newer.zip")
+        newer = saved(site, tmp_path / "newer.tar")
         there = fresh("there")
         brought(there, older)
         restored = brought(there, newer)
@@ -279,7 +301,7 @@ class TestNoAnswerIsForgotten:
         for name in "bcd":
             room.submit(1, model=name)
         room.meter.release()
-        path = saved(site, tmp_path / "newer.zip")
+        path = saved(site, tmp_path / "newer.tar")
         there = make_site(folder, f"sqlite:///{tmp_path / 'old.db'}")
         with there.writing() as books:
             for table, rows in copied.items():
@@ -294,12 +316,12 @@ class TestNoAnswerIsForgotten:
     def test_two_copies_that_both_answered_are_not_mixed(
         self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
     ) -> None:
-        path = saved(site, tmp_path / "old.zip")
+        path = saved(site, tmp_path / "old.tar")
         there = fresh("there")
         brought(there, path)
         room.submit(0, model="here")
         as_there(room, there).submit(1, model="there")
-        newer = saved(site, tmp_path / "newer.zip")
+        newer = saved(site, tmp_path / "newer.tar")
         before = rows_of(there, ())
         with pytest.raises(MeterError, match="answered differently here and in the backup"):
             brought(there, newer)
@@ -309,7 +331,7 @@ class TestNoAnswerIsForgotten:
         self, site: Site, room: Room, folder: Path, tmp_path: Path
     ) -> None:
         room.submit(0, model="a")
-        path = saved(site, tmp_path / "old.zip")
+        path = saved(site, tmp_path / "old.tar")
         room.submit(1, model="b")
         (journal,) = (folder / "files" / "meters" / room.id / TEST_SETS).glob(f"*{SUFFIX}")
         before = journal.read_text()
@@ -363,7 +385,7 @@ class TestOneBudgetPerTestSet:
     def test_a_restored_meter_whose_rows_were_given_to_another_one_meanwhile(
         self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
     ) -> None:
-        path = saved(site, tmp_path / "old.zip")
+        path = saved(site, tmp_path / "old.tar")
         there = fresh("there")
         other = Meter(there.space(create_meter(SYSTEM, there, small_spec(), "second").id))
         deliver(other, tmp_path, room.session.test_labels, seed=0)
@@ -376,7 +398,7 @@ class TestOneBudgetPerTestSet:
         self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
     ) -> None:
         there = fresh("there")
-        brought(there, saved(site, tmp_path / "b.zip"))
+        brought(there, saved(site, tmp_path / "b.tar"))
         other = Meter(there.space(create_meter(SYSTEM, there, small_spec(), "second").id))
         with pytest.raises(InvalidInput, match="test set of another meter"):
             deliver(other, tmp_path, room.session.test_labels, seed=0)
@@ -385,7 +407,7 @@ class TestOneBudgetPerTestSet:
 class TestTheFile:
     def test_it_holds_no_key_unless_asked(self, site: Site, room: Room, folder: Path) -> None:
         key = folder / "server.key"
-        plain, full = folder / "plain.zip", folder / "full.zip"
+        plain, full = folder / "plain.tar", folder / "full.tar"
         assert not back_up(Place.of_site(site), plain).with_key
         assert back_up(Place.of_site(site), full, key=key).with_key
         secret = key.read_bytes().splitlines()[-1]
@@ -398,80 +420,93 @@ class TestTheFile:
         site = make_site(tmp_path, f"sqlite:///{tmp_path / 'meter.db'}")
         room = make_room(site, tmp_path / "room")
         room.submit(1, model="a")
-        path = saved(site, tmp_path / "b.zip")
-        with zipfile.ZipFile(path) as archive:
-            names = archive.namelist()
-            assert not [name for name in names if "/released/" in name]
-            plain = [name for name in names if archive.read(name)[:4] == b"PAR1"]
+        path = saved(site, tmp_path / "b.tar")
+        found = members_of(path)
+        assert not [name for name in found if "/released/" in name]
+        plain = [name for name, content in found.items() if content[:4] == b"PAR1"]
         assert len(plain) == 1
         assert "/validation/" in plain[0]
         site.close()
 
     def test_another_key_is_refused(self, site: Site, room: Room, tmp_path: Path) -> None:
-        path = saved(site, tmp_path / "b.zip")
+        path = saved(site, tmp_path / "b.tar")
         there = make_site(tmp_path / "there", f"sqlite:///{tmp_path / 'there.db'}")
         with pytest.raises(InvalidInput, match="put the key that belongs to it in place"):
             brought(there, path)
         there.close()
 
-    @pytest.mark.parametrize("part", ["entries.jsonl", ".sealed", ".journal", "manifest.json"])
-    def test_a_changed_member_is_found(
-        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path, part: str
+    @pytest.mark.parametrize("form", ["tar", "zip"])
+    def test_it_is_restored_from_this_form_and_the_one_before(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path, form: str
     ) -> None:
         room.submit(1, model="a")
-        path, changed = saved(site, tmp_path / "b.zip"), tmp_path / "changed.zip"
-        with zipfile.ZipFile(path) as source, zipfile.ZipFile(changed, "w") as target:
-            for name in source.namelist():
-                content = source.read(name)
-                if name.endswith(part):
-                    # One answer, one byte, or one digest that would fit another content.
-                    content = content.replace(b"a", b"b")
-                target.writestr(name, content)
+        path = saved(site, tmp_path / "b.tar", key=tmp_path / "site" / "server.key")
+        copied = written(tmp_path / f"copied.{form}", members_of(path))
+        there = fresh("there")
+        assert brought(there, copied).answers_now == 1
+        with Backup.open(copied) as opened:
+            assert opened.key() == (tmp_path / "site" / "server.key").read_bytes()
+
+    @pytest.mark.parametrize("form", ["tar", "zip"])
+    @pytest.mark.parametrize("part", ["entries.jsonl", ".sealed", ".journal", "manifest.json"])
+    def test_a_changed_member_is_found(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path, *, part: str, form: str
+    ) -> None:
+        room.submit(1, model="a")
+        found = members_of(saved(site, tmp_path / "b.tar"))
+        # One answer, one byte, or one digest that would fit another content.
+        for name in [name for name in found if name.endswith(part)]:
+            found[name] = found[name].replace(b"a", b"b")
         there = fresh("there")
         with pytest.raises(MeterError):
-            brought(there, changed)
+            brought(there, written(tmp_path / f"changed.{form}", found))
         with there.reading() as books:
             assert not books.meters.all()
 
+    @pytest.mark.parametrize("form", ["tar", "zip"])
     def test_a_missing_or_additional_member_is_found(
-        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path, form: str
     ) -> None:
-        path = saved(site, tmp_path / "b.zip")
-        less, more = tmp_path / "less.zip", tmp_path / "more.zip"
-        with zipfile.ZipFile(path) as source, zipfile.ZipFile(less, "w") as target:
-            for name in source.namelist():
-                if not name.endswith(".sealed"):
-                    target.writestr(name, source.read(name))
-        shutil.copy(path, more)
-        with zipfile.ZipFile(more, "a") as target:
-            target.writestr(f"meters/{room.id}/files/testsets/extra", b"")
+        found = members_of(saved(site, tmp_path / "b.tar"))
+        less = {name: each for name, each in found.items() if not name.endswith(".sealed")}
+        more = {**found, f"meters/{room.id}/files/testsets/extra": b""}
+        assert len(less) < len(found)
         there = fresh("there")
-        for bad in (less, more):
+        for number, bad in enumerate((less, more)):
             with pytest.raises(MeterError, match="damaged"):
-                brought(there, bad)
+                brought(there, written(tmp_path / f"{number}.{form}", bad))
 
+    @pytest.mark.parametrize("form", ["tar", "zip"])
     def test_a_manifest_signed_by_nobody_is_refused(
-        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path, form: str
     ) -> None:
         """Whoever can write to where backups lie cannot take an answer out of one."""
         room.submit(1, model="a")
-        path, forged = saved(site, tmp_path / "b.zip"), tmp_path / "forged.zip"
-        with zipfile.ZipFile(path) as source, zipfile.ZipFile(forged, "w") as target:
-            for name in source.namelist():
-                content = source.read(name)
-                if name == backup.MANIFEST:
-                    signed = json.loads(content)
-                    signed["manifest"] = signed["manifest"].replace('"answers": 1', '"answers": 0')
-                    content = json.dumps(signed).encode()
-                target.writestr(name, content)
+        found = members_of(saved(site, tmp_path / "b.tar"))
+        signed = json.loads(found[backup.MANIFEST])
+        signed["manifest"] = signed["manifest"].replace('"answers": 1', '"answers": 0')
+        forged = {**found, backup.MANIFEST: json.dumps(signed).encode()}
         with pytest.raises(MeterError, match="damaged, or changed"):
-            brought(fresh("there"), forged)
+            brought(fresh("there"), written(tmp_path / f"forged.{form}", forged))
+
+    @pytest.mark.parametrize("form", ["tar", "zip"])
+    def test_a_manifest_of_any_length_is_not_read(
+        self, site: Site, room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, form: str
+    ) -> None:
+        found = members_of(saved(site, tmp_path / "b.tar"))
+        path = written(tmp_path / f"copied.{form}", found)
+        monkeypatch.setattr(backup, "_LONGEST_MANIFEST", len(found[backup.MANIFEST]))
+        with Backup.open(path) as opened:
+            assert opened.contents.meters
+        monkeypatch.setattr(backup, "_LONGEST_MANIFEST", len(found[backup.MANIFEST]) - 1)
+        with pytest.raises(InvalidInput, match="meter backup wrote"), Backup.open(path):
+            pass
 
     @pytest.mark.parametrize("content", [b"", b"PK", b"hello" * 1000])
     def test_what_is_no_backup(self, site: Site, tmp_path: Path, content: bytes) -> None:
-        path = tmp_path / "no.zip"
+        path = tmp_path / "no.tar"
         path.write_bytes(content)
-        with pytest.raises(MeterError, match=r"no\.zip"):
+        with pytest.raises(MeterError, match=r"no\.tar"):
             restore(Place.of_site(site), path)
 
     def test_another_schema_is_refused(
@@ -479,32 +514,32 @@ class TestTheFile:
     ) -> None:
         with monkeypatch.context() as patched:
             patched.setattr(backup, "HEAD", "9999")
-            path = saved(site, tmp_path / "b.zip")
+            path = saved(site, tmp_path / "b.tar")
         with pytest.raises(InvalidInput, match="restore it with that version"):
             restore(Place.of_site(site), path)
 
     def test_missing_files_are_named(self, site: Site, room: Room, folder: Path) -> None:
         (validation,) = (folder / "files" / "meters" / room.id / "validation").iterdir()
         validation.unlink()
-        contents = back_up(Place.of_site(site), folder / "b.zip")
+        contents = back_up(Place.of_site(site), folder / "b.tar")
         assert [name.rpartition("/")[2] for name in contents.missing] == [validation.name]
 
     def test_an_existing_file_is_not_replaced(self, site: Site, room: Room, folder: Path) -> None:
-        path = saved(site, folder / "b.zip")
+        path = saved(site, folder / "b.tar")
         with pytest.raises(InvalidInput, match="already exists"):
             saved(site, path)
 
     def test_no_such_meter(self, site: Site, room: Room, folder: Path) -> None:
         with pytest.raises(NotFound):
-            saved(site, folder / "b.zip", meter="f" * 32)
-        assert not (folder / "b.zip").exists()
+            saved(site, folder / "b.tar", meter="f" * 32)
+        assert not (folder / "b.tar").exists()
 
     def test_the_same_content_gives_the_same_members(
         self, site: Site, room: Room, folder: Path
     ) -> None:
         room.submit(1, model="a")
-        first = back_up(Place.of_site(site), folder / "1.zip")
-        second = back_up(Place.of_site(site), folder / "2.zip")
+        first = back_up(Place.of_site(site), folder / "1.tar")
+        second = back_up(Place.of_site(site), folder / "2.tar")
         assert first.members == second.members
 
 
@@ -514,14 +549,14 @@ class TestAFolder:
         session.submit(1, 0, model="a")
         home = Home(tmp_path / "meter")
         place = Place.of_folder(home)
-        assert back_up(place, tmp_path / "b.zip").single
+        assert back_up(place, tmp_path / "b.tar").single
         place.store.close()
         there = Home(tmp_path / "there")
         there.key.parent.mkdir(parents=True)
         Identity.read(home.key).write(there.key)
         there.prepare()
         copy = Place.of_folder(there)
-        (restored,) = restore(copy, tmp_path / "b.zip")
+        (restored,) = restore(copy, tmp_path / "b.tar")
         copy.store.close()
         assert restored.answers_now == 1
         with Meter.open(there.folder, clock=Clock()) as meter:
@@ -533,13 +568,13 @@ class TestAFolder:
         make_session(tmp_path).meter.close()
         home = Home(tmp_path / "meter")
         place = Place.of_folder(home)
-        back_up(place, tmp_path / "b.zip")
+        back_up(place, tmp_path / "b.tar")
         second = Home(tmp_path / "second")
         second.key.parent.mkdir(parents=True)
         Identity.read(home.key).write(second.key)
         Meter.create(second.folder, small_spec(), name="second").close()
         other = Place.of_folder(second)
         with pytest.raises(InvalidInput, match="one folder holds one"):
-            restore(other, tmp_path / "b.zip")
+            restore(other, tmp_path / "b.tar")
         place.store.close()
         other.store.close()

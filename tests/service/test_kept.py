@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import json
-import zipfile
+import tarfile
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -106,7 +106,7 @@ def test_it_lies_encrypted_under_the_key_of_the_meter(space: Workspace) -> None:
 
 
 def test_any_contents_come_back(space: Workspace) -> None:
-    suffixes = st.sampled_from([".parquet", ".CSV", ".npy", ".onnx", ".bundle", ""])
+    suffixes = st.sampled_from([".parquet", ".CSV", ".npy", ".onnx", ".tar", ""])
 
     @settings(max_examples=25)
     @given(st.lists(st.tuples(st.binary(max_size=50), suffixes), min_size=2, max_size=6))
@@ -242,16 +242,16 @@ def test_a_backup_takes_it_along_and_what_is_restored_can_be_released(
     site = make_site(tmp_path / "site", f"sqlite:///{tmp_path / 'site.db'}")
     room = make_room(site, tmp_path / "room")
     submit_in(room.session, *sizes)
-    contents = back_up(Place.of_site(site), tmp_path / "all.zip")
+    contents = back_up(Place.of_site(site), tmp_path / "all.tar")
     assert contents.missing == ()
-    with zipfile.ZipFile(tmp_path / "all.zip") as archive:
-        saved = [name for name in archive.namelist() if "/predictions/" in name]
+    with tarfile.open(tmp_path / "all.tar") as archive:
+        saved = [name for name in archive.getnames() if "/predictions/" in name]
     assert len(saved) == len(set(saved)) == len(sizes)
     assert not [name for name in saved if "#" in name]
 
     same_key(tmp_path / "there", tmp_path / "site")
     there = make_site(tmp_path / "there", f"sqlite:///{tmp_path / 'there.db'}")
-    restore(Place.of_site(there), tmp_path / "all.zip")
+    restore(Place.of_site(there), tmp_path / "all.tar")
     copy = replace(room.session, meter=Meter(there.space(room.id)))
     assert entries_of(copy) == entries_of(room.session)
     assert truth_of(copy) == truth_of(room.session)

@@ -16,7 +16,18 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_meter.tables.archive import File, add, finish, is_proper, members, pack, unpack
+from easeml_meter.errors import InvalidInput
+from easeml_meter.tables.archive import (
+    Archive,
+    Damaged,
+    File,
+    add,
+    finish,
+    is_proper,
+    members,
+    pack,
+    unpack,
+)
 
 LONG = "folder/" * 40 + "a long näme"
 FILES = {"b": File(b"x" * 513), "a/ü": File(b"", True), LONG: File(bytes(512))}
@@ -96,6 +107,22 @@ def test_files_of_more_than_8_gigabytes_have_their_size(tmp_path: Path) -> None:
         assert small.start == large.start + large.size + 511 + 512
 
 
+@pytest.mark.parametrize("name", ["../a", "/a", "", "a\nb", "x" * 300])
+def test_a_name_that_could_not_be_read_again_is_not_written(name: str) -> None:
+    with pytest.raises(InvalidInput, match="a name needed"):
+        pack({name: File(b"")})
+
+
+def test_members_are_opened_one_by_one_and_side_by_side() -> None:
+    opened = Archive(io.BytesIO(pack({"a": File(b"1\n2\n3\n"), "b": File(b"x" * 20_000)})))
+    assert opened.namelist() == ["a", "b"]
+    with opened.open("a") as first, opened.open("b") as second:
+        assert [first.readline(), second.read(9), first.readline()] == [b"1\n", b"x" * 9, b"2\n"]
+        assert [first.read(), second.read(), second.read()] == [b"3\n", b"x" * 19_991, b""]
+    with pytest.raises(KeyError):
+        opened.open("c")
+
+
 # --- Reading what others wrote ---
 
 
@@ -137,7 +164,7 @@ def assert_refused(data: bytes, line: str) -> None:
     """Refused in one line, and before anything of that size was allocated."""
     tracemalloc.start()
     try:
-        with pytest.raises(ValueError, match=rf"^(no|a) tar[^\n]*{line}$"):
+        with pytest.raises(Damaged, match=rf"^(no|a) tar[^\n]*{line}$"):
             unpack(data, 10)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
@@ -176,6 +203,7 @@ FORGERIES: dict[str, bytes] = {
     "a record without length": block("x", b"path=a\n", type=EXTENDED) + block("a"),
     "a record of no length": block("x", b"0 path=a\n", type=EXTENDED) + block("a"),
     "a record that is too long": block("x", b"99 path=a\n", type=EXTENDED) + block("a"),
+    "a record with a strange length": block("x", b"00012x345 a=b\n".ljust(20), type=EXTENDED),
     "a record of astronomic length": block("x", b"1" * 9_000 + b" a=b\n", type=EXTENDED),
 }
 
@@ -187,19 +215,19 @@ def test_anything_but_plain_files_is_refused_before_it_is_read(bad: bytes) -> No
 
 def test_the_good_file_alone_would_have_been_taken() -> None:
     assert unpack(GOOD, 1) == {"good": File(b"content")}
-    with pytest.raises(ValueError, match="too many"):
+    with pytest.raises(Damaged, match="too many"):
         unpack(GOOD, 0)
 
 
 @given(st.binary(max_size=1600), st.integers(0, 3))
-def test_any_bytes_are_files_or_a_value_error(data: bytes, at: int) -> None:
+def test_any_bytes_are_files_or_damaged(data: bytes, at: int) -> None:
     written = bytearray(pack({"a": File(b"x" * 600)}))
     written[256 * at : 256 * at + len(data)] = data
-    with suppress(ValueError):
+    with suppress(Damaged):
         unpack(bytes(written), 5)
 
 
 def test_a_long_extended_header_costs_no_time() -> None:
     """The standard library takes a time that grows with the square: minutes for a megabyte."""
-    with pytest.raises(ValueError, match="long headers"):
+    with pytest.raises(Damaged, match="long headers"):
         unpack(block("x", b"1" * (1 << 20), type=EXTENDED), 1)

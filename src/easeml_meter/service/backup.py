@@ -1,8 +1,9 @@
 """Backups: one file with the books and the files of one meter, or of a whole site.
 
-A zip archive. The rows of each table are JSON lines from one snapshot of the books; sealed files,
-kept submissions and notices go in as they lie there, encrypted; validation sets and released test
-sets are plain. A manifest lists every member with its SHA-256 and is signed with the server's key.
+An archive (`tables.archive`). The rows of each table are JSON lines from one snapshot of the books;
+sealed files, kept submissions and notices go in as they lie there, encrypted; validation sets and
+released test sets are plain. A manifest lists every member with its SHA-256 and is signed with the
+server's key.
 """
 
 from __future__ import annotations
@@ -15,6 +16,7 @@ import zipfile
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
+from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
@@ -31,6 +33,7 @@ from easeml_meter.storage.files import Files
 from easeml_meter.storage.journal import SUFFIX
 from easeml_meter.storage.schema import HEAD
 from easeml_meter.storage.store import Store
+from easeml_meter.tables import archive
 from easeml_meter.tables.writing import new_file
 from easeml_meter.vault.keys import Identity, fingerprint_key
 from easeml_meter.version import __version__
@@ -41,7 +44,6 @@ KEY = "key"
 
 _CHUNK = 1 << 20
 _LONGEST_MANIFEST = 256 << 20
-_AT_ONCE = 1000
 
 
 @dataclass(frozen=True)
@@ -99,8 +101,8 @@ def back_up(
     place: Place, out: Path, *, meter: str | None = None, key: Path | None = None
 ) -> Contents:
     """Write a backup of one meter, or of all; with the secret key in `key`, if given."""
-    with new_file(out, private=True) as stream, zipfile.ZipFile(stream, "w") as archive:
-        writer = _Writer(archive)
+    with new_file(out, private=True) as stream:
+        writer = _Writer(stream)
         with place.store.reading() as books:
             at = stamp(place.clock())
             rows = [row for row in books.meters.all() if meter in (None, row.id)]
@@ -119,7 +121,7 @@ def back_up(
         for row in rows:
             _copy_files(writer, f"meters/{row.id}/files", place.space(row.id).files, named[row.id])
         if key is not None:
-            writer.content(KEY, key.read_bytes())
+            writer.write(KEY, [key.read_bytes()])
         contents = Contents(
             at=at,
             recipient=place.identity.recipient,
@@ -130,7 +132,8 @@ def back_up(
             with_key=key is not None,
             members=writer.members,
         )
-        _write_manifest(archive, contents, place.identity)
+        archive.add(stream, MANIFEST, [_manifest(contents, place.identity)])
+        archive.finish(stream)
     return contents
 
 
@@ -161,42 +164,35 @@ def _copy_files(writer: _Writer, prefix: str, files: Files, named: set[str]) -> 
             continue
         try:
             with files.local(name) as path, path.open("rb") as source:
-                writer.stream(f"{prefix}/{name}", source)
+                writer.write(f"{prefix}/{name}", iter(partial(source.read, _CHUNK), b""))
         except FileNotFoundError:
             writer.missing.append(f"{prefix}/{name}")
 
 
 class _Writer:
-    """Writes members, and remembers their digests. No times, so equal content is equal bytes."""
+    """Writes members, and remembers their digests."""
 
-    def __init__(self, archive: zipfile.ZipFile) -> None:
-        self._archive = archive
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
         self.members: dict[str, str] = {}
         self.missing: list[str] = []
 
     def lines(self, name: str, lines: Iterable[str]) -> None:
-        self._write(name, (f"{line}\n".encode() for line in lines), zipfile.ZIP_DEFLATED)
+        self.write(name, (f"{line}\n".encode() for line in lines))
 
-    def content(self, name: str, content: bytes) -> None:
-        self._write(name, [content], zipfile.ZIP_STORED)
-
-    def stream(self, name: str, source: IO[bytes]) -> None:
-        # Encrypted, or compressed by its own format: packing it again would be for nothing.
-        self._write(name, iter(lambda: source.read(_CHUNK), b""), zipfile.ZIP_STORED)
-
-    def _write(self, name: str, pieces: Iterable[bytes], packing: int) -> None:
+    def write(self, name: str, content: Iterable[bytes]) -> None:
         digest = hashlib.sha256()
-        info = zipfile.ZipInfo(name)
-        info.compress_type = packing
-        info.external_attr = 0o600 << 16
-        with self._archive.open(info, "w", force_zip64=True) as target:
-            for piece in pieces:
+
+        def digested() -> Iterator[bytes]:
+            for piece in content:
                 digest.update(piece)
-                target.write(piece)
+                yield piece
+
+        archive.add(self._stream, name, digested())
         self.members[name] = digest.hexdigest()
 
 
-def _write_manifest(archive: zipfile.ZipFile, contents: Contents, identity: Identity) -> None:
+def _manifest(contents: Contents, identity: Identity) -> bytes:
     said = {
         "format": FORMAT,
         "program": __version__,
@@ -204,8 +200,7 @@ def _write_manifest(archive: zipfile.ZipFile, contents: Contents, identity: Iden
         **asdict(contents),
     }
     text = json.dumps(said, sort_keys=True, indent=1)
-    signed = json.dumps({"manifest": text, "signature": _signature(text, identity)})
-    archive.writestr(zipfile.ZipInfo(MANIFEST), signed)
+    return json.dumps({"manifest": text, "signature": _signature(text, identity)}).encode()
 
 
 def _signature(manifest: str, identity: Identity) -> str:
@@ -216,8 +211,8 @@ def _signature(manifest: str, identity: Identity) -> str:
 class Backup:
     """A backup opened for reading."""
 
-    def __init__(self, archive: zipfile.ZipFile, path: Path) -> None:
-        self._archive = archive
+    def __init__(self, opened: archive.Archive | zipfile.ZipFile, path: Path) -> None:
+        self._archive = opened
         self._path = path
         self._schema = HEAD
         self._manifest, self._signature, self.contents = self._read_manifest()
@@ -227,16 +222,17 @@ class Backup:
     def open(cls, path: Path) -> Iterator[Backup]:
         """Open a backup and read its manifest."""
         try:
-            with zipfile.ZipFile(path) as archive:
-                yield cls(archive, path)
-        except zipfile.BadZipFile:
+            with path.open("rb") as stream:
+                # Version 0.1.0 wrote zip files.
+                zipped = stream.read(4) == b"PK\3\4"
+                yield cls(zipfile.ZipFile(stream) if zipped else archive.Archive(stream), path)
+        except (zipfile.BadZipFile, archive.Damaged):
             raise _damaged(path) from None
 
     def _read_manifest(self) -> tuple[str, str, Contents]:
         try:
-            if self._archive.getinfo(MANIFEST).file_size > _LONGEST_MANIFEST:
-                raise ValueError
-            signed = json.loads(self._archive.read(MANIFEST))
+            with self._archive.open(MANIFEST) as source:
+                signed = json.loads(source.read(_LONGEST_MANIFEST))
             text, signature = str(signed["manifest"]), str(signed["signature"])
             said = json.loads(text)
             found = {name: said.pop(name) for name in ("format", "program", "schema")}
@@ -276,7 +272,7 @@ class Backup:
 
     def key(self) -> bytes | None:
         """Give the secret key, if it is in the backup."""
-        return self._archive.read(KEY) if self.contents.with_key else None
+        return self.member(KEY).read() if self.contents.with_key else None
 
     def member(self, name: str) -> IO[bytes]:
         """Open a member."""

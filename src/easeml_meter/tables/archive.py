@@ -11,15 +11,22 @@ from __future__ import annotations
 
 import io
 import os
+import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass
-from typing import IO, NamedTuple
+from typing import IO, Any, NamedTuple
+
+from easeml_meter.errors import invalid
 
 _BLOCK = tarfile.BLOCKSIZE
 _PLAIN = (tarfile.REGTYPE, tarfile.AREGTYPE)
 _LONGEST = 16 << 10
 """Bytes of a header for a long name."""
+
+
+class Damaged(ValueError):
+    """The bytes are no archive that is read here; the message says what they are."""
 
 
 class File(NamedTuple):
@@ -60,11 +67,11 @@ def pack(files: Mapping[str, File]) -> bytes:
 
 
 def unpack(data: bytes, most: int) -> dict[str, File]:
-    """Return the files of an archive, or raise `ValueError`: damaged, or more than `most` files."""
+    """Return the files of an archive, or raise `Damaged`, also if they are more than `most`."""
     found: dict[str, File] = {}
     for member in members(io.BytesIO(data)):
         if len(found) == most:
-            raise ValueError("too many files")
+            raise Damaged("too many files")
         content = data[member.start : member.start + member.size]
         found[member.name] = File(content, member.executable)
     return found
@@ -72,6 +79,8 @@ def unpack(data: bytes, most: int) -> dict[str, File]:
 
 def add(stream: IO[bytes], name: str, pieces: Iterable[bytes], *, executable: bool = False) -> None:
     """Append a file to an archive that can be sought in; its size need not be known."""
+    if not is_proper(name):
+        raise invalid("file", name, "a name needed that is printable, relative and not too long")
     start = stream.tell()
     header = _header(name, 0, executable)
     stream.write(header)
@@ -101,33 +110,65 @@ def members(stream: IO[bytes]) -> Iterator[Member]:
     """Yield the files of an archive one by one, by their headers alone.
 
     Raises:
-        ValueError: It is no archive, or holds something else than plain files, each with a proper
-            name of its own. The message says what it is.
+        Damaged: It is no archive, or holds something else than plain files, each with a proper
+            name of its own.
     """
     end, at = stream.seek(0, os.SEEK_END), 0
     if not end:
-        raise ValueError("no tar file")
+        raise Damaged("no tar file")
     known: set[str] = set()
     long_name: str | None = None
     while any(block := _read(stream, at, _BLOCK)):
         try:
             info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.HeaderError:
-            raise ValueError("no tar file") from None
+            raise Damaged("no tar file") from None
         start = at + _BLOCK
         at = start + info.size + -info.size % _BLOCK
         if not start <= start + info.size <= end:
-            raise ValueError("a tar that ends too early")
+            raise Damaged("a tar that ends too early")
         if info.type in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE):
             if long_name is not None or info.size > _LONGEST:
-                raise ValueError("a tar with long headers")
+                raise Damaged("a tar with long headers")
             long_name = _long_name(info.type, _read(stream, start, info.size))
             continue
         name, long_name = long_name or info.name, None
         if info.type not in _PLAIN or not is_proper(name) or name in known:
-            raise ValueError("a tar of other things than plain files")
+            raise Damaged("a tar of other things than plain files")
         known.add(name)
         yield Member(name, start, info.size, bool(info.mode & 0o100))
+
+
+class Archive:
+    """An archive opened for reading; nothing but its headers is read before it is asked for."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        self._stream = stream
+        self._members = {member.name: member for member in members(stream)}
+
+    def namelist(self) -> list[str]:
+        """Return the names of the files."""
+        return list(self._members)
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open a file; raise `KeyError` if there is none of that name."""
+        return io.BufferedReader(_Part(self._stream, self._members[name]))
+
+
+class _Part(io.RawIOBase):
+    """Part of a file as a file."""
+
+    def __init__(self, stream: IO[bytes], member: Member) -> None:
+        self._stream, self._at, self._end = stream, member.start, member.start + member.size
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: Any) -> int:
+        piece = _read(self._stream, self._at, min(len(buffer), self._end - self._at))
+        buffer[: len(piece)] = piece
+        self._at += len(piece)
+        return len(piece)
 
 
 def _long_name(kind: bytes, header: bytes) -> str:
@@ -137,11 +178,11 @@ def _long_name(kind: bytes, header: bytes) -> str:
     name = b""
     while header:
         length = header.partition(b" ")[0]  # of the record, itself included
-        if not length[:9].isdigit() or not len(length) < int(length[:9]) <= len(header):
-            raise ValueError("no tar file")
+        if not re.fullmatch(rb"\d{1,5}", length) or not len(length) < int(length) <= len(header):
+            raise Damaged("no tar file")
         key, _, value = header[len(length) + 1 : int(length) - 1].partition(b"=")
         if key == b"size" or key.startswith(b"GNU.sparse"):
-            raise ValueError("a tar of other things than plain files")
+            raise Damaged("a tar of other things than plain files")
         name = value if key == b"path" else name
         header = header[int(length) :]
     return name.decode("utf-8", "surrogateescape")

@@ -169,7 +169,7 @@ class Parcel:
         """Read an archive in memory: two files of predictions, or a model."""
         try:
             found = archive.unpack(body, MOST_FILES + 1)
-        except ValueError as error:
+        except archive.Damaged as error:
             raise invalid("body", str(error), _WANTED) from None
         if "command" in found:
             return cls("command", {"command": body})
