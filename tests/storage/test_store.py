@@ -18,8 +18,17 @@ import pytest
 import sqlalchemy as sa
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import AuditLink, Entry, MeterRecord, TestSet, ValidationSet
+from easeml_meter.core.model import (
+    AuditLink,
+    Entry,
+    MeterRecord,
+    Part,
+    TestSet,
+    Upload,
+    ValidationSet,
+)
 from easeml_meter.errors import NotFound, StorageError
+from easeml_meter.storage import schema
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.audit import broken_link, link_digest
 from easeml_meter.storage.store import Store
@@ -118,6 +127,49 @@ def test_an_overview_is_what_single_questions_give(store: Store) -> None:
         for meter, count in ((None, 2),):
             with pytest.raises(StorageError, match=f"holds {count} meters: exactly one expected"):
                 books.meters.overview(meter)
+
+
+def test_parts_are_listed_by_number_and_removed_one_by_one(store: Store) -> None:
+    parts = [Part("m", 1, n, 5, f"{n:064}", f"parts/{n}", "u", NOW) for n in (1, 2, 3)]
+    with store.writing() as books:
+        for part in reversed(parts):
+            books.parts.add(part)
+    write(store, lambda books: books.parts.remove(parts[1]))
+    with store.reading() as books:
+        assert books.parts.all(GENERATION) == [parts[0], parts[2]]
+        assert books.parts.all(replace(GENERATION, number=2)) == []
+
+
+def test_uploads_are_found_by_id_and_by_age(store: Store) -> None:
+    user = {"admin": False, "disabled": False, "failures": 0, "created_at": NOW}
+    old, young = (Upload(f"{n:032}", "m", "u", "set", 10, f"2026-01-0{n}") for n in (1, 2))
+    with store.writing() as books:
+        books.connection.execute(schema.users.insert(), {"id": "u", "name": "u", **user})
+        for upload in (young, old):
+            books.uploads.add(upload)
+    with store.reading() as books:
+        assert (books.uploads.get(old.id), books.uploads.get("f" * 32)) == (old, None)
+        assert books.uploads.before(young.created_at) == [old]
+    write(store, lambda books: books.uploads.remove(old.id))
+    with store.reading() as books:
+        assert books.uploads.before("2027") == [young]
+
+
+def test_requests_and_owners_are_found_across_meters(store: Store) -> None:
+    other = replace(GENERATION, meter="n")
+    delivered = replace(GENERATION, phase=Phase.ACTIVE, fingerprint="f" * 64)
+    write(
+        store,
+        lambda books: books.meters.add(replace(METER, id="n")),
+        lambda books: books.testsets.add(other),
+    )
+    with store.reading() as books:
+        assert books.testsets.requested() == [GENERATION, other]
+        assert books.testsets.owners("f" * 64) == set()
+    write(store, lambda books: books.testsets.update(delivered))
+    with store.reading() as books:
+        assert books.testsets.requested() == [other]
+        assert books.testsets.owners("f" * 64) == {"m"}
 
 
 def test_rows_outlive_the_process(store: Store, url: str) -> None:

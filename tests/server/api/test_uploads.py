@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -13,10 +12,9 @@ from tests.server.helpers import Served, serve
 from tests.service.helpers import Clock
 
 from easeml_meter.core.people import Role
-from easeml_meter.errors import MeterError
 from easeml_meter.service import seats, uploads
-from easeml_meter.service.actor import SYSTEM, Actor
-from easeml_meter.service.uploads import KEPT, Inbox
+from easeml_meter.service.actor import Actor
+from easeml_meter.service.uploads import Inbox
 
 
 @pytest.fixture
@@ -108,41 +106,6 @@ def test_an_upload_can_be_cancelled(served: Served, meter: str, inbox: Inbox) ->
     assert labeler.delete(path).status_code == 204
     assert labeler.get(path).status_code == 404
     assert not list(inbox.folder.iterdir())
-
-
-def test_abandoned_uploads_are_swept(
-    served: Served, meter: str, inbox: Inbox, clock: Clock
-) -> None:
-    labeler = served.client("labeler")
-    old = upload(labeler, meter, b"12345")
-    clock.moment += KEPT / 2
-    young = upload(labeler, meter, b"12345")
-    clock.moment += KEPT / 2 + timedelta(minutes=1)
-    upload(labeler, meter, b"12345")
-    uploads.sweep_uploads(SYSTEM, served.site, inbox.folder)
-    assert labeler.get(f"/meters/{meter}/uploads/{old}").status_code == 404
-    assert labeler.get(f"/meters/{meter}/uploads/{young}").status_code == 200
-    assert len(list(inbox.folder.iterdir())) == 2
-
-
-def test_two_at_once_do_not_mix(inbox: Inbox, labeler: Actor) -> None:
-    found = uploads.begin_upload(labeler, inbox, "set", 10)
-    with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
-        piece.write(b"123")
-        with (
-            pytest.raises(MeterError, match="another request"),
-            uploads.receive_piece(labeler, inbox, found.id, 3),
-        ):
-            pass
-    assert inbox.arrived(found) == 3
-
-
-def test_what_arrived_before_a_failure_is_kept(inbox: Inbox, labeler: Actor) -> None:
-    found = uploads.begin_upload(labeler, inbox, "set", 10)
-    receiving = uploads.receive_piece(labeler, inbox, found.id, 0)
-    receiving.__enter__().write(b"123")
-    assert not receiving.__exit__(RuntimeError, RuntimeError("cut"), None)
-    assert inbox.arrived(found) == 3
 
 
 def test_a_large_upload_takes_little_memory(tmp_path: Path) -> None:

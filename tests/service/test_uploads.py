@@ -1,0 +1,112 @@
+"""Uploads: pieces on disk, one writer at a time, swept when nobody finishes them."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from tests.server.helpers import Served, serve
+
+from easeml_meter.core.people import Role
+from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound
+from easeml_meter.service import uploads
+from easeml_meter.service.actor import SYSTEM, Actor
+from easeml_meter.service.uploads import KEPT, Inbox
+
+from .helpers import Clock
+
+
+@pytest.fixture
+def clock() -> Clock:
+    return Clock()
+
+
+@pytest.fixture
+def served(tmp_path: Path, clock: Clock) -> Iterator[Served]:
+    with serve(tmp_path / "site", clock=clock) as site:
+        yield site
+
+
+@pytest.fixture
+def inbox(served: Served, tmp_path: Path) -> Inbox:
+    return Inbox(served.site.space(served.add_meter()), tmp_path / "uploads")
+
+
+@pytest.fixture
+def labeler(served: Served, inbox: Inbox) -> Actor:
+    return Actor(((Role.LABELER, 0),), user=served.users["labeler"].id)
+
+
+def test_two_at_once_do_not_mix(inbox: Inbox, labeler: Actor) -> None:
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
+    with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
+        piece.write(b"123")
+        with (
+            pytest.raises(MeterError, match="another request"),
+            uploads.receive_piece(labeler, inbox, found.id, 3),
+        ):
+            pass
+    assert inbox.arrived(found) == 3
+
+
+def test_what_arrived_before_a_failure_is_kept(inbox: Inbox, labeler: Actor) -> None:
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
+    receiving = uploads.receive_piece(labeler, inbox, found.id, 0)
+    receiving.__enter__().write(b"123")
+    assert not receiving.__exit__(RuntimeError, RuntimeError("cut"), None)
+    assert inbox.arrived(found) == 3
+
+
+def test_a_piece_never_exceeds_the_size_announced(inbox: Inbox, labeler: Actor) -> None:
+    found = uploads.begin_upload(labeler, inbox, "set", 3)
+    with (
+        pytest.raises(InvalidInput, match="as many as were announced"),
+        uploads.receive_piece(labeler, inbox, found.id, 0) as piece,
+    ):
+        piece.write(b"1234")
+    assert inbox.arrived(found) == 0
+
+
+def test_an_unfinished_one_is_not_taken_in_and_stays(inbox: Inbox, labeler: Actor) -> None:
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
+    with pytest.raises(MeterError, match="0 of 10 bytes are here"):
+        uploads.finish_upload(labeler, inbox, found.id)
+    with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
+        piece.write(b"no sealed!")
+    with pytest.raises(MeterError, match="cannot be opened"):
+        uploads.finish_upload(labeler, inbox, found.id)
+    assert inbox.arrived(uploads.find_upload(labeler, inbox, found.id)) == 10
+
+
+def test_it_is_found_by_its_owner_at_its_meter_only(
+    served: Served, inbox: Inbox, labeler: Actor
+) -> None:
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
+    other = Inbox(served.site.space(served.add_meter(prefix="other-")), inbox.folder)
+    stranger = Actor(((Role.LABELER, 0),), user=served.users["stranger"].id)
+    for actor, place in ((stranger, inbox), (labeler, other)):
+        with pytest.raises(NotFound):
+            uploads.find_upload(actor, place, found.id)
+    with pytest.raises(Denied):
+        uploads.begin_upload(Actor(((Role.DEVELOPER, 1),)), inbox, "set", 10)
+
+
+def test_those_that_nobody_finishes_are_swept(
+    served: Served, inbox: Inbox, labeler: Actor, clock: Clock
+) -> None:
+    old = uploads.begin_upload(labeler, inbox, "old", 5)
+    with uploads.receive_piece(labeler, inbox, old.id, 0) as piece:
+        piece.write(b"12345")
+    clock.moment += KEPT * 0.75
+    young = uploads.begin_upload(labeler, inbox, "young", 5)
+    with uploads.receive_piece(labeler, inbox, young.id, 0) as piece:
+        piece.write(b"12345")
+    clock.moment += KEPT / 2
+    uploads.sweep_uploads(SYSTEM, served.site, inbox.folder)
+    with pytest.raises(NotFound):
+        uploads.find_upload(labeler, inbox, old.id)
+    assert uploads.find_upload(labeler, inbox, young.id) == young
+    assert list(inbox.folder.iterdir()) == [inbox.path(young)]
+    with pytest.raises(Denied):
+        uploads.sweep_uploads(labeler, served.site, inbox.folder)

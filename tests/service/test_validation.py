@@ -1,0 +1,99 @@
+"""Validation sets: given, replaced, reset; labelers alone learn of shared rows."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pyarrow.parquet as pq
+import pytest
+
+from easeml_meter.core.model import ValidationSet
+from easeml_meter.core.people import Role
+from easeml_meter.errors import Denied, InvalidInput, NotFound, WrongPhase
+from easeml_meter.service import validation
+from easeml_meter.service.actor import Actor
+from easeml_meter.service.meter import Meter
+from easeml_meter.service.place import Workspace
+from easeml_meter.tables.source import Held
+from easeml_meter.vault.keys import Identity, unwrap
+
+from .helpers import Clock, make_session, rows, small_spec
+
+DEVELOPER = Actor.embedded(Role.DEVELOPER)
+CSV = Held("validation.csv", b"id,x,y,label\n1,0.5,0.5,1\n2,0.25,0.5,0\n")
+
+
+def test_a_new_validation_set_takes_effect_with_the_next_submission(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    assert session.submit(0, 0).band == 1
+    flipped = 1 - session.validation_labels
+    pq.write_table(rows(flipped, seed=8), tmp_path / "other.parquet")
+    session.meter.replace_validation(tmp_path / "other.parquet")
+    again = session.submit(0, 0)
+    assert (again.band, again.repeated) == (3, False)
+
+
+def test_a_reset_that_was_not_planned_is_refused(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    pq.write_table(rows(session.validation_labels, seed=8), tmp_path / "other.parquet")
+    with pytest.raises(InvalidInput, match="reset"):
+        session.meter.replace_validation(tmp_path / "other.parquet", reset=True)
+
+
+def test_shared_validation_rows_are_reported_to_labelers_only(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    leaked = rows(session.test_labels, seed=1000).slice(0, 5)
+    pq.write_table(leaked, tmp_path / "leaked.parquet")
+    session.meter.replace_validation(tmp_path / "leaked.parquet")
+    pq.write_table(rows(session.validation_labels, seed=9), tmp_path / "clean.parquet")
+    session.meter.replace_validation(tmp_path / "clean.parquet")
+    assert [notice["rows_shared"] for notice in session.meter.notices()] == [0, 5, 0]
+    # age pads its header at random; what it encrypts must be of one size, or the size would tell.
+    key = Identity.read(tmp_path / "meter" / "keys" / "meter.key")
+    found = sorted((tmp_path / "meter" / "testsets").glob("notice-*"))
+    assert len({len(unwrap(path.read_bytes(), key)) for path in found}) == 1
+    with pytest.raises(Denied):
+        Meter.open(tmp_path / "meter", role=Role.DEVELOPER).notices()
+
+
+def test_the_first_is_set_and_the_others_replace_it(tmp_path: Path) -> None:
+    Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
+    space = Workspace.open(tmp_path / "meter", Clock())
+    with pytest.raises(WrongPhase, match="no validation set yet"):
+        validation.replace_validation(DEVELOPER, space, CSV)
+    with pytest.raises(InvalidInput, match="name the label column"):
+        validation.give_validation(DEVELOPER, space, CSV)
+    with pytest.raises(InvalidInput, match=r"validation\.csv: no column 'truth'"):
+        validation.give_validation(DEVELOPER, space, CSV, label="truth")
+    first = validation.set_validation(DEVELOPER, space, CSV, label="label")
+    with pytest.raises(WrongPhase, match="there is a validation set already"):
+        validation.set_validation(DEVELOPER, space, CSV, label="label")
+    second = validation.give_validation(DEVELOPER, space, CSV)
+    third = validation.replace_validation(DEVELOPER, space, CSV)
+    assert validation.list_validation_sets(DEVELOPER, space) == [first, second, third]
+    assert [each.label for each in (first, second, third)] == ["label"] * 3
+    name = validation.validation_file(DEVELOPER, space, 2)
+    assert space.files.read(name) == CSV.content
+    with pytest.raises(NotFound):
+        validation.validation_file(DEVELOPER, space, 4)
+    again = ValidationSet.from_json(first.meter, first.to_json())
+    assert again.to_json() == first.to_json()
+
+
+def test_the_first_one_resets_nothing(tmp_path: Path) -> None:
+    spec = small_spec(protocol="incremental", resets=1)
+    Meter.create(tmp_path / "meter", spec, clock=Clock())
+    space = Workspace.open(tmp_path / "meter")
+    with pytest.raises(InvalidInput, match="reset"):
+        validation.give_validation(DEVELOPER, space, CSV, label="label", reset=True)
+    assert validation.list_validation_sets(DEVELOPER, space) == []
+
+
+def test_labelers_do_not_set_it_and_admins_do_not_see_it(tmp_path: Path) -> None:
+    Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
+    space = Workspace.open(tmp_path / "meter")
+    for role in (Role.LABELER, Role.RUNNER, Role.ADMIN):
+        with pytest.raises(Denied):
+            validation.give_validation(Actor.embedded(role), space, CSV, label="label")
+    with pytest.raises(Denied):
+        validation.list_validation_sets(Actor.embedded(Role.ADMIN), space)

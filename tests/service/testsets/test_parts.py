@@ -1,0 +1,107 @@
+"""Parts: labels that come bit by bit, from files or from a browser, and are taken back."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.service.helpers import Clock, rows, small_spec
+from tests.service.test_races import before
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.people import Role
+from easeml_meter.errors import Denied, MeterError, NotFound, VaultError, WrongPhase
+from easeml_meter.service.actor import Actor
+from easeml_meter.service.meter import Meter
+from easeml_meter.service.place import Workspace
+from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.service.testsets import delivery, parts, requests
+from easeml_meter.vault.keys import Identity, wrap
+
+LABELER = Actor(((Role.LABELER, 0),), user="labeler")
+TABLE = rows(np.random.default_rng(5).integers(0, 2, 40), seed=5)
+
+
+@pytest.fixture
+def space(tmp_path: Path) -> Workspace:
+    Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
+    return Workspace.open(tmp_path / "meter", Clock())
+
+
+def sealed(space: Workspace, folder: Path, start: int, size: int) -> Path:
+    """Seal some rows."""
+    plain, path = folder / f"{start}.parquet", folder / f"{start}.sealed"
+    pq.write_table(TABLE.slice(start, size), plain)
+    delivery.seal_labels(LABELER, space, plain, path, label="label", id_column="id")
+    return path
+
+
+def encrypted(recipient: str, start: int, size: int) -> bytes:
+    out = io.BytesIO()
+    pq.write_table(TABLE.slice(start, size), out)
+    return wrap(out.getvalue(), [recipient])
+
+
+def test_the_request_says_what_is_here(space: Workspace, tmp_path: Path) -> None:
+    first = parts.add_labels(LABELER, space, sealed(space, tmp_path, 0, 10))
+    assert (first.test_set.phase, first.labels_here) == (Phase.REQUESTED, 10)
+    assert requests.list_requests(LABELER, space) == [first]
+    assert [part.added_by for part in first.parts] == ["labeler"]
+    last = parts.add_labels(LABELER, space, sealed(space, tmp_path, 10, 30))
+    assert (last.test_set.phase, last.test_set.rows, last.labels_here) == (Phase.ACTIVE, 40, 40)
+    assert not space.files.names("parts")
+    with pytest.raises(WrongPhase, match="its labels are here already"):
+        parts.withdraw_part(LABELER, space, 1, 1)
+
+
+def test_a_whole_set_may_be_given_as_a_part(space: Workspace, tmp_path: Path) -> None:
+    assert parts.add_labels(LABELER, space, sealed(space, tmp_path, 0, 40), part=True).test_set.rows
+
+
+def test_a_part_is_withdrawn(space: Workspace, tmp_path: Path) -> None:
+    for start in (0, 5):
+        parts.add_labels(LABELER, space, sealed(space, tmp_path, start, 5))
+    parts.withdraw_part(LABELER, space, 1, 1)
+    (request,) = requests.list_requests(LABELER, space)
+    assert [(part.number, part.rows) for part in request.parts] == [(2, 5)]
+    assert len(space.files.names("parts")) == 1
+    for generation, number in ((1, 1), (2, 2)):
+        with pytest.raises(NotFound):
+            parts.withdraw_part(LABELER, space, generation, number)
+    with pytest.raises(Denied):
+        parts.withdraw_part(Actor.embedded(Role.DEVELOPER), space, 1, 2)
+
+
+def test_a_part_is_refused_if_another_came_meanwhile(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It was not compared with the other one: the two could share rows."""
+    paths = [sealed(space, tmp_path, start, 5) for start in (0, 3)]
+    before(monkeypatch, parts, "copy_into", lambda: parts.add_labels(LABELER, space, paths[1]))
+    with pytest.raises(MeterError, match="meanwhile: try again"):
+        parts.add_labels(LABELER, space, paths[0])
+    (request,) = requests.list_requests(LABELER, space)
+    assert request.labels_here == 5
+
+
+def test_labels_come_from_a_browser(space: Workspace) -> None:
+    key = space.identity.recipient
+    given = {"kind": "parquet", "label": "label", "id_column": "id"}
+    assert parts.columns_before(LABELER, space) == parts.Columns("label", "")
+    first = parts.add_labels_from_browser(LABELER, space, encrypted(key, 0, 7), **given)
+    assert first.labels_here == 7
+    assert parts.columns_before(LABELER, space) == parts.Columns("label", "id")
+    parts.add_labels_from_browser(LABELER, space, encrypted(key, 7, 33), **given)
+    test_set = requests.show_test_set(LABELER, space, 1)
+    with open_sealed(space, test_set) as opened:
+        assert pa.Table.from_batches(opened.batches()).to_pydict() == TABLE.to_pydict()
+
+
+def test_what_is_encrypted_to_another_key_does_not_open(space: Workspace) -> None:
+    other = encrypted(Identity.new().recipient, 0, 5)
+    with pytest.raises(VaultError, match="the file cannot be opened"):
+        parts.add_labels_from_browser(LABELER, space, other, kind="parquet", label="label")
