@@ -23,6 +23,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, MeterError, Spent, StorageError
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.handovers import hand_over
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Workspace
@@ -117,7 +118,7 @@ def events(session: Session) -> Counter[str]:
 
 def handed_over(session: Session) -> None:
     submit(space_of(session), Plan(0, "before").made(session))
-    hand_over(space_of(session), 1, 2)
+    hand_over(SYSTEM, space_of(session), 1, 2, confirm=True)
 
 
 def reset(session: Session) -> None:

@@ -4,9 +4,34 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from datetime import datetime
+from enum import StrEnum
 from typing import Any, ClassVar
 
 from easeml_meter.core.lifecycle import Phase
+
+
+class Event(StrEnum):
+    """What the audit chain records; the words are stored, so they never change."""
+
+    CREATED = "created"
+    REQUESTED = "requested"
+    REQUEST_DESCRIBED = "request described"
+    PART_ADDED = "part added"
+    PART_WITHDRAWN = "part withdrawn"
+    TEST_SET_ADDED = "test set added"
+    SPENT = "spent"
+    RELEASED = "released"
+    VALIDATION_SET = "validation set"
+    VALIDATION_REPLACED = "validation replaced"
+    TOLD = "told"
+    HANDED_OVER = "handed over"
+    HAND_OVER_MISSING = "hand-over was missing"
+    BOOKS_BEHIND = "books were behind the journal"
+    RESTORED = "restored"
+    MEMBER_ADDED = "member added"
+    MEMBER_REMOVED = "member removed"
+    WEBHOOK_ADDED = "webhook added"
+    WEBHOOK_REMOVED = "webhook removed"
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,15 +1,135 @@
-"""The audit: everything that was disclosed, in a hash chain."""
+"""The audit: everything that was disclosed, in a hash chain that can be verified.
+
+Of answers, developers read those of their own tenant, labelers all, admins only that some were
+given.
+"""
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 
-from easeml_meter.core.model import AuditLink
+from easeml_meter.core.model import AuditLink, Event, TestSet
+from easeml_meter.core.people import Role
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.place import TEST_SETS, Workspace
+from easeml_meter.storage.books import Books
+from easeml_meter.storage.books.audit import broken_link
+from easeml_meter.storage.journal import SUFFIX, Journal
+
+Told = tuple[int, int, int]
+"""An answer: number of the test set, tenant, step."""
 
 
 @dataclass(frozen=True)
 class Audit:
-    """What the books say of themselves."""
+    """The links that the reader may see, and what is wrong with the books."""
 
     links: tuple[AuditLink, ...]
+    """Without details where an answer is none of the reader's; then all without digests."""
     problems: tuple[str, ...]
+
+
+@needs(Permission.AUDIT)
+def verify(actor: Actor, space: Workspace) -> Audit:
+    """Verify the chain, the books and the journals against each other."""
+    with space.reading() as books:
+        meter = books.meters.get(space.meter).id
+        links = books.audit.all(meter)
+        test_sets = books.testsets.all(meter)
+        told = _entered(books, meter, test_sets)
+    problems = [*_broken(links), *_unknown_answers(space, test_sets, told)]
+    listed = {each for link in links for each in _answers_in(link)}
+    problems += _restorations(links)
+    if unlisted := told - listed:
+        problems.append(f"{len(unlisted)} answers were entered without an audit link")
+    if unentered := listed - told:
+        problems.append(f"{len(unentered)} audited answers are missing from the books")
+    return Audit(_readable(actor, links), tuple(problems))
+
+
+def _entered(books: Books, meter: str, test_sets: list[TestSet]) -> set[Told]:
+    return {
+        (test_set.number, entry.tenant, entry.step)
+        for test_set in test_sets
+        for entry in books.entries.all(meter, test_set.number)
+    }
+
+
+def _broken(links: list[AuditLink]) -> Iterator[str]:
+    number = broken_link(links)
+    if number is not None:
+        yield f"audit link {number} does not fit: the books were changed by hand"
+
+
+def _unknown_answers(space: Workspace, test_sets: list[TestSet], told: set[Told]) -> Iterator[str]:
+    """Compare with the journals, which survive a database that was deleted or put back."""
+    known = {each.fingerprint: each.number for each in test_sets}
+    for name in space.files.names(TEST_SETS):
+        if not name.endswith(SUFFIX):
+            continue
+        journal = Journal(space.files, f"{TEST_SETS}/{name}").read()
+        number = known.get(name.removesuffix(SUFFIX))
+        if number is None:
+            yield (
+                f"a test set that these books do not know has answered {len(journal)} "
+                "submissions: the books were replaced"
+            )
+            continue
+        missing = [each for each in journal if (number, each.tenant, each.step) not in told]
+        if missing:
+            yield (
+                f"test set {number} has told {len(missing)} answers that these "
+                "books do not know: an older copy was put back"
+            )
+
+
+def _restorations(links: list[AuditLink]) -> Iterator[str]:
+    for link in links:
+        if link.event == Event.BOOKS_BEHIND:
+            count = len(link.details["tenant_and_step"])
+            yield f"{link.at}: {count} answers were missing and came from the journal"
+        elif link.event == Event.RESTORED and not link.details["witnessed"]:
+            yield (
+                f"{link.at}: restored from a backup of {link.details['backup_at']} with no journal "
+                "to compare with: what was told in between is not known"
+            )
+
+
+def _answers_in(link: AuditLink) -> list[Told]:
+    """List the answers that a link records."""
+    details = link.details
+    if link.event == Event.TOLD:
+        return [(details["generation"], details["tenant"], details["step"])]
+    if link.event == Event.BOOKS_BEHIND:
+        return [(details["generation"], *each) for each in details["tenant_and_step"]]
+    return []
+
+
+def _readable(actor: Actor, links: list[AuditLink]) -> tuple[AuditLink, ...]:
+    """Leave out what the actor may not read."""
+    if any(role in (Role.LABELER, Role.OWNER) for role, _ in actor.seats):
+        return tuple(links)
+    own = {tenant for role, tenant in actor.seats if role is Role.DEVELOPER}
+    if 0 in own:  # embedded, in the role of a developer
+        own = {actor.tenant or 1}
+    hidden = {link.number for link in links if not _concerned(link) <= own}
+    if not hidden:
+        return tuple(links)
+    # Each digest covers the link before: any one of them would let what is hidden be guessed.
+    return tuple(
+        replace(
+            link,
+            digest="",
+            previous="",
+            details={} if link.number in hidden else link.details,
+        )
+        for link in links
+    )
+
+
+def _concerned(link: AuditLink) -> set[int]:
+    """Return the tenants whose answers a link is about, or follows from."""
+    if link.event == Event.HANDED_OVER:
+        return {link.details["giver"], link.details["receiver"]}
+    return {tenant for _, tenant, _ in _answers_in(link)}

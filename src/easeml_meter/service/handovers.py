@@ -6,8 +6,9 @@ from dataclasses import dataclass
 
 from easeml_meter.core.history import ledger_of, replay, sharing
 from easeml_meter.core.ledger import Ledger
-from easeml_meter.core.model import Entry, HandOver, TestSet
-from easeml_meter.errors import invalid
+from easeml_meter.core.model import Entry, Event, HandOver, TestSet
+from easeml_meter.errors import Denied, invalid
+from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
@@ -42,28 +43,38 @@ class Consequence:
         )
 
 
-def preview(space: Workspace, giver: int, receiver: int) -> Consequence:
-    """Tell what a hand-over would mean; nothing is recorded."""
-    with space.reading() as books:
-        return _case(space, books, giver, receiver).consequence
+@needs(Permission.HAND_OVER)
+def hand_over(
+    actor: Actor, space: Workspace, giver: int, receiver: int, *, confirm: bool = False
+) -> Consequence:
+    """Return what a hand-over means; with `confirm` record it.
 
+    From then on the two tenants share one history, until the next test set. Developers of the
+    giver may hand over, and so may those of the receiver.
 
-def hand_over(space: Workspace, giver: int, receiver: int) -> Consequence:
-    """Record a hand-over: from now on the two share one history, until the next test set."""
+    Raises:
+        Denied: the actor is of neither tenant.
+        InvalidInput: there is no such tenant, they share a history already, or the meter cannot.
+    """
+    if not (actor.acts_for(giver) or actor.acts_for(receiver)):
+        raise Denied(f"tenants {giver} and {receiver}: neither is yours")
+    if not confirm:
+        with space.reading() as books:
+            return _case(space, books, giver, receiver).consequence
     with space.writing() as books:
         case = _case(space, books, giver, receiver)
         now = space.now()
-        generation = case.generation
-        row = HandOver(generation.meter, generation.number, giver, receiver, now)
-        books.handovers.add(row)
+        test_set = case.generation
+        made = HandOver(test_set.meter, test_set.number, giver, receiver, now)
+        books.handovers.add(made)
         details = {
-            "generation": generation.number,
+            "generation": test_set.number,
             "giver": giver,
             "receiver": receiver,
             "steps_left": case.consequence.steps_left_after,
         }
-        books.audit.append(generation.meter, now, "handed over", details)
-    space.journal(generation).append_handover(row)
+        books.audit.append(test_set.meter, now, Event.HANDED_OVER, details)
+    space.journal(test_set).append_handover(made)
     return case.consequence
 
 

@@ -1,62 +1,54 @@
-"""What was told, completed from the journal that lies beside each test set."""
+"""History: what a tenant was answered from each test set, and what is left."""
 
 from __future__ import annotations
 
-from dataclasses import replace
-
-from easeml_meter.core.model import Entry, TestSet
+from easeml_meter.core.history import MeterState, session_view
+from easeml_meter.core.model import TestSet
+from easeml_meter.core.views import SessionView
+from easeml_meter.errors import invalid
+from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
+from easeml_meter.service.testsets.release import truths_of
 from easeml_meter.storage.books import Books
 
 
-def reconcile(
-    space: Workspace,
-    books: Books,
-    generation: TestSet,
-    seen: list[Entry] | None = None,
-) -> tuple[list[Entry], list[Entry]]:
-    """Complete the books from the journal beside the test set; what was told stays told.
+@needs(Permission.SEE_SIGNALS)
+def show_session(actor: Actor, space: Workspace, number: int | None = None) -> SessionView:
+    """Return the session of the actor's tenant on one test set; without a number, the current.
 
-    Gives all entries, and those the journal lacks (a crash came between the two): the caller
-    appends them once its transaction has been committed. `seen` are the entries read before.
+    Raises:
+        InvalidInput: the meter has no such test set, or no such tenant.
     """
-    _remember_handovers(space, books, generation)
-    if seen is None or len(seen) != books.entries.count(generation.meter, generation.number):
-        seen = None
-    entries = books.entries.all(generation.meter, generation.number) if seen is None else seen
-    if space.journal(generation).count() == len(entries):
-        return entries, []
-    known = {(entry.tenant, entry.step) for entry in entries}
-    told = space.journal(generation).read()
-    forgotten = [
-        replace(entry, meter=generation.meter, generation=generation.number)
-        for entry in told
-        if (entry.tenant, entry.step) not in known
-    ]
-    if forgotten:
-        books.entries.add(forgotten)
-        steps = [[entry.tenant, entry.step] for entry in forgotten]
-        details = {"generation": generation.number, "tenant_and_step": steps}
-        books.audit.append(generation.meter, space.now(), "books were behind the journal", details)
-        entries = books.entries.all(generation.meter, generation.number)
-    told_keys = {(entry.tenant, entry.step) for entry in told}
-    return entries, [entry for entry in entries if (entry.tenant, entry.step) not in told_keys]
+    with space.reading() as books:
+        state = space.state(books)
+        test_set = state.current if number is None else _numbered(state, number)
+        return _session(actor, space, books, state, test_set)
 
 
-def _remember_handovers(space: Workspace, books: Books, generation: TestSet) -> None:
-    """Complete the hand-overs, too: an older database put back would forget what they cost."""
-    told = space.journal(generation).handovers()
-    if not told:
-        return
-    known = books.handovers.all(generation.meter, generation.number)
-    pairs = {(row.giver, row.receiver) for row in known}
-    for row in told:
-        if (row.giver, row.receiver) not in pairs:
-            pairs.add((row.giver, row.receiver))
-            books.handovers.add(replace(row, meter=generation.meter, generation=generation.number))
-            details = {
-                "generation": generation.number,
-                "giver": row.giver,
-                "receiver": row.receiver,
-            }
-            books.audit.append(generation.meter, space.now(), "hand-over was missing", details)
+@needs(Permission.SEE_SIGNALS)
+def list_sessions(actor: Actor, space: Workspace) -> tuple[SessionView, ...]:
+    """Return the sessions of the actor's tenant on all test sets delivered so far."""
+    with space.reading() as books:
+        state = space.state(books)
+        delivered = [each for each in state.generations if each.rows is not None]
+        return tuple(_session(actor, space, books, state, each) for each in delivered)
+
+
+def _session(
+    actor: Actor, space: Workspace, books: Books, state: MeterState, test_set: TestSet
+) -> SessionView:
+    tenant = state.tenant(actor.tenant or 1)
+    return session_view(
+        state,
+        test_set,
+        books.entries.all(test_set.meter, test_set.number),
+        tenant,
+        handovers=books.handovers.all(test_set.meter, test_set.number),
+        truths=truths_of(space, test_set, tenant),
+    )
+
+
+def _numbered(state: MeterState, number: int) -> TestSet:
+    if not 1 <= number <= len(state.generations):
+        raise invalid("generation", number, f"a number from 1 to {len(state.generations)}")
+    return state.numbered(number)

@@ -3,30 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
-from easeml_meter.core.history import MeterState, session_view
-from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import TestSet, ValidationSet
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.shown import shown, shown_view
-from easeml_meter.service import handovers, validation
+from easeml_meter.service import audit, handovers, history, validation
 from easeml_meter.service.actor import Actor, Permission, require
 from easeml_meter.service.audit import Audit
 from easeml_meter.service.handovers import Consequence
 from easeml_meter.service.meters import check_meter, enter
-from easeml_meter.service.place import TEST_SETS, Clock, Home, Workspace, utc_now
+from easeml_meter.service.place import Clock, Home, Workspace, utc_now
 from easeml_meter.service.submissions import answering
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions
 from easeml_meter.service.testsets import delivery, inputs, release
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan
-from easeml_meter.storage.books.audit import broken_link
 from easeml_meter.storage.files import unusable
-from easeml_meter.storage.journal import SUFFIX, Journal
 from easeml_meter.vault.manifest import Manifest
 
 
@@ -177,27 +175,15 @@ class Meter:
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
         """Show a session: what was told, what is promised, what is left."""
-        require(self._role, Permission.SEE_SIGNALS)
-        with self._space.reading() as books:
-            situation = self._space.state(books)
-            index = situation.tenant(self._tenant if tenant is None else tenant)
-            row = situation.current if generation is None else _numbered(situation, generation)
-            entries = books.entries.all(row.meter, row.number)
-            handovers = books.handovers.all(row.meter, row.number)
-        truths = release.truths_of(self._space, row, index)
-        view = session_view(situation, row, entries, index, handovers=handovers, truths=truths)
-        return shown_view(view)
+        return shown_view(history.show_session(self._acting(tenant), self._space, generation))
 
     def history(self, *, tenant: int | None = None) -> tuple[SessionView, ...]:
         """Show the sessions of all test sets delivered so far."""
-        delivered = [row for row in self.generations if row.phase is not Phase.REQUESTED]
-        return tuple(self.status(generation=row.number, tenant=tenant) for row in delivered)
+        return tuple(map(shown_view, history.list_sessions(self._acting(tenant), self._space)))
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Tell what handing a checkpoint to another tenant would cost; `confirm` records it."""
-        require(self._role, Permission.HAND_OVER)
-        act = handovers.hand_over if confirm else handovers.preview
-        return act(self._space, giver, receiver)
+        return handovers.hand_over(self._actor, self._space, giver, receiver, confirm=confirm)
 
     def release(self) -> Path:
         """Hand a spent test set out in the clear, with the retrospective report."""
@@ -208,61 +194,10 @@ class Meter:
 
     def audit(self) -> Audit:
         """Verify the chain of everything that was disclosed."""
-        require(self._role, Permission.AUDIT)
-        with self._space.reading() as books:
-            meter = books.meters.get(self._space.meter)
-            links = books.audit.all(meter.id)
-            known = {row.fingerprint: row for row in books.testsets.all(meter.id)}
-            told = {
-                (row.number, entry.tenant, entry.step)
-                for row in known.values()
-                for entry in books.entries.all(meter.id, row.number)
-            }
-        problems = []
-        broken = broken_link(links)
-        if broken is not None:
-            problems.append(f"audit link {broken} does not fit: the books were changed by hand")
-        listed = {
-            (link.details["generation"], link.details["tenant"], link.details["step"])
-            for link in links
-            if link.event == "told"
-        }
-        files = self._space.files
-        for name in files.names(TEST_SETS):
-            if not name.endswith(SUFFIX):
-                continue
-            generation = known.get(name.removesuffix(SUFFIX))
-            journal = Journal(files, f"{TEST_SETS}/{name}").read()
-            lines = [(entry.tenant, entry.step) for entry in journal]
-            if generation is None:
-                problems.append(
-                    f"a test set that these books do not know has answered {len(lines)} "
-                    "submissions: the books were replaced"
-                )
-            elif missing := [key for key in lines if (generation.number, *key) not in told]:
-                problems.append(
-                    f"test set {generation.number} has told {len(missing)} answers that these "
-                    "books do not know: an older copy was put back"
-                )
-        restored = [link for link in links if link.event == "books were behind the journal"]
-        for link in restored:
-            count = len(link.details["tenant_and_step"])
-            problems.append(f"{link.at}: {count} answers were missing and came from the journal")
-            listed |= {
-                (link.details["generation"], tenant, step)
-                for tenant, step in link.details["tenant_and_step"]
-            }
-        problems += [
-            f"{link.at}: restored from a backup of {link.details['backup_at']} with no journal to "
-            "compare with: what was told in between is not known"
-            for link in links
-            if link.event == "restored" and not link.details["witnessed"]
-        ]
-        if unlisted := told - listed:
-            problems.append(f"{len(unlisted)} answers were entered without an audit link")
-        if unentered := listed - told:
-            problems.append(f"{len(unentered)} audited answers are missing from the books")
-        return Audit(tuple(links), tuple(problems))
+        return audit.verify(self._actor, self._space)
+
+    def _acting(self, tenant: int | None) -> Actor:
+        return replace(self._actor, tenant=self._tenant if tenant is None else tenant)
 
     @property
     def _actor(self) -> Actor:
@@ -275,10 +210,3 @@ class Meter:
 
 def _taken(home: Home) -> InvalidInput:
     return InvalidInput(f"{home.folder}: already holds a meter: choose another folder")
-
-
-def _numbered(situation: MeterState, number: int) -> TestSet:
-    for row in situation.generations:
-        if row.number == number:
-            return row
-    raise invalid("generation", number, f"a number from 1 to {len(situation.generations)}")

@@ -6,7 +6,7 @@ import secrets
 from dataclasses import dataclass
 
 from easeml_meter.checks import MAX_NAME
-from easeml_meter.core.model import MeterRecord, TestSet
+from easeml_meter.core.model import Event, MeterRecord, TestSet
 from easeml_meter.errors import invalid
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -81,6 +81,6 @@ def enter(books: Books, spec: MeterSpec, name: str, now: str) -> MeterRecord:
     """Enter a new meter into the books, and ask for its first test set."""
     row = MeterRecord(secrets.token_hex(16), name, spec.to_mapping(), now)
     books.meters.add(row)
-    books.audit.append(row.id, row.created_at, "created", {"settings": row.settings})
+    books.audit.append(row.id, row.created_at, Event.CREATED, {"settings": row.settings})
     requests.request(books, spec, row.id, 1, row.created_at)
     return row

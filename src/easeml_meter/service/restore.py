@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import AuditLink, Entry, TestSet
+from easeml_meter.core.model import AuditLink, Entry, Event, TestSet
 from easeml_meter.errors import MeterError, NotFound, invalid
 from easeml_meter.service.backup import Backup, Counted, Place
-from easeml_meter.service.history import reconcile
+from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.service.testsets.delivery import claim
 from easeml_meter.service.testsets.requests import retire_if_spent
@@ -20,7 +20,7 @@ from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
 from easeml_meter.storage.journal import SUFFIX, Journal, entries_in
 
-RESTORED = "restored"
+RESTORED = Event.RESTORED
 
 Step = tuple[str, int, int]
 """Fingerprint, tenant and step: what can have been answered only once."""

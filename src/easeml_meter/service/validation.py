@@ -7,7 +7,7 @@ from typing import Any
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import TestSet, ValidationSet
+from easeml_meter.core.model import Event, TestSet, ValidationSet
 from easeml_meter.errors import MeterError, NotFound, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.losses import parse_loss
@@ -108,7 +108,7 @@ def _enter(
         if len(books.validation.all(found.meter)) != number - 1:
             raise MeterError("another validation set was given meanwhile: try again")
         books.validation.add(found)
-        event = "validation replaced" if before else "validation set"
+        event = Event.VALIDATION_REPLACED if before else Event.VALIDATION_SET
         details = {"number": number, "rows": found.rows, "digest": found.digest, "reset": reset}
         books.audit.append(found.meter, found.added_at, event, details)
     return found

@@ -8,13 +8,11 @@ from fastapi import APIRouter
 from pydantic import BaseModel
 
 from easeml_meter.core.model import AuditLink
-from easeml_meter.core.people import Role
 from easeml_meter.server.api.common import PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import CallerHere, SiteHere, meter_for
+from easeml_meter.server.auth import ActorHere, WorkspaceHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.parameters import Id
-from easeml_meter.service.actor import Permission
+from easeml_meter.service.audit import verify
 
 router = APIRouter(tags=["audit"], route_class=ApiRoute)
 
@@ -40,29 +38,13 @@ class AuditShown(BaseModel):
 
 
 @router.get("/meters/{meter}/audit", responses=answers(404))
-def audit(site: SiteHere, caller: CallerHere, meter: Id, page: PageHere) -> AuditShown:
+def audit(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> AuditShown:
     """Verify the chain of everything that was disclosed, and show it, the oldest link first.
 
     Of answers, developers read those of their own tenant, and admins only that there were some.
     """
-    found = meter_for(site, caller, meter, Permission.AUDIT).audit()
-    seats = caller.seats(meter)
-    own = {seat.tenant for seat in seats if seat.role is Role.DEVELOPER}
-    everything = any(seat.role is Role.LABELER for seat in seats)
-    # Each digest holds the one before: any of them would let what is hidden be guessed.
-    whole = everything or all(_of(link) <= own for link in found.links)
-    shown = paged(
-        found.links,
-        page,
-        key=lambda link: f"{link.number:09}",
-        show=lambda link: Link(
-            number=link.number,
-            at=link.at,
-            event=link.event,
-            details=link.details if everything or _of(link) <= own else {},
-            digest=link.digest if whole else None,
-        ),
-    )
+    found = verify(actor, space)
+    shown = paged(found.links, page, key=lambda link: f"{link.number:09}", show=_shown)
     return AuditShown(
         sound=not found.problems,
         problems=list(found.problems),
@@ -71,14 +53,11 @@ def audit(site: SiteHere, caller: CallerHere, meter: Id, page: PageHere) -> Audi
     )
 
 
-def _of(link: AuditLink) -> set[int]:
-    """Give the tenants whose answers a link is about, or follows from."""
-    details = link.details
-    match link.event:
-        case "told":
-            return {details["tenant"]}
-        case "handed over":
-            return {details["giver"], details["receiver"]}
-        case "books were behind the journal":
-            return {tenant for tenant, _ in details["tenant_and_step"]}
-    return set()
+def _shown(link: AuditLink) -> Link:
+    return Link(
+        number=link.number,
+        at=link.at,
+        event=link.event,
+        details=link.details,
+        digest=link.digest or None,
+    )

@@ -8,15 +8,12 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from easeml_meter.errors import Denied
-from easeml_meter.server.api.common import Given, seat_for
+from easeml_meter.server.api.common import Given
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import CallerHere, SiteHere
+from easeml_meter.server.auth import ActorHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
-from easeml_meter.server.parameters import Id
-from easeml_meter.service.actor import Permission
-from easeml_meter.service.handovers import Consequence, hand_over, preview
+from easeml_meter.service.handovers import Consequence, hand_over
 
 router = APIRouter(tags=["hand-overs"], route_class=ApiRoute)
 
@@ -47,18 +44,13 @@ class HandoverShown(BaseModel):
 
 @router.post("/meters/{meter}/handovers", responses=answers(404, 409), response_model=HandoverShown)
 def handover(
-    site: SiteHere, caller: CallerHere, once: OnceHere, meter: Id, asked: HandoverAsked
+    actor: ActorHere, space: WorkspaceHere, once: OnceHere, given: HandoverAsked
 ) -> JSONResponse:
     """Tell what a hand-over would do to the budget; with `confirm`, record it."""
-    try:
-        seat_for(site, caller, meter, Permission.HAND_OVER, tenant=asked.giver)
-    except Denied:  # the giver's developers may, and so may the receiver's
-        seat_for(site, caller, meter, Permission.HAND_OVER, tenant=asked.receiver)
 
     def make() -> tuple[int, HandoverShown]:
-        act = hand_over if asked.confirm else preview
-        found = act(site.space(meter), asked.giver, asked.receiver)
-        return 200, _shown(found, recorded=asked.confirm)
+        found = hand_over(actor, space, given.giver, given.receiver, confirm=given.confirm)
+        return 200, _shown(found, recorded=given.confirm)
 
     return once.answer(make)
 

@@ -10,11 +10,10 @@ from fastapi.responses import Response
 from easeml_meter.core.views import SessionView, signal_json, view_json
 from easeml_meter.server.api.common import Listed, PageHere, gives, paged
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import CallerHere, SiteHere, meter_for
+from easeml_meter.server.auth import TenantActorHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.middleware import REPORT_POLICY
-from easeml_meter.server.parameters import Id, Tenant
-from easeml_meter.service.actor import Permission
+from easeml_meter.service.history import list_sessions, show_session
 
 router = APIRouter(tags=["signals"], route_class=ApiRoute)
 
@@ -25,16 +24,10 @@ Generation = Annotated[
 
 
 def the_view(
-    site: SiteHere,
-    caller: CallerHere,
-    meter: Id,
-    tenant: Tenant = None,
-    generation: Generation = None,
+    actor: TenantActorHere, space: WorkspaceHere, generation: Generation = None
 ) -> SessionView:
     """Find the session that a request is about."""
-    return meter_for(site, caller, meter, Permission.SEE_SIGNALS, tenant).status(
-        generation=generation
-    )
+    return show_session(actor, space, generation)
 
 
 ViewHere = Annotated[SessionView, Depends(the_view)]
@@ -58,12 +51,10 @@ def status(view: ViewHere) -> dict[str, Any]:
 
 
 @router.get("/meters/{meter}/history", responses=answers(404))
-def history(
-    site: SiteHere, caller: CallerHere, meter: Id, page: PageHere, tenant: Tenant = None
-) -> Listed[dict[str, Any]]:
+def history(actor: TenantActorHere, space: WorkspaceHere, page: PageHere) -> Listed[dict[str, Any]]:
     """Show the sessions of all test sets delivered so far."""
-    views = meter_for(site, caller, meter, Permission.SEE_SIGNALS, tenant).history()
-    return paged(views, page, key=lambda view: f"{view.generation:09}", show=view_json)
+    found = list_sessions(actor, space)
+    return paged(found, page, key=lambda view: f"{view.generation:09}", show=view_json)
 
 
 @router.get(

@@ -19,6 +19,7 @@ from easeml_meter.errors import MeterError
 from easeml_meter.server.errors import Problem, error_response
 from easeml_meter.server.web.admin import router as admin
 from easeml_meter.server.web.badges import router as badges
+from easeml_meter.server.web.handovers import router as handovers
 from easeml_meter.server.web.meters import router as meters
 from easeml_meter.server.web.pages import error_page, recognise, static
 from easeml_meter.server.web.planner import router as planner
@@ -27,7 +28,18 @@ from easeml_meter.server.web.testsets import router as labeling
 from easeml_meter.server.web.tokens import router as signing
 from easeml_meter.server.web.validation import router as validation
 
-ROUTERS = [static, signing, meters, submitting, validation, badges, labeling, planner, admin]
+ROUTERS = [
+    static,
+    signing,
+    meters,
+    handovers,
+    submitting,
+    validation,
+    badges,
+    labeling,
+    planner,
+    admin,
+]
 
 _FOR_PROGRAMS = ("/api/", "/healthz", "/readyz", "/metrics")
 _KEPT = ("retry-after", "allow")

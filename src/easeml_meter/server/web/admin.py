@@ -296,7 +296,7 @@ def _meter_page(
         users=[each for each in everyone if not each.disabled],
         names=names,
         roles=_ROLES,
-        trail=audit(site, visit.caller, meter, Page(after=after)),
+        trail=audit(visit.at(meter), space, Page(after=after)),
         told=lambda details: _told(details, names),
         after=after,
         webhooks=hooks.webhooks(site, meter),

@@ -18,13 +18,13 @@ from easeml_meter.report.meter import meter_svg
 from easeml_meter.report.palette import band_colours
 from easeml_meter.report.words import advice, answer_words, gap_words, share_words, when
 from easeml_meter.server.api.common import seat_for
-from easeml_meter.server.api.history import Generation, the_view
+from easeml_meter.server.api.history import Generation
 from easeml_meter.server.api.history import report as report_of
-from easeml_meter.server.auth import meter_for
 from easeml_meter.server.parameters import Tenant
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import users
 from easeml_meter.service.actor import Permission, allowed
+from easeml_meter.service.history import show_session
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.queue import Receipt, State
 from easeml_meter.service.testsets.inputs import inputs_visible
@@ -181,10 +181,8 @@ class Desk:
         """Give what was told, to those who may see it."""
         if not self.may("SEE_SIGNALS"):
             return None
-        opened = meter_for(
-            self.visit.site, self.visit.caller, self.meter, Permission.SEE_SIGNALS, self.seat.tenant
-        )
-        view = opened.status(generation=self.generation)
+        actor = self.visit.at(self.meter, self.seat.tenant)
+        view = show_session(actor, self.visit.site.space(self.meter), self.generation)
         return Session(view, self._names(view) if view.signals else {})
 
     def _names(self, view: SessionView) -> dict[int, str]:
@@ -245,4 +243,4 @@ def report(
     visit: VisitHere, meter: str, tenant: Tenant = None, generation: Generation = None
 ) -> Response:
     """Give a session as one page, to keep or to print."""
-    return report_of(the_view(visit.site, visit.caller, meter, tenant, generation))
+    return report_of(show_session(visit.at(meter, tenant), visit.site.space(meter), generation))

@@ -1,4 +1,4 @@
-"""What developers do on a meter's page: submit, hand over."""
+"""Submitting on a meter's page, and what became of a submission."""
 
 from __future__ import annotations
 
@@ -8,14 +8,12 @@ from fastapi.responses import RedirectResponse
 
 from easeml_meter.core.people import Member
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, invalid
 from easeml_meter.server.api.common import body_of, seat_for
 from easeml_meter.server.api.submissions import Model
 from easeml_meter.server.parameters import Tenant
 from easeml_meter.server.web.meters import Answer, Desk
 from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
 from easeml_meter.service.actor import Permission
-from easeml_meter.service.handovers import hand_over, preview
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.queue import Receipt
 
@@ -69,27 +67,3 @@ def cancel(visit: VisitHere, meter: str, submission: str, tenant: Tenant = None)
     queue.cancel(visit.site, seat, submission)
     message = "The submission was taken back. It cost nothing."
     return visit.redirect(f"/meters/{meter}?tenant={seat.tenant}", message)
-
-
-@router.post("/meters/{meter}/handover")
-def handover(visit: VisitHere, meter: str) -> Response:
-    """Tell what a hand-over would do to the budget; confirmed, record it."""
-    giver, receiver = _tenant(visit, "giver"), _tenant(visit, "receiver")
-    try:
-        seat = seat_for(visit.site, visit.caller, meter, Permission.HAND_OVER, tenant=giver)
-    except Denied:  # the giver's developers may, and so may the receiver's
-        seat = seat_for(visit.site, visit.caller, meter, Permission.HAND_OVER, tenant=receiver)
-    space = visit.site.space(meter)
-    if "confirm" not in visit.form:
-        opened = Desk.open(visit, meter, seat.tenant)
-        return opened.render("handover.html", found=preview(space, giver, receiver))
-    hand_over(space, giver, receiver)
-    message = f"Recorded: tenants {giver} and {receiver} share one history from now on."
-    return visit.redirect(f"/meters/{meter}?tenant={seat.tenant}", message)
-
-
-def _tenant(visit: Visit, name: str) -> int:
-    text = visit.field(name, longest=7)
-    if not (text.isascii() and text.isdigit()):
-        raise invalid(name, text, "the number of a tenant")
-    return int(text)

@@ -14,11 +14,11 @@ from easeml_meter.checks import MAX_NAME
 from easeml_meter.core.history import MeterState, ledger_of, replay, signal_of
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import Entry, HandOver, TestSet, ValidationSet
+from easeml_meter.core.model import Entry, Event, HandOver, TestSet, ValidationSet
 from easeml_meter.core.signals import NO_READING, name_of
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import MeterError, Spent, WrongPhase, invalid
-from easeml_meter.service.history import reconcile
+from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.keeping import Keeping, Kept
 from easeml_meter.service.submissions.kinds import Submitted
@@ -262,7 +262,7 @@ def _tell(
             if not repeated:
                 session.add(entry, account)
                 fresh.append(entry)
-                disclosed.append((entry.told_at, "told", _disclosed(entry)))
+                disclosed.append((entry.told_at, Event.TOLD, _disclosed(entry)))
         if fresh:
             books.entries.add(fresh)
             books.audit.append_all(generation.meter, disclosed)

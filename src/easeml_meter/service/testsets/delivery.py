@@ -12,13 +12,13 @@ import pyarrow as pa
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.lifecycle import Phase, advance
-from easeml_meter.core.model import TestSet
+from easeml_meter.core.model import Event, TestSet
 from easeml_meter.errors import InvalidInput, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.losses import Output, parse_loss
 from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.history import reconcile
+from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets.release import released_folder
@@ -107,7 +107,7 @@ def add_test_set(_: Actor, space: Workspace, path: Path) -> TestSet:
         )
         books.testsets.update(added)
         details = {"generation": added.number, "rows": manifest.rows}
-        books.audit.append(added.meter, now, "test set added", details)
+        books.audit.append(added.meter, now, Event.TEST_SET_ADDED, details)
         entries, unjournaled = reconcile(space, books, added)
         retire_if_spent(space, books, added, entries)
     space.journal(added).append(unjournaled)

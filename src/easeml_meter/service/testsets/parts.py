@@ -11,7 +11,7 @@ from contextlib import ExitStack, suppress
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from easeml_meter.core.model import LabelRequest, Part, TestSet
+from easeml_meter.core.model import Event, LabelRequest, Part, TestSet
 from easeml_meter.errors import MeterError, NotFound, VaultError, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
@@ -138,7 +138,7 @@ def withdraw_part(_: Actor, space: Workspace, generation: int, number: int) -> N
             raise NotFound(f"part {number}: there is none of that number")
         books.parts.remove(parts[number])
         details = {"generation": generation, "part": number, "rows": parts[number].rows}
-        books.audit.append(found.meter, space.now(), "part withdrawn", details)
+        books.audit.append(found.meter, space.now(), Event.PART_WITHDRAWN, details)
     space.files.remove(parts[number].blob)
 
 
@@ -165,7 +165,7 @@ def _keep(
             Part(wanted.meter, wanted.number, number, rows, digest, blob, actor.user, now)
         )
         details = {"generation": wanted.number, "part": number, "rows": rows}
-        books.audit.append(wanted.meter, now, "part added", details)
+        books.audit.append(wanted.meter, now, Event.PART_ADDED, details)
 
 
 def _open(space: Workspace, test_set: TestSet, part: Part) -> SealedTestSet:

@@ -10,12 +10,12 @@ from typing import Any
 
 from easeml_meter.core.history import MeterState, session_view
 from easeml_meter.core.lifecycle import Phase, advance
-from easeml_meter.core.model import Entry, TestSet
+from easeml_meter.core.model import Entry, Event, TestSet
 from easeml_meter.core.signals import Rules, gap_between
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import NotFound, WrongPhase
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.history import reconcile
+from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.keeping import read_kept
 from easeml_meter.service.submissions.measuring import Measured, measure_again, open_sealed
@@ -62,7 +62,7 @@ def release(
         released = replace(test_set, phase=advance(test_set.phase, Phase.RELEASED), changed_at=now)
         books.testsets.update(released)
         details = {"generation": test_set.number, "rows": test_set.rows}
-        books.audit.append(test_set.meter, now, "released", details)
+        books.audit.append(test_set.meter, now, Event.RELEASED, details)
     for tenant in range(1, state.tenants + 1):
         own = truths_of(space, released, tenant)
         view = session_view(state, released, entries, tenant, handovers=handovers, truths=own)

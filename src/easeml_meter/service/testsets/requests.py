@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 
 from easeml_meter.core.history import MeterState, all_spent
 from easeml_meter.core.lifecycle import Phase, advance
-from easeml_meter.core.model import Entry, LabelRequest, TestSet, stamp
+from easeml_meter.core.model import Entry, Event, LabelRequest, TestSet, stamp
 from easeml_meter.errors import WrongPhase, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
@@ -62,7 +62,7 @@ def describe_request(
         found = replace(open_request(space, books, number), reason=reason, deadline=deadline)
         books.testsets.update(found)
         details = {"generation": number, "reason": reason, "deadline": deadline}
-        books.audit.append(found.meter, space.now(), "request described", details)
+        books.audit.append(found.meter, space.now(), Event.REQUEST_DESCRIBED, details)
         return as_request(space, books, found)
 
 
@@ -110,7 +110,7 @@ def retire(space: Workspace, books: Books, state: MeterState, test_set: TestSet)
     now = space.now()
     phase = advance(test_set.phase, Phase.SPENT)
     books.testsets.update(replace(test_set, phase=phase, changed_at=now))
-    books.audit.append(test_set.meter, now, "spent", {"generation": test_set.number})
+    books.audit.append(test_set.meter, now, Event.SPENT, {"generation": test_set.number})
     # One session means as many as there are labels for; a larger number was planned for.
     if state.spec.sessions == 1 or test_set.number < state.spec.sessions:
         request(books, state.spec, test_set.meter, test_set.number + 1, now)
@@ -121,4 +121,4 @@ def request(books: Books, spec: MeterSpec, meter: str, number: int, now: str) ->
     labels = required_labels(spec).labels
     books.testsets.add(TestSet(meter, number, Phase.REQUESTED, labels, now))
     details = {"generation": number, "labels": labels}
-    books.audit.append(meter, now, "requested", details)
+    books.audit.append(meter, now, Event.REQUESTED, details)
