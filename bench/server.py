@@ -38,7 +38,7 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 
 from bench import REPEATS, Benchmark
-from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.meters import create_meter
 
 ROWS = 1000
@@ -194,9 +194,9 @@ def serve_ours(folder: Path, database: str) -> tuple[Any, str, dict[str, str]]:
         signals=1, tolerance=0.1, steps=10**6, delta=0.1, classes=(0, 1), inputs="public"
     )
     row = create_meter(SYSTEM, site, spec, "bench")
-    user = users.add_user(site, "developer")
-    seats.add_member(site, user.id, row.id, Role.DEVELOPER, 1)
-    _, token = tokens.new_token(site, user.id, "bench")
+    user = users.add_user(SYSTEM, site, "developer")
+    seats.add_seat(SYSTEM, site.space(row.id), user.id, Role.DEVELOPER, 1)
+    _, token = tokens.make_token(Actor(((Role.USER, 0),), user=user.id), site, "bench")
     meter = Meter(site.space(row.id))
     random = np.random.default_rng(0)
     for name, rows in (("validation", 100), ("test", ROWS)):
@@ -205,10 +205,10 @@ def serve_ours(folder: Path, database: str) -> tuple[Any, str, dict[str, str]]:
     meter.set_validation(folder / "validation.parquet", label="label")
     meter.seal(folder / "test.parquet", folder / "set.sealed", label="label")
     meter.add_test_set(folder / "set.sealed")
-    labeler = users.add_user(site, "labeler")
+    labeler = users.add_user(SYSTEM, site, "labeler")
     waiting = create_meter(SYSTEM, site, spec, "waiting")
-    seats.add_member(site, labeler.id, waiting.id, Role.LABELER)
-    _, labelers = tokens.new_token(site, labeler.id, "bench")
+    seats.add_seat(SYSTEM, site.space(waiting.id), labeler.id, Role.LABELER)
+    _, labelers = tokens.make_token(Actor(((Role.USER, 0),), user=labeler.id), site, "bench")
     (folder / "uploading.json").write_text(json.dumps({"meter": waiting.id, "token": labelers}))
     path = f"/api/v1/meters/{row.id}/submissions?model=m"
     return create_app(site, settings), path, HEADERS | {"Authorization": f"Bearer {token}"}

@@ -44,7 +44,7 @@ def team(folder: Path, role: str) -> Iterator[dict[str, str]]:
             for each, seat in PEOPLE.items():
                 tenant = 0 if seat is Role.LABELER else 1
                 user = served.add_user(each)
-                seats.add_member(served.site, user.id, meter, seat, tenant)
+                seats.add_seat(SYSTEM, served.site.space(meter), user.id, seat, tenant)
         if role in (Role.DEVELOPER, Role.RUNNER):
             with found.meter("ann") as labeler:
                 labeler.seal(folder / "labelled.csv", folder / "all.sealed", label="label")

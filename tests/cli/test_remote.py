@@ -23,6 +23,7 @@ from easeml_meter.client import connection
 from easeml_meter.client.credentials import credentials_file, find, server_address
 from easeml_meter.errors import InvalidInput, Unauthenticated
 from easeml_meter.service import tokens, users
+from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.spec import MeterSpec
 
 from .desk import SMALL, Desk, Shown, animals, rows, wrong
@@ -197,7 +198,7 @@ def logged_in(desk: Desk, site: Live, monkeypatch: pytest.MonkeyPatch, password:
 def test_login_and_logout(site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     desk = Desk(tmp_path)
     name = f"ann of {tmp_path.name}"
-    users.add_user(site.served.site, name, password=PASSWORD)
+    users.add_user(SYSTEM, site.served.site, name, password=PASSWORD)
     refused = logged_in(desk, site, monkeypatch, "wrong password")
     assert (refused.code, refused.out) == (5, "")
     assert refused.err.startswith("meter: name or password is wrong")
@@ -219,7 +220,7 @@ def test_login_and_logout(site: Live, tmp_path: Path, monkeypatch: pytest.Monkey
 
     assert desk.run("logout", "--server", site.address).out == f"logged out from {site.address}\n"
     with pytest.raises(Unauthenticated, match="revoked"):
-        tokens.caller_of(site.served.site, kept.token)
+        tokens.recognize(ANYONE, site.served.site, kept.token)
     assert desk.run(*at_server).code == 5
     assert "you are not logged in there" in desk.run("logout", "--server", site.address).err
 

@@ -12,6 +12,7 @@ from typing import Any
 
 import pytest
 from tests.live import Live, live
+from tests.service.helpers import actor_of
 
 from easeml_meter.service import hooks, tokens
 from easeml_meter.storage import schema
@@ -226,7 +227,7 @@ def test_an_account_is_disabled_and_enabled(office: Admins) -> None:
     assert f"{name}, id " in office.ok("user", "list")
     assert "revoked" in office.acting("developer").refused(5, "meters")
     user = office.site.served.users[name].id
-    fresh = tokens.new_token(office.site.served.site, user, "fresh")[1]
+    fresh = tokens.make_token(actor_of(user), office.site.served.site, "fresh")[1]
     assert office.using(fresh).json("meters")[0]["name"] == office.name
 
     office.acting("admin")
@@ -240,7 +241,7 @@ def test_accounts_that_cannot_be_disabled(office: Admins) -> None:
         refused = office.refused(2, "user", verb, "nobody")
         assert "no account has that name: see meter user list" in refused
     refused = office.refused(1, "user", "disable", "admin")
-    assert "the last admin must stay one: make somebody else an admin first" in refused
+    assert "cannot remove the last admin: make someone else an admin first" in refused
     office.acting("developer")
     for verb in ("disable", "enable"):
         for name in (office.user("labeler"), office.user("developer")):

@@ -15,7 +15,6 @@ from playwright.sync_api import Browser, BrowserContext, Page
 from tests.live import Live
 
 from easeml_meter.server.web.pages import SESSION
-from easeml_meter.service import tokens
 
 HERE = Path(__file__).parent
 PASSWORD = "a secret of some length"  # noqa: S105
@@ -132,7 +131,4 @@ def tab(
 
 def session(live: Live, user: str) -> str:
     """Open a session without the sign-in page."""
-    served = live.served
-    return tokens.new_token(
-        served.site, served.users[user].id, "browser", days=0.5, kind="session"
-    )[1]
+    return live.served.session(user)

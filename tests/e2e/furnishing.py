@@ -61,7 +61,7 @@ def _meter(live: Live, name: str, spec: MeterSpec) -> str:
     served = live.served
     meter = create_meter(SYSTEM, served.site, spec, name).id
     for role in (Role.LABELER, Role.DEVELOPER, Role.RUNNER):
-        seats.add_member(served.site, served.users[str(role)].id, meter, role)
+        seats.add_seat(SYSTEM, served.site.space(meter), served.users[str(role)].id, role)
     return meter
 
 

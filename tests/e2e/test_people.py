@@ -11,8 +11,10 @@ from playwright.sync_api import Browser, expect
 from tests.live import Live
 from tests.server.driving import begin
 from tests.server.process import started
+from tests.service.helpers import actor_of
 
 from easeml_meter.service import tokens, users
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
 from easeml_meter.storage import schema
@@ -31,9 +33,9 @@ def in_use(site: Live, tmp_path_factory: pytest.TempPathFactory) -> str:
     """Make a meter in use; its users can sign in."""
     served = site.served
     found = served.add_meter(prefix="other ")
-    users.change_user(served.site, served.users["other developer"].id, password=PASSWORD)
-    served.tokens["other developer"] = tokens.new_token(
-        served.site, served.users["other developer"].id, "test"
+    users.change_user(SYSTEM, served.site, served.users["other developer"].id, password=PASSWORD)
+    served.tokens["other developer"] = tokens.make_token(
+        actor_of(served.users["other developer"].id), served.site, "test"
     )[1]
     begin(served, found, tmp_path_factory.mktemp("in-use"), prefix="other ")
     return found

@@ -11,13 +11,13 @@ from typing import Any
 import httpx
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
-from tests.service.helpers import small_spec
+from tests.service.helpers import actor_of, small_spec
 
 from easeml_meter.core.people import Role, User
 from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import seats, tokens, users
-from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Clock, Site, utc_now
 from easeml_meter.spec import MeterSpec
@@ -60,10 +60,17 @@ class Served:
 
     def add_user(self, name: str, **options: Any) -> User:
         """Open an account with a token."""
-        user = users.add_user(self.site, name, **options)
+        user = users.add_user(SYSTEM, self.site, name, **options)
         self.users[name] = user
-        self.tokens[name] = tokens.new_token(self.site, user.id, "test")[1]
+        self.tokens[name] = tokens.make_token(actor_of(user.id), self.site, "test")[1]
         return user
+
+    def session(self, name: str) -> str:
+        """Sign a user in without the sign-in page."""
+        given = self.tokens[name]
+        return tokens.log_in_by_token(ANYONE, self.site, name, given, days=0.5, purpose="browser")[
+            1
+        ]
 
     def add_meter(self, spec: MeterSpec | None = None, *, prefix: str = "") -> str:
         """Make a meter with a user for each seat, named by role, tenants after the first numbered.
@@ -80,7 +87,7 @@ class Served:
             ]
         for name, role, tenant in given:
             user = self.add_user(name)
-            seats.add_member(self.site, user.id, meter, role, tenant)
+            seats.add_seat(SYSTEM, self.site.space(meter), user.id, role, tenant)
         return meter
 
     def client(self, user: str | None = None, *, token: str | None = None) -> httpx.Client:

@@ -10,11 +10,12 @@ from typing import Any
 import argon2
 import pytest
 from tests.server.helpers import Served, serve
-from tests.service.helpers import small_spec
+from tests.service.helpers import actor_of, small_spec
 
 from easeml_meter.core.people import Role
 from easeml_meter.errors import MeterError
 from easeml_meter.service import seats, tokens, users
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.users import FAILURES, LOCK, SHORTEST_PASSWORD
 from easeml_meter.storage import schema
 
@@ -88,7 +89,9 @@ class TestTokens:
         assert status(served, right)[0] == 200
 
     def test_expired(self, served: Served, clock: SetClock) -> None:
-        secret = tokens.new_token(served.site, served.users["stranger"].id, "t", days=1)[1]
+        secret = tokens.make_token(actor_of(served.users["stranger"].id), served.site, "t", days=1)[
+            1
+        ]
         clock.pass_by(timedelta(days=1, microseconds=-1))
         assert status(served, secret)[0] == 200
         clock.pass_by(timedelta(microseconds=1))
@@ -115,7 +118,7 @@ class TestTokens:
         assert status(served, served.tokens["stranger"])[0] == 401
 
     def test_logout_revokes_this_token_only(self, served: Served) -> None:
-        other = tokens.new_token(served.site, served.users["stranger"].id, "other")[1]
+        other = tokens.make_token(actor_of(served.users["stranger"].id), served.site, "other")[1]
         assert served.client("stranger").post("/logout").status_code == 204
         assert status(served, served.tokens["stranger"])[0] == 401
         assert status(served, other)[0] == 200
@@ -155,14 +158,14 @@ def test_an_account_has_one_role_at_a_meter(served: Served) -> None:
             assert refused.status_code in (409, 422), refused.text
             assert "one role each" in refused.json()["message"]
             with pytest.raises(MeterError, match="one role each"):
-                seats.add_member(served.site, user, meter, role)
+                seats.add_seat(SYSTEM, served.site.space(meter), user, role)
 
 
 class TestScopes:
     def test_limit_roles_and_meters(self, served: Served) -> None:
         first, second = served.add_meter(), served.add_meter(prefix="other-")
         developer = served.users["developer"].id
-        seats.add_member(served.site, developer, second, Role.DEVELOPER, 1)
+        seats.add_seat(SYSTEM, served.site.space(second), developer, Role.DEVELOPER, 1)
         client = served.client("developer")
 
         def seen(*scopes: str) -> set[tuple[str, str]]:
@@ -213,7 +216,7 @@ class TestLogin:
     def test_says_the_same_of_wrong_names_and_passwords(self, served: Served) -> None:
         served.add_user("anna", password=PASSWORD)
         served.add_user("gone", password=PASSWORD)
-        users.change_user(served.site, served.users["gone"].id, disabled=True)
+        users.change_user(SYSTEM, served.site, served.users["gone"].id, disabled=True)
         tries = [("anna", "wrong"), ("nobody", PASSWORD), ("stranger", ""), ("gone", PASSWORD)]
         client = served.client()
         answers = [
@@ -295,7 +298,10 @@ class TestPasswords:
         answer = served.client("admin").post("/users", json=body)
         assert answer.status_code == 422
         assert "xxx" not in answer.text
-        assert [user.name for user in users.users(served.site)] == ["admin", "stranger"]
+        assert [user.name for user in users.list_users(SYSTEM, served.site)] == [
+            "admin",
+            "stranger",
+        ]
 
     def test_unknown_names_take_as_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.undo()

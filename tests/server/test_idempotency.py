@@ -24,6 +24,7 @@ from easeml_meter.server.idempotency import (
 )
 from easeml_meter.server.limits import streamed
 from easeml_meter.service import tokens, users
+from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.storage import schema
 
 KEY = {"Idempotency-Key": "one"}
@@ -61,7 +62,11 @@ def test_the_same_request_is_answered_again(served: Served) -> None:
     assert first.content == second.content
     assert "idempotency-replayed" not in first.headers
     assert second.headers["idempotency-replayed"] == "true"
-    assert [user.name for user in users.users(served.site)] == ["admin", "anna", "stranger"]
+    assert [user.name for user in users.list_users(SYSTEM, served.site)] == [
+        "admin",
+        "anna",
+        "stranger",
+    ]
 
 
 def test_another_request_is_a_conflict(served: Served) -> None:
@@ -71,7 +76,7 @@ def test_another_request_is_a_conflict(served: Served) -> None:
     assert (other.status_code, other.json()["error"]) == (409, "conflict")
     elsewhere = client.post("/tokens", json={"name": "anna"}, headers=KEY)
     assert elsewhere.status_code == 409
-    assert len(users.users(served.site)) == 3
+    assert len(users.list_users(SYSTEM, served.site)) == 3
 
 
 def test_keys_belong_to_their_user(served: Served) -> None:
@@ -90,7 +95,7 @@ def test_the_answer_is_for_the_one_who_may_still_ask(served: Served) -> None:
     second = served.add_user("second", admin=True)
     client = served.client("second")
     add(client, "anna", KEY)
-    users.change_user(served.site, second.id, admin=False)
+    users.change_user(SYSTEM, served.site, second.id, admin=False)
     assert add(client, "anna", KEY).status_code == 403
 
 
@@ -136,8 +141,8 @@ class Slow:
         router = APIRouter()
 
         @router.post("/slow")
-        def route(once: OnceHere) -> JSONResponse:
-            return once.answer(self._work)
+        async def route(once: OnceHere) -> JSONResponse:
+            return await once.answer(self._work)
 
         served.app.include_router(router, prefix="/api/v1")
 
@@ -192,7 +197,8 @@ def test_a_streamed_body_counts(served: Served) -> None:
     @router.post("/raw")
     async def route(request: Request, caller: CallerHere, key: Key = None) -> JSONResponse:
         body = b"".join([piece async for piece in streamed(request, 100)])
-        return once_streamed(request, caller, key).answer(lambda: (200, len(body)), body=body)
+        once = once_streamed(request, caller, key)
+        return await once.answer(lambda: (200, len(body)), body=body)
 
     served.app.include_router(router, prefix="/api/v1")
     client = served.client("admin")
@@ -207,7 +213,7 @@ def test_a_streamed_body_counts(served: Served) -> None:
 
 def test_a_key_whose_server_was_killed_is_free_when_the_next_one_starts(served: Served) -> None:
     client = served.client("admin")
-    user = tokens.caller_of(served.site, served.tokens["admin"]).user.id
+    user = tokens.recognize(ANYONE, served.site, served.tokens["admin"]).user.id
     given = {"user": user, "key": "one", "request": "x", "created_at": served.site.now()}
     with served.site.writing() as books:
         books.connection.execute(schema.idempotency.insert(), given)

@@ -13,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.routing import APIRoute
-from tests.service.helpers import Labels, rows, small_spec
+from tests.service.helpers import Labels, actor_of, rows, small_spec
 
 from easeml_meter.server.api import ROUTERS
 from easeml_meter.service import tokens
@@ -143,7 +143,7 @@ class World:
         token = None
         if user is not None:
             identifier = self.served.users[user].id
-            token = tokens.new_token(self.served.site, identifier, "one")[1]
+            token = tokens.make_token(actor_of(identifier), self.served.site, "one")[1]
         return self.served.client(token=token).request(
             method,
             filled,
@@ -265,11 +265,11 @@ def test_the_released_rows_are_for_all_but_admins(world: World, user: str) -> No
 def test_a_scoped_token_does_no_more_than_it_says(world: World, user: str) -> None:
     identifier = world.served.users[user].id
     scopes = ["runner" if user == "developer" else "developer"]
-    secret = tokens.new_token(world.served.site, identifier, "narrow", scopes=scopes)[1]
+    secret = tokens.make_token(actor_of(identifier), world.served.site, "narrow", scopes=scopes)[1]
     answer = world.served.client(token=secret).get(f"/meters/{world.meter}")
     assert answer.status_code == 404
     here = [user if user == "admin" else f"{user}:{world.meter}"]  # an admin's is the whole site
-    secret = tokens.new_token(world.served.site, identifier, "here", scopes=here)[1]
+    secret = tokens.make_token(actor_of(identifier), world.served.site, "here", scopes=here)[1]
     client = world.served.client(token=secret)
     assert client.get(f"/meters/{world.meter}").is_success
     assert client.get(f"/meters/{world.other}").is_success is (user == "admin")

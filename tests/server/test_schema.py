@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from tests.postgresql import running
-from tests.service.helpers import small_spec
+from tests.service.helpers import actor_of, small_spec
 
 from easeml_meter.server.errors import PREFIX
 from easeml_meter.service import tokens
@@ -58,7 +58,7 @@ class World:
                     case.path_parameters[name] = self.known[name]
             # A token of its own: one of the operations revokes it.
             identifier = self.served.users[user].id
-            token = tokens.new_token(self.served.site, identifier, "one")[1]
+            token = tokens.make_token(actor_of(identifier), self.served.site, "one")[1]
             case.call_and_validate(headers={"Authorization": f"Bearer {token}"})
 
         tried()

@@ -19,7 +19,7 @@ from easeml_meter.errors import Denied, InvalidInput, Spent, StorageError
 from easeml_meter.server.batching import Gathering
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import tokens
-from easeml_meter.service.actor import Permission
+from easeml_meter.service.actor import ANYONE, Permission
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Site
 from easeml_meter.service.submissions import queue
@@ -346,10 +346,10 @@ def test_another_meter_is_not_held_up(
 
 def test_the_desk_answers_each_for_itself(served: Served, meter: str, labels: Labels) -> None:
     def handed(user: str, name: str, body: bytes) -> Handed:
-        caller = tokens.caller_of(served.site, served.tokens[user])
+        caller = tokens.recognize(ANYONE, served.site, served.tokens[user])
         return Handed(served.site, caller.seat(meter, Permission.SUBMIT), name, body)
 
-    labeler = people.Member(served.users["labeler"].id, meter, Role.LABELER, 1, "")
+    labeler = people.Seat(served.users["labeler"].id, meter, Role.LABELER, 1, "")
     together = [
         handed("developer", "a", good(labels, 0)),
         handed("developer", "b", b"no tar"),
@@ -402,7 +402,9 @@ def test_only_malformed_ones_need_no_books(
     def fail(*_arguments: object) -> NoReturn:
         raise AssertionError("the books were asked")
 
-    seat = tokens.caller_of(served.site, served.tokens["developer"]).seat(meter, Permission.SUBMIT)
+    seat = tokens.recognize(ANYONE, served.site, served.tokens["developer"]).seat(
+        meter, Permission.SUBMIT
+    )
     with monkeypatch.context() as patched:
         patched.setattr(queue, "submit_all", fail)
         outcomes = queue.accept_all(meter, [Handed(served.site, seat, "m", b"x")] * 2)

@@ -12,7 +12,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
+from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
+from easeml_meter.service.actor import Actor
 from easeml_meter.service.meter import Meter
 from easeml_meter.spec import MeterSpec
 
@@ -121,3 +123,8 @@ def deliver(meter: Meter, folder: Path, labels: Labels, *, seed: int) -> None:
     meter.seal(plain, sealed, label="label", id_column="id")
     plain.unlink()
     meter.add_test_set(sealed)
+
+
+def actor_of(user: str) -> Actor:
+    """Return a user, by their id, as if they had signed in."""
+    return Actor(((Role.USER, 0),), user=user)

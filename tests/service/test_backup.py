@@ -17,7 +17,7 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, Spent, StorageError
 from easeml_meter.service import backup, hooks, seats, tokens, users
-from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.service.backup import Backup, Place, back_up
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.meters import create_meter
@@ -29,7 +29,7 @@ from easeml_meter.storage.journal import SUFFIX
 from easeml_meter.tables.archive import File, pack
 from easeml_meter.vault.keys import Identity
 
-from .helpers import Clock, deliver, make_session, small_spec
+from .helpers import Clock, actor_of, deliver, make_session, small_spec
 from .sites import Room, make_room, make_site, same_key
 
 
@@ -122,10 +122,10 @@ def test_every_table_is_in_or_knowingly_left_out() -> None:
 
 
 def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path: Path) -> None:
-    admin = users.add_user(site, "admin", password="long enough", admin=True)  # noqa: S106
-    token = tokens.new_token(site, admin.id, "t")[1]
-    labeler = users.add_user(site, "labeler", email="l@example.org")
-    seats.add_member(site, labeler.id, room.id, Role.LABELER)
+    admin = users.add_user(SYSTEM, site, "admin", password="long enough", admin=True)  # noqa: S106
+    token = tokens.make_token(actor_of(admin.id), site, "t")[1]
+    labeler = users.add_user(SYSTEM, site, "labeler", email="l@example.org")
+    seats.add_seat(SYSTEM, site.space(room.id), labeler.id, Role.LABELER)
     hooks.add_webhook(site, room.id, "https://hooks.example/")
     other = make_room(site, tmp_path / "other", seed=5, name="other")
     for number in range(4):
@@ -140,7 +140,7 @@ def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path:
         ("other", 1, 1),
     ]
     assert rows_of(there) == rows_of(site)
-    assert tokens.caller_of(there, token).admin
+    assert tokens.recognize(ANYONE, there, token).admin
     for original in (room, other):
         copy = as_there(original, there)
         assert copy.meter.status() == original.meter.status()
@@ -159,14 +159,14 @@ def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path:
 def test_one_meter_comes_without_accounts_and_secrets(
     site: Site, room: Room, fresh: Fresh, tmp_path: Path
 ) -> None:
-    user = users.add_user(site, "dev", password="long enough")  # noqa: S106
-    seats.add_member(site, user.id, room.id, Role.DEVELOPER)
+    user = users.add_user(SYSTEM, site, "dev", password="long enough")  # noqa: S106
+    seats.add_seat(SYSTEM, site.space(room.id), user.id, Role.DEVELOPER)
     make_room(site, tmp_path / "other", seed=5, name="other")
     path = saved(site, tmp_path / "one.tar", meter=room.id)
     assert not [name for name in members_of(path) if name.startswith(("site", "key"))]
     there = fresh("there")
     assert brought(there, path).name == "small"
-    assert seats.members(there, room.id) == []  # nobody of that id is here
+    assert seats.list_seats(SYSTEM, there.space(room.id)) == []  # nobody of that id is here
     # On the site that it came from, where books and journals are, nothing changes but the chain.
     before = rows_of(site)
     assert brought(site, path).witnessed

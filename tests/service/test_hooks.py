@@ -529,16 +529,16 @@ def mail_server() -> Iterator[tuple[MailServer, list[str]]]:
 
 
 def labeler(site: Site, meter: str, name: str, email: str | None) -> None:
-    user = users.add_user(site, name, email=email)
-    seats.add_member(site, user.id, meter, Role.LABELER)
+    user = users.add_user(SYSTEM, site, name, email=email)
+    seats.add_seat(SYSTEM, site.space(meter), user.id, Role.LABELER)
 
 
 def test_labelers_with_an_address_get_one_letter_for_a_request(site: Site) -> None:
     meter = create_meter(SYSTEM, site, small_spec(), "cats").id
     labeler(site, meter, "ann", "ann@example.org")
     labeler(site, meter, "ben", None)
-    developer = users.add_user(site, "dev", email="dev@example.org")
-    seats.add_member(site, developer.id, meter, Role.DEVELOPER)
+    developer = users.add_user(SYSTEM, site, "dev", email="dev@example.org")
+    seats.add_seat(SYSTEM, site.space(meter), developer.id, Role.DEVELOPER)
     with mail_server() as (mail, letters):
         sender = Sender(mail)
         assert deliver_due(site, sender, letters=True) == 1

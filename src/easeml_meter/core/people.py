@@ -39,8 +39,21 @@ class User:
 
 
 @dataclass(frozen=True, slots=True)
-class Member:
-    """A user's seat at a meter. `tenant` counts from 1; 0 for roles without one."""
+class Credentials:
+    """What a password is checked against; kept apart from `User`, which is shown."""
+
+    id: str
+    """The id of the user."""
+    password: str | None
+    """A hash; None: the account is used by tokens only."""
+    failures: int = 0
+    """Wrong passwords in a row."""
+    locked_until: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Seat:
+    """A user's role at a meter. `tenant` counts from 1; 0 for roles without one."""
 
     user: str
     meter: str

@@ -40,7 +40,7 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     app.state.stopping = threading.Event()
     app.state.worker = None
     app.state.submissions = Gathering(queue.accept_all)
-    app.state.keys = Keys()
+    app.state.keys = Keys(site)
     errors.install(app)
     app.include_router(health.router)
     for router in ROUTERS:

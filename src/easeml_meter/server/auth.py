@@ -15,21 +15,21 @@ from easeml_meter.errors import Unauthenticated
 from easeml_meter.server.middleware import USER
 from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.server.settings import Settings
-from easeml_meter.service.actor import Actor, Permission
+from easeml_meter.service.actor import ANYONE, Actor, Permission
 from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Site, Workspace
-from easeml_meter.service.tokens import Caller, caller_of, remembered
+from easeml_meter.service.tokens import Caller, recognize
 
 
 # Not in a thread, as there is nothing to wait for.
 async def the_site(request: Request) -> Site:
-    """Give the site that the app serves."""
+    """Return the site that the app serves."""
     site: Site = request.app.state.site
     return site
 
 
 async def the_settings(request: Request) -> Settings:
-    """Give the settings that the app runs with."""
+    """Return the settings that the app runs with."""
     settings: Settings = request.app.state.settings
     return settings
 
@@ -39,22 +39,24 @@ SettingsHere = Annotated[Settings, Depends(the_settings)]
 
 
 class FindCaller(SecurityBase):
-    """Finds out who asks, by the bearer token; one dependency, since every request has it."""
+    """Finds out who asks, by the bearer token."""
 
     def __init__(self) -> None:
         self.model = HTTPBearer(description="A token, from `meter login` or an admin.")
         self.scheme_name = "HTTPBearer"
 
     async def __call__(self, request: Request) -> Caller:
-        """Give the caller; in a thread only if the books have to be asked."""
+        """Return the caller."""
         site, token = request.app.state.site, token_of(request)
-        known = remembered(site, token)
-        caller = await run_in_threadpool(caller_of, site, token) if known is None else known
-        return noted(request, caller)
+        return noted(request, await run_in_threadpool(recognize, ANYONE, site, token))
 
 
 def token_of(request: Request) -> str:
-    """Give the token that a request was made with."""
+    """Return the token that a request was made with.
+
+    Raises:
+        Unauthenticated: there is none.
+    """
     scheme, token = get_authorization_scheme_param(request.headers.get("Authorization"))
     if scheme.lower() != "bearer" or not token:
         raise Unauthenticated("no token was given: send one as Authorization: Bearer")

@@ -6,10 +6,9 @@ import threading
 import time
 from collections import Counter
 
-import sqlalchemy as sa
-
+from easeml_meter.service.actor import Actor
+from easeml_meter.service.metrics import totals
 from easeml_meter.service.place import Site
-from easeml_meter.storage import schema
 
 
 class Metrics:
@@ -31,16 +30,15 @@ class Metrics:
         with self._lock:
             self._failed_logins += 1
 
-    def text(self, site: Site) -> str:
-        """Write all counts; those of submissions are read from the books."""
+    def text(self, actor: Actor, site: Site) -> str:
+        """Return all counts as text; those of submissions are read from the books.
+
+        Raises:
+            Denied: the actor does not manage the site.
+        """
+        total = totals(actor, site)
         with self._lock:
             requests, failed = sorted(self._requests.items()), self._failed_logins
-        with site.reading() as books:
-            state = schema.submissions.c.state
-            counted = sa.select(state, sa.func.count()).group_by(state).order_by(state)
-            states = books.connection.execute(counted).all()
-            entries = sa.select(sa.func.count()).select_from(schema.entries)
-            told = books.connection.execute(entries).scalar_one()
         lines = [
             *_head("meter_start_time_seconds", "gauge", "When this process started."),
             f"meter_start_time_seconds {self._started:.3f}",
@@ -52,9 +50,9 @@ class Metrics:
             *_head("meter_failed_logins_total", "counter", "Wrong names or passwords."),
             f"meter_failed_logins_total {failed}",
             *_head("meter_submissions", "gauge", "Submissions in the queue's books, by state."),
-            *(f'meter_submissions{{state="{name}"}} {n}' for name, n in states),
+            *(f'meter_submissions{{state="{name}"}} {n}' for name, n in total.submissions.items()),
             *_head("meter_answers", "gauge", "Signals told, of all meters."),
-            f"meter_answers {told}",
+            f"meter_answers {total.answers}",
         ]
         return "\n".join([*lines, ""])
 

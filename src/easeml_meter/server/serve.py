@@ -25,8 +25,8 @@ from easeml_meter.service.hooks import deliver_due
 from easeml_meter.service.place import Site
 from easeml_meter.service.senders import MailServer, Sender
 from easeml_meter.service.submissions import queue
+from easeml_meter.service.tokens import admin_can_sign_in, make_admin_token
 from easeml_meter.service.uploads import sweep_uploads
-from easeml_meter.service.users import admin_can_sign_in, admin_token
 from easeml_meter.storage.files import unusable
 from easeml_meter.version import __version__
 
@@ -105,8 +105,9 @@ def run(settings: Settings, tell: Callable[[str], None], *, new_admin_token: boo
         ):
 
             def listens() -> None:
-                if new_admin_token or not admin_can_sign_in(site):
-                    tell(f"admin token, valid for a day, shown only now: {admin_token(site)}")
+                if new_admin_token or not admin_can_sign_in(SYSTEM, site):
+                    secret = make_admin_token(SYSTEM, site)
+                    tell(f"admin token, valid for a day, shown only now: {secret}")
                 _announce(settings, listening, tell)
 
             Server(config, app.state.stopping, listens).run(sockets=[listening])

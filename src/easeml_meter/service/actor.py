@@ -178,6 +178,15 @@ def needs(*permissions: Permission) -> Callable[[UseCase], UseCase]:
     return declare
 
 
+def permit(actor: Actor, use_case: Callable[..., Any]) -> None:
+    """Check what a use case needs without running it.
+
+    Raises:
+        Denied: the actor may not run it.
+    """
+    actor.granted(*use_case.needs)  # type: ignore[attr-defined]
+
+
 def allowed(role: Role, deed: Permission) -> bool:
     """Tell whether a role may do this."""
     return deed in _ALLOWED[role]

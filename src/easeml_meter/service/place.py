@@ -8,7 +8,6 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
 from pathlib import Path
-from typing import Any
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import TestSet, stamp
@@ -136,17 +135,6 @@ class Workspace:
         return Journal(self.files, f"{TEST_SETS}/{generation.fingerprint}{SUFFIX}")
 
 
-class Callers:
-    """Who was asked for a moment ago, by the digest of their token; any change forgets them."""
-
-    def __init__(self) -> None:
-        self.known: dict[str, tuple[float, Any]] = {}
-
-    def forget(self) -> None:
-        """Begin anew: who still reads the books as they were puts that into the old list."""
-        self.known = {}
-
-
 @dataclass(frozen=True)
 class Site:
     """Everything a server's use cases work with."""
@@ -155,7 +143,6 @@ class Site:
     files: Files
     identity: Identity = field(repr=False)
     clock: Clock = utc_now
-    callers: Callers = field(default_factory=Callers, compare=False, repr=False)
 
     @classmethod
     def open(cls, database: str, files: str | Path, key: Path, clock: Clock = utc_now) -> Site:
@@ -202,8 +189,5 @@ class Site:
     @contextmanager
     def writing(self) -> Iterator[Books]:
         """Hold the lock of what belongs to no meter: users, tokens, the list of meters."""
-        try:
-            with self.store.writing() as books:
-                yield books
-        finally:
-            self.callers.forget()
+        with self.store.writing() as books:
+            yield books

@@ -2,73 +2,81 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict
+from dataclasses import replace
 
-from easeml_meter.core.people import Member, Role
+from easeml_meter.core.model import MeterRecord
+from easeml_meter.core.people import SEATED, Role, Seat
 from easeml_meter.errors import MeterError, NotFound, invalid
-from easeml_meter.service.place import Site
-from easeml_meter.service.users import user
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.place import Site, Workspace
 from easeml_meter.spec import MeterSpec
-from easeml_meter.storage import schema
-from easeml_meter.storage.books import Books
-from easeml_meter.storage.people import member_of
 
 
-def add_member(site: Site, user_id: str, meter: str, role: Role, tenant: int = 0) -> Member:
-    """Give a user a seat at a meter; developers and runners sit with a tenant."""
-    if role not in (Role.DEVELOPER, Role.LABELER, Role.RUNNER):
+@needs(Permission.MANAGE)
+def add_seat(_actor: Actor, space: Workspace, user: str, role: Role, tenant: int = 0) -> Seat:
+    """Give a user a seat at a meter; developers and runners sit with a tenant, else the first.
+
+    Raises:
+        NotFound: there is no such user, or no such meter.
+        InvalidInput: nobody can be given this role.
+        MeterError: the meter has no such tenant, or the user has another role there.
+    """
+    if role not in SEATED:
         raise invalid("role", str(role), "developer, labeler or runner")
-    user(site, user_id)
-    site.require_meter(meter)
-    with site.writing() as books:
-        books.lock(meter)
-        spec = MeterSpec.from_mapping(books.meters.get(meter).settings)
+    with space.writing() as books:
+        books.users.get(user)
+        meter = books.meters.get(space.meter)
+        spec = MeterSpec.from_mapping(meter.settings)
         count = 1 if spec.handover else max(1, len(spec.tenants))
         if role is Role.LABELER:
             tenant = 0
         elif not 1 <= (tenant := tenant or 1) <= count:
             raise MeterError(f"tenant: {tenant} given, this meter has those from 1 to {count}")
-        rows = [row for row in seats_of(books, user_id) if row.meter == meter]
+        held = [seat for seat in books.seats.at(meter.id) if seat.user == user]
         # Two roles in one hand would show a developer the hidden inputs, or the labels.
-        if others := {row.role for row in rows} - {role}:
-            holds = others.pop()
+        if others := {seat.role for seat in held} - {role}:
             raise MeterError(
-                f"role: {role} given, this user is {holds} of the meter: one role each"
+                f"role: {role} given, this user is {others.pop()} of the meter: one role each"
             )
-        member = Member(user_id, meter, role, tenant, site.now())
-        if not any((row.role, row.tenant) == (role, tenant) for row in rows):
-            books.connection.execute(schema.members.insert(), asdict(member))
-            details = {"user": user_id, "role": str(role), "tenant": tenant}
-            books.audit.append(meter, member.added_at, "member added", details)
-    return member
+        seat = Seat(user, meter.id, role, tenant, space.now())
+        if not any(each.tenant == tenant for each in held):
+            books.seats.add(seat)
+            books.audit.append(meter.id, seat.added_at, "member added", _details(seat))
+    return seat
 
 
-def remove_member(site: Site, user_id: str, meter: str, role: Role, tenant: int = 0) -> None:
-    """Take a seat away."""
-    table = schema.members
-    with site.writing() as books:
-        books.lock(meter)
-        where = (
-            (table.c.user == user_id)
-            & (table.c.meter == meter)
-            & (table.c.role == str(role))
-            & (table.c.tenant == tenant)
-        )
-        if books.connection.execute(table.delete().where(where)).rowcount == 0:
+@needs(Permission.MANAGE)
+def remove_seat(_actor: Actor, space: Workspace, user: str, role: Role, tenant: int = 0) -> None:
+    """Take a seat away.
+
+    Raises:
+        NotFound: there is no such seat.
+    """
+    with space.writing() as books:
+        meter = books.meters.get(space.meter).id
+        seat = Seat(user, meter, role, tenant, space.now())
+        if not any(replace(each, added_at=seat.added_at) == seat for each in books.seats.at(meter)):
             raise NotFound("member: there is no such seat")
-        details = {"user": user_id, "role": str(role), "tenant": tenant}
-        books.audit.append(meter, site.now(), "member removed", details)
+        books.seats.remove(seat)
+        books.audit.append(meter, seat.added_at, "member removed", _details(seat))
 
 
-def members(site: Site, meter: str) -> list[Member]:
-    """List the seats at a meter."""
-    table = schema.members
+def _details(seat: Seat) -> dict[str, str | int]:
+    return {"user": seat.user, "role": str(seat.role), "tenant": seat.tenant}
+
+
+@needs(Permission.MANAGE)
+def list_seats(_actor: Actor, space: Workspace) -> list[Seat]:
+    """Return the seats at a meter, the oldest first."""
+    with space.reading() as books:
+        return books.seats.at(books.meters.get(space.meter).id)
+
+
+@needs(Permission.MANAGE)
+def seats_of_user(_actor: Actor, site: Site, user: str) -> list[tuple[MeterRecord, Seat]]:
+    """Return the seats of a user at all meters, the oldest meter first."""
     with site.reading() as books:
-        rows = books.select(table, table.c.meter == meter, order=(table.c.added_at, table.c.user))
-    return [member_of(row) for row in rows]
-
-
-def seats_of(books: Books, user_id: str) -> list[Member]:
-    """Return the seats of a user at all meters."""
-    table = schema.members
-    return [member_of(row) for row in books.select(table, table.c.user == user_id)]
+        held = books.seats.of(user)
+        return [
+            (meter, seat) for meter in books.meters.all() for seat in held if seat.meter == meter.id
+        ]

@@ -1,29 +1,25 @@
-"""Tokens: how callers are recognised, and what each token is limited to."""
+"""Tokens: how callers are recognized, and what each token is limited to."""
 
 from __future__ import annotations
 
 import hashlib
 import re
 import secrets
-import time
-from collections.abc import Iterable, Mapping
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from datetime import timedelta
-from typing import Any
-
-import sqlalchemy as sa
 
 from easeml_meter.checks import check_name
 from easeml_meter.core.model import stamp
-from easeml_meter.core.people import SEATED, Member, Role, Token, User
+from easeml_meter.core.people import SEATED, Role, Seat, Token, User
 from easeml_meter.errors import Denied, NotFound, Unauthenticated, invalid
-from easeml_meter.service.actor import Actor, Permission, allowed
+from easeml_meter.service import users
+from easeml_meter.service.actor import Actor, Permission, allowed, needs
 from easeml_meter.service.place import Site
-from easeml_meter.storage import schema
-from easeml_meter.storage.books import Books
-from easeml_meter.storage.people import member_of, token_of, user_of
 
 TOKEN_PREFIX = "emt_"  # noqa: S105 - what a token looks like, not one
+
+FIRST_ADMIN = "admin"
 
 _DAY = timedelta(days=1)
 
@@ -32,11 +28,6 @@ SCOPE = rf"^({Role.ADMIN}|({'|'.join(SEATED)})(:[0-9a-f]{{32}})?)$"
 
 LONGEST_DAYS = 3660
 
-REMEMBERED = 1.0
-"""Seconds after which a change made by another process is seen; one made by this one is at once."""
-
-_CALLERS = 10_000
-
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -44,26 +35,26 @@ class Caller:
 
     user: User
     token: Token
-    members: tuple[Member, ...]
+    members: tuple[Seat, ...]
 
     @property
     def admin(self) -> bool:
-        """Tell whether the caller manages the site, and the token may be used for that."""
+        """Whether the caller manages the site, and the token may be used for that."""
         return self.user.admin and self._in_scope(Role.ADMIN, None)
 
     def _in_scope(self, role: Role, meter: str | None) -> bool:
         scopes = self.token.scopes
         return not scopes or role in scopes or (meter is not None and f"{role}:{meter}" in scopes)
 
-    def seats(self, meter: str) -> list[Member]:
-        """Give the seats at one meter that the token may be used for."""
+    def seats(self, meter: str) -> list[Seat]:
+        """Return the seats at one meter that the token may be used for."""
         found = [
             seat
             for seat in self.members
             if seat.meter == meter and self._in_scope(seat.role, meter)
         ]
         if self.admin:
-            found.append(Member(self.user.id, meter, Role.ADMIN, 0, ""))
+            found.append(Seat(self.user.id, meter, Role.ADMIN, 0, ""))
         return found
 
     def at(self, meter: str, tenant: int | None = None) -> Actor:
@@ -82,7 +73,7 @@ class Caller:
         own = (Role.LIMITED if self.token.scopes else Role.USER, 0)
         return Actor(((Role.ADMIN, 0), own) if self.admin else (own,), user=self.user.id)
 
-    def seat(self, meter: str, deed: Permission, tenant: int | None = None) -> Member:
+    def seat(self, meter: str, deed: Permission, tenant: int | None = None) -> Seat:
         """Give the seat from which this may be done, or refuse.
 
         A meter where the caller has no seat looks like one that does not exist. A developer or
@@ -111,44 +102,103 @@ class Caller:
         if not self.admin:
             raise Denied("only an admin may do this")
 
-    def require_unlimited(self) -> None:
-        """Let only tokens without scopes pass: a limited one must not lead to an unlimited one."""
-        if self.token.scopes:
-            raise Denied("a token with scopes may not do this: log in")
+
+@needs(Permission.SIGN_IN)
+def recognize(_actor: Actor, site: Site, secret: str) -> Caller:
+    """Return the caller who holds a token.
+
+    The token is found by its digest, so the time this takes says nothing about other tokens.
+
+    Raises:
+        Unauthenticated: the token is unknown, revoked or expired, or its account is disabled.
+    """
+    with site.reading() as books:
+        found = books.tokens.holder(_digest(secret))
+    if found is None:
+        raise Unauthenticated("the token is not known: log in again")
+    token, user, seats = found
+    if token.revoked_at is not None:
+        raise Unauthenticated("the token was revoked: log in again")
+    if token.expires_at <= site.now():
+        raise Unauthenticated("the token has expired: log in again")
+    if user.disabled:
+        raise Unauthenticated("the account is disabled: ask an admin")
+    return Caller(user, token, seats)
 
 
-def new_token(
+@needs(Permission.SIGN_IN)
+def log_in(
+    _actor: Actor, site: Site, name: str, password: str, *, days: float, purpose: str
+) -> tuple[Token, str]:
+    """Exchange a name and a password for the token of a session, and its secret.
+
+    Raises:
+        Unauthenticated: name or password is wrong, or the account is locked or disabled.
+    """
+    user = users.check_password(site, name, password)
+    return _issue(site, user.id, purpose, days=days, kind="session")
+
+
+@needs(Permission.SIGN_IN)
+def log_in_by_token(
+    actor: Actor, site: Site, name: str, secret: str, *, days: float, purpose: str
+) -> tuple[Token, str]:
+    """Exchange a name and a token without scopes for the token of a session, and its secret.
+
+    Raises:
+        Unauthenticated: the token is not valid, has scopes, or belongs to somebody else.
+    """
+    caller = recognize(actor, site, secret)
+    if caller.token.scopes or caller.user.name != name:
+        raise Unauthenticated("the token is limited, or another user's: give your password")
+    return _issue(site, caller.user.id, purpose, days=days, kind="session")
+
+
+@needs(Permission.MAKE_TOKENS)
+def make_token(
+    actor: Actor, site: Site, name: str, *, scopes: Iterable[str] = (), days: float = 90
+) -> tuple[Token, str]:
+    """Make a token of one's own account, and its secret, of which only the digest is kept.
+
+    Raises:
+        InvalidInput: no name, scope or number of days that a token can have.
+    """
+    return _issue(site, actor.user, name, scopes=tuple(scopes), days=days)
+
+
+def _issue(
     site: Site,
-    user_id: str,
+    user: str,
     name: str,
     *,
-    scopes: Iterable[str] = (),
-    days: float = 90,
+    scopes: tuple[str, ...] = (),
+    days: float,
     kind: str = "api",
 ) -> tuple[Token, str]:
-    """Make a token; its secret is given once and only its digest is kept."""
-    limited = tuple(scopes)
-    check_token(name, limited, days)
+    check_token(name, scopes, days)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = site.clock()
     token = Token(
         id=secrets.token_hex(16),
-        user=user_id,
+        user=user,
         name=name,
         kind=kind,
-        scopes=limited,
+        scopes=scopes,
         created_at=stamp(now),
         expires_at=stamp(now + days * _DAY),
         revoked_at=None,
     )
-    row = asdict(token) | {"scopes": list(limited), "digest": _digest(secret)}
     with site.writing() as books:
-        books.connection.execute(schema.tokens.insert(), row)
+        books.tokens.add(token, _digest(secret))
     return token, secret
 
 
 def check_token(name: str, scopes: Iterable[str], days: float) -> None:
-    """Refuse what no token can be made of."""
+    """Refuse what no token can be made of.
+
+    Raises:
+        InvalidInput: no name, scope or number of days that a token can have.
+    """
     check_name("name", name)
     if not 0 < days <= LONGEST_DAYS:
         raise invalid("days", days, f"a number above 0, at most {LONGEST_DAYS}")
@@ -158,86 +208,70 @@ def check_token(name: str, scopes: Iterable[str], days: float) -> None:
             raise invalid("scope", scope[:80], f"admin, or one of {roles} as ROLE or ROLE:METER")
 
 
-def tokens(site: Site, user_id: str) -> list[Token]:
-    """List a user's tokens, the newest first."""
-    table = schema.tokens
+@needs(Permission.SEE_ACCOUNT)
+def list_tokens(actor: Actor, site: Site) -> list[Token]:
+    """Return one's own tokens, the newest first."""
     with site.reading() as books:
-        rows = books.select(table, table.c.user == user_id, order=table.c.created_at.desc())
-    return [token_of(row) for row in rows]
+        return books.tokens.of(actor.user)
 
 
-def revoke_token(site: Site, identifier: str, *, owner: str | None = None) -> None:
-    """End a token's life; with `owner`, only if it is theirs."""
-    where = schema.tokens.c.id == identifier
-    if owner is not None:
-        where &= schema.tokens.c.user == owner
-    with site.writing() as books:
-        if not books.select(schema.tokens, where):
-            raise NotFound(f"token {identifier[:32]!r}: none with that id")
-        revoke(books, where, site.now())
+@needs(Permission.MANAGE, Permission.REVOKE_TOKENS)
+def revoke_token(actor: Actor, site: Site, identifier: str) -> None:
+    """Revoke one of one's own tokens; admins may revoke anyone's.
 
-
-def remembered(site: Site, secret: str) -> Caller | None:
-    """Find out who holds a token that was asked for a moment ago, without the books."""
-    until, caller = site.callers.known.get(_digest(secret), (0.0, None))
-    if caller is None or until < time.monotonic() or caller.token.expires_at <= site.now():
-        return None
-    found: Caller = caller
-    return found
-
-
-def caller_of(site: Site, secret: str) -> Caller:
-    """Find out who holds a token.
-
-    It is looked up by its digest, so the time this takes says nothing about other tokens.
+    Raises:
+        NotFound: there is no such token, or it is somebody else's.
     """
-    if (known := remembered(site, secret)) is not None:
-        return known
-    digest, now, memory = _digest(secret), time.monotonic(), site.callers.known
+    _revoke(site, identifier, owner=None if actor.may(Permission.MANAGE) else actor.user)
+
+
+@needs(Permission.REVOKE_TOKENS)
+def revoke_own_token(actor: Actor, site: Site, identifier: str) -> None:
+    """Revoke one of one's own tokens.
+
+    Raises:
+        NotFound: there is no such token, or it is somebody else's.
+    """
+    _revoke(site, identifier, owner=actor.user)
+
+
+def _revoke(site: Site, identifier: str, *, owner: str | None) -> None:
+    with site.writing() as books:
+        token = books.tokens.find(identifier)
+        if token is None or owner not in (None, token.user):
+            raise NotFound(f"token {identifier[:32]!r}: none with that id")
+        books.tokens.revoke(site.now(), id=identifier)
+
+
+@needs(Permission.MANAGE)
+def admin_can_sign_in(_actor: Actor, site: Site) -> bool:
+    """Whether some admin has a password or a token that is still valid."""
+    now = site.now()
     with site.reading() as books:
-        rows = books.connection.execute(_WHO, {"digest": digest}).mappings().all()
-    if not rows:
-        raise Unauthenticated("the token is not known: log in again")
-    first = rows[0]
-    token = token_of(_part(first, schema.tokens))
-    if token.revoked_at is not None:
-        raise Unauthenticated("the token was revoked: log in again")
-    if token.expires_at <= site.now():
-        raise Unauthenticated("the token has expired: log in again")
-    if first[schema.users.c.disabled]:
-        raise Unauthenticated("the account is disabled: ask an admin")
-    seats = [row for row in rows if row[schema.members.c.user] is not None]
-    members = tuple(member_of(_part(row, schema.members)) for row in seats)
-    caller = Caller(user_of(_part(first, schema.users)), token, members)
-    if len(memory) >= _CALLERS:
-        memory.clear()
-    memory[digest] = (now + REMEMBERED, caller)
-    return caller
-
-
-# One question for token, user and seats: it is asked at every request.
-_WHO = (
-    sa.select(schema.tokens, schema.users, schema.members)
-    .select_from(
-        schema.tokens.join(schema.users, schema.users.c.id == schema.tokens.c.user).outerjoin(
-            schema.members, schema.members.c.user == schema.users.c.id
+        return any(
+            books.users.credentials(admin.id).password is not None
+            or any(
+                token.revoked_at is None and token.expires_at > now
+                for token in books.tokens.of(admin.id)
+            )
+            for admin in books.users.admins()
         )
-    )
-    .where(schema.tokens.c.digest == sa.bindparam("digest"))
-    .order_by(schema.members.c.added_at, schema.members.c.role, schema.members.c.tenant)
-)
+
+
+@needs(Permission.MANAGE)
+def make_admin_token(actor: Actor, site: Site) -> str:
+    """Return the secret of a new token for a day, of the user "admin".
+
+    The account is opened if there is none, and enabled and made an admin's if it is not.
+    """
+    with site.reading() as books:
+        found = books.users.named(FIRST_ADMIN)
+    if found is None:
+        admin = users.add_user(actor, site, FIRST_ADMIN, admin=True)
+    else:
+        admin = users.change_user(actor, site, found.id, admin=True, disabled=False)
+    return _issue(site, admin.id, "from meter serve", days=1)[1]
 
 
 def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
-
-
-def revoke(books: Books, where: Any, now: str) -> None:
-    """Revoke all tokens that match and are still valid."""
-    table = schema.tokens
-    live = where & table.c.revoked_at.is_(None)
-    books.connection.execute(table.update().where(live), {"revoked_at": now})
-
-
-def _part(row: Mapping[Any, Any], table: sa.Table) -> dict[str, Any]:
-    return {column.name: row[column] for column in table.c}

@@ -5,20 +5,16 @@ from __future__ import annotations
 import re
 import secrets
 import threading
-from dataclasses import asdict
+from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from easeml_meter.checks import MAX_NAME, ODD, check_name
 from easeml_meter.core.model import stamp
-from easeml_meter.core.people import User
-from easeml_meter.errors import MeterError, NotFound, Unauthenticated, invalid
-from easeml_meter.service.place import Site
-from easeml_meter.service.tokens import new_token, revoke
-from easeml_meter.storage import schema
-from easeml_meter.storage.people import user_of
-
-FIRST_ADMIN = "admin"
+from easeml_meter.core.people import Credentials, User
+from easeml_meter.errors import Denied, MeterError, Unauthenticated, invalid
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.place import Site, Workspace
 
 SHORTEST_PASSWORD = 10
 
@@ -33,11 +29,13 @@ LONGEST_LOCK = timedelta(hours=1)
 
 EMAIL = rf"^[^@\s{ODD}]+@[^@\s{ODD}]+$"
 
-# Each hash takes 64 MB: a crowd at the door must not take all memory.
+# Each hash takes 64 MB: a crowd that signs in at once must not take all memory.
 _HASHING = threading.BoundedSemaphore(4)
 
 
+@needs(Permission.MANAGE)
 def add_user(
+    _actor: Actor,
     site: Site,
     name: str,
     *,
@@ -45,111 +43,163 @@ def add_user(
     email: str | None = None,
     admin: bool = False,
 ) -> User:
-    """Open an account."""
+    """Open an account; without a password it is used by tokens only.
+
+    Raises:
+        InvalidInput: no name, e-mail address or password that an account can have.
+        MeterError: another user has the name.
+    """
     check_name("name", name)
     _check_email(email)
     hashed = hash_password(password) if password is not None else None
     user = User(secrets.token_hex(16), name, email, admin, False, site.now())
-    row = asdict(user) | {"password": hashed, "failures": 0, "locked_until": None}
     with site.writing() as books:
-        if books.select(schema.users, schema.users.c.name == name):
+        if books.users.named(name) is not None:
             raise MeterError(f"name: {name!r} given, another user has it: choose another one")
-        books.connection.execute(schema.users.insert(), row)
+        books.users.add(user, hashed)
     return user
 
 
-def users(site: Site) -> list[User]:
-    """List all accounts, by name."""
+@needs(Permission.MANAGE)
+def list_users(_actor: Actor, site: Site) -> list[User]:
+    """Return all accounts, by name."""
     with site.reading() as books:
-        rows = books.select(schema.users, order=schema.users.c.name)
-    return [user_of(row) for row in rows]
+        return books.users.all()
 
 
-def user(site: Site, identifier: str) -> User:
-    """Find an account by its id."""
+@needs(Permission.MANAGE, Permission.SEE_ACCOUNT)
+def show_user(actor: Actor, site: Site, identifier: str) -> User:
+    """Return an account; only admins see those of others.
+
+    Raises:
+        NotFound: no account has this id.
+    """
+    if not actor.may(Permission.MANAGE) and identifier != actor.user:
+        raise Denied("only an admin may do this")
     with site.reading() as books:
-        rows = books.select(schema.users, schema.users.c.id == identifier)
-    if not rows:
-        raise NotFound(f"user {identifier[:32]!r}: none with that id")
-    return user_of(rows[0])
+        return books.users.get(identifier)
 
 
-def change_user(site: Site, identifier: str, **changes: Any) -> User:
-    """Change email, admin, disabled or password of an account; the last admin stays one."""
+@needs(Permission.SEE_METER)
+def user_names(_actor: Actor, place: Site | Workspace) -> dict[str, str]:
+    """Return the names of all users by id, to show who did what at a meter."""
+    with place.reading() as books:
+        return {user.id: user.name for user in books.users.all()}
+
+
+@needs(Permission.MANAGE, Permission.CHANGE_ACCOUNT)
+def change_user(
+    actor: Actor, site: Site, identifier: str, *, current_password: str = "", **changes: Any
+) -> User:
+    """Change `email`, `admin`, `disabled` or `password` of an account.
+
+    Whoever is not an admin changes their own e-mail and password only, and the password only if
+    they know the current one. A new password, or disabling the account, revokes its tokens.
+
+    Raises:
+        NotFound: no account has this id.
+        Unauthenticated: the current password is wrong.
+        MeterError: no admin would be left.
+    """
+    if not actor.may(Permission.MANAGE):
+        if identifier != actor.user or not changes.keys() <= {"email", "password"}:
+            raise Denied("only an admin may do this; of your own account, email and password")
+        if "password" in changes:
+            _check_current(site, identifier, current_password)
+    return _change(site, identifier, **changes)
+
+
+@needs(Permission.MANAGE)
+def reset_password(_actor: Actor, site: Site, identifier: str) -> str:
+    """Give an account a random password and return it, as it is kept nowhere.
+
+    Raises:
+        NotFound: no account has this id.
+    """
+    password = random_password()
+    _change(site, identifier, password=password)
+    return password
+
+
+def random_password() -> str:
+    """Return a password that nobody guesses."""
+    return secrets.token_urlsafe(15)
+
+
+@needs(Permission.CHANGE_ACCOUNT)
+def change_password(actor: Actor, site: Site, current: str, new: str) -> None:
+    """Change one's own password, which revokes all tokens of the account.
+
+    Raises:
+        InvalidInput: the current password is wrong, or the new one too short or too long.
+    """
+    try:
+        _check_current(site, actor.user, current)
+    except Unauthenticated:
+        raise invalid("current password", "(hidden)", "it is not right: try again") from None
+    _change(site, actor.user, password=new)
+
+
+def _check_current(site: Site, identifier: str, password: str) -> None:
+    with site.reading() as books:
+        name = books.users.get(identifier).name
+    check_password(site, name, password)
+
+
+def _change(site: Site, identifier: str, **changes: Any) -> User:
     _check_email(changes.get("email"))
-    if changes.get("password") is not None:
-        changes["password"] = hash_password(changes["password"])
-        changes |= {"failures": 0, "locked_until": None}
+    new_password = "password" in changes
+    password = changes.pop("password", None)
+    hashed = hash_password(password) if password is not None else None
     with site.writing() as books:
-        table = schema.users
-        before = books.select(table, table.c.id == identifier)
-        if not before:
-            raise NotFound(f"user {identifier[:32]!r}: none with that id")
-        if changes:
-            books.connection.execute(table.update().where(table.c.id == identifier), changes)
-        working = table.c.admin & ~table.c.disabled
-        if not books.select(table, working):
-            raise MeterError("the last admin must stay one: make somebody else an admin first")
-        if changes.get("disabled") or "password" in changes:
-            revoke(books, schema.tokens.c.user == identifier, site.now())
-        return user_of(books.select(table, table.c.id == identifier)[0])
+        user = replace(books.users.get(identifier), **changes)
+        books.users.update(user)
+        if new_password:
+            books.users.update(Credentials(identifier, hashed))
+        if not books.users.admins():
+            raise MeterError("cannot remove the last admin: make someone else an admin first")
+        if user.disabled or new_password:
+            # Whoever knew the old password may have made tokens with it.
+            books.tokens.revoke(site.now(), user=identifier)
+    return user
 
 
-def log_in(site: Site, name: str, password: str) -> User:
-    """Check a password; whether the name or the password was wrong is not said."""
-    table = schema.users
+def check_password(site: Site, name: str, password: str) -> User:
+    """Return the user who has this name and password.
+
+    Raises:
+        Unauthenticated: something is wrong; which of name, password or lock is not said.
+    """
     with site.reading() as books:
-        rows = books.select(table, table.c.name == name)
-    right = verify_password(rows[0]["password"] if rows else None, password)
+        known = books.users.named(name)
+        secret = books.users.credentials(known.id if known else "")
+    right = verify_password(secret.password, password)
     now = site.clock()
     # An unknown name takes as long as a wrong password: it is hashed and written all the same.
-    identifier = rows[0]["id"] if rows else ""
     with site.writing() as books:
-        rows = books.select(table, table.c.id == identifier)
-        row = rows[0] if rows else _NOBODY
-        locked = row["locked_until"]
-        open_to_all = locked is None or datetime.fromisoformat(locked) <= now
-        passed = right and open_to_all and not row["disabled"]
-        if open_to_all:
-            failures = 0 if right else row["failures"] + 1
+        known = books.users.named(name)
+        secret = books.users.credentials(known.id if known else "")
+        locked = secret.locked_until
+        unlocked = locked is None or datetime.fromisoformat(locked) <= now
+        if unlocked:
+            failures = 0 if right else secret.failures + 1
             until = None
             if failures >= FAILURES:
                 until = stamp(now + min(LOCK * 2 ** min(failures - FAILURES, 20), LONGEST_LOCK))
-            changes = {"failures": failures, "locked_until": until}
-            books.connection.execute(table.update().where(table.c.id == identifier), changes)
-    if not passed:
+            books.users.update(replace(secret, failures=failures, locked_until=until))
+    if known is None or known.disabled or not (right and unlocked):
         raise Unauthenticated(
             "name or password is wrong, or too many wrong ones were tried: wait, retry"
         )
-    return user_of(row)
-
-
-_NOBODY: dict[str, Any] = {"failures": 0, "locked_until": None, "disabled": True}
-
-
-def admin_can_sign_in(site: Site) -> bool:
-    """Tell whether some admin has a password or a token that is still valid."""
-    users, tokens = schema.users, schema.tokens
-    with site.reading() as books:
-        admins = books.select(users, users.c.admin & ~users.c.disabled)
-        valid = tokens.c.revoked_at.is_(None) & (tokens.c.expires_at > site.now())
-        holders = {row["user"] for row in books.select(tokens, valid)}
-    return any(row["password"] is not None or row["id"] in holders for row in admins)
-
-
-def admin_token(site: Site) -> str:
-    """Give a token of the user "admin" for a day; the account is made, or made good, as needed."""
-    with site.reading() as books:
-        found = books.select(schema.users, schema.users.c.name == FIRST_ADMIN)
-    if found:
-        admin = change_user(site, found[0]["id"], admin=True, disabled=False)
-    else:
-        admin = add_user(site, FIRST_ADMIN, admin=True)
-    return new_token(site, admin.id, "from meter serve", days=1)[1]
+    return known
 
 
 def hash_password(password: str) -> str:
-    """Hash a password with argon2."""
+    """Return the hash of a password (argon2).
+
+    Raises:
+        InvalidInput: the password is too short or too long.
+    """
     from argon2 import PasswordHasher
 
     if not SHORTEST_PASSWORD <= len(password) <= LONGEST_PASSWORD:
@@ -160,7 +210,7 @@ def hash_password(password: str) -> str:
 
 
 def verify_password(hashed: str | None, password: str) -> bool:
-    """Compare; without a hash, take as long as with one and say no."""
+    """Whether a password has this hash; without a hash it takes as long, and the answer is no."""
     from argon2 import PasswordHasher
     from argon2.exceptions import InvalidHashError, VerificationError
 

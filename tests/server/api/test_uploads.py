@@ -13,7 +13,7 @@ from tests.service.helpers import Clock
 
 from easeml_meter.core.people import Role
 from easeml_meter.service import seats, uploads
-from easeml_meter.service.actor import Actor
+from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.uploads import Inbox
 
 
@@ -95,7 +95,7 @@ def test_uploads_are_ones_own(served: Served, meter: str) -> None:
     for user in ("other-labeler", "stranger"):
         assert served.client(user).get(path).status_code == 404
     second = served.add_user("labeler2")
-    seats.add_member(served.site, second.id, meter, Role.LABELER)
+    seats.add_seat(SYSTEM, served.site.space(meter), second.id, Role.LABELER)
     assert served.client("labeler2").get(path).status_code == 404
     assert served.client("labeler2").put(path, params={"offset": 0}, content=b"1").is_error
 

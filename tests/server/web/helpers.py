@@ -10,7 +10,6 @@ import httpx
 from tests.server.helpers import Served
 
 from easeml_meter.server.web.pages import SESSION
-from easeml_meter.service import tokens
 
 SITE = "http://server"
 PASSWORD = "a secret of some length"  # noqa: S105
@@ -24,9 +23,7 @@ class Visitor:
         self.client.base_url = httpx.URL(f"{scheme}://server")
         self.csrf = ""
         if user is not None:
-            secret = tokens.new_token(
-                served.site, served.users[user].id, "browser", days=0.5, kind="session"
-            )[1]
+            secret = served.session(user)
             name = f"__Host-{SESSION}" if scheme == "https" else SESSION
             self.client.cookies.set(name, secret, domain="server.local")
             self.get("/meters")

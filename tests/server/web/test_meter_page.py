@@ -14,6 +14,7 @@ from tests.service.helpers import Labels, rows, small_spec, with_errors
 from easeml_meter.core.people import Role
 from easeml_meter.server.web.meters import DRAWN, NEWEST
 from easeml_meter.service import seats
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.submissions import queue
 
 from .helpers import Visitor, words
@@ -34,7 +35,9 @@ class TestList:
         meter, new = served.add_meter(), served.add_meter(prefix="new-")
         labels = begin(served, meter, tmp_path)
         submit(served.client("developer"), meter, labels, errors=len(labels) // 5)
-        seats.add_member(served.site, served.users["developer"].id, new, Role.DEVELOPER, 1)
+        seats.add_seat(
+            SYSTEM, served.site.space(new), served.users["developer"].id, Role.DEVELOPER, 1
+        )
         answer = Visitor(served, "developer").get("/meters")
         assert "active test set 1, your role: developer" in words(answer)
         assert "band 2 at step 1; 3 steps promised" in words(answer)
@@ -137,7 +140,7 @@ class TestMeter:
         labels = begin(served, meter, tmp_path)
         for number in range(steps - 1):
             body = body_with(labels, salt=str(number))
-            seat = seats.members(served.site, meter)[1]
+            seat = seats.list_seats(SYSTEM, served.site.space(meter))[1]
             queue.accept(served.site, seat, f"a model with a name, number {number}", body)
         answer = Visitor(served, "developer").get(f"/meters/{meter}")
         assert f"The newest {NEWEST} of {steps - 1} steps." in words(answer)

@@ -7,8 +7,10 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.server.helpers import Served, serve
+from tests.service.helpers import actor_of
 
 from easeml_meter.service import tokens, users
+from easeml_meter.service.actor import SYSTEM
 
 from .helpers import PASSWORD, Visitor, cookies_of, words
 
@@ -40,7 +42,7 @@ def sign_in(visitor: Visitor, password: str = PASSWORD, **fields: str) -> httpx.
     return visitor.send("/sign-in", **({"name": "anna", "password": password} | fields))
 
 
-def signed_in(visitor: Visitor) -> bool:
+def is_signed_in(visitor: Visitor) -> bool:
     answer = visitor.get("/meters")
     assert answer.status_code in (200, 303)
     return answer.status_code == 200
@@ -91,7 +93,7 @@ class TestSigningIn:
             words(answers[0]).partition(" Name ")[0]
         }
         assert "Name or password is wrong" in words(answers[0])
-        assert not signed_in(visitor)
+        assert not is_signed_in(visitor)
         text = served.client("admin").get("http://server/metrics").text
         assert "\nmeter_failed_logins_total 3\n" in text
 
@@ -107,11 +109,11 @@ class TestSigningIn:
 
     def test_a_limited_token_does_not(self, served: Served) -> None:
         anna = served.users["anna"].id
-        _, limited = tokens.new_token(served.site, anna, "ci", scopes=["developer"])
+        _, limited = tokens.make_token(actor_of(anna), served.site, "ci", scopes=["developer"])
         for token in (limited, served.tokens["stranger"], "emt_unknown"):
             visitor = Visitor(served)
             assert sign_in(visitor, password=token).status_code == 401
-            assert not signed_in(visitor)
+            assert not is_signed_in(visitor)
 
     def test_is_limited_by_address(self, tmp_path: Path) -> None:
         with serve(tmp_path / "other", logins_per_minute=2) as served:
@@ -132,7 +134,7 @@ class TestForms:
         for csrf in ("", "x", "ü", other.csrf):
             answer = visitor.send("/sign-in", csrf=csrf, name="anna", password=PASSWORD)
             assert answer.status_code == 403
-        assert not signed_in(visitor)
+        assert not is_signed_in(visitor)
 
     def test_of_sign_in_need_cookies(self, served: Served) -> None:
         answer = Visitor(served).send("/sign-in", name="anna", password=PASSWORD)
@@ -144,7 +146,7 @@ class TestForms:
         for csrf in ("", "x", other.csrf):
             assert visitor.send("/sign-out", csrf=csrf).status_code == 403
             assert visitor.client.post("/sign-out").status_code == 403
-        assert signed_in(visitor)
+        assert is_signed_in(visitor)
 
     def test_that_are_none_are_refused(self, served: Served) -> None:
         visitor = Visitor(served, "anna")
@@ -152,7 +154,7 @@ class TestForms:
         for body in (b"\xff", b"a=b&" * 200):
             answer = visitor.client.post("/sign-out", content=body, headers=headers)
             assert answer.status_code == 422
-        assert signed_in(visitor)
+        assert is_signed_in(visitor)
 
 
 class TestSessions:
@@ -168,12 +170,12 @@ class TestSessions:
         assert "You are signed out." not in words(visitor.get("/sign-in"))
         again = Visitor(served)
         again.client.cookies.update(kept)
-        assert not signed_in(again)
+        assert not is_signed_in(again)
 
     def test_expire(self, served: Served, clock: SetClock) -> None:
         visitor = Visitor(served, "anna")
         clock.moment += timedelta(hours=11)
-        assert signed_in(visitor)
+        assert is_signed_in(visitor)
         clock.moment += timedelta(hours=1)
         answer = visitor.get("/meters?x=1")
         assert answer.headers["location"] == "/sign-in?back=/meters%3Fx%3D1&ended=1"
@@ -206,8 +208,8 @@ class TestSessions:
 
     def test_end_with_the_account(self, served: Served) -> None:
         visitor = Visitor(served, "anna")
-        users.change_user(served.site, served.users["anna"].id, disabled=True)
-        assert not signed_in(visitor)
+        users.change_user(SYSTEM, served.site, served.users["anna"].id, disabled=True)
+        assert not is_signed_in(visitor)
 
     def test_survive_a_link_from_elsewhere(self, served: Served) -> None:
         """The browser keeps the cookie back from such a request, and sends it with our own."""
@@ -232,7 +234,7 @@ class TestCookies:
             assert {"httponly", "samesite=strict", "path=/"} <= attributes
             assert ("secure" in attributes) == (scheme == "https")
             assert not any(each.startswith("domain") for each in attributes)
-        assert signed_in(visitor)
+        assert is_signed_in(visitor)
 
     def test_are_nothing_to_the_api_and_tokens_nothing_to_pages(self, served: Served) -> None:
         visitor = Visitor(served, "admin")
@@ -241,7 +243,7 @@ class TestCookies:
         # Nor does a token for programs become a session by being put into the cookie.
         other = Visitor(served)
         other.client.cookies.set("meter_session", served.tokens["admin"], domain="server.local")
-        assert not signed_in(other)
+        assert not is_signed_in(other)
 
     def test_of_messages_are_ours(self, served: Served) -> None:
         visitor = Visitor(served, "anna")

@@ -5,23 +5,27 @@ A module has a `router`, or two; those in ROUTERS are served under /api/v1.
 
 from __future__ import annotations
 
-from easeml_meter.server.api.accounts import router as accounts
 from easeml_meter.server.api.audit import router as audit
 from easeml_meter.server.api.handovers import router as handovers
 from easeml_meter.server.api.history import router as signals
 from easeml_meter.server.api.meters import router as meters
 from easeml_meter.server.api.notifications import router as webhooks
+from easeml_meter.server.api.seats import router as seats
 from easeml_meter.server.api.submissions import router as submissions
 from easeml_meter.server.api.submissions import submitting
 from easeml_meter.server.api.testsets import requesting
 from easeml_meter.server.api.testsets import router as testsets
+from easeml_meter.server.api.tokens import router as tokens
 from easeml_meter.server.api.uploads import router as uploads
+from easeml_meter.server.api.users import router as users
 from easeml_meter.server.api.validation import router as validation
 
 ROUTERS = [
     submitting,  # asked most often, so tried first
     submissions,
-    accounts,
+    tokens,
+    users,
+    seats,
     meters,
     requesting,
     uploads,

@@ -11,7 +11,7 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from easeml_meter.checks import NAME
-from easeml_meter.core.people import Member, Role
+from easeml_meter.core.people import Role, Seat
 from easeml_meter.errors import Denied, NotFound
 from easeml_meter.server.auth import SettingsHere
 from easeml_meter.server.limits import streamed
@@ -79,7 +79,7 @@ def seat_for(
     deed: Permission,
     *others: Permission,
     tenant: int | None = None,
-) -> Member:
+) -> Seat:
     """Give the seat for the first of these deeds that the caller may do, or refuse."""
     try:
         seat = caller.seat(meter, deed, tenant)

@@ -43,7 +43,7 @@ class HandoverShown(BaseModel):
 
 
 @router.post("/meters/{meter}/handovers", responses=answers(404, 409), response_model=HandoverShown)
-def handover(
+async def handover(
     actor: ActorHere, space: WorkspaceHere, once: OnceHere, given: HandoverAsked
 ) -> JSONResponse:
     """Tell what a hand-over would do to the budget; with `confirm`, record it."""
@@ -52,7 +52,7 @@ def handover(
         found = hand_over(actor, space, given.giver, given.receiver, confirm=given.confirm)
         return 200, _shown(found, recorded=given.confirm)
 
-    return once.answer(make)
+    return await once.answer(make, actor=actor, use_case=hand_over)
 
 
 def _shown(found: Consequence, *, recorded: bool) -> HandoverShown:

@@ -80,7 +80,7 @@ def list_meters(
 
 
 @router.post("/meters", status_code=201, responses=answers(409, 413), response_model=MeterShown)
-def create_meter(
+async def create_meter(
     site: SiteHere, actor: SiteActorHere, once: OnceHere, given: NewMeter
 ) -> JSONResponse:
     """Make a meter, and ask for its first test set (an admin's deed)."""
@@ -89,7 +89,7 @@ def create_meter(
         made = meters.create_meter(actor, site, MeterSpec.from_mapping(given.settings), given.name)
         return 201, _shown(meters.show_meter(actor, site.space(made.id)))
 
-    return once.answer(make)
+    return await once.answer(make, actor=actor, use_case=meters.create_meter)
 
 
 @router.get("/meters/{meter}", responses=answers(404))

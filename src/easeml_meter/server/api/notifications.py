@@ -66,7 +66,7 @@ def list_webhooks(
 
 
 @router.post("", status_code=201, response_model=MadeWebhook, responses=answers(404, 409))
-def add_webhook(
+async def add_webhook(
     meter: Id, given: NewWebhook, site: SiteHere, caller: CallerHere, once: OnceHere
 ) -> JSONResponse:
     """Add a webhook: from now on it is told what happens."""
@@ -76,7 +76,7 @@ def add_webhook(
         made, secret = hooks.add_webhook(site, meter, given.url, given.events)
         return 201, MadeWebhook(**_shown(made).model_dump(), secret=secret)
 
-    return once.answer(make, secret=True)
+    return await once.answer(make, secret=True)
 
 
 @router.delete("/{webhook}", status_code=204, responses=answers(404))

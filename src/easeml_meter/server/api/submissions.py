@@ -15,7 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
-from easeml_meter.core.people import Member
+from easeml_meter.core.people import Seat
 from easeml_meter.core.views import Signal, signal_json
 from easeml_meter.server.api.common import Listed, PageHere, body_of, paged, raw, seat_for
 from easeml_meter.server.api.routing import ApiRoute
@@ -159,8 +159,7 @@ async def submit(  # noqa: PLR0917
         receipt, signal = await _accepted(request, handed)
         return 200 if receipt.final else 202, _shown(receipt, signal if seen else None)
 
-    once, keys = once_streamed(request, caller, key), request.app.state.keys
-    answer = await once.answer_later(make, body=body, keys=keys)
+    answer = await once_streamed(request, caller, key).answer(make, body=body)
     if answer.status_code != 202:
         return answer
     if request.app.state.worker is not None:
@@ -179,7 +178,7 @@ async def _accepted(request: Request, handed: queue.Handed) -> queue.Accepted:
     )
 
 
-def _may_see(caller: Caller, seat: Member) -> bool:
+def _may_see(caller: Caller, seat: Seat) -> bool:
     """Tell whether the caller sees the signals of a seat's tenant; a runner does not."""
     return any(
         allowed(each.role, Permission.SEE_SIGNALS) and each.tenant in (0, seat.tenant)
@@ -191,13 +190,13 @@ def _shown(receipt: Receipt, signal: Signal | None) -> dict[str, Any]:
     return vars(receipt) | {"signal": None if signal is None else signal_json(signal)}
 
 
-def _answer(site: Site, caller: Caller, seat: Member, receipt: Receipt) -> JSONResponse:
+def _answer(site: Site, caller: Caller, seat: Seat, receipt: Receipt) -> JSONResponse:
     signal = queue.signal_for(site, seat, receipt) if _may_see(caller, seat) else None
     return JSONResponse(_shown(receipt, signal), 200 if receipt.final else 202)
 
 
 async def _settled(
-    request: Request, site: Site, seat: Member, submission: str, wait: float
+    request: Request, site: Site, seat: Seat, submission: str, wait: float
 ) -> Receipt:
     """Give a submission when it is answered, or when the wait is over."""
     end = time.monotonic() + wait
@@ -264,9 +263,7 @@ async def submission_events(  # noqa: PLR0917
     return StreamingResponse(_events(request, site, seat, first), media_type="text/event-stream")
 
 
-async def _events(
-    request: Request, site: Site, seat: Member, receipt: Receipt
-) -> AsyncIterator[str]:
+async def _events(request: Request, site: Site, seat: Seat, receipt: Receipt) -> AsyncIterator[str]:
     told, quiet_since = None, time.monotonic()
     while True:
         if receipt.state != told:

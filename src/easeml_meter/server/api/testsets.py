@@ -174,7 +174,7 @@ def list_test_sets(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Li
     responses=answers(404, 409, 413),
     response_model=TestSetAdded,
 )
-def add_test_set(
+async def add_test_set(
     inbox: InboxHere, actor: ActorHere, once: OnceHere, given: NewTestSet
 ) -> JSONResponse:
     """Take in a sealed file that was uploaded (a labeler's deed).
@@ -187,7 +187,7 @@ def add_test_set(
         added = finish_upload(actor, inbox, given.upload, part=given.part)
         return 201, TestSetAdded(**added.test_set.to_json(), labels_here=added.labels_here)
 
-    return once.answer(make)
+    return await once.answer(make, actor=actor, use_case=finish_upload)
 
 
 @router.get("/meters/{meter}/test-sets/{number}", responses=answers(404))
@@ -214,7 +214,7 @@ def test_inputs(actor: ActorHere, space: WorkspaceHere, number: Number) -> Strea
     response_model=Released,
     name="release",
 )
-def release_test_set(
+async def release_test_set(
     actor: ActorHere, space: WorkspaceHere, once: OnceHere, number: Number
 ) -> JSONResponse:
     """Hand a spent test set to the developers, with what really happened (a labeler's deed)."""
@@ -225,7 +225,7 @@ def release_test_set(
         files = space.files.names(release.released_folder(number))
         return 200, Released(generation=number, files=files)
 
-    return once.answer(make)
+    return await once.answer(make, actor=actor, use_case=release.release)
 
 
 @router.get(

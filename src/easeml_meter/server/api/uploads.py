@@ -58,7 +58,7 @@ InboxHere = Annotated[Inbox, Depends(the_inbox)]
     responses=answers(404, 409, 413),
     response_model=UploadShown,
 )
-def begin_upload(
+async def begin_upload(
     inbox: InboxHere, actor: ActorHere, once: OnceHere, given: NewUpload
 ) -> JSONResponse:
     """Announce a sealed file (a labeler's deed)."""
@@ -67,7 +67,7 @@ def begin_upload(
         upload = uploads.begin_upload(actor, inbox, given.name, given.size)
         return 201, _shown(inbox, upload)
 
-    return once.answer(make)
+    return await once.answer(make, actor=actor, use_case=uploads.begin_upload)
 
 
 def _shown(inbox: Inbox, upload: Upload) -> UploadShown:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Query, Request
-from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
@@ -24,7 +23,7 @@ from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, once_streamed
 from easeml_meter.server.parameters import Number
 from easeml_meter.service import validation
-from easeml_meter.service.actor import Permission
+from easeml_meter.service.actor import permit
 from easeml_meter.tables.source import Held
 
 router = APIRouter(tags=["validation sets"], route_class=ApiRoute)
@@ -76,7 +75,7 @@ async def set_validation(  # noqa: PLR0917
 ) -> JSONResponse:
     """Give the first validation set, or replace it, from the next submission on."""
     # Refused before the body is read: a stranger's may be long.
-    actor.granted(Permission.SET_VALIDATION)
+    permit(actor, validation.give_validation)
     body = await body_of(request, settings)
 
     def make() -> tuple[int, ValidationShown]:
@@ -86,7 +85,7 @@ async def set_validation(  # noqa: PLR0917
         return 201, ValidationShown(**given.to_json())
 
     once = once_streamed(request, caller, key)
-    return await run_in_threadpool(once.answer, make, body=body)
+    return await once.answer(make, actor=actor, use_case=validation.give_validation, body=body)
 
 
 @router.get(

@@ -23,14 +23,16 @@ from easeml_meter.server.web.handovers import router as handovers
 from easeml_meter.server.web.meters import router as meters
 from easeml_meter.server.web.pages import error_page, recognise, static
 from easeml_meter.server.web.planner import router as planner
+from easeml_meter.server.web.seats import router as seats
 from easeml_meter.server.web.submissions import router as submitting
 from easeml_meter.server.web.testsets import router as labeling
-from easeml_meter.server.web.tokens import router as signing
+from easeml_meter.server.web.tokens import router as tokens
+from easeml_meter.server.web.users import router as users
 from easeml_meter.server.web.validation import router as validation
 
 ROUTERS = [
     static,
-    signing,
+    tokens,
     meters,
     handovers,
     submitting,
@@ -39,6 +41,8 @@ ROUTERS = [
     labeling,
     planner,
     admin,
+    users,
+    seats,
 ]
 
 _FOR_PROGRAMS = ("/api/", "/healthz", "/readyz", "/metrics")

@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
-from easeml_meter.core.people import Member, Role
+from easeml_meter.core.people import Role, Seat
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import checks, summary
@@ -122,7 +122,7 @@ class Desk:
 
     visit: Visit
     meter: str
-    seat: Member
+    seat: Seat
     situation: MeterState
     generation: int | None = None
 
@@ -189,7 +189,7 @@ class Desk:
         site = self.visit.site
         with site.reading() as books:
             links = books.audit.all(self.meter)
-        known = {user.id: user.name for user in users.users(site)}
+        known = users.user_names(self.visit.at(self.meter), site)
         of_session = (view.generation, self.seat.tenant)
         told = [link.details for link in links if link.event == "told"]
         return {

@@ -23,9 +23,9 @@ from easeml_meter.report.words import shown
 from easeml_meter.server.auth import SettingsHere, SiteHere, actor_at, noted
 from easeml_meter.server.errors import Problem
 from easeml_meter.server.settings import Settings
-from easeml_meter.service.actor import Actor
+from easeml_meter.service.actor import ANYONE, Actor
 from easeml_meter.service.place import Site
-from easeml_meter.service.tokens import Caller, caller_of
+from easeml_meter.service.tokens import Caller, recognize
 from easeml_meter.vault.keys import Identity, fingerprint_key
 
 SESSION = "meter_session"
@@ -122,6 +122,10 @@ class Visit:
         """
         return actor_at(self.site, self.caller, meter, tenant)
 
+    def at_site(self) -> Actor:
+        """Return the visitor as an actor for what belongs to no meter."""
+        return self.caller.at_site()
+
     def field(self, name: str, *, longest: int = 1000) -> str:
         """Give a field of the form that must be there; spaces around it do not count."""
         value = self.form.get(name, "").strip()
@@ -153,7 +157,7 @@ VisitHere = Annotated[Visit, Depends(signed_in)]
 
 
 def _caller(request: Request, site: Site) -> Caller:
-    caller = caller_of(site, get_cookie(request, SESSION))
+    caller = recognize(ANYONE, site, get_cookie(request, SESSION))
     if caller.token.kind != "session":
         raise Unauthenticated("this token is no session: sign in")
     request.scope[_CALLER] = caller

@@ -6,7 +6,7 @@ from fastapi import APIRouter, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
-from easeml_meter.core.people import Member
+from easeml_meter.core.people import Seat
 from easeml_meter.core.views import Signal
 from easeml_meter.server.api.common import body_of, seat_for
 from easeml_meter.server.api.submissions import Model
@@ -28,14 +28,14 @@ async def submit(visit: VisitHere, meter: str, model: Model, tenant: Tenant = No
     return await run_in_threadpool(_accepted, visit, seat, model, body)
 
 
-def _accepted(visit: Visit, seat: Member, model: str, body: bytes) -> Response:
+def _accepted(visit: Visit, seat: Seat, model: str, body: bytes) -> Response:
     receipt, signal = queue.accept(visit.site, seat, model, body)
     if not receipt.final and visit.request.app.state.worker is not None:
         visit.request.app.state.worker.call()
     return _told(visit, seat, receipt, signal)
 
 
-def _told(visit: Visit, seat: Member, receipt: Receipt, signal: Signal | None) -> Response:
+def _told(visit: Visit, seat: Seat, receipt: Receipt, signal: Signal | None) -> Response:
     """Show what became of a submission; the signal only to those who see signals."""
     opened = Desk.open(visit, seat.meter, seat.tenant)
     seen = signal is not None and opened.may("SEE_SIGNALS")

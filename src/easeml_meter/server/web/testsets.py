@@ -64,7 +64,7 @@ def labels_page(page: LabelingHere) -> Response:
         "labels.html",
         meter=shown.meter,
         requests=requests.list_requests(actor, space),
-        names={user.id: user.name for user in users.users(visit.site)},
+        names=users.user_names(actor, space),
         generations=requests.list_test_sets(actor, space),
         releasable=release.releasable(actor, space),
         notices=[each for each in reversed(list_notices(actor, space)) if each["rows_shared"]],

@@ -1,4 +1,4 @@
-"""Signing in and out."""
+"""Signing in and out, and one's own account: its tokens and its password."""
 
 from __future__ import annotations
 
@@ -8,16 +8,19 @@ from typing import Annotated
 from fastapi import APIRouter, Query, Request, Response
 from fastapi.responses import RedirectResponse
 
-from easeml_meter.core.people import User
-from easeml_meter.errors import Unauthenticated
+from easeml_meter.checks import MAX_NAME
+from easeml_meter.core.people import SEATED, Role
+from easeml_meter.errors import Unauthenticated, invalid
 from easeml_meter.server.auth import SiteHere
 from easeml_meter.server.limits import LoginCounted
+from easeml_meter.server.web.forms import fill, show_forms
 from easeml_meter.server.web.pages import (
     DOOR,
     SESSION,
     SESSION_DAYS,
     FormHere,
     MaybeCaller,
+    Visit,
     VisitHere,
     check_csrf,
     csrf_token,
@@ -27,8 +30,9 @@ from easeml_meter.server.web.pages import (
     set_cookie,
 )
 from easeml_meter.service import tokens, users
+from easeml_meter.service.actor import ANYONE, Permission
 from easeml_meter.service.place import Site
-from easeml_meter.service.tokens import TOKEN_PREFIX
+from easeml_meter.service.tokens import TOKEN_PREFIX, log_in, log_in_by_token
 
 router = APIRouter(include_in_schema=False)
 
@@ -85,32 +89,91 @@ def sign_in(request: Request, site: SiteHere, form: FormHere, _: LoginCounted) -
         problem = "This browser sent no cookie back: allow cookies of this site, and try again."
         return _form(request, back=address, name=name[:200], problem=problem, status=403)
     check_csrf(request, form, csrf_token(site.identity, door))
+    exchange = log_in_by_token if given.startswith(TOKEN_PREFIX) else log_in
     try:
-        user = _known(site, name.strip(), given)
+        secret = exchange(ANYONE, site, name.strip(), given, days=SESSION_DAYS, purpose="browser")[
+            1
+        ]
     except Unauthenticated as error:
         request.app.state.metrics.count_failed_login()
         problem = str(error).capitalize() + "."
         return _form(request, back=address, name=name[:200], problem=problem, status=401)
-    secret = tokens.new_token(site, user.id, "browser", days=SESSION_DAYS, kind="session")[1]
     answer = RedirectResponse(own_address(address), 303)
     set_cookie(request, answer, SESSION, secret)
     return answer
 
 
-def _known(site: Site, name: str, given: str) -> User:
-    """Check a password, or in its place a token that may do all its user may do."""
-    if not given.startswith(TOKEN_PREFIX):
-        return users.log_in(site, name, given)
-    caller = tokens.caller_of(site, given)
-    if caller.token.scopes or caller.user.name != name:
-        raise Unauthenticated("the token is limited, or another user's: give your password")
-    return caller.user
-
-
 @router.post("/sign-out")
 def sign_out(visit: VisitHere) -> Response:
     """End the session."""
-    tokens.revoke_token(visit.site, visit.caller.token.id)
+    tokens.revoke_own_token(visit.at_site(), visit.site, visit.caller.token.id)
     answer = visit.redirect("/sign-in", "You are signed out.")
     set_cookie(visit.request, answer, SESSION, "")
     return answer
+
+
+@router.get("/account")
+def account(visit: VisitHere) -> Response:
+    """Show one's own tokens, and the form for a new password."""
+    return _account(visit)
+
+
+def _account(
+    visit: Visit, status: int = 200, problems: dict[str, str] | None = None, secret: str = ""
+) -> Response:
+    actor = visit.at_site()
+    listed = tokens.list_tokens(actor, visit.site)
+    return show_forms(
+        visit,
+        "admin_account.html",
+        problems,
+        status=status,
+        tokens=[token for token in listed if token.revoked_at is None],
+        now=visit.site.now(),
+        roles=(*SEATED, Role.ADMIN) if actor.may(Permission.MANAGE) else SEATED,
+        secret=secret,
+    )
+
+
+@router.post("/account/tokens")
+def make_token(visit: VisitHere) -> Response:
+    """Make a token; its secret is shown once."""
+
+    def make() -> Response:
+        scope = visit.form.get("scope", "")
+        _, secret = tokens.make_token(
+            visit.at_site(),
+            visit.site,
+            visit.field("name", longest=MAX_NAME),
+            days=_days(visit.field("days")),
+            scopes=[scope] if scope else [],
+        )
+        return _account(visit, secret=secret)
+
+    return fill(visit, "token", make, _account)
+
+
+def _days(text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        raise invalid("days", text[:40], "a number") from None
+
+
+@router.post("/account/tokens/revoke")
+def revoke_token(visit: VisitHere) -> Response:
+    """Revoke one of one's own tokens."""
+    tokens.revoke_own_token(visit.at_site(), visit.site, visit.field("token", longest=32))
+    return visit.redirect("/account", "The token is revoked.")
+
+
+@router.post("/account/password")
+def change_password(visit: VisitHere) -> Response:
+    """Set a new password; all tokens and sessions end with the old one."""
+
+    def change() -> Response:
+        current, new = visit.form.get("current", ""), visit.form.get("new", "")
+        users.change_password(visit.at_site(), visit.site, current, new)
+        return visit.redirect("/sign-in", "The password is changed. Sign in with the new one.")
+
+    return fill(visit, "password", change, _account)

@@ -16,7 +16,7 @@ from enum import StrEnum
 from typing import Any
 
 from easeml_meter.core.model import Entry, stamp
-from easeml_meter.core.people import Member, Role
+from easeml_meter.core.people import Role, Seat
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import (
     MeterError,
@@ -102,7 +102,7 @@ class Handed:
     """A submission as it came in."""
 
     site: Site
-    seat: Member
+    seat: Seat
     model: str
     body: bytes = field(repr=False)
 
@@ -110,7 +110,7 @@ class Handed:
 Accepted = tuple[Receipt, Signal | None]
 
 
-def accept(site: Site, seat: Member, model: str, body: bytes) -> Accepted:
+def accept(site: Site, seat: Seat, model: str, body: bytes) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
@@ -149,11 +149,11 @@ def _received(handed: Handed) -> Submission | Accepted:
     return Submission(submitted, handed.model, seat.tenant, seat.user)
 
 
-def _meter(site: Site, seat: Member) -> Meter:
+def _meter(site: Site, seat: Seat) -> Meter:
     return Meter(site.space(seat.meter), seat.role, seat.tenant, seat.user)
 
 
-def _enqueue(site: Site, seat: Member, model: str, parcel: Parcel) -> Receipt:
+def _enqueue(site: Site, seat: Seat, model: str, parcel: Parcel) -> Receipt:
     space = site.space(seat.meter)
     (content,) = parcel.files.values()
     Submission(_model(parcel.kind, content), model, seat.tenant)  # what is wrong is told now
@@ -258,7 +258,7 @@ def put_all_back(site: Site) -> None:
         put_back(site, row["id"])
 
 
-def cancel(site: Site, seat: Member, identifier: str) -> None:
+def cancel(site: Site, seat: Seat, identifier: str) -> None:
     """Take a submission back, as long as it waits: it costs nothing."""
     receipt(site, seat, identifier)  # whether there is one
     with site.writing() as books:
@@ -271,7 +271,7 @@ def cancel(site: Site, seat: Member, identifier: str) -> None:
     site.space(seat.meter).files.remove(ticket.blob)
 
 
-def receipts(site: Site, seat: Member) -> list[Receipt]:
+def receipts(site: Site, seat: Seat) -> list[Receipt]:
     """List a tenant's submissions, the newest first."""
     table = schema.submissions
     where = (table.c.meter == seat.meter) & (table.c.tenant == seat.tenant)
@@ -285,7 +285,7 @@ def receipts(site: Site, seat: Member) -> list[Receipt]:
     return sorted(found, key=lambda receipt: (receipt.created_at, receipt.id), reverse=True)
 
 
-def receipt(site: Site, seat: Member, identifier: str) -> Receipt:
+def receipt(site: Site, seat: Seat, identifier: str) -> Receipt:
     """Find a submission of the seat's tenant."""
     with site.reading() as books:
         ticket = _ticket(books, seat, identifier)
@@ -298,7 +298,7 @@ def receipt(site: Site, seat: Member, identifier: str) -> Receipt:
     raise NotFound(f"submission {identifier[:32]!r}: none of yours with that id")
 
 
-def signal_for(site: Site, seat: Member, receipt: Receipt) -> Signal | None:
+def signal_for(site: Site, seat: Seat, receipt: Receipt) -> Signal | None:
     """Give the signal that a submission was answered with."""
     if receipt.state is not State.DONE:
         return None
@@ -307,13 +307,13 @@ def signal_for(site: Site, seat: Member, receipt: Receipt) -> Signal | None:
     return next(signal for signal in view.signals if (signal.tenant, signal.step) == own)
 
 
-def _entries(books: Books, seat: Member) -> list[Entry]:
+def _entries(books: Books, seat: Seat) -> list[Entry]:
     table = schema.entries
     where = (table.c.meter == seat.meter) & (table.c.tenant == seat.tenant)
     return [Entry(**row) for row in books.select(table, where)]
 
 
-def _ticket(books: Books, seat: Member, identifier: str) -> Ticket | None:
+def _ticket(books: Books, seat: Seat, identifier: str) -> Ticket | None:
     table = schema.submissions
     where = (
         (table.c.id == identifier) & (table.c.meter == seat.meter) & (table.c.tenant == seat.tenant)

@@ -14,12 +14,17 @@ import sqlalchemy as sa
 
 from easeml_meter.storage.books.audit import AuditLinks
 from easeml_meter.storage.books.copies import Copies
+from easeml_meter.storage.books.counts import Counts
 from easeml_meter.storage.books.entries import Entries, Told
 from easeml_meter.storage.books.handovers import HandOvers
+from easeml_meter.storage.books.idempotency import KeyedRequests
 from easeml_meter.storage.books.meters import Meters
 from easeml_meter.storage.books.parts import Parts
+from easeml_meter.storage.books.seats import Seats
 from easeml_meter.storage.books.testsets import TestSets
+from easeml_meter.storage.books.tokens import Tokens
 from easeml_meter.storage.books.uploads import Uploads
+from easeml_meter.storage.books.users import Users
 from easeml_meter.storage.books.validation import ValidationSets
 
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(:number)")
@@ -71,9 +76,38 @@ class Books:
         return AuditLinks(self.connection)
 
     @cached_property
+    def users(self) -> Users:
+        """Accounts of people and programs."""
+        return Users(self.connection)
+
+    @cached_property
+    def seats(self) -> Seats:
+        """Who has which role at which meter."""
+        return Seats(self.connection)
+
+    @cached_property
+    def tokens(self) -> Tokens:
+        """Tokens of all users."""
+        return Tokens(self.connection)
+
+    @cached_property
+    def idempotency(self) -> KeyedRequests:
+        """Requests that came with an Idempotency-Key."""
+        return KeyedRequests(self.connection)
+
+    @cached_property
+    def counts(self) -> Counts:
+        """Totals over the whole site."""
+        return Counts(self.connection)
+
+    @cached_property
     def copies(self) -> Copies:
         """Wholesale copies, for backups."""
         return Copies(self.connection)
+
+    def ping(self) -> None:
+        """Make the database answer, or raise."""
+        self.connection.exec_driver_sql("SELECT 1")
 
     def lock(self, meter: str | None) -> None:
         """Wait for the lock of a meter, unless beginning to write has taken it already."""

@@ -1,0 +1,147 @@
+"""Signing in, and tokens."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, Field, StringConstraints
+
+from easeml_meter.core.people import Token
+from easeml_meter.errors import Unauthenticated
+from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
+from easeml_meter.server.api.routing import ApiRoute
+from easeml_meter.server.api.seats import MemberShown, member_shown
+from easeml_meter.server.api.users import Password, UserShown, user_shown
+from easeml_meter.server.auth import CallerHere, SettingsHere, SiteActorHere, SiteHere
+from easeml_meter.server.errors import answers
+from easeml_meter.server.idempotency import OnceHere
+from easeml_meter.server.limits import LoginCounted
+from easeml_meter.server.parameters import Id
+from easeml_meter.service import tokens
+from easeml_meter.service.actor import ANYONE
+from easeml_meter.service.tokens import LONGEST_DAYS, SCOPE
+
+router = APIRouter(tags=["accounts"], route_class=ApiRoute)
+
+Scope = Annotated[str, StringConstraints(pattern=SCOPE)]
+
+
+class Login(Given):
+    """A name and a password."""
+
+    name: Line
+    password: Password
+
+
+class LoggedIn(BaseModel):
+    """A token."""
+
+    token: str
+    expires_at: str
+
+
+class TokenShown(BaseModel):
+    """A token, without its secret."""
+
+    id: str
+    name: str
+    kind: str
+    scopes: list[str]
+    created_at: str
+    expires_at: str
+    revoked_at: str | None
+
+
+class NewToken(Given):
+    """A token to make."""
+
+    name: Line
+    scopes: list[Scope] = Field(default_factory=list, max_length=100)
+    days: Annotated[float, Field(gt=0, le=LONGEST_DAYS)] = 90
+
+
+class TokenMade(TokenShown):
+    """A token and, this once, its secret."""
+
+    token: str
+
+
+class Me(BaseModel):
+    """Who asks, and what the token may be used for."""
+
+    user: UserShown
+    token: TokenShown
+    seats: list[MemberShown]
+
+
+@router.post("/login", responses=answers(only=(401, 413, 422, 429, 503)))
+def login(
+    request: Request, site: SiteHere, settings: SettingsHere, _: LoginCounted, given: Login
+) -> LoggedIn:
+    """Exchange a name and a password for a token."""
+    try:
+        token, secret = tokens.log_in(
+            ANYONE, site, given.name, given.password, days=settings.login_days, purpose="login"
+        )
+    except Unauthenticated:
+        request.app.state.metrics.count_failed_login()
+        raise
+    return LoggedIn(token=secret, expires_at=token.expires_at)
+
+
+@router.post("/logout", status_code=204, responses=answers())
+def logout(site: SiteHere, caller: CallerHere) -> Response:
+    """Revoke the token that this is asked with."""
+    tokens.revoke_own_token(caller.at_site(), site, caller.token.id)
+    return Response(status_code=204)
+
+
+@router.get("/me", responses=answers())
+def me(caller: CallerHere) -> Me:
+    """Tell who asks."""
+    seats = [seat for seat in caller.members if seat in caller.seats(seat.meter)]
+    return Me(
+        user=user_shown(caller.user),
+        token=_shown(caller.token),
+        seats=[member_shown(seat) for seat in seats],
+    )
+
+
+@router.get("/tokens", responses=answers())
+def list_tokens(site: SiteHere, actor: SiteActorHere, page: PageHere) -> Listed[TokenShown]:
+    """List one's own tokens, the newest first."""
+    return paged(
+        tokens.list_tokens(actor, site),
+        page,
+        key=lambda token: f"{token.created_at} {token.id}",
+        show=_shown,
+        falling=True,
+    )
+
+
+@router.post("/tokens", status_code=201, response_model=TokenMade, responses=answers(409, 413))
+async def new_token(
+    site: SiteHere, actor: SiteActorHere, once: OnceHere, given: NewToken
+) -> JSONResponse:
+    """Make a token; its secret is in this answer only."""
+
+    def make() -> tuple[int, TokenMade]:
+        token, secret = tokens.make_token(actor, site, **given.model_dump())
+        return 201, TokenMade(**_shown(token).model_dump(), token=secret)
+
+    return await once.answer(make, actor=actor, use_case=tokens.make_token, secret=True)
+
+
+@router.delete("/tokens/{token}", status_code=204, responses=answers(404))
+def revoke_token(site: SiteHere, actor: SiteActorHere, token: Id) -> Response:
+    """Revoke one of one's own tokens (admins: anyone's)."""
+    tokens.revoke_token(actor, site, token)
+    return Response(status_code=204)
+
+
+def _shown(token: Token) -> TokenShown:
+    plain = {name: value for name, value in asdict(token).items() if name != "user"}
+    return TokenShown(**(plain | {"scopes": list(token.scopes)}))

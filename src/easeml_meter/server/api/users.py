@@ -1,0 +1,100 @@
+"""Accounts: an admin's to manage, and everyone's own."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from typing import Annotated
+
+from fastapi import APIRouter
+from fastapi.responses import JSONResponse
+from pydantic import BaseModel, StringConstraints
+
+from easeml_meter.checks import MAX_NAME
+from easeml_meter.core.people import User
+from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
+from easeml_meter.server.api.routing import ApiRoute
+from easeml_meter.server.auth import SiteActorHere, SiteHere
+from easeml_meter.server.errors import answers
+from easeml_meter.server.idempotency import OnceHere
+from easeml_meter.server.parameters import Id
+from easeml_meter.service import users
+from easeml_meter.service.users import EMAIL, LONGEST_PASSWORD, SHORTEST_PASSWORD
+
+router = APIRouter(tags=["accounts"], route_class=ApiRoute)
+
+Password = Annotated[str, StringConstraints(max_length=LONGEST_PASSWORD)]
+NewPassword = Annotated[
+    str, StringConstraints(min_length=SHORTEST_PASSWORD, max_length=LONGEST_PASSWORD)
+]
+Email = Annotated[str, StringConstraints(max_length=MAX_NAME, pattern=EMAIL)]
+
+
+class UserShown(BaseModel):
+    """An account."""
+
+    id: str
+    name: str
+    email: str | None
+    admin: bool
+    disabled: bool
+    created_at: str
+
+
+class NewUser(Given):
+    """An account to open."""
+
+    name: Line
+    email: Email | None = None
+    password: NewPassword | None = None
+    admin: bool = False
+
+
+class UserChanges(Given):
+    """What to change of an account; what is left out stays, and null takes away."""
+
+    email: Email | None = None
+    password: NewPassword | None = None
+    current_password: Password = ""
+    admin: bool = False
+    disabled: bool = False
+
+
+def user_shown(user: User) -> UserShown:
+    """Return an account as JSON shows it."""
+    return UserShown(**asdict(user))
+
+
+@router.get("/users", responses=answers())
+def list_users(site: SiteHere, actor: SiteActorHere, page: PageHere) -> Listed[UserShown]:
+    """List all accounts, by name (admins)."""
+    found = users.list_users(actor, site)
+    return paged(found, page, key=lambda user: user.name, show=user_shown)
+
+
+@router.post("/users", status_code=201, response_model=UserShown, responses=answers(409, 413))
+async def add_user(
+    site: SiteHere, actor: SiteActorHere, once: OnceHere, given: NewUser
+) -> JSONResponse:
+    """Open an account (admins). Without a password it is used by tokens only."""
+
+    def make() -> tuple[int, UserShown]:
+        return 201, user_shown(users.add_user(actor, site, **given.model_dump()))
+
+    return await once.answer(make, actor=actor, use_case=users.add_user)
+
+
+@router.get("/users/{user}", responses=answers(404))
+def show_user(site: SiteHere, actor: SiteActorHere, user: Id) -> UserShown:
+    """Show an account (admins, or one's own)."""
+    return user_shown(users.show_user(actor, site, user))
+
+
+@router.patch("/users/{user}", responses=answers(404, 409, 413))
+def change_user(site: SiteHere, actor: SiteActorHere, user: Id, given: UserChanges) -> UserShown:
+    """Change an account (admins); of one's own, e-mail and password.
+
+    A new password, or disabling the account, revokes its tokens. Who is no admin has to know the
+    old password.
+    """
+    changes = given.model_dump(exclude_unset=True)
+    return user_shown(users.change_user(actor, site, user, **changes))

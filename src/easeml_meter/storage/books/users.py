@@ -1,0 +1,53 @@
+"""Users in the books."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from easeml_meter.core.people import Credentials, User
+from easeml_meter.errors import NotFound
+from easeml_meter.storage import schema
+from easeml_meter.storage.books.repository import Repository, columns_of
+
+
+class Users(Repository):
+    """Accounts of people and programs."""
+
+    def add(self, user: User, password: str | None) -> None:
+        """Enter a new account with the hash of its password, if it has one."""
+        credentials = columns_of(Credentials(user.id, password))
+        self._connection.execute(schema.users.insert(), columns_of(user) | credentials)
+
+    def all(self) -> list[User]:
+        """Return all accounts, by name."""
+        return self._values(schema.users, User, "name")
+
+    def get(self, identifier: str) -> User:
+        """Return an account by its id.
+
+        Raises:
+            NotFound: no account has this id.
+        """
+        found = self._values(schema.users, User, id=identifier)
+        if not found:
+            raise NotFound(f"user {identifier[:32]!r}: none with that id")
+        return found[0]
+
+    def named(self, name: str) -> User | None:
+        """Return the account of this name, if there is one."""
+        return next(iter(self._values(schema.users, User, name=name)), None)
+
+    def admins(self) -> list[User]:
+        """Return the admins whose accounts are not disabled."""
+        return self._values(schema.users, User, admin=True, disabled=False)
+
+    def credentials(self, identifier: str) -> Credentials:
+        """Return what a password is checked against; an unknown account has no password."""
+        found = self._values(schema.users, Credentials, id=identifier)
+        return found[0] if found else Credentials(identifier, None)
+
+    def update(self, changed: User | Credentials) -> None:
+        """Record changes of an account, or of what its password is checked against."""
+        columns: dict[str, Any] = columns_of(changed)
+        same = schema.users.c.id == changed.id
+        self._connection.execute(schema.users.update().where(same), columns)

@@ -1,0 +1,192 @@
+"""Who holds a token, and what they may do: every change counts from the next request on."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from easeml_meter.core.people import Role
+from easeml_meter.errors import MeterError, Unauthenticated
+from easeml_meter.service import seats, tokens, users
+from easeml_meter.service.actor import ANYONE, SYSTEM
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.place import Site
+from easeml_meter.service.tokens import Caller
+from easeml_meter.storage import schema
+
+from .helpers import actor_of, small_spec
+
+
+class Moment:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.now = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.now
+
+
+@dataclass
+class Door:
+    """A site with an admin, anna who has a seat at a meter and a token, and nobody's secrets."""
+
+    site: Site
+    meter: str
+    admin: str
+    anna: str
+    token: str
+    secret: str
+
+    def caller(self) -> Caller:
+        return tokens.recognize(ANYONE, self.site, self.secret)
+
+
+@pytest.fixture
+def clock() -> Moment:
+    return Moment()
+
+
+@pytest.fixture
+def opened(tmp_path: Path, clock: Moment) -> Iterator[Callable[[], Site]]:
+    """Open the one site again and again, as each process does for itself."""
+    made: list[Site] = []
+
+    def make() -> Site:
+        address = f"sqlite:///{tmp_path / 'meter.db'}"
+        made.append(Site.open(address, tmp_path / "files", tmp_path / "server.key", clock))
+        return made[-1]
+
+    yield make
+    for each in made:
+        each.close()
+
+
+@pytest.fixture
+def door(opened: Callable[[], Site]) -> Door:
+    site = opened()
+    admin = users.add_user(SYSTEM, site, "admin", admin=True)
+    anna = users.add_user(SYSTEM, site, "anna")
+    meter = create_meter(SYSTEM, site, small_spec(tenants=(2, 2)), "meter").id
+    seats.add_seat(SYSTEM, site.space(meter), anna.id, Role.DEVELOPER, 1)
+    token, secret = tokens.make_token(actor_of(anna.id), site, "test", days=1)
+    return Door(site, meter, admin.id, anna.id, token.id, secret)
+
+
+def test_a_token_names_its_user_and_their_seats(door: Door) -> None:
+    caller = door.caller()
+    assert (caller.user.name, caller.token.id) == ("anna", door.token)
+    assert [(seat.role, seat.tenant) for seat in caller.members] == [(Role.DEVELOPER, 1)]
+
+
+def test_each_token_is_one_of_its_own(door: Door) -> None:
+    limited = tokens.make_token(actor_of(door.anna), door.site, "limited", scopes=["labeler"])[1]
+    other = tokens.make_token(actor_of(door.admin), door.site, "other")[1]
+    assert tokens.recognize(ANYONE, door.site, limited).token.scopes == ("labeler",)
+    assert tokens.recognize(ANYONE, door.site, other).admin
+    assert door.caller().token.scopes == ()
+
+
+# --- Changes ---
+
+
+def revoke(site: Site, door: Door) -> None:
+    tokens.revoke_token(SYSTEM, site, door.token)
+
+
+def disable(site: Site, door: Door) -> None:
+    users.change_user(SYSTEM, site, door.anna, disabled=True)
+
+
+def new_password(site: Site, door: Door) -> None:
+    users.change_user(SYSTEM, site, door.anna, password="long enough")  # noqa: S106
+
+
+def make_admin(site: Site, door: Door) -> None:
+    users.change_user(SYSTEM, site, door.anna, admin=True)
+
+
+def add_seat(site: Site, door: Door) -> None:
+    seats.add_seat(SYSTEM, site.space(door.meter), door.anna, Role.DEVELOPER, 2)
+
+
+def remove_seat(site: Site, door: Door) -> None:
+    seats.remove_seat(SYSTEM, site.space(door.meter), door.anna, Role.DEVELOPER, 1)
+
+
+def shown(door: Door) -> tuple[bool, list[int]] | str:
+    """Give what a caller may do, or why it is nobody."""
+    try:
+        caller = door.caller()
+    except Unauthenticated as error:
+        return str(error)
+    return caller.admin, [seat.tenant for seat in caller.members]
+
+
+BEFORE = (False, [1])
+CHANGES: dict[Callable[[Site, Door], None], tuple[bool, list[int]] | str] = {
+    revoke: "the token was revoked: log in again",
+    disable: "the token was revoked: log in again",
+    new_password: "the token was revoked: log in again",
+    make_admin: (True, [1]),
+    add_seat: (False, [1, 2]),
+    remove_seat: (False, []),
+}
+each_change = pytest.mark.parametrize("change", CHANGES, ids=lambda change: change.__name__)
+
+
+@pytest.mark.parametrize("elsewhere", [False, True])
+@each_change
+def test_a_change_is_seen_at_once_whichever_process_made_it(
+    door: Door,
+    opened: Callable[[], Site],
+    change: Callable[[Site, Door], None],
+    elsewhere: bool,
+) -> None:
+    assert shown(door) == BEFORE
+    change(opened() if elsewhere else door.site, door)
+    assert shown(door) == CHANGES[change]
+
+
+def test_an_admin_no_more(door: Door) -> None:
+    make_admin(door.site, door)
+    assert shown(door) == (True, [1])
+    users.change_user(SYSTEM, door.site, door.anna, admin=False)
+    assert shown(door) == BEFORE
+
+
+def test_an_account_disabled_by_hand_is_told_from_a_revoked_token(door: Door) -> None:
+    """The token is revoked with its account; where that is undone, the account still counts."""
+    assert shown(door) == BEFORE
+    with door.site.writing() as books:
+        mine = schema.users.c.id == door.anna
+        books.connection.execute(schema.users.update().where(mine), {"disabled": True})
+    assert shown(door) == "the account is disabled: ask an admin"
+
+
+def test_a_change_that_is_refused_changes_nothing(door: Door) -> None:
+    assert shown(door) == BEFORE
+    with pytest.raises(MeterError, match="the last admin"):
+        users.change_user(SYSTEM, door.site, door.admin, admin=False)
+    assert shown(door) == BEFORE
+
+
+def test_a_token_that_expires_is_refused_at_once(door: Door, clock: Moment) -> None:
+    clock.now += timedelta(days=1, microseconds=-1)
+    assert shown(door) == BEFORE
+    clock.now += timedelta(microseconds=1)
+    assert shown(door) == "the token has expired: log in again"
+
+
+def test_an_unknown_token_is_nobodys(door: Door) -> None:
+    with pytest.raises(Unauthenticated, match="not known"):
+        tokens.recognize(ANYONE, door.site, "emt_nobody")
+
+
+def test_the_secret_itself_is_not_kept(door: Door) -> None:
+    assert door.secret not in repr(door.caller())
+    assert door.secret not in repr(door.site)
