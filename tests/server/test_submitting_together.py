@@ -24,7 +24,7 @@ from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Site
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.queue import Handed
-from easeml_meter.storage.books import Books
+from easeml_meter.storage.books.audit import AuditLinks
 
 from .driving import begin, packed, submission, submit
 from .helpers import Served, serve
@@ -298,7 +298,7 @@ def test_books_that_fail_tell_nobody(
 
     requests = [asking(served, meter, good(labels, n), f"m{n}") for n in range(4)]
     with monkeypatch.context() as patched:
-        patched.setattr(Books, "append_audits", fail)
+        patched.setattr(AuditLinks, "append_all", fail)
         sent = gate.send(*requests)
         gate.let_go()
         answers = results(sent)
