@@ -181,10 +181,10 @@ def body() -> bytes:
 def serve_ours(folder: Path, database: str) -> tuple[Any, str, dict[str, str]]:
     """Make the server, with a meter that answers as often as it is asked."""
     from easeml_meter.core.people import Role
+    from easeml_meter.meter import Meter
     from easeml_meter.server.app import create_app
     from easeml_meter.server.settings import Settings
     from easeml_meter.service import seats, tokens, users
-    from easeml_meter.service.meter import Meter
     from easeml_meter.service.place import Site
     from easeml_meter.spec import MeterSpec
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from bench import Benchmark
 from bench.scoring import scoring
-from easeml_meter.service.meter import Meter
+from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.sealing import SealedTestSet, seal

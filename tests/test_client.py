@@ -33,8 +33,8 @@ from easeml_meter.errors import (
     Unauthenticated,
     WrongPhase,
 )
+from easeml_meter.meter import Meter
 from easeml_meter.report.shown import ShownSignal
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.submissions import measuring, queue
 from easeml_meter.service.submissions.answering import submit_all
 from easeml_meter.service.submissions.kinds import Function, OnnxFile

@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from easeml_meter.client import RemoteMeter, connect
     from easeml_meter.core.views import SessionView, Signal
     from easeml_meter.errors import InvalidInput, MeterError
-    from easeml_meter.service.meter import Meter
+    from easeml_meter.meter import Meter
     from easeml_meter.service.submissions.kinds import Command, Function, OnnxFile, PredictionFiles
     from easeml_meter.service.submissions.measuring import Conditions
     from easeml_meter.spec import Band, MeterSpec
@@ -34,7 +34,7 @@ _HOME = {
     "Conditions": "easeml_meter.service.submissions.measuring",
     "Function": "easeml_meter.service.submissions.kinds",
     "InvalidInput": "easeml_meter.errors",
-    "Meter": "easeml_meter.service.meter",
+    "Meter": "easeml_meter.meter",
     "MeterError": "easeml_meter.errors",
     "MeterSpec": "easeml_meter.spec",
     "OnnxFile": "easeml_meter.service.submissions.kinds",

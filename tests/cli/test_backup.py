@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 from tests.service.helpers import make_session
 
-from easeml_meter.service.meter import Meter
+from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
 
 from .running import Captured, run

@@ -19,7 +19,7 @@ from tests.postgresql import free_port
 from tests.scoring.onnx_models import classifier
 from tests.service.helpers import Labels, small_spec, with_errors
 
-from easeml_meter.service.meter import Meter
+from easeml_meter.meter import Meter
 from easeml_meter.service.place import Site
 from easeml_meter.spec import MeterSpec
 

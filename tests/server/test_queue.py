@@ -13,8 +13,8 @@ from tests.service.helpers import Labels, small_spec
 
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, StorageError
+from easeml_meter.meter import Meter
 from easeml_meter.scoring.bundle import Bundle
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.kinds import Command, PredictionFiles, Submitted
 

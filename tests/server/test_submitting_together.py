@@ -16,11 +16,11 @@ from easeml_meter.core import people
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput, Spent, StorageError
+from easeml_meter.meter import Meter
 from easeml_meter.server.batching import Gathering
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import tokens
 from easeml_meter.service.actor import ANYONE, Permission
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Site
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.queue import Handed

@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
+from easeml_meter.meter import Meter
 from easeml_meter.service.actor import Actor
-from easeml_meter.service.meter import Meter
 from easeml_meter.spec import MeterSpec
 
 Labels = NDArray[np.int64]

@@ -16,10 +16,10 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, Spent, StorageError
+from easeml_meter.meter import Meter
 from easeml_meter.service import backup, hooks, seats, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.service.backup import Backup, Place, back_up
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import TEST_SETS, Home, Site
 from easeml_meter.service.restore import Restored, restore

@@ -16,14 +16,14 @@ from pathlib import Path
 import pytest
 
 from easeml_meter.errors import VaultError
-from easeml_meter.service.meter import Meter
+from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
 
 from .helpers import Clock, deliver, make_session, small_spec
 
 SUBMIT = """
 import sys
-from easeml_meter.service.meter import Meter
+from easeml_meter.meter import Meter
 from easeml_meter.errors import Spent
 
 folder, pairs = sys.argv[1], sys.argv[2:]
@@ -177,7 +177,7 @@ def test_a_deleted_database_and_the_same_rows_sealed_again_reset_nothing(tmp_pat
 def test_the_audit_chain_shows_a_change_by_hand(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     session.submit(0, 0)
-    with session.meter._space.store.writing() as books:
+    with session.meter.workspace.store.writing() as books:
         books.connection.exec_driver_sql(
             "UPDATE audit SET details = json_replace(details, '$.answer', '3') WHERE event = 'told'"
         )
@@ -188,7 +188,7 @@ def test_the_audit_chain_shows_a_change_by_hand(tmp_path: Path) -> None:
 def test_an_entry_removed_by_hand_comes_back_and_shows(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     session.submit(0, 0, model="a")
-    with session.meter._space.store.writing() as books:
+    with session.meter.workspace.store.writing() as books:
         books.connection.exec_driver_sql("DELETE FROM entries")
     assert session.meter.audit().problems
     assert session.submit(1, 0, model="b").step == 2

@@ -14,9 +14,9 @@ from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.model import HandOver
 from easeml_meter.core.signals import State
 from easeml_meter.errors import InvalidInput, Spent, WrongPhase
+from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.handovers import hand_over
-from easeml_meter.service.meter import Meter
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import log_failure, required_labels
 from easeml_meter.stats.tails import log_tail
@@ -101,7 +101,7 @@ def incremental_with_handover(tmp_path: Path) -> Session:
     """Make a session on books that hold a hand-over from before it was refused."""
     session = made(tmp_path, extra=200, protocol="incremental")
     session.submit(0, 0, model="a", tenant=1)
-    space = session.meter._space
+    space = session.meter.workspace
     generation = session.meter.generations[0]
     with space.writing() as books:
         row = HandOver(generation.meter, generation.number, 1, 2, space.now())
@@ -115,7 +115,7 @@ def test_refused_on_an_incremental_meter(tmp_path: Path, confirm: bool) -> None:
     session = made(tmp_path, extra=200, protocol="incremental")
     session.submit(0, 0, model="a", tenant=1)
     with pytest.raises(InvalidInput, match=r"running maximum.*handover = true") as refused:
-        hand_over(SYSTEM, session.meter._space, 1, 2, confirm=confirm)
+        hand_over(SYSTEM, session.meter.workspace, 1, 2, confirm=confirm)
     assert "\n" not in str(refused.value)
     assert [session.meter.status(tenant=tenant).steps_left for tenant in (1, 2)] == [2, 3]
     assert session.meter.audit().links[-1].event != "handed over"
@@ -143,7 +143,7 @@ def test_books_with_an_older_hand_over_promise_its_members_nothing_more(tmp_path
 def test_shown_before_it_is_confirmed(tmp_path: Path) -> None:
     session = made(tmp_path)
     session.submit(0, 0, model="a", tenant=1)
-    space = session.meter._space
+    space = session.meter.workspace
     shown = hand_over(SYSTEM, space, 1, 2)
     assert shown.steps_left_before == (2, 3)
     assert shown.steps_left_after < 5
@@ -160,7 +160,7 @@ def test_shown_before_it_is_confirmed(tmp_path: Path) -> None:
 def test_both_spend_the_shared_steps(tmp_path: Path) -> None:
     session = made(tmp_path, extra=20)
     session.submit(0, 0, model="a", tenant=1)
-    left = hand_over(SYSTEM, session.meter._space, 1, 2, confirm=True).steps_left_after
+    left = hand_over(SYSTEM, session.meter.workspace, 1, 2, confirm=True).steps_left_after
     assert left >= 2
     steps = [session.submit(0, 0, model=f"m{i}", tenant=1 + i % 2).step for i in range(left)]
     assert steps == [[1, 2][i % 2 == 0] + i // 2 for i in range(left)]  # each tenant's own count
@@ -178,7 +178,7 @@ def test_an_older_database_put_back_remembers_it(tmp_path: Path) -> None:
     session.meter.close()
     before = database.read_bytes()
     with Meter.open(tmp_path / "meter") as meter:
-        left = hand_over(SYSTEM, meter._space, 1, 2, confirm=True).steps_left_after
+        left = hand_over(SYSTEM, meter.workspace, 1, 2, confirm=True).steps_left_after
     for name in ("meter.db-wal", "meter.db-shm"):
         (tmp_path / "meter" / name).unlink(missing_ok=True)
     database.write_bytes(before)
@@ -199,7 +199,7 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
         assert ended.value.code == 0
         return capsys.readouterr().out.splitlines()
 
-    told = hand_over(SYSTEM, session.meter._space, 1, 2).sentence
+    told = hand_over(SYSTEM, session.meter.workspace, 1, 2).sentence
     assert run() == [told, "nothing was recorded: add --confirm"]
     assert run("--confirm") == [told, "recorded"]
     assert session.meter.audit().links[-1].event == "handed over"
@@ -216,7 +216,7 @@ def test_refused_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFix
 
 def test_refusals(tmp_path: Path) -> None:
     session = made(tmp_path)
-    space = session.meter._space
+    space = session.meter.workspace
     with pytest.raises(InvalidInput, match="another tenant"):
         hand_over(SYSTEM, space, 1, 1)
     with pytest.raises(InvalidInput, match="from 1 to 2"):
@@ -231,7 +231,7 @@ def test_not_without_a_test_set_in_use(tmp_path: Path) -> None:
     other = tmp_path / "other"
     fresh = Meter.create(other, tenant_spec())
     with pytest.raises(WrongPhase):
-        hand_over(SYSTEM, fresh._space, 1, 2)
+        hand_over(SYSTEM, fresh.workspace, 1, 2)
     session.meter.close()
 
 

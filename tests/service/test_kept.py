@@ -19,8 +19,8 @@ from hypothesis import strategies as st
 from easeml_meter.core.model import Entry
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import VaultError
+from easeml_meter.meter import Meter
 from easeml_meter.service.backup import Place, back_up
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.restore import restore
 from easeml_meter.service.submissions.answering import Submission, submit_all
@@ -40,7 +40,7 @@ def session(tmp_path: Path) -> Session:
 
 @pytest.fixture
 def space(session: Session) -> Workspace:
-    return session.meter._space
+    return session.meter.workspace
 
 
 def kept(content: bytes, suffix: str = ".parquet", identity: str = "a") -> Kept:
@@ -161,14 +161,14 @@ def submit_in(session: Session, *sizes: int) -> None:
     """Hand the four in, in batches of these sizes."""
     rest = submissions(session)
     for size in sizes:
-        outcomes = submit_all(session.meter._space, rest[:size])
+        outcomes = submit_all(session.meter.workspace, rest[:size])
         assert all(isinstance(each, Signal) for each in outcomes), outcomes
         rest = rest[size:]
     assert not rest
 
 
 def entries_of(session: Session) -> list[Entry]:
-    with session.meter._space.reading() as books:
+    with session.meter.workspace.reading() as books:
         return books.entries.all(session.meter.generations[0].meter, 1)
 
 
@@ -213,7 +213,7 @@ def test_what_is_kept_are_the_bytes_that_came(session: Session) -> None:
     for entry in entries_of(session):
         came = wanted[entry.model]
         assert isinstance(came, PredictionFiles)
-        found = read_kept(session.meter._space, entry.blob)
+        found = read_kept(session.meter.workspace, entry.blob)
         assert found == (came.test.read_bytes(), came.test.suffix)
 
 
@@ -226,7 +226,7 @@ def test_one_that_is_refused_shifts_no_other(session: Session) -> None:
         parquet(session.validation_labels, "late"),
     )
     order = [four[0], four[0], *four[1:], Submission(late, "late")]
-    outcomes = submit_all(session.meter._space, order)
+    outcomes = submit_all(session.meter.workspace, order)
     assert [isinstance(each, Signal) for each in outcomes] == [True] * 5 + [False]
     truth_of(session)
     truths = session.meter.status(generation=1).retrospective

@@ -13,7 +13,7 @@ import pytest
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
-from easeml_meter.service.meter import Meter
+from easeml_meter.meter import Meter
 
 from .helpers import (
     Clock,

@@ -25,8 +25,8 @@ from hypothesis import strategies as st
 
 from easeml_meter.cli import main
 from easeml_meter.core.model import stamp
+from easeml_meter.meter import Meter
 from easeml_meter.service import place
-from easeml_meter.service.meter import Meter
 from easeml_meter.spec import MeterSpec
 
 from .helpers import Clock, Labels, rows, small_spec, write_predictions

@@ -10,8 +10,8 @@ import pyarrow.parquet as pq
 import pytest
 
 from easeml_meter.errors import InvalidInput, MeterError, WrongPhase
+from easeml_meter.meter import Meter
 from easeml_meter.service import validation
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Home
 from easeml_meter.service.testsets import delivery
 
@@ -57,7 +57,7 @@ def test_two_validation_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     before(monkeypatch, validation, "_notify", lambda: rival.replace_validation(path))
     with pytest.raises(MeterError, match="meanwhile: try again"):
         session.meter.replace_validation(tmp_path / "8.parquet")
-    with session.meter._space.store.reading() as books:
+    with session.meter.workspace.store.reading() as books:
         taken = books.validation.all(books.meters.get().id)[-1]
     assert taken.number == 2
     assert (tmp_path / "meter" / taken.blob).read_bytes() == path.read_bytes()

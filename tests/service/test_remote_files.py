@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
+from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Site
 from easeml_meter.storage import schema

@@ -23,9 +23,9 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, MeterError, Spent, StorageError
+from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.handovers import hand_over
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import answering
 from easeml_meter.service.submissions.answering import Submission, submit, submit_all
@@ -90,7 +90,7 @@ def signals(outcomes: list[Signal | Exception]) -> list[Signal]:
 
 
 def space_of(session: Session) -> Workspace:
-    return session.meter._space
+    return session.meter.workspace
 
 
 def entries_of(session: Session, generation: int = 1) -> list[Entry]:

@@ -10,9 +10,9 @@ import pytest
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Denied, InvalidInput, NotFound, WrongPhase
+from easeml_meter.meter import Meter
 from easeml_meter.service import validation
 from easeml_meter.service.actor import Actor
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.tables.source import Held
 from easeml_meter.vault.keys import Identity, unwrap

@@ -17,11 +17,11 @@ from click.core import ParameterSource
 
 from easeml_meter.core.people import EMBEDDED
 from easeml_meter.errors import invalid
+from easeml_meter.meter import MeterVerbs
 
 if TYPE_CHECKING:
     from easeml_meter.client import RemoteMeter
     from easeml_meter.client.connection import Connection
-    from easeml_meter.service.meter import Meter
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -156,7 +156,7 @@ def file_argument(name: str) -> Callable[[Command], Command]:
     return click.argument(name, type=click.Path(path_type=Path))
 
 
-def open_meter(place: Place) -> Meter | RemoteMeter:
+def open_meter(place: Place) -> MeterVerbs:
     """Open the meter of a command.
 
     In a folder, in the role that METER_ROLE names (owner: may do it all).
@@ -164,7 +164,7 @@ def open_meter(place: Place) -> Meter | RemoteMeter:
     if place.server is not None:
         return open_remote(place)
     from easeml_meter.core.people import Role
-    from easeml_meter.service.meter import Meter
+    from easeml_meter.meter import Meter
 
     role = os.environ.get("METER_ROLE") or Role.OWNER
     if role not in EMBEDDED:

@@ -16,6 +16,8 @@ from easeml_meter.cli.common import (
     place_options,
 )
 from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.service.meters import check_new
+from easeml_meter.service.place import Home
 
 if TYPE_CHECKING:
     from easeml_meter.spec import MeterSpec
@@ -40,7 +42,7 @@ def init(path: Path | None, name: str | None, yes: bool, place: Place, as_json: 
     The plan is shown before anything is written: how many labels every test set will need.
     """
     from easeml_meter.cli.plan import show_plan
-    from easeml_meter.service.meter import Meter
+    from easeml_meter.meter import Meter
     from easeml_meter.service.meters import check_meter
     from easeml_meter.spec import MeterSpec
     from easeml_meter.stats.planning import required_labels
@@ -61,7 +63,7 @@ def init(path: Path | None, name: str | None, yes: bool, place: Place, as_json: 
         check_meter(spec, name)
     else:
         name = name or folder.resolve().name or "meter"
-        Meter.check_new(folder, spec, name)
+        check_new(Home(folder), spec, name)
     plan = required_labels(spec)
     if not as_json:
         show_plan(plan, labels_given=False, steps_given=False)

@@ -14,7 +14,6 @@ from easeml_meter.cli.common import (
     file_argument,
     json_option,
     open_meter,
-    open_remote,
     place_options,
 )
 from easeml_meter.cli.progress import progress_bar
@@ -63,19 +62,14 @@ def add(file: Path, part: bool, place: Place, as_json: bool) -> None:
     """
     from easeml_meter.core.lifecycle import Phase
 
-    if part or place.server is not None:
-        remote = open_remote(place)
-        with progress_bar(shown=not as_json) as remote.progress:
-            row = remote.add_part(file) if part else remote.add_test_set(file)
-        if row.phase is Phase.REQUESTED:
-            here = next(each for each in remote.requests() if each.test_set.number == row.number)
-            _show_part(here, as_json)
-            return
-        view = remote.status()
-    else:
-        meter = open_meter(place)
-        row = meter.add_test_set(file)
-        view = meter.status()
+    meter = open_meter(place)
+    with progress_bar(shown=not as_json and place.server is not None) as meter.progress:
+        row = meter.add_part(file) if part else meter.add_test_set(file)
+    if row.phase is Phase.REQUESTED:
+        here = next(each for each in meter.requests() if each.test_set.number == row.number)
+        _show_part(here, as_json)
+        return
+    view = meter.status()
     if as_json:
         echo_json({"generation": row.number, "rows": row.rows, "steps_left": view.steps_left})
     else:
@@ -101,7 +95,7 @@ def _progress_of(request: LabelRequest) -> str:
 @json_option
 def requests(place: Place, as_json: bool) -> None:
     """The labels that a server asks for: how many, how many are here, why, until when."""
-    found = open_remote(place).requests()
+    found = open_meter(place).requests()
     if as_json:
         echo_json([_request_json(each) for each in found])
         return
@@ -131,7 +125,7 @@ def _request_json(request: LabelRequest) -> dict[str, Any]:
 @place_options
 def fetch(number: int, out: Path, place: Place) -> None:
     """Fetch a released test set from a server, with what you may see of the retrospective."""
-    where = open_remote(place).fetch_released(number, out)
+    where = open_meter(place).fetch_released(number, out)
     click.echo(f"fetched to {where}: {', '.join(sorted(path.name for path in where.iterdir()))}")
 
 

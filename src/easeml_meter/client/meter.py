@@ -14,7 +14,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from easeml_meter.client.connection import Connection
 from easeml_meter.core.history import MeterState
@@ -36,16 +36,17 @@ from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.answering import Submission
 from easeml_meter.service.submissions.kinds import Command, OnnxFile, PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
+from easeml_meter.service.testsets.delivery import seal_for
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, required_labels
 from easeml_meter.tables.archive import File, pack
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import named
-from easeml_meter.tables.writing import new_file
-from easeml_meter.vault.keys import read_recipient
-from easeml_meter.vault.manifest import Manifest
-from easeml_meter.vault.sealing import seal
+from easeml_meter.tables.writing import new_file, new_folder
+
+if TYPE_CHECKING:
+    from easeml_meter.vault.manifest import Manifest
 
 _ID = re.compile("[0-9a-f]{32}")
 _WAIT = 2
@@ -200,14 +201,13 @@ class RemoteMeter:
         if not requests:
             self._situation().requested()  # says why there is none
         wanted = requests[-1]
-        return seal(
-            source,
+        return seal_for(
+            wanted.test_set,
+            Path(source),
             Path(destination),
-            meter=self._id,
-            generation=wanted.test_set.number,
             label=label,
             id_column=id_column,
-            recipients=[*wanted.recipients, *map(read_recipient, recipients)],
+            recipients=[*wanted.recipients, *recipients],
         )
 
     def add_test_set(self, path: str | Path) -> TestSet:
@@ -333,20 +333,16 @@ class RemoteMeter:
         spent = [row.number for row in generations if row.phase is Phase.SPENT]
         # Where none is spent, the server says what the newest one is instead.
         number = spent[0] if spent else generations[-1].number
-        folder = _new_folder(Path("released", str(number)))
+        folder = new_folder(Path("released", str(number)))
         self._connection.call("POST", self._at("test-sets", number, "release"))
         return self.fetch_released(number, folder)
 
     def fetch_released(self, generation: int, folder: str | Path) -> Path:
         """Write the files of a released test set to a new folder: of all tenants that you see."""
-        folder = _new_folder(Path(folder))
         phase = self._get("test-sets", generation)["phase"]
         if phase != Phase.RELEASED:
             raise WrongPhase(f"test set {generation} is {phase}: it was not released yet")
-        try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError as error:
-            raise invalid("folder", str(folder), error.strerror or "cannot be made") from None
+        folder = new_folder(Path(folder))
         place = self._at("test-sets", generation, "released")
         self._connection.download(f"{place}/testset.parquet", folder / "testset.parquet")
         tenants = self._get()["tenants"]
@@ -509,12 +505,3 @@ def _renamed(error: InvalidInput, files: Mapping[str, Source]) -> InvalidInput:
     names = "|".join(map(re.escape, files))
     line = re.sub(rf"(?<![\w./-])({names})(?![\w/-])", lambda m: named(files[m[0]]), str(error))
     return InvalidInput(line)
-
-
-def _new_folder(path: Path) -> Path:
-    try:
-        if path.exists() and (not path.is_dir() or any(path.iterdir())):
-            raise invalid("folder", str(path), "it is there already: move it, or choose another")
-    except OSError as error:
-        raise invalid("folder", str(path), error.strerror or "cannot be read") from None
-    return path

@@ -12,11 +12,11 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Unauthenticated
+from easeml_meter.meter import Meter
 from easeml_meter.server.middleware import USER
 from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import ANYONE, Actor, Permission
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.tokens import Caller, recognize
 

@@ -7,15 +7,16 @@ from dataclasses import dataclass
 
 from easeml_meter.checks import MAX_NAME
 from easeml_meter.core.model import Event, MeterRecord, TestSet
-from easeml_meter.errors import invalid
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.place import Site, Workspace
+from easeml_meter.service.place import Clock, Home, Site, Workspace
 from easeml_meter.service.testsets import requests
 from easeml_meter.service.tokens import Caller
 from easeml_meter.spec import METERS, MeterSpec
 from easeml_meter.stats.planning import Plan, required_labels
 from easeml_meter.storage.books import Books
+from easeml_meter.storage.files import unusable
 
 
 def check_meter(spec: MeterSpec, name: str) -> None:
@@ -75,6 +76,43 @@ def show_meter(_: Actor, space: Workspace) -> MeterSummary:
         state = space.state(books)
     recipient = space.identity.recipient
     return MeterSummary(state.meter, state.plan, state.current, recipient, state.tenants)
+
+
+def create_in_folder(home: Home, spec: MeterSpec, name: str, clock: Clock) -> Workspace:
+    """Create a meter in a folder, and request its first test set.
+
+    Raises:
+        InvalidInput: the folder holds a meter already, or no meter can be made of this.
+    """
+    check_new(home, spec, name)
+    home.prepare()
+    if not home.settings.exists():
+        spec.write(home.settings)
+    space = home.workspace(clock)
+    with space.writing() as books:
+        if books.meters.all():
+            raise _taken(home)
+        enter(books, spec, name, space.now())
+    return space
+
+
+def check_new(home: Home, spec: MeterSpec, name: str) -> None:
+    """Refuse what `create_in_folder` would refuse, before anything is written."""
+    check_meter(spec, name)
+    try:
+        used, described = home.database.exists(), home.settings.exists()
+    except OSError as error:
+        raise unusable(home.folder, error) from error
+    if used:  # perhaps by a meter that was never finished
+        with home.workspace().reading() as books:
+            if books.meters.all():
+                raise _taken(home)
+    if described and MeterSpec.read(home.settings) != spec:
+        raise invalid("spec", str(home.settings), "it describes another meter: remove it")
+
+
+def _taken(home: Home) -> InvalidInput:
+    return InvalidInput(f"{home.folder}: already holds a meter: choose another folder")
 
 
 def enter(books: Books, spec: MeterSpec, name: str, now: str) -> MeterRecord:

@@ -10,7 +10,7 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import BinaryIO
 
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.errors import InvalidInput, MeterError, invalid
 
 _NO_HARD_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
@@ -64,3 +64,18 @@ def _sync_folder(folder: Path) -> None:
         os.fsync(descriptor)
     finally:
         os.close(descriptor)
+
+
+def new_folder(path: Path) -> Path:
+    """Make a folder for new files; one that holds anything is refused.
+
+    Raises:
+        InvalidInput: it is a file, is not empty, or cannot be made.
+    """
+    try:
+        if path.exists() and (not path.is_dir() or any(path.iterdir())):
+            raise invalid("folder", str(path), "it is there already: move it, or choose another")
+        path.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise invalid("folder", str(path), error.strerror or "cannot be made") from None
+    return path

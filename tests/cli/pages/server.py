@@ -8,9 +8,9 @@ from __future__ import annotations
 import random
 from pathlib import Path
 
+from easeml_meter.meter import Meter
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Site
 from easeml_meter.spec import MeterSpec

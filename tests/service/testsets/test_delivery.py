@@ -16,8 +16,8 @@ from tests.service.sites import make_room, make_site
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Denied, InvalidInput
+from easeml_meter.meter import Meter
 from easeml_meter.service.actor import Actor
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery

@@ -11,8 +11,8 @@ from tests.service.helpers import Clock, make_session, rows, small_spec
 
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Denied, NotFound, Spent, WrongPhase
+from easeml_meter.meter import Meter
 from easeml_meter.service.actor import Actor
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.testsets import inputs
 

@@ -12,8 +12,8 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import LabelRequest, TestSet
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, WrongPhase
+from easeml_meter.meter import Meter
 from easeml_meter.service.actor import Actor
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.testsets import requests
 

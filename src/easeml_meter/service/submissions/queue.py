@@ -24,8 +24,8 @@ from easeml_meter.errors import (
     StorageError,
     invalid,
 )
+from easeml_meter.meter import Meter
 from easeml_meter.service.actor import Permission, require
-from easeml_meter.service.meter import Meter
 from easeml_meter.service.place import Site
 from easeml_meter.service.submissions.answering import Submission, submit_all
 from easeml_meter.service.submissions.kinds import (

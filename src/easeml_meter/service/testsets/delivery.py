@@ -19,7 +19,7 @@ from easeml_meter.scoring.losses import Output, parse_loss
 from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile
-from easeml_meter.service.place import TEST_SETS, Workspace
+from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets.release import released_folder
 from easeml_meter.service.testsets.requests import retire_if_spent
@@ -54,6 +54,28 @@ def seal_labels(
     """
     with space.reading() as books:
         wanted = space.state(books).requested()
+    return seal_for(
+        wanted,
+        source,
+        destination,
+        label=label,
+        id_column=id_column,
+        recipients=[space.identity.recipient, *recipients],
+        clock=space.clock,
+    )
+
+
+def seal_for(
+    wanted: TestSet,
+    source: Source,
+    destination: Path,
+    *,
+    label: str,
+    id_column: str | None,
+    recipients: Sequence[str],
+    clock: Clock = utc_now,
+) -> Manifest:
+    """Seal labelled rows on this machine for a test set that is requested, here or at a server."""
     return seal(
         source,
         destination,
@@ -61,8 +83,8 @@ def seal_labels(
         generation=wanted.number,
         label=label,
         id_column=id_column,
-        recipients=[space.identity.recipient, *map(read_recipient, recipients)],
-        clock=space.clock,
+        recipients=[read_recipient(each) for each in recipients],
+        clock=clock,
     )
 
 

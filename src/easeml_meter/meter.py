@@ -1,0 +1,279 @@
+"""`Meter`: a meter in a folder, with the verbs of the command line.
+
+`MeterVerbs` is what a meter in a folder and one at a server have in common.
+"""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Protocol
+
+from easeml_meter.core.model import LabelRequest, TestSet, ValidationSet
+from easeml_meter.core.people import Role
+from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.report.shown import shown, shown_view
+from easeml_meter.service import audit, handovers, history, meters, validation
+from easeml_meter.service.actor import Actor, Permission
+from easeml_meter.service.audit import Audit
+from easeml_meter.service.handovers import Consequence
+from easeml_meter.service.place import Clock, Home, Workspace, utc_now
+from easeml_meter.service.submissions import answering
+from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
+from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
+from easeml_meter.service.testsets import delivery, inputs, parts, release, requests
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import Plan
+from easeml_meter.tables.writing import new_folder
+
+if TYPE_CHECKING:
+    from easeml_meter.vault.manifest import Manifest
+
+
+class MeterVerbs(Protocol):
+    """What can be done with a meter, wherever it is. Raises `MeterError` when it cannot."""
+
+    progress: Progress
+    """Told how far sending a test set has got, where it is sent."""
+
+    @property
+    def spec(self) -> MeterSpec:
+        """The specification in force."""
+
+    @property
+    def plan(self) -> Plan:
+        """How many labels each test set needs, and why."""
+
+    @property
+    def generations(self) -> tuple[TestSet, ...]:
+        """All test sets, the oldest first."""
+
+    def close(self) -> None:
+        """Close the database or the connection."""
+
+    def seal(
+        self,
+        source: str | Path,
+        destination: str | Path,
+        *,
+        label: str,
+        id_column: str | None = None,
+        recipients: Sequence[str] = (),
+    ) -> Manifest:
+        """Seal labelled rows for the test set that is requested (labelers)."""
+
+    def add_test_set(self, path: str | Path) -> TestSet:
+        """Add a sealed test set (labelers)."""
+
+    def add_part(self, path: str | Path) -> TestSet:
+        """Add some of the rows, sealed; the test set is active when there are enough (labelers)."""
+
+    def requests(self) -> list[LabelRequest]:
+        """Return the open requests for labels, and how far they have got (labelers)."""
+
+    def export_inputs(self, destination: str | Path) -> int:
+        """Write the test inputs, without labels; developers may if they are public."""
+
+    def notices(self) -> list[dict[str, object]]:
+        """Return what only labelers are told."""
+
+    def set_validation(self, path: str | Path, *, label: str) -> ValidationSet:
+        """Give the first validation set (developers)."""
+
+    def replace_validation(
+        self, path: str | Path, *, label: str | None = None, reset: bool = False
+    ) -> ValidationSet:
+        """Replace the validation set, from the next submission on (developers)."""
+
+    def submit(
+        self, test: str | Path, validation: str | Path, *, model: str, tenant: int | None = None
+    ) -> Signal:
+        """Submit predictions on the test set and on the validation set; get an answer."""
+
+    def submit_any(
+        self,
+        submitted: Submitted,
+        *,
+        model: str,
+        tenant: int | None = None,
+        conditions: Conditions = USUAL,
+    ) -> Signal:
+        """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
+
+    def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
+        """Return a session: the answers so far, what they promise, what is left."""
+
+    def history(self, *, tenant: int | None = None) -> tuple[SessionView, ...]:
+        """Return the sessions of all test sets delivered so far."""
+
+    def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
+        """Return what it costs if one tenant goes on from another's model; `confirm` records it."""
+
+    def release(self) -> Path:
+        """Hand out a spent test set in the clear, with the retrospective report (labelers)."""
+
+    def fetch_released(self, generation: int, folder: str | Path) -> Path:
+        """Write the files of a released test set to a new folder."""
+
+    def audit(self) -> Audit:
+        """Verify the chain of everything that was disclosed."""
+
+
+class Meter:
+    """A meter in a folder: SQLite, a key, sealed files. Embedded mode is an honour system."""
+
+    def __init__(
+        self, workspace: Workspace, role: Role = Role.OWNER, tenant: int = 1, user: str = ""
+    ) -> None:
+        self.workspace = workspace
+        self.progress = USUAL.progress
+        self._actor = replace(Actor.embedded(role, tenant), user=user)
+
+    @classmethod
+    def create(
+        cls, folder: str | Path, spec: MeterSpec, *, name: str = "meter", clock: Clock = utc_now
+    ) -> Meter:
+        """Create a meter and request its first test set."""
+        return cls(meters.create_in_folder(Home(Path(folder)), spec, name, clock))
+
+    @classmethod
+    def open(
+        cls, folder: str | Path = ".", *, role: Role = Role.OWNER, clock: Clock = utc_now
+    ) -> Meter:
+        """Open the meter in a folder."""
+        return cls(Workspace.open(Path(folder), clock), role)
+
+    def close(self) -> None:
+        """Close the database."""
+        self.workspace.store.close()
+
+    def __enter__(self) -> Meter:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    @property
+    def spec(self) -> MeterSpec:
+        """The specification in force."""
+        return self.plan.spec
+
+    @property
+    def plan(self) -> Plan:
+        """How many labels each test set needs, and why."""
+        return meters.show_meter(self._actor, self.workspace).plan
+
+    @property
+    def generations(self) -> tuple[TestSet, ...]:
+        """All test sets, the oldest first."""
+        return requests.list_test_sets(self._actor, self.workspace)
+
+    def seal(
+        self,
+        source: str | Path,
+        destination: str | Path,
+        *,
+        label: str,
+        id_column: str | None = None,
+        recipients: Sequence[str] = (),
+    ) -> Manifest:
+        """Seal labelled rows for the test set that is requested (labelers)."""
+        return delivery.seal_labels(
+            self._actor,
+            self.workspace,
+            Path(source),
+            Path(destination),
+            label=label,
+            id_column=id_column,
+            recipients=recipients,
+        )
+
+    def add_test_set(self, path: str | Path) -> TestSet:
+        """Add a sealed test set (labelers)."""
+        return delivery.add_test_set(self._actor, self.workspace, Path(path))
+
+    def add_part(self, path: str | Path) -> TestSet:
+        """Add some of the rows, sealed; the test set is active when there are enough (labelers)."""
+        return parts.add_labels(self._actor, self.workspace, Path(path), part=True).test_set
+
+    def requests(self) -> list[LabelRequest]:
+        """Return the open requests for labels, and how far they have got (labelers)."""
+        return requests.list_requests(self._actor, self.workspace)
+
+    def export_inputs(self, destination: str | Path) -> int:
+        """Write the test inputs, without labels; developers may if they are public."""
+        return inputs.export_inputs(self._actor, self.workspace, Path(destination))
+
+    def notices(self) -> list[dict[str, object]]:
+        """Return what only labelers are told."""
+        return validation.list_notices(self._actor, self.workspace)
+
+    def set_validation(self, path: str | Path, *, label: str) -> ValidationSet:
+        """Give the first validation set (developers)."""
+        return validation.set_validation(self._actor, self.workspace, Path(path), label=label)
+
+    def replace_validation(
+        self, path: str | Path, *, label: str | None = None, reset: bool = False
+    ) -> ValidationSet:
+        """Replace the validation set, from the next submission on (developers)."""
+        return validation.replace_validation(
+            self._actor, self.workspace, Path(path), label=label, reset=reset
+        )
+
+    def submit(
+        self, test: str | Path, validation: str | Path, *, model: str, tenant: int | None = None
+    ) -> Signal:
+        """Submit predictions on the test set and on the validation set; get an answer."""
+        given = PredictionFiles(Path(test), Path(validation))
+        return self.submit_any(given, model=model, tenant=tenant)
+
+    def submit_any(
+        self,
+        submitted: Submitted,
+        *,
+        model: str,
+        tenant: int | None = None,
+        conditions: Conditions = USUAL,
+    ) -> Signal:
+        """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
+        actor = self._acting(tenant).granted(Permission.SUBMIT)
+        given = answering.Submission(submitted, model, actor.tenant or 1, actor.user)
+        return shown(answering.submit(self.workspace, given, conditions))
+
+    def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
+        """Return a session: the answers so far, what they promise, what is left."""
+        return shown_view(history.show_session(self._acting(tenant), self.workspace, generation))
+
+    def history(self, *, tenant: int | None = None) -> tuple[SessionView, ...]:
+        """Return the sessions of all test sets delivered so far."""
+        return tuple(map(shown_view, history.list_sessions(self._acting(tenant), self.workspace)))
+
+    def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
+        """Return what it costs if one tenant goes on from another's model; `confirm` records it."""
+        return handovers.hand_over(self._actor, self.workspace, giver, receiver, confirm=confirm)
+
+    def release(self) -> Path:
+        """Hand out a spent test set in the clear, with the retrospective report (labelers)."""
+        from easeml_meter.report.page import html_page
+
+        released = release.release(self._actor, self.workspace, draw=html_page)
+        return self._released(released.number)
+
+    def fetch_released(self, generation: int, folder: str | Path) -> Path:
+        """Write the files of a released test set to a new folder."""
+        release.released_test_set(self._actor, self.workspace, generation)  # whether there is one
+        where = new_folder(Path(folder))
+        shutil.copytree(self._released(generation), where, dirs_exist_ok=True)
+        return where
+
+    def audit(self) -> Audit:
+        """Verify the chain of everything that was disclosed."""
+        return audit.verify(self._actor, self.workspace)
+
+    def _released(self, number: int) -> Path:
+        return Path(self.workspace.files.location(release.released_folder(number)))
+
+    def _acting(self, tenant: int | None) -> Actor:
+        return self._actor if tenant is None else replace(self._actor, tenant=tenant)
