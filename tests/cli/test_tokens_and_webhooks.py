@@ -14,7 +14,8 @@ import pytest
 from tests.live import Live, live
 from tests.service.helpers import actor_of
 
-from easeml_meter.service import hooks, tokens
+from easeml_meter.service import tokens
+from easeml_meter.service.notifications.events import EVENTS
 from easeml_meter.storage import schema
 
 from .desk import Shown
@@ -161,7 +162,7 @@ def test_a_webhook_is_added_listed_and_removed(
     identifier = shown.err.split()[-1]
     assert office.ok("webhook", "list") == (
         f"{URL}, id {identifier}\n"
-        f"  told: {', '.join(hooks.EVENTS)}\n"
+        f"  told: {', '.join(EVENTS)}\n"
         "  messages: 0 sent, 0 waiting, 0 given up\n"
     )
 
@@ -211,7 +212,7 @@ def test_webhooks_that_are_refused(office: Admins) -> None:
     for role in ("developer", "labeler", "runner"):
         office.acting(role)
         for command in (("add", URL), ("list",), ("remove", made["id"])):
-            assert "may not manage" in office.refused(5, "webhook", *command)
+            assert "only an admin may" in office.refused(5, "webhook", *command)
 
 
 def test_an_account_is_disabled_and_enabled(office: Admins) -> None:

@@ -20,12 +20,13 @@ import httpx
 import pyarrow.parquet as pq
 from anyio.from_thread import start_blocking_portal
 from tests.server.helpers import Served
+from tests.service.notifications.sending import deliver_due
 
 from easeml_meter import Command, Conditions, Meter, MeterError, MeterSpec, OnnxFile
+from easeml_meter.core.notifications import Message
 from easeml_meter.core.views import signal_json, view_json
 from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
-from easeml_meter.service import hooks
 from easeml_meter.service.place import Site
 
 Json = Any
@@ -218,9 +219,8 @@ def _body(answer: httpx.Response) -> Json:
 
 def _delivered(served: Served) -> Json:
     """Send what is due; return the messages in the order of what they tell."""
-    sent: list[hooks.Message] = []
-    while hooks.deliver_due(served.site, sent.append):
-        pass
+    sent: list[Message] = []
+    deliver_due(served.site, sent.append)
     bodies = [{"address": each.address, **each.body} for each in sent]
     return sorted(bodies, key=lambda body: (body["meter"], body["link"]))
 

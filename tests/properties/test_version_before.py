@@ -18,8 +18,9 @@ from tests.cli.running import Captured, run
 from tests.postgresql import Cluster
 from tests.server.process import started
 from tests.server.team import Machine
+from tests.service.notifications.sending import deliver_due
 
-from easeml_meter.service import hooks
+from easeml_meter.core.notifications import Message
 
 from .before import (
     Json,
@@ -201,9 +202,9 @@ def test_a_queued_model_is_answered(before: Path, database: str) -> None:
 
 def test_webhooks_are_signed_with_the_secret_given_before(before: Path, database: str) -> None:
     record = recorded("server")
-    sent: list[hooks.Message] = []
+    sent: list[Message] = []
     with reopened(before / "server", record["tokens"], database) as served:
-        assert hooks.deliver_due(served.site, sent.append) > 0
+        assert deliver_due(served.site, sent.append) > 0
     secret = record["webhook"]["secret"].encode()
     for message in sent:
         assert message.headers is not None

@@ -25,6 +25,7 @@ from easeml_meter.server.idempotency import (
 from easeml_meter.server.limits import streamed
 from easeml_meter.service import tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
+from easeml_meter.service.notifications.delivery import Sender
 from easeml_meter.storage import schema
 
 KEY = {"Idempotency-Key": "one"}
@@ -219,6 +220,6 @@ def test_a_key_whose_server_was_killed_is_free_when_the_next_one_starts(served: 
         books.connection.execute(schema.idempotency.insert(), given)
     asked = {"name": "anna"}
     assert client.post("/users", json=asked, headers=KEY).status_code == 409
-    with serving._queue_worker(served.site, served.app.state.settings):
+    with serving._background(served.app, Sender()):
         answer = client.post("/users", json=asked, headers=KEY)
     assert answer.status_code == (201 if served.site.store.dialect == "sqlite" else 409)

@@ -5,6 +5,7 @@ import socket
 import subprocess
 import threading
 from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
@@ -13,7 +14,14 @@ from tests.server.process import started
 
 from easeml_meter.errors import MeterError
 from easeml_meter.server import serve
+from easeml_meter.server.app import create_app
+from easeml_meter.server.idempotency import forget_old_keys
 from easeml_meter.server.settings import Settings
+from easeml_meter.service import jobs
+from easeml_meter.service.notifications.delivery import Sender
+from easeml_meter.service.notifications.emails import MailServer
+from easeml_meter.service.place import Site
+from easeml_meter.storage.store import Store
 
 
 def test_first_start_prints_address_and_admin_token_and_stops_cleanly(tmp_path: Path) -> None:
@@ -148,26 +156,50 @@ def test_missing_certificate_is_one_line(tmp_path: Path, capsys: Captured) -> No
     assert err.count("\n") == 1
 
 
-def test_a_companion_that_fails_is_started_again_and_stops_with_the_server(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_background_work_that_fails_is_done_again_and_stops_with_the_server() -> None:
     runs: list[int] = []
-    again = threading.Event()
+    stopping = threading.Event()
 
-    def shaky(_site: object, _settings: object, stopping: threading.Event) -> None:
+    def shaky() -> None:
         runs.append(1)
         if len(runs) == 1:
             raise MeterError("the database went away")
-        again.set()
-        stopping.wait()
+        stopping.set()
 
-    monkeypatch.setattr(serve, "COMPANIONS", [shaky])
-    monkeypatch.setattr(serve, "_PAUSE", 0)
-    settings = Settings(folder=tmp_path)
-    site = serve.open_site(settings)
-    stopping = threading.Event()
-    with serve._beside(site, settings, stopping):
-        assert again.wait(60)
-    assert stopping.is_set()
+    serve._every(0, shaky, stopping)
     assert len(runs) == 2
-    site.close()
+
+
+def test_an_idle_server_on_sqlite_takes_no_write_lock(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks for work again and again, but only reads: writers have the lock to themselves."""
+    settings = Settings(folder=tmp_path)
+    app = create_app(serve.open_site(settings), settings)
+    looked, wrote, housekept = threading.Semaphore(0), [], threading.Event()
+    reading, writing = Store.reading, Store.writing
+
+    def last_of_housekeeping(site: Site) -> None:
+        forget_old_keys(site)
+        housekept.set()
+
+    def counted(store: Store) -> Any:
+        looked.release()
+        return reading(store)
+
+    def noted(store: Store, meter: str | None = None) -> Any:
+        wrote.append(threading.current_thread().name)
+        return writing(store, meter)
+
+    monkeypatch.setattr(serve, "forget_old_keys", last_of_housekeeping)
+    monkeypatch.setattr(jobs, "_LOOK", 0.01)
+    monkeypatch.setattr(serve, "_OFTEN", 0.01)
+    mail = MailServer("127.0.0.1", "meter@example.org")
+    with serve._background(app, Sender(mail)):
+        assert housekept.wait(60)  # when it starts, and then every hour
+        monkeypatch.setattr(Store, "reading", counted)
+        monkeypatch.setattr(Store, "writing", noted)
+        for _ in range(50):
+            assert looked.acquire(timeout=60)
+    assert wrote == []
+    app.state.site.close()

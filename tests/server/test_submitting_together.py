@@ -12,18 +12,15 @@ import httpx
 import pytest
 from tests.service.helpers import Labels, small_spec, with_errors
 
-from easeml_meter.core import people
-from easeml_meter.core.people import Role
-from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput, Spent, StorageError
 from easeml_meter.meter import Meter
 from easeml_meter.server.batching import Gathering
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import tokens
-from easeml_meter.service.actor import ANYONE, Permission
+from easeml_meter.service.actor import ANYONE
 from easeml_meter.service.place import Site
 from easeml_meter.service.submissions import queue
-from easeml_meter.service.submissions.queue import Handed
+from easeml_meter.service.submissions.queue import Incoming
 from easeml_meter.storage.books.audit import AuditLinks
 
 from .driving import begin, packed, submission, submit
@@ -127,17 +124,17 @@ class Gate:
         self.begun = threading.Event()
         self._go_on = threading.Event()
         self._arrived = threading.Semaphore(0)
-        self._gathered: Gathering[str, Handed, queue.Accepted] = Gathering(self._work)
+        self._gathered: Gathering[str, Incoming, queue.Accepted] = Gathering(self._work)
         self._pool = ThreadPoolExecutor(2 * CLIENTS)
         served.app.state.submissions = self._take
 
-    async def _take(self, meter: str, handed: Handed) -> queue.Accepted:
+    async def _take(self, meter: str, incoming: Incoming) -> queue.Accepted:
         # Nothing else runs in this loop until it stands in the queue.
         self._arrived.release()
-        return await self._gathered(meter, handed)
+        return await self._gathered(meter, incoming)
 
-    def _work(self, meter: str, together: list[Handed]) -> list[queue.Accepted | Exception]:
-        self.batches.append([handed.model for handed in together])
+    def _work(self, meter: str, together: list[Incoming]) -> list[queue.Accepted | Exception]:
+        self.batches.append([incoming.model for incoming in together])
         self.begun.set()
         assert self._go_on.wait(LONG)
         return queue.accept_all(meter, together)
@@ -212,22 +209,6 @@ def test_a_malformed_one_among_good_ones(
     assert len(signals(served, meter)) == 4
 
 
-def test_identical_ones_are_charged_once(
-    served: Served, meter: str, labels: Labels, gate: Gate
-) -> None:
-    body = good(labels, 1)
-    sent = gate.send(
-        asking(served, meter, good(labels, 0), "first"),
-        *(asking(served, meter, body, "same") for _ in range(4)),
-    )
-    gate.let_go()
-    first, *same = [answer.json() for answer in results(sent)]
-    assert gate.batches == [["first"], ["same"] * 4]
-    assert {each["id"] for each in same} == {same[0]["id"]} != {first["id"]}
-    assert [each["signal"]["repeated"] for each in same] == [False, True, True, True]
-    assert len(signals(served, meter)) == 2
-
-
 def test_each_hears_only_what_it_may(
     served: Served, meter: str, labels: Labels, gate: Gate
 ) -> None:
@@ -253,17 +234,6 @@ def test_each_hears_only_what_it_may(
         2,
     ]
     assert len(gate.batches) == 2
-
-
-def test_the_budget_runs_out_in_the_middle(
-    served: Served, meter: str, labels: Labels, gate: Gate
-) -> None:
-    sent = gate.send(*(asking(served, meter, good(labels, n), f"m{n}") for n in range(7)))
-    gate.let_go()
-    answers = results(sent)
-    assert [answer.status_code for answer in answers] == [200] * 5 + [409] * 2
-    assert {answer.json()["error"] for answer in answers[5:]} == {"spent"}
-    assert len(signals(served, meter)) == 5
 
 
 def test_a_key_is_free_again_only_if_its_submission_was_refused(
@@ -341,41 +311,30 @@ def test_another_meter_is_not_held_up(
     assert sorted(gate.batches) == [["m0"], ["m1"], ["o0"], ["o1"]]
 
 
-# --- The desk ---
+# --- The queue ---
 
 
-def test_the_desk_answers_each_for_itself(served: Served, meter: str, labels: Labels) -> None:
-    def handed(user: str, name: str, body: bytes) -> Handed:
-        caller = tokens.recognize(ANYONE, served.site, served.tokens[user])
-        return Handed(served.site, caller.seat(meter, Permission.SUBMIT), name, body)
+def test_the_queue_answers_each_for_itself(served: Served, meter: str, labels: Labels) -> None:
+    def sent(user: str, name: str, body: bytes) -> Incoming:
+        actor = tokens.recognize(ANYONE, served.site, served.tokens[user]).at(meter)
+        return Incoming(actor, served.site.space(meter), name, body)
 
-    labeler = people.Seat(served.users["labeler"].id, meter, Role.LABELER, 1, "")
     together = [
-        handed("developer", "a", good(labels, 0)),
-        handed("developer", "b", b"no tar"),
-        handed("developer2", "c", good(labels, 0)),
-        handed("developer", "\n", good(labels, 1)),
-        Handed(served.site, labeler, "d", good(labels, 2)),
-        handed("runner", "e", good(labels, 3)),
-        handed("developer", "a", good(labels, 0)),
-        *(handed("developer2", f"f{number}", good(labels, number)) for number in (4, 5, 6)),
+        sent("developer", "a", good(labels, 0)),
+        sent("developer", "b", b"no tar"),
+        sent("developer2", "c", good(labels, 0)),
+        sent("developer", "\n", good(labels, 1)),
+        sent("labeler", "d", good(labels, 2)),
+        sent("runner", "e", good(labels, 3)),
+        sent("developer", "a", good(labels, 0)),
+        *(sent("developer2", f"f{number}", good(labels, number)) for number in (4, 5, 6)),
     ]
     outcomes = queue.accept_all(meter, together)
-    kinds = [type(each) for each in outcomes]
-    assert kinds == [
-        tuple,
-        InvalidInput,
-        tuple,
-        InvalidInput,
-        Denied,
-        tuple,
-        tuple,
-        tuple,
-        tuple,
-        Spent,
-    ]
-    receipts = [each for each in outcomes if isinstance(each, tuple)]
-    assert [(receipt.model, receipt.tenant, receipt.step) for receipt, _ in receipts] == [
+    refused = [type(each) for each in outcomes if isinstance(each, Exception)]
+    assert refused == [InvalidInput, InvalidInput, Denied, Spent]
+    pairs = zip(together, outcomes, strict=True)
+    found = [(incoming, *each) for incoming, each in pairs if isinstance(each, tuple)]
+    assert [(receipt.model, receipt.tenant, receipt.step) for _, receipt, _ in found] == [
         ("a", 1, 1),
         ("c", 2, 1),
         ("e", 1, 2),
@@ -383,29 +342,6 @@ def test_the_desk_answers_each_for_itself(served: Served, meter: str, labels: La
         ("f4", 2, 2),
         ("f5", 2, 3),
     ]
-    assert all(isinstance(signal, Signal) for _, signal in receipts)
-    seats = {receipt.tenant: each.seat for each, (receipt, _) in _paired(together, outcomes)}
-    for receipt, _ in receipts:
-        assert queue.receipt(served.site, seats[receipt.tenant], receipt.id) == receipt
-
-
-def _paired(
-    together: list[Handed], outcomes: list[queue.Accepted | Exception]
-) -> list[tuple[Handed, queue.Accepted]]:
-    pairs = zip(together, outcomes, strict=True)
-    return [(handed, each) for handed, each in pairs if isinstance(each, tuple)]
-
-
-def test_only_malformed_ones_need_no_books(
-    served: Served, meter: str, labels: Labels, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def fail(*_arguments: object) -> NoReturn:
-        raise AssertionError("the books were asked")
-
-    seat = tokens.recognize(ANYONE, served.site, served.tokens["developer"]).seat(
-        meter, Permission.SUBMIT
-    )
-    with monkeypatch.context() as patched:
-        patched.setattr(queue, "submit_all", fail)
-        outcomes = queue.accept_all(meter, [Handed(served.site, seat, "m", b"x")] * 2)
-    assert [type(each) for each in outcomes] == [InvalidInput, InvalidInput]
+    for incoming, receipt, signal in found:
+        assert (signal is None) == (incoming.model == "e")  # the runner's
+        assert queue.receipt(incoming.actor, incoming.space, receipt.id) == receipt

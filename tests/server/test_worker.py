@@ -15,13 +15,15 @@ from tests.cli.running import run
 from tests.postgresql import Cluster
 from tests.service.helpers import small_spec
 
+from easeml_meter.core.submissions import State, Ticket
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.server import worker
-from easeml_meter.server.worker import Worker
+from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Site
 from easeml_meter.storage import jobs, schema
+from easeml_meter.storage.jobs import Job, Queue
 from easeml_meter.vault.keys import Identity
 
 NOW = "2026-01-01T00:00:00.000000+00:00"
@@ -29,20 +31,22 @@ NOW = "2026-01-01T00:00:00.000000+00:00"
 # A worker whose work is to write down that it began, to wait for leave, and to write down the end.
 WORKER = """
 import sys, time
+from dataclasses import replace
 from pathlib import Path
-from easeml_meter.server.worker import Worker
-from easeml_meter.service.place import (Site)
-from easeml_meter.storage import schema
+from easeml_meter.core.submissions import State
+from easeml_meter.server.worker import work
+from easeml_meter.service.jobs import QueueRunner
+from easeml_meter.service.place import Site
+from easeml_meter.service.submissions.queue import answering
 
 database, folder, name, patience = sys.argv[1:]
 folder = Path(folder)
 
 
-def work(site, submission):
-    table = schema.submissions
-    with site.writing() as books:
-        row, = books.select(table, table.c.id == submission)
-        if row["state"] == "done":
+def run(site, submission):
+    with site.reading() as books:
+        ticket = books.submissions.get(submission)
+        if ticket.state is State.DONE:
             return
     note(f"{submission} begun by {name}")
     while (folder / "wait").exists():
@@ -51,9 +55,7 @@ def work(site, submission):
         (folder / "fail").unlink()
         raise RuntimeError("SECRET LABELS")
     with site.writing() as books:
-        books.connection.execute(
-            table.update().where(table.c.id == submission), {"state": "done"}
-        )
+        books.submissions.change(replace(ticket, state=State.DONE))
     note(f"{submission} done by {name}")
 
 
@@ -63,8 +65,8 @@ def note(line):
 
 
 site = Site.open(database, folder / "files", folder / "server.key")
-print("ready", flush=True)
-Worker(site, work, heartbeat=0.3, patience=float(patience)).run()
+runner = QueueRunner(site, replace(answering(), run=run), heartbeat=0.3)
+work(runner, lambda _: print("ready", flush=True), patience=float(patience))
 """
 
 
@@ -84,24 +86,28 @@ class Bench:
 
     def queue(self, name: str, meter: int = 0, tenant: int = 1, *, job: bool = True) -> None:
         """Put a submission into the queue, or leave it without a job, as a crash would."""
-        row = {
-            "id": name,
-            "meter": self.meters[meter],
-            "tenant": tenant,
-            "user": "u",
-            "model": name,
-            "kind": "onnx",
-            "blob": "",
-            "options": {},
-            "state": "queued",
-            "attempts": 0,
-            "created_at": NOW,
-            "changed_at": NOW,
-        }
+        ticket = Ticket(
+            id=name,
+            meter=self.meters[meter],
+            tenant=tenant,
+            user="u",
+            model=name,
+            kind="onnx",
+            blob="",
+            options={},
+            state=State.QUEUED,
+            problem=None,
+            generation=None,
+            step=None,
+            attempts=0,
+            created_at=NOW,
+            changed_at=NOW,
+        )
+        lock = f"{self.meters[meter]}/{tenant}"
         with self.site.store.writing(self.meters[meter]) as books:
-            books.connection.execute(schema.submissions.insert(), row)
+            books.submissions.add(ticket)
             if job:
-                jobs.enqueue(books, jobs.Job(name, self.meters[meter], tenant))
+                jobs.enqueue(books, Job(Queue.SUBMISSIONS, name, lock))
 
     def start(self, name: str, patience: float = 30) -> subprocess.Popen[str]:
         process = subprocess.Popen(
@@ -236,7 +242,7 @@ def test_a_failed_submission_is_tried_again_and_tells_the_log_no_secret(bench: B
     wait(lambda: bench.done() == ["x", "y"])
     process.terminate()
     _, log = process.communicate()
-    assert "submission x: unexpected RuntimeError" in log
+    assert "submissions x: unexpected RuntimeError" in log
     assert "SECRET" not in log
 
 
@@ -291,9 +297,10 @@ def test_sqlite_needs_no_worker(tmp_path: Path) -> None:
     site = Site.open(f"sqlite:///{tmp_path / 'db'}", tmp_path / "files", tmp_path / "key")
     worker.prepare(site)
     worker.check_key(site)
-    with pytest.raises(InvalidInput, match="no workers"):
-        Worker(site, lambda site, submission: None)
     site.close()
+    settings = Settings(folder=tmp_path, database=f"sqlite:///{tmp_path / 'db'}")
+    with pytest.raises(InvalidInput, match="no workers"):
+        worker.run(settings, print, heartbeat=1)
 
 
 def test_the_command_says_in_one_line_what_it_lacks(

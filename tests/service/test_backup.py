@@ -17,10 +17,11 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, Spent, StorageError
 from easeml_meter.meter import Meter
-from easeml_meter.service import backup, hooks, seats, tokens, users
+from easeml_meter.service import backup, seats, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.service.backup import Backup, Place, back_up
 from easeml_meter.service.meters import create_meter
+from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.place import TEST_SETS, Home, Site
 from easeml_meter.service.restore import Restored, restore
 from easeml_meter.storage import schema
@@ -126,7 +127,7 @@ def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path:
     token = tokens.make_token(actor_of(admin.id), site, "t")[1]
     labeler = users.add_user(SYSTEM, site, "labeler", email="l@example.org")
     seats.add_seat(SYSTEM, site.space(room.id), labeler.id, Role.LABELER)
-    hooks.add_webhook(site, room.id, "https://hooks.example/")
+    webhooks.add_webhook(SYSTEM, site, room.id, "https://hooks.example/")
     other = make_room(site, tmp_path / "other", seed=5, name="other")
     for number in range(4):
         room.submit(number, model=f"m{number}")

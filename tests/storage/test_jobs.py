@@ -10,8 +10,10 @@ from tests.postgresql import Cluster
 
 from easeml_meter.errors import StorageError
 from easeml_meter.storage import jobs
-from easeml_meter.storage.jobs import Job
+from easeml_meter.storage.jobs import Job, Queue
 from easeml_meter.storage.store import Store
+
+JOB = Job(Queue.SUBMISSIONS, "s", "m/1")
 
 
 @pytest.fixture
@@ -37,14 +39,14 @@ def shape(store: Store) -> object:
 
 def waiting(store: Store) -> list[tuple[str, str]]:
     with store.reading() as books:
-        question = "SELECT lock, args ->> 'submission' FROM procrastinate_jobs ORDER BY id"
+        question = "SELECT lock, args ->> 'key' FROM procrastinate_jobs ORDER BY id"
         return [(row[0], row[1]) for row in books.connection.execute(sa.text(question))]
 
 
 def test_installing_again_changes_nothing(store: Store) -> None:
     jobs.install(store)
     with store.writing("m") as books:
-        jobs.enqueue(books, Job("s", "m", 1))
+        jobs.enqueue(books, JOB)
     before = shape(store)
     jobs.install(store)
     assert shape(store) == before
@@ -68,7 +70,7 @@ def test_an_older_librarys_tables_are_upgraded(
     assert shape(store) == shape(fresh)
     fresh.close()
     with store.writing("m") as books:
-        jobs.enqueue(books, Job("s", "m", 1))
+        jobs.enqueue(books, JOB)
     assert waiting(store) == [("m/1", "s")]
 
 
@@ -85,7 +87,7 @@ def test_a_job_is_part_of_the_transaction(store: Store) -> None:
 
     def fail() -> None:
         with store.writing("m") as books:
-            jobs.enqueue(books, Job("s", "m", 1))
+            jobs.enqueue(books, JOB)
             raise RuntimeError("power cut")
 
     with pytest.raises(RuntimeError, match="power cut"):
@@ -95,4 +97,4 @@ def test_a_job_is_part_of_the_transaction(store: Store) -> None:
 
 def test_without_its_tables_it_says_so(store: Store) -> None:
     with pytest.raises(StorageError, match="queue cannot be used"), store.writing("m") as books:
-        jobs.enqueue(books, Job("s", "m", 1))
+        jobs.enqueue(books, JOB)

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from easeml_meter.cli.common import (
@@ -15,9 +13,6 @@ from easeml_meter.cli.common import (
     place_options,
 )
 from easeml_meter.errors import invalid
-
-if TYPE_CHECKING:
-    pass
 
 
 @click.group()
@@ -37,7 +32,7 @@ def webhook() -> None:
 @json_option
 def add_webhook(place: Place, url: str, events: tuple[str, ...], as_json: bool) -> None:
     """Tell URL from now on; the secret that signs the messages is printed this once."""
-    from easeml_meter.service.hooks import check_url
+    from easeml_meter.service.notifications.webhooks import check_url
 
     check_url(url)
     given = {"url": url} | ({"events": list(events)} if events else {})

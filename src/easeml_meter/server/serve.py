@@ -21,10 +21,12 @@ from easeml_meter.server.app import create_app
 from easeml_meter.server.idempotency import forget_old_keys, forget_unfinished
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
-from easeml_meter.service.hooks import deliver_due
+from easeml_meter.service.jobs import runner
+from easeml_meter.service.notifications.delivery import Sender, delivering
+from easeml_meter.service.notifications.emails import MailServer
+from easeml_meter.service.notifications.events import collect
 from easeml_meter.service.place import Site
-from easeml_meter.service.senders import MailServer, Sender
-from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions.queue import answering
 from easeml_meter.service.tokens import admin_can_sign_in, make_admin_token
 from easeml_meter.service.uploads import sweep_uploads
 from easeml_meter.storage.files import unusable
@@ -32,30 +34,11 @@ from easeml_meter.version import __version__
 
 _LOG = logging.getLogger(__name__)
 
-Companion = Callable[[Site, Settings, threading.Event], None]
-"""What runs beside the API in a thread of its own, until the event is set."""
-
-_HOUR = 3600
-_OFTEN = 2
-"""Seconds between looks for messages to send."""
-_PAUSE = 5
-"""Seconds until a companion that failed is started again."""
-
-
-def housekeeping(site: Site, settings: Settings, stopping: threading.Event) -> None:
-    """Drop what nobody needs any more, every hour."""
-    while not stopping.is_set():
-        forget_old_keys(site)
-        sweep_uploads(SYSTEM, site, settings.folder / "uploads")
-        stopping.wait(_HOUR)
-
-
-def delivering(site: Site, settings: Settings, stopping: threading.Event) -> None:
-    """Send webhooks and mails as they become due."""
-    sender = _sender(settings)
-    while not stopping.is_set():
-        if not deliver_due(site, sender, letters=sender.mail is not None):
-            stopping.wait(_OFTEN)
+_HOUR = 3600.0
+_OFTEN = 2.0
+"""Seconds between two looks at the books for messages to send."""
+_AT_ONCE = 4
+"""Messages that are sent at the same time, where the database lets several be under way."""
 
 
 def _sender(settings: Settings) -> Sender:
@@ -70,9 +53,6 @@ def _sender(settings: Settings) -> Sender:
             settings.smtp_starttls,
         )
     return Sender(mail, settings.private_webhooks)
-
-
-COMPANIONS: list[Companion] = [housekeeping, delivering]
 
 
 def open_site(settings: Settings) -> Site:
@@ -92,17 +72,13 @@ def run(settings: Settings, tell: Callable[[str], None], *, new_admin_token: boo
     said once and never logged.
     """
     logs.configure(settings.log_level)
-    _sender(settings)  # wrong settings are told now, not when the first mail is due
+    sender = _sender(settings)  # wrong settings are told now, not when the first mail is due
     site = open_site(settings)
     try:
         worker.prepare(site)
         app = create_app(site, settings)
         config = _config(app, settings)
-        with (
-            _listen(settings) as listening,
-            _beside(site, settings, app.state.stopping),
-            _queue_worker(site, settings) as app.state.worker,
-        ):
+        with _listen(settings) as listening, _background(app, sender):
 
             def listens() -> None:
                 if new_admin_token or not admin_can_sign_in(SYSTEM, site):
@@ -196,45 +172,53 @@ def _listen(settings: Settings) -> socket.socket:
 
 
 @contextmanager
-def _beside(site: Site, settings: Settings, stopping: threading.Event) -> Iterator[None]:
-    """Run the companions; at the end wait for them, but not for ever."""
+def _background(app: FastAPI, sender: Sender) -> Iterator[None]:
+    """Do in threads what belongs to no request; at the end stop in an order that loses nothing.
+
+    By then no request is left that could queue anything. First those stop that make jobs, then
+    those that run them, and the books are closed after all of them.
+    """
+    site, settings = app.state.site, app.state.settings
+    stopping: threading.Event = app.state.stopping
+    sending = runner(site, delivering(sender), at_once=_AT_ONCE)
+    runners = [sending]
+    if site.store.dialect == "sqlite":
+        # No other process serves SQLite: what an earlier one had under way is free again, and
+        # models are answered here. On PostgreSQL that is for `meter worker`.
+        forget_unfinished(site)
+        app.state.worker = runner(site, answering())
+        runners.append(app.state.worker)
+
+    def collecting() -> None:
+        if collect(SYSTEM, site, emails=sender.mail is not None):
+            sending.call()
+
+    def housekeeping() -> None:
+        sweep_uploads(SYSTEM, site, settings.folder / "uploads")
+        forget_old_keys(site)
+
     threads = [
-        threading.Thread(target=_keep, args=(each, site, settings, stopping), daemon=True)
-        for each in COMPANIONS
+        threading.Thread(target=_every, args=(seconds, work, stopping), daemon=True)
+        for seconds, work in ((_OFTEN, collecting), (_HOUR, housekeeping))
     ]
     for thread in threads:
         thread.start()
+    for each in runners:
+        each.start()
     try:
         yield
     finally:
         stopping.set()
         for thread in threads:
             thread.join(settings.shutdown_seconds)
+        for each in runners:
+            each.stop(settings.shutdown_seconds)
 
 
-@contextmanager
-def _queue_worker(site: Site, settings: Settings) -> Iterator[queue.Worker | None]:
-    """Work through the queue here, unless there is PostgreSQL and so `meter worker`.
-
-    On SQLite no other process serves: what an earlier one had under way is free again.
-    """
-    if site.store.dialect != "sqlite":
-        yield None
-        return
-    forget_unfinished(site)
-    working = queue.Worker(site)
-    working.start()
-    try:
-        yield working
-    finally:
-        working.stop(settings.shutdown_seconds)
-
-
-def _keep(companion: Companion, site: Site, settings: Settings, stopping: threading.Event) -> None:
+def _every(seconds: float, work: Callable[[], None], stopping: threading.Event) -> None:
     while not stopping.is_set():
         try:
-            companion(site, settings, stopping)
-        except Exception as error:
-            fields = {"companion": companion.__name__}
-            _LOG.error("companion failed", extra={"fields": fields}, exc_info=error)
-            stopping.wait(_PAUSE)
+            work()
+        except Exception as error:  # it may go better the next time
+            _LOG.error("%s failed", work.__name__, exc_info=error)
+        stopping.wait(seconds)

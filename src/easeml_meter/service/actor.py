@@ -30,6 +30,7 @@ class Permission(StrEnum):
     HAND_OVER = "hand over a checkpoint"
     AUDIT = "audit"
     MANAGE = "manage users, keys and webhooks"
+    OPERATE = "do what only the server itself does"
     SIGN_IN = "sign in"
     SEE_ACCOUNT = "see their own account and tokens"
     CHANGE_ACCOUNT = "change their own account"

@@ -12,6 +12,7 @@ from pathlib import Path
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import TestSet, stamp
 from easeml_meter.errors import InvalidInput
+from easeml_meter.storage import jobs
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import Files, FolderFiles, open_files, unusable
 from easeml_meter.storage.journal import SUFFIX, Journal
@@ -150,7 +151,9 @@ class Site:
         if not key.exists():
             key.parent.mkdir(parents=True, exist_ok=True)
             Identity.new().write(key)
-        return cls(Store.open(database), open_files(files), Identity.read(key), clock)
+        store = Store.open(database)
+        jobs.install(store)
+        return cls(store, open_files(files), Identity.read(key), clock)
 
     def close(self) -> None:
         """Let go of the database."""

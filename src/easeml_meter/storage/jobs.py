@@ -1,13 +1,16 @@
-"""The queue that workers on other machines take submissions from: procrastinate's, on PostgreSQL.
+"""The queue of background work, in the tables of procrastinate on PostgreSQL.
 
-It holds nothing of its own: a job names a row of `submissions`, which says what is to be done and
-whether it was done. A job that is lost is made again from its row. SQLite has no workers elsewhere
-and needs no queue: there, all of this does nothing.
+A job holds nothing of its own: it names a row of the books, which says what is to be done and
+whether it was done. A job that is lost is made again from its row. On SQLite the rows are all
+there is: the one process that serves it finds them by itself, and nothing here does anything.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from datetime import datetime
+from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,31 +18,40 @@ from typing import TYPE_CHECKING
 import sqlalchemy as sa
 
 from easeml_meter.errors import StorageError
-from easeml_meter.storage import schema
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.store import Store
 
 if TYPE_CHECKING:
     import procrastinate
 
-QUEUE = "submissions"
-TASK = "answer"
 
-_OPEN = ("queued", "running")
+class Queue(StrEnum):
+    """What a job is for; each queue has runners of its own."""
+
+    SUBMISSIONS = "submissions"
+    NOTIFICATIONS = "notifications"
+
+    @property
+    def task(self) -> str:
+        """The name of what is done for each job of this queue."""
+        return {"submissions": "answer", "notifications": "deliver"}[self]
 
 
 @dataclass(frozen=True)
 class Job:
-    """A submission that waits for a worker; the steps of a tenant keep their order."""
+    """Background work for one row of the books."""
 
-    submission: str
-    meter: str
-    tenant: int
+    queue: Queue
+    key: str
+    """Id of the row."""
+    lock: str | None = None
+    """No two jobs with the same one run at a time, and the older goes first."""
+    due_at: str | None = None
+    """It is not run before this moment; None: as soon as possible."""
 
-    @property
-    def lock(self) -> str:
-        """No two jobs with the same one run at a time, and the older goes first."""
-        return f"{self.meter}/{self.tenant}"
+
+Waiting = Callable[[Books], Sequence[Job]]
+"""Returns the jobs of all rows with something left to do, the oldest first."""
 
 
 def install(store: Store) -> None:
@@ -69,48 +81,62 @@ def install(store: Store) -> None:
 
 
 def enqueue(books: Books, job: Job) -> None:
-    """Call a worker for a submission, once this transaction is committed."""
+    """Queue a job, once this transaction is committed.
+
+    Raises:
+        StorageError: the queue's tables cannot be used.
+    """
     if books.connection.dialect.name != "postgresql":
         return
     from procrastinate.exceptions import ConnectorException
 
     call = _app().configure_task(
-        TASK,
-        queue=QUEUE,
+        job.queue.task,
+        queue=job.queue,
         lock=job.lock,
-        queueing_lock=job.submission,
+        queueing_lock=job.key,
+        schedule_at=None if job.due_at is None else datetime.fromisoformat(job.due_at),
         connection=books.connection.connection.driver_connection,
     )
     try:
-        call.defer(submission=job.submission)
+        call.defer(key=job.key)
     except ConnectorException as error:
         raise StorageError("the queue cannot be used: is the database up?") from error
 
 
-def enqueue_lost(store: Store) -> int:
-    """Call workers for submissions that wait without a job; tell how many."""
+def enqueue_lost(store: Store, queue: Queue, waiting: Waiting) -> int:
+    """Queue jobs for rows that wait without one; return how many.
+
+    Rows without jobs come from older versions, which had another queue, and from restored backups.
+    """
     if store.dialect != "postgresql":
         return 0
-    table = schema.submissions
-    jobs = sa.table("procrastinate_jobs", sa.column("args"), sa.column("status"))
-    args, status = sa.cast(jobs.c.args, sa.JSON), sa.cast(jobs.c.status, sa.Text)
-    known = sa.exists().where(
-        args["submission"].as_string() == table.c.id, status.in_(["todo", "doing"])
-    )
-    lost = table.c.state.in_(_OPEN) & ~known
-    with store.reading() as books:
-        if not books.select(table, lost):
+    with store.reading() as books:  # before the lock: most often nothing is lost
+        if not _lost(books, queue, waiting):
             return 0
-    with store.writing() as books:  # one sweeper at a time, the oldest submission first
-        rows = books.select(table, lost, order=(table.c.created_at, table.c.id))
-        for row in rows:
-            enqueue(books, Job(row["id"], row["meter"], row["tenant"]))
-    return len(rows)
+    with store.writing() as books:  # one sweeper at a time
+        lost = _lost(books, queue, waiting)
+        for job in lost:
+            enqueue(books, job)
+    return len(lost)
+
+
+def _lost(books: Books, queue: Queue, waiting: Waiting) -> list[Job]:
+    table = sa.table(
+        "procrastinate_jobs",
+        sa.column("queueing_lock", sa.Text),
+        sa.column("queue_name", sa.Text),
+        sa.column("status", sa.Text),
+    )
+    alive = sa.cast(table.c.status, sa.Text).in_(["todo", "doing"])
+    query = sa.select(table.c.queueing_lock).where(table.c.queue_name == str(queue), alive)
+    known = set(books.connection.execute(query).scalars())
+    return [job for job in waiting(books) if job.key not in known]
 
 
 @cache
 def _app() -> procrastinate.App:
-    """Give an app that only ever writes through a transaction of the books."""
+    """Return an app that only ever writes through a transaction of the books."""
     import procrastinate
 
     return procrastinate.App(connector=procrastinate.SyncPsycopgConnector())
@@ -138,7 +164,7 @@ def _schema() -> str:
 
 
 def _migrations() -> dict[str, str]:
-    """Read the library's migrations, the oldest first; their names sort by version."""
+    """Return the library's migrations, the oldest first; their names sort by version."""
     from procrastinate.schema import SchemaManager
 
     files = sorted(Path(SchemaManager.get_migrations_path()).glob("*.sql"))

@@ -18,8 +18,9 @@ from tests.service.helpers import actor_of, small_spec, with_errors
 from easeml_meter.core import people
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Unauthenticated
-from easeml_meter.service import hooks, seats, tokens, users
+from easeml_meter.service import seats, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
+from easeml_meter.service.notifications import webhooks
 from easeml_meter.storage import schema
 
 from .helpers import PASSWORD, Visitor, words
@@ -103,7 +104,7 @@ def test_every_form_needs_its_csrf_token(served: Served, admin: Visitor) -> None
 
 def test_every_form_of_every_page_carries_a_token(served: Served, admin: Visitor) -> None:
     meter = served.add_meter()
-    hooks.add_webhook(served.site, meter, "https://example.org/")
+    webhooks.add_webhook(SYSTEM, served.site, meter, "https://example.org/")
     ada = served.users["admin"].id
     for method, path in [*addresses(meter, ada), ("GET", "/account")]:
         if method == "GET":
@@ -290,11 +291,11 @@ def test_webhooks_are_added_with_a_secret_and_removed(served: Served, admin: Vis
     fields = {"url": "https://example.org/hook", "on spent": "1", "on told:1": "1"}
     page = admin.send(f"{path}/webhooks", **fields)
     assert shown_secret(page).startswith("whsec_")
-    (hook,) = hooks.webhooks(served.site, meter)
+    (hook,) = webhooks.webhooks(SYSTEM, served.site, meter)
     assert hook.events == ("spent", "told:1")
     assert "https://example.org/hook" in admin.get(path).text
     assert admin.send(f"{path}/webhooks/remove", webhook=hook.id).status_code == 303
-    assert hooks.webhooks(served.site, meter) == []
+    assert webhooks.webhooks(SYSTEM, served.site, meter) == []
     wrong = admin.send(f"{path}/webhooks", url="ftp://example.org", **{"on spent": "1"})
     assert wrong.status_code == 422
     assert "url: 'ftp://example.org' given" in words(wrong)

@@ -14,7 +14,8 @@ from tests.service.helpers import Labels, rows, small_spec, with_errors
 from easeml_meter.core.people import Role
 from easeml_meter.server.web.meters import DRAWN, NEWEST
 from easeml_meter.service import seats
-from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.actor import SYSTEM, Actor
+from easeml_meter.service.jobs import ThreadRunner
 from easeml_meter.service.submissions import queue
 
 from .helpers import Visitor, words
@@ -140,8 +141,8 @@ class TestMeter:
         labels = begin(served, meter, tmp_path)
         for number in range(steps - 1):
             body = body_with(labels, salt=str(number))
-            seat = seats.list_seats(SYSTEM, served.site.space(meter))[1]
-            queue.accept(served.site, seat, f"a model with a name, number {number}", body)
+            name = f"a model with a name, number {number}"
+            queue.accept(Actor(((Role.DEVELOPER, 1),)), served.site.space(meter), name, body)
         answer = Visitor(served, "developer").get(f"/meters/{meter}")
         assert f"The newest {NEWEST} of {steps - 1} steps." in words(answer)
         assert f"The newest {DRAWN} steps." in words(answer)
@@ -283,8 +284,8 @@ class TestSubmitting:
             )
             found = re.search(r'data-poll="([^"]+)"', answer.text)
             assert found is not None
-            while (claimed := queue.claim(served.site)) is not None:
-                queue.work(served.site, claimed)
+            while ThreadRunner(served.site, queue.answering()).run_next():
+                pass
             told[name] = visitor.get(found[1], headers={"HX-Request": "true"})
         assert words(told["good"]).startswith("Step 1: ")
         assert words(told["bad"]).startswith("Refused, at no cost.")

@@ -1,6 +1,6 @@
 """Version 1 of the REST API, one module per kind of thing.
 
-A module has a `router`, or two; those in ROUTERS are served under /api/v1.
+A module has a `router`; those in ROUTERS are served under /api/v1.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from easeml_meter.server.api.meters import router as meters
 from easeml_meter.server.api.notifications import router as webhooks
 from easeml_meter.server.api.seats import router as seats
 from easeml_meter.server.api.submissions import router as submissions
-from easeml_meter.server.api.submissions import submitting
 from easeml_meter.server.api.testsets import requesting
 from easeml_meter.server.api.testsets import router as testsets
 from easeml_meter.server.api.tokens import router as tokens
@@ -21,8 +20,7 @@ from easeml_meter.server.api.users import router as users
 from easeml_meter.server.api.validation import router as validation
 
 ROUTERS = [
-    submitting,  # asked most often, so tried first
-    submissions,
+    submissions,  # asked most often, so tried first
     tokens,
     users,
     seats,

@@ -9,25 +9,26 @@ from fastapi import APIRouter, Response
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged, seat_for
+from easeml_meter.core.notifications import Webhook
+from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import CallerHere, SiteHere
+from easeml_meter.server.auth import ActorHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.parameters import Id
-from easeml_meter.service import hooks
-from easeml_meter.service.actor import Permission
+from easeml_meter.service.notifications import webhooks
+from easeml_meter.service.notifications.events import EVENTS
 
 router = APIRouter(prefix="/meters/{meter}/webhooks", tags=["webhooks"], route_class=ApiRoute)
 
 
 class NewWebhook(Given):
-    """An address to be told what happens at a meter."""
+    """An address to be notified of what happens at a meter."""
 
     url: Annotated[str, Field(min_length=1, max_length=500, pattern=r"^https?://[\x21-\x7e]+$")]
     events: Annotated[
         list[Line],
-        Field(min_length=1, max_length=100, default_factory=lambda: list(hooks.EVENTS)),
+        Field(min_length=1, max_length=100, default_factory=lambda: list(EVENTS)),
     ]
     """Signals are told only if named: `told:1` for those of tenant 1."""
 
@@ -53,12 +54,11 @@ class MadeWebhook(ShownWebhook):
 
 @router.get("", responses=answers(404))
 def list_webhooks(
-    meter: Id, site: SiteHere, caller: CallerHere, page: PageHere
+    meter: Id, site: SiteHere, actor: ActorHere, page: PageHere
 ) -> Listed[ShownWebhook]:
     """List the webhooks of a meter."""
-    seat_for(site, caller, meter, Permission.MANAGE)
     return paged(
-        hooks.webhooks(site, meter),
+        webhooks.webhooks(actor, site, meter),
         page,
         key=lambda each: f"{each.created_at} {each.id}",
         show=_shown,
@@ -67,25 +67,23 @@ def list_webhooks(
 
 @router.post("", status_code=201, response_model=MadeWebhook, responses=answers(404, 409))
 async def add_webhook(
-    meter: Id, given: NewWebhook, site: SiteHere, caller: CallerHere, once: OnceHere
+    meter: Id, given: NewWebhook, site: SiteHere, actor: ActorHere, once: OnceHere
 ) -> JSONResponse:
     """Add a webhook: from now on it is told what happens."""
-    seat_for(site, caller, meter, Permission.MANAGE)
 
     def make() -> tuple[int, MadeWebhook]:
-        made, secret = hooks.add_webhook(site, meter, given.url, given.events)
+        made, secret = webhooks.add_webhook(actor, site, meter, given.url, given.events)
         return 201, MadeWebhook(**_shown(made).model_dump(), secret=secret)
 
     return await once.answer(make, secret=True)
 
 
 @router.delete("/{webhook}", status_code=204, responses=answers(404))
-def remove_webhook(meter: Id, webhook: Id, site: SiteHere, caller: CallerHere) -> Response:
+def remove_webhook(meter: Id, webhook: Id, site: SiteHere, actor: ActorHere) -> Response:
     """Remove a webhook, and what is waiting to be sent to it."""
-    seat_for(site, caller, meter, Permission.MANAGE)
-    hooks.remove_webhook(site, meter, webhook)
+    webhooks.remove_webhook(actor, site, meter, webhook)
     return Response(status_code=204)
 
 
-def _shown(webhook: hooks.Webhook) -> ShownWebhook:
+def _shown(webhook: Webhook) -> ShownWebhook:
     return ShownWebhook.model_validate(asdict(webhook))

@@ -4,9 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import json
-import re
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine
+from collections.abc import AsyncIterator
 from dataclasses import asdict
 from typing import Annotated, Any
 
@@ -15,27 +14,28 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
-from easeml_meter.core.people import Seat
+from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Signal, signal_json
-from easeml_meter.server.api.common import Listed, PageHere, body_of, paged, raw, seat_for
+from easeml_meter.server.api.common import Listed, PageHere, body_of, paged, raw
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import CallerHere, SiteHere, find_caller
+from easeml_meter.server.auth import (
+    CallerHere,
+    TenantActorHere,
+    WorkspaceHere,
+)
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import KEY_HEADER, Key, once_streamed
-from easeml_meter.server.parameters import Id, Tenant
-from easeml_meter.service.actor import Permission, allowed
-from easeml_meter.service.place import Site
+from easeml_meter.server.idempotency import Key, once_streamed
+from easeml_meter.server.parameters import Id
+from easeml_meter.service.actor import Actor, Permission
+from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import queue
-from easeml_meter.service.submissions.queue import Receipt
-from easeml_meter.service.tokens import Caller
+from easeml_meter.service.submissions.queue import Accepted, Incoming
 
 router = APIRouter(tags=["submissions"], route_class=ApiRoute)
 
 Wait = Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the answer.")]
 Model = Annotated[str, Query(min_length=1, max_length=200, description="Name of the model.")]
 
-_READING = (Permission.SEE_SIGNALS, Permission.SUBMIT)
-"""Who may ask about submissions: whoever sees their signals, or hands them in."""
 _SMALL = 1 << 20
 """Bytes of a submission that is taken together with others."""
 _LOOK = 0.2
@@ -77,57 +77,7 @@ class SubmissionShown(SubmissionListed):
     signal: dict[str, Any] | None
 
 
-class SubmissionRoute(ApiRoute):
-    """Takes plain requests past FastAPI's dependencies, which took a fifth of all time.
-
-    Plain is what cannot be refused for its parameters; all else goes the usual way.
-    """
-
-    def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
-        """Choose the way."""
-        usual = super().get_route_handler()
-
-        async def handle(request: Request) -> Response:
-            given = plainly_given(request)
-            if given is None:
-                return await usual(request)
-            return await submit(request, await find_caller(request), **given)
-
-        return handle
-
-
-_PLAIN: dict[str, tuple[str, Callable[[str], Any]]] = {
-    "meter": (r"[0-9a-f]{32}", str),
-    "model": (r"[ -~]{1,200}", str),
-    "tenant": (r"[1-9][0-9]{0,5}", int),
-    "wait": (r"[1-5]?[0-9](\.[0-9]{1,3})?", float),
-    KEY_HEADER.lower(): (r"[!-~]{1,200}", str),
-}
-
-
-def plainly_given(request: Request) -> dict[str, Any] | None:
-    """Read the parameters of a submission, if each is plain and there once; else None."""
-    headers = [(KEY_HEADER.lower(), value) for value in request.headers.getlist(KEY_HEADER)]
-    given: dict[str, Any] = {}
-    for name, value in [
-        *request.path_params.items(),
-        *request.query_params.multi_items(),
-        *headers,
-    ]:
-        pattern, convert = _PLAIN.get(name, ("", str))
-        if name in given or not re.fullmatch(pattern, value):
-            return None
-        given[name] = convert(value)
-    if "model" not in given:
-        return None
-    return {name.rpartition("-")[2]: value for name, value in given.items()}
-
-
-submitting = APIRouter(tags=["submissions"], route_class=SubmissionRoute)
-"""For the one route that is asked more often than all others."""
-
-
-@submitting.post(
+@router.post(
     "/meters/{meter}/submissions",
     responses=answers(404, 409, 413)
     | {202: {"model": SubmissionShown, "description": "It waits, or is under way."}},
@@ -137,9 +87,9 @@ submitting = APIRouter(tags=["submissions"], route_class=SubmissionRoute)
 async def submit(  # noqa: PLR0917
     request: Request,
     caller: CallerHere,
-    meter: Id,
+    actor: TenantActorHere,
+    space: WorkspaceHere,
     model: Model,
-    tenant: Tenant = None,
     wait: Wait = 0,
     key: Key = None,
 ) -> Response:
@@ -148,60 +98,49 @@ async def submit(  # noqa: PLR0917
     `command` holds a command line, which is run where the files are. Predictions are answered at
     once. The answer to a model is waited for as long as `wait` says.
     """
-    site: Site = request.app.state.site
-    seat = seat_for(site, caller, meter, Permission.SUBMIT, tenant=tenant)
+    actor.granted(Permission.SUBMIT)  # before a body is read that may be large
     body = await body_of(request, request.app.state.settings)
-    seen = _may_see(caller, seat)
-
-    handed = queue.Handed(site, seat, model, body)
 
     async def make() -> tuple[int, dict[str, Any]]:
-        receipt, signal = await _accepted(request, handed)
-        return 200 if receipt.final else 202, _shown(receipt, signal if seen else None)
+        incoming = Incoming(actor, space, model, body)
+        receipt, signal = await _accepted(request, incoming)
+        return 200 if receipt.final else 202, _shown(receipt, signal)
 
     answer = await once_streamed(request, caller, key).answer(make, body=body)
     if answer.status_code != 202:
         return answer
     if request.app.state.worker is not None:
         request.app.state.worker.call()
-    receipt = await _settled(request, site, seat, json.loads(bytes(answer.body))["id"], wait)
-    return await run_in_threadpool(_answer, site, caller, seat, receipt)
+    receipt = await _settled(request, actor, space, json.loads(bytes(answer.body))["id"], wait)
+    return await run_in_threadpool(_answer, actor, space, receipt)
 
 
-async def _accepted(request: Request, handed: queue.Handed) -> queue.Accepted:
+async def _accepted(request: Request, incoming: Incoming) -> Accepted:
     """Take small submissions that come at the same time together; a large one makes none wait."""
-    if len(handed.body) <= _SMALL:
-        found: queue.Accepted = await request.app.state.submissions(handed.seat.meter, handed)
+    if len(incoming.body) <= _SMALL:
+        found: Accepted = await request.app.state.submissions(incoming.space.meter, incoming)
         return found
     return await run_in_threadpool(
-        queue.accept, handed.site, handed.seat, handed.model, handed.body
-    )
-
-
-def _may_see(caller: Caller, seat: Seat) -> bool:
-    """Tell whether the caller sees the signals of a seat's tenant; a runner does not."""
-    return any(
-        allowed(each.role, Permission.SEE_SIGNALS) and each.tenant in (0, seat.tenant)
-        for each in caller.seats(seat.meter)
+        queue.accept, incoming.actor, incoming.space, incoming.model, incoming.body
     )
 
 
 def _shown(receipt: Receipt, signal: Signal | None) -> dict[str, Any]:
-    return vars(receipt) | {"signal": None if signal is None else signal_json(signal)}
+    return asdict(receipt) | {"signal": None if signal is None else signal_json(signal)}
 
 
-def _answer(site: Site, caller: Caller, seat: Seat, receipt: Receipt) -> JSONResponse:
-    signal = queue.signal_for(site, seat, receipt) if _may_see(caller, seat) else None
+def _answer(actor: Actor, space: Workspace, receipt: Receipt) -> JSONResponse:
+    signal = queue.signal_for(actor, space, receipt)
     return JSONResponse(_shown(receipt, signal), 200 if receipt.final else 202)
 
 
 async def _settled(
-    request: Request, site: Site, seat: Seat, submission: str, wait: float
+    request: Request, actor: Actor, space: Workspace, submission: str, wait: float
 ) -> Receipt:
-    """Give a submission when it is answered, or when the wait is over."""
+    """Return a submission when it is answered, or when the wait is over."""
     end = time.monotonic() + wait
     while True:
-        receipt = await run_in_threadpool(queue.receipt, site, seat, submission)
+        receipt = await run_in_threadpool(queue.receipt, actor, space, submission)
         left = end - time.monotonic()
         if receipt.final or left <= 0 or request.app.state.stopping.is_set():
             return receipt
@@ -210,12 +149,11 @@ async def _settled(
 
 @router.get("/meters/{meter}/submissions", responses=answers(404))
 def list_submissions(
-    site: SiteHere, caller: CallerHere, meter: Id, page: PageHere, tenant: Tenant = None
+    actor: TenantActorHere, space: WorkspaceHere, page: PageHere
 ) -> Listed[SubmissionListed]:
     """List a tenant's submissions, the newest first."""
-    seat = seat_for(site, caller, meter, *_READING, tenant=tenant)
     return paged(
-        queue.receipts(site, seat),
+        queue.receipts(actor, space),
         page,
         key=lambda receipt: f"{receipt.created_at} {receipt.id}",
         show=lambda receipt: SubmissionListed(**asdict(receipt)),
@@ -229,19 +167,16 @@ def list_submissions(
     | {202: {"model": SubmissionShown, "description": "It waits, or is under way."}},
     response_model=SubmissionShown,
 )
-async def show_submission(  # noqa: PLR0917
+async def show_submission(
     request: Request,
-    site: SiteHere,
-    caller: CallerHere,
-    meter: Id,
+    actor: TenantActorHere,
+    space: WorkspaceHere,
     submission: Id,
-    tenant: Tenant = None,
     wait: Wait = 0,
 ) -> Response:
     """Show a submission, as soon as it is answered or the wait is over."""
-    seat = seat_for(site, caller, meter, *_READING, tenant=tenant)
-    receipt = await _settled(request, site, seat, submission, wait)
-    return await run_in_threadpool(_answer, site, caller, seat, receipt)
+    receipt = await _settled(request, actor, space, submission, wait)
+    return await run_in_threadpool(_answer, actor, space, receipt)
 
 
 @router.get(
@@ -249,21 +184,20 @@ async def show_submission(  # noqa: PLR0917
     responses=answers(404) | _EVENTS,
     response_class=StreamingResponse,
 )
-async def submission_events(  # noqa: PLR0917
+async def submission_events(
     request: Request,
-    site: SiteHere,
-    caller: CallerHere,
-    meter: Id,
+    actor: TenantActorHere,
+    space: WorkspaceHere,
     submission: Id,
-    tenant: Tenant = None,
 ) -> StreamingResponse:
     """Tell each change of a submission's state until it is answered."""
-    seat = seat_for(site, caller, meter, *_READING, tenant=tenant)
-    first = await run_in_threadpool(queue.receipt, site, seat, submission)
-    return StreamingResponse(_events(request, site, seat, first), media_type="text/event-stream")
+    first = await run_in_threadpool(queue.receipt, actor, space, submission)
+    return StreamingResponse(_events(request, actor, space, first), media_type="text/event-stream")
 
 
-async def _events(request: Request, site: Site, seat: Seat, receipt: Receipt) -> AsyncIterator[str]:
+async def _events(
+    request: Request, actor: Actor, space: Workspace, receipt: Receipt
+) -> AsyncIterator[str]:
     told, quiet_since = None, time.monotonic()
     while True:
         if receipt.state != told:
@@ -275,16 +209,13 @@ async def _events(request: Request, site: Site, seat: Seat, receipt: Receipt) ->
         if receipt.final or request.app.state.stopping.is_set():
             return
         await asyncio.sleep(_LOOK)
-        receipt = await run_in_threadpool(queue.receipt, site, seat, receipt.id)
+        receipt = await run_in_threadpool(queue.receipt, actor, space, receipt.id)
 
 
 @router.delete(
     "/meters/{meter}/submissions/{submission}", status_code=204, responses=answers(404, 409)
 )
-def cancel_submission(
-    site: SiteHere, caller: CallerHere, meter: Id, submission: Id, tenant: Tenant = None
-) -> Response:
-    """Take a submission back while it waits; it costs nothing."""
-    seat = seat_for(site, caller, meter, Permission.SUBMIT, tenant=tenant)
-    queue.cancel(site, seat, submission)
+def cancel_submission(actor: TenantActorHere, space: WorkspaceHere, submission: Id) -> Response:
+    """Take a submission back before any worker has begun it; it costs nothing."""
+    queue.cancel(actor, space, submission)
     return Response(status_code=204)

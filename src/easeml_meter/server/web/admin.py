@@ -24,8 +24,10 @@ from easeml_meter.server.parameters import Id
 from easeml_meter.server.web.forms import fill, show_forms
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.server.web.planner import asked_of, spec_of, toml_of
-from easeml_meter.service import hooks, meters, seats, users
+from easeml_meter.service import meters, seats, users
 from easeml_meter.service.actor import SYSTEM, Permission
+from easeml_meter.service.notifications import webhooks
+from easeml_meter.service.notifications.events import EVENTS, all_events
 from easeml_meter.spec import MeterSpec
 
 router = APIRouter(include_in_schema=False)
@@ -138,9 +140,9 @@ def _meter_page(
         trail=audit(visit.at(meter), space, Page(after=after)),
         told=lambda details: _told(details, names),
         after=after,
-        webhooks=hooks.webhooks(site, meter),
-        events=[*hooks.EVENTS, *(f"{hooks.TOLD}:{n + 1}" for n in range(situation.tenants))],
-        usual=tuple(hooks.EVENTS),
+        webhooks=webhooks.webhooks(visit.caller.at(meter), site, meter),
+        events=all_events(situation.tenants),
+        usual=tuple(EVENTS),
         secret=secret,
     )
 
@@ -171,7 +173,7 @@ def add_webhook(visit: VisitHere, meter: Id) -> Response:
     def add() -> Response:
         events = [name.removeprefix("on ") for name in visit.form if name.startswith("on ")]
         url = visit.field("url")
-        _, secret = hooks.add_webhook(visit.site, meter, url, events)
+        _, secret = webhooks.add_webhook(visit.caller.at(meter), visit.site, meter, url, events)
         return _meter_page(visit, meter, secret=secret)
 
     return at_meter(visit, meter, "webhook", add)
@@ -182,7 +184,8 @@ def remove_webhook(visit: VisitHere, meter: Id) -> Response:
     """Tell an address nothing more."""
 
     def remove() -> Response:
-        hooks.remove_webhook(visit.site, meter, visit.field("webhook", longest=32))
+        webhook = visit.field("webhook", longest=32)
+        webhooks.remove_webhook(visit.caller.at(meter), visit.site, meter, webhook)
         return visit.redirect(f"/admin/meters/{meter}", "The webhook is removed.")
 
     return at_meter(visit, meter, "webhook", remove)

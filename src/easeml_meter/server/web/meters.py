@@ -10,6 +10,7 @@ from fastapi import APIRouter, Response
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.core.people import Role, Seat
+from easeml_meter.core.submissions import Receipt, State
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import checks, summary
@@ -26,7 +27,6 @@ from easeml_meter.service import users
 from easeml_meter.service.actor import Permission, allowed
 from easeml_meter.service.history import show_session
 from easeml_meter.service.submissions import queue
-from easeml_meter.service.submissions.queue import Receipt, State
 from easeml_meter.service.testsets.inputs import inputs_visible
 
 router = APIRouter(include_in_schema=False)
@@ -202,7 +202,8 @@ class Desk:
         """Give submissions that wait, are under way, or were refused after they had waited."""
         if not (self.may("SUBMIT") or self.may("SEE_SIGNALS")):
             return []
-        found = queue.receipts(self.visit.site, self.seat)
+        actor = self.visit.caller.at(self.meter, self.seat.tenant)
+        found = queue.receipts(actor, self.visit.site.space(self.meter))
         return [each for each in found if each.state is not State.DONE][:_WAITING]
 
     def render(self, template: str, **values: Any) -> Response:

@@ -26,6 +26,7 @@ from easeml_meter.service.submissions.measuring import (
     hidden_loss,
     visible_loss,
 )
+from easeml_meter.spec import MeterSpec
 from easeml_meter.tables import archive
 from easeml_meter.tables.source import Held, Source
 
@@ -149,12 +150,20 @@ def _attempt(attempt: ModelAttempt, on: Measured) -> Attempt:
 
     This is the only check of a submission. Everything after it costs time of a run that is timed.
     """
-    if not on.spec.models:
-        needed = "predictions: this meter was planned without models = true in meter.toml"
-        raise invalid("submission", "a model", needed)
+    check_models(on.spec)
     inputs = pa.schema([on.sealed.schema.field(name) for name in on.sealed.inputs])
     attempt.predictor.check(inputs)
     return attempt
+
+
+def check_models(spec: MeterSpec) -> None:
+    """Raise `InvalidInput` unless the meter was planned for models.
+
+    A model is run on the hidden inputs, which its developers must not see otherwise.
+    """
+    if not spec.models:
+        needed = "predictions: this meter was planned without models = true in meter.toml"
+        raise invalid("submission", "a model", needed)
 
 
 @dataclass(frozen=True)
@@ -193,7 +202,7 @@ def _kind(names: Collection[str]) -> str:
     raise invalid("body", "a tar of other files", _WANTED)
 
 
-def _model(kind: str, content: bytes) -> Submitted:
+def model_of(kind: str, content: bytes) -> Submitted:
     """Give a model as it is measured."""
     if kind == "command":
         return Command(Bundle.from_bytes(content))

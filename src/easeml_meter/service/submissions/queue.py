@@ -7,172 +7,120 @@ ledger's entry once it was answered. Predictions never wait, so they have an ent
 from __future__ import annotations
 
 import hashlib
-import logging
 import secrets
-import threading
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass, field, replace
-from enum import StrEnum
-from typing import Any
+from dataclasses import dataclass, field, replace
 
 from easeml_meter.core.model import Entry, stamp
-from easeml_meter.core.people import Role, Seat
+from easeml_meter.core.submissions import Receipt, State, Ticket
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import (
-    MeterError,
-    NotFound,
-    StorageError,
-    invalid,
-)
-from easeml_meter.meter import Meter
-from easeml_meter.service.actor import Permission, require
-from easeml_meter.service.place import Site
-from easeml_meter.service.submissions.answering import Submission, submit_all
+from easeml_meter.errors import Denied, MeterError, NotFound, StorageError
+from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
+from easeml_meter.service.history import show_session
+from easeml_meter.service.jobs import Task
+from easeml_meter.service.place import Site, Workspace
+from easeml_meter.service.submissions.answering import Submission, submit, submit_all
 from easeml_meter.service.submissions.kinds import (
     Parcel,
     PredictionFiles,
-    _model,
+    check_models,
+    model_of,
 )
 from easeml_meter.service.submissions.measuring import Conditions
-from easeml_meter.storage import jobs, schema
+from easeml_meter.storage import jobs
 from easeml_meter.storage.books import Books
+from easeml_meter.storage.jobs import Job, Queue
 from easeml_meter.tables.source import Held
 
-_LOG = logging.getLogger(__name__)
-
 MOST_ATTEMPTS = 5
-"""So often a submission is tried that the program itself fails at."""
+"""Attempts before we give up on a submission that keeps crashing us."""
 
-_PATIENCE = 1.0
-"""Seconds between two looks at the queue."""
-
-
-class State(StrEnum):
-    """Where a submission stands."""
-
-    QUEUED = "queued"
-    RUNNING = "running"
-    DONE = "done"
-    REFUSED = "refused"
-
-
-@dataclass(frozen=True, slots=True)
-class Ticket:
-    """A row of the queue."""
-
-    id: str
-    meter: str
-    tenant: int
-    user: str
-    model: str
-    kind: str
-    blob: str
-    options: dict[str, Any]
-    state: State
-    problem: dict[str, str] | None
-    generation: int | None
-    step: int | None
-    attempts: int
-    created_at: str
-    changed_at: str
+_FAILED = {"error": "internal", "message": "the server failed at it: tell its admin"}
 
 
 @dataclass(frozen=True)
-class Receipt:
-    """What whoever handed something in may know of it; the signal is told apart."""
+class Incoming:
+    """A submission as it came in, and who sent it."""
 
-    id: str
-    state: State
-    kind: str
-    model: str
-    tenant: int
-    generation: int | None
-    step: int | None
-    created_at: str
-    problem: dict[str, str] | None = None
-
-    @property
-    def final(self) -> bool:
-        """Tell whether nothing more will happen."""
-        return self.state in (State.DONE, State.REFUSED)
-
-
-@dataclass(frozen=True)
-class Handed:
-    """A submission as it came in."""
-
-    site: Site
-    seat: Seat
+    actor: Actor
+    space: Workspace
     model: str
     body: bytes = field(repr=False)
 
 
 Accepted = tuple[Receipt, Signal | None]
+"""What became of a submission; the signal for those who may see it."""
 
 
-def accept(site: Site, seat: Seat, model: str, body: bytes) -> Accepted:
+@needs(Permission.SUBMIT)
+def accept(actor: Actor, space: Workspace, model: str, body: bytes) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
+
+    Raises:
+        Denied: the actor may not submit for this tenant.
+        InvalidInput: the submission cannot be measured.
+        Spent: the test set has no answer left for the tenant.
+        WrongPhase: there is no test set or no validation set yet.
     """
-    (outcome,) = accept_all(seat.meter, [Handed(site, seat, model, body)])
+    (outcome,) = accept_all(space.meter or "", [Incoming(actor, space, model, body)])
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
-def accept_all(meter: str, together: Sequence[Handed]) -> list[Accepted | Exception]:
-    """Take submissions to one meter, each for itself, in one transaction."""
+def accept_all(_meter: str, together: Sequence[Incoming]) -> list[Accepted | Exception]:
+    """Take submissions to one meter, each for itself; answer the predictions in one transaction."""
     outcomes: list[Submission | Accepted | Exception] = []
-    for handed in together:
+    for incoming in together:
         try:
-            outcomes.append(_received(handed))
-        except Exception as error:  # is told to whom it concerns
+            outcomes.append(_received(incoming))
+        except Exception as error:  # reported to its own caller; the rest of the batch goes on
             outcomes.append(error)
     given = [each for each in outcomes if isinstance(each, Submission)]
-    answered = iter(submit_all(together[0].site.space(meter), given) if given else ())
+    answered = iter(submit_all(together[0].space, given) if given else ())
     found: list[Accepted | Exception] = []
-    for outcome in outcomes:
-        told = next(answered) if isinstance(outcome, Submission) else outcome
-        found.append((_receipt_of(meter, told), told) if isinstance(told, Signal) else told)
+    for incoming, outcome in zip(together, outcomes, strict=True):
+        if not isinstance(outcome, Submission):
+            found.append(outcome)
+        elif isinstance(signal := next(answered), Exception):
+            found.append(signal)
+        else:
+            receipt = _receipt_of(incoming.space.meter or "", signal)
+            found.append((receipt, signal if _sees_signals(incoming.actor) else None))
     return found
 
 
-def _received(handed: Handed) -> Submission | Accepted:
+def _received(incoming: Incoming) -> Submission | Accepted:
     """Look at what came in: predictions are to be answered, a model is queued."""
-    seat, parcel = handed.seat, Parcel.unpack(handed.body)
-    require(seat.role, Permission.SUBMIT)
+    actor = incoming.actor.granted(Permission.SUBMIT)
+    parcel = Parcel.unpack(incoming.body)
     if parcel.kind != "predictions":
-        return _enqueue(handed.site, seat, handed.model, parcel), None
+        return _enqueue(actor, incoming.space, incoming.model, parcel), None
     files = {name.partition(".")[0]: Held(name, parcel.files[name]) for name in parcel.files}
     submitted = PredictionFiles(files["test"], files["validation"])
-    return Submission(submitted, handed.model, seat.tenant, seat.user)
+    return Submission(submitted, incoming.model, actor.tenant or 1, actor.user)
 
 
-def _meter(site: Site, seat: Seat) -> Meter:
-    return Meter(site.space(seat.meter), seat.role, seat.tenant, seat.user)
-
-
-def _enqueue(site: Site, seat: Seat, model: str, parcel: Parcel) -> Receipt:
-    space = site.space(seat.meter)
+def _enqueue(actor: Actor, space: Workspace, model: str, parcel: Parcel) -> Receipt:
+    tenant = actor.tenant or 1
     (content,) = parcel.files.values()
-    Submission(_model(parcel.kind, content), model, seat.tenant)  # what is wrong is told now
+    Submission(model_of(parcel.kind, content), model, tenant)  # what is wrong is told now
     with space.reading() as books:
-        situation = space.state(books)
-    situation.active()
-    if not situation.spec.models:
-        needed = "predictions: this meter was planned without models = true in meter.toml"
-        raise invalid("submission", "a model", needed)
-    identifier, now = secrets.token_hex(16), site.now()
+        state = space.state(books)
+    state.active()
+    check_models(state.spec)
+    identifier, now = secrets.token_hex(16), space.now()
     ticket = Ticket(
         id=identifier,
-        meter=seat.meter,
-        tenant=seat.tenant,
-        user=seat.user,
+        meter=space.meter or "",
+        tenant=tenant,
+        user=actor.user,
         model=model,
         kind=parcel.kind,
         blob=space.files.put(f"submissions/{identifier}", content),
-        options={"role": str(seat.role)},
+        options={},
         state=State.QUEUED,
         problem=None,
         generation=None,
@@ -182,195 +130,188 @@ def _enqueue(site: Site, seat: Seat, model: str, parcel: Parcel) -> Receipt:
         changed_at=now,
     )
     with space.writing() as books:
-        books.connection.execute(schema.submissions.insert(), asdict(ticket))
-        jobs.enqueue(books, jobs.Job(ticket.id, ticket.meter, ticket.tenant))
-    return _receipt(ticket)
+        books.submissions.add(ticket)
+        jobs.enqueue(books, _job(ticket))
+    return ticket.receipt
 
 
-def claim(site: Site) -> str | None:
-    """Take the oldest submission that can be worked on; one at a time of each tenant."""
-    table = schema.submissions
-    with site.writing() as books:
-        rows = books.select(
-            table,
-            table.c.state.in_([State.QUEUED, State.RUNNING]),
-            order=(table.c.created_at, table.c.id),
-        )
-        busy = {(row["meter"], row["tenant"]) for row in rows if row["state"] == State.RUNNING}
-        for row in rows:
-            # The oldest of a tenant goes first, also if it was put back.
-            if (row["meter"], row["tenant"]) not in busy:
-                _change(books, row["id"], state=State.RUNNING, changed_at=site.now())
-                return str(row["id"])
-    return None
+def answering() -> Task:
+    """Return the task that answers queued models."""
+    return Task(
+        Queue.SUBMISSIONS,
+        waiting=lambda books: [_job(ticket) for ticket in books.submissions.unfinished()],
+        run=lambda site, identifier: work(SYSTEM, site, identifier),
+        put_back=_put_back,
+    )
 
 
-def work(site: Site, identifier: str) -> None:
+def _job(ticket: Ticket) -> Job:
+    # The steps of a tenant keep their order: a model is answered after those handed in before.
+    return Job(Queue.SUBMISSIONS, ticket.id, lock=f"{ticket.meter}/{ticket.tenant}")
+
+
+@needs(Permission.OPERATE)
+def work(actor: Actor, site: Site, identifier: str) -> None:
     """Answer a queued submission; done twice, or after it was cancelled, it does nothing.
 
     It can be interrupted at any point and done again: the ledger charges the same bytes once.
+
+    Raises:
+        Denied: the actor is not the server itself.
+        StorageError: the database is away; it waits again.
     """
     ticket = _begin(site, identifier)
     if ticket is None:
         return
     space = site.space(ticket.meter)
     try:
-        submitted = _model(ticket.kind, space.files.read(ticket.blob))
-        meter = Meter(space, Role(ticket.options["role"]), ticket.tenant, ticket.user)
+        submitted = model_of(ticket.kind, space.files.read(ticket.blob))
         # What ends its workers again and again does so on hidden rows, for all one knows: that
         # must not be a free answer.
         hopeless = Conditions(hopeless=ticket.attempts > MOST_ATTEMPTS)
-        signal = meter.submit_any(submitted, model=ticket.model, conditions=hopeless)
+        given = Submission(submitted, ticket.model, ticket.tenant, ticket.user)
+        signal = submit(space, given, hopeless)
     except StorageError:
-        put_back(site, identifier)
+        _put_back(site, identifier)
         raise
     except MeterError as error:
-        _end(
-            site, ticket, state=State.REFUSED, problem={"error": error.word, "message": str(error)}
-        )
+        problem = {"error": error.word, "message": str(error)}
+        _end(site, replace(ticket, state=State.REFUSED, problem=problem))
     except Exception:
         if ticket.attempts <= MOST_ATTEMPTS:
-            put_back(site, identifier)
+            _put_back(site, identifier)
             raise
-        _end(site, ticket, state=State.REFUSED, problem=_FAILED)
+        _end(site, replace(ticket, state=State.REFUSED, problem=_FAILED))
     else:
-        _end(site, ticket, state=State.DONE, generation=signal.generation, step=signal.step)
+        answered = (signal.generation, signal.step)
+        _end(site, replace(ticket, state=State.DONE, generation=answered[0], step=answered[1]))
 
 
-_FAILED = {"error": "internal", "message": "the server failed at it: tell its admin"}
-
-
-def put_back(site: Site, identifier: str) -> None:
-    """Return a submission under way to the queue."""
-    table = schema.submissions
-    where = (table.c.id == identifier) & (table.c.state == State.RUNNING)
+def _begin(site: Site, identifier: str) -> Ticket | None:
     with site.writing() as books:
-        changes = {"state": State.QUEUED, "changed_at": site.now()}
-        books.connection.execute(table.update().where(where), changes)
+        ticket = books.submissions.get(identifier)
+        if ticket is None or ticket.receipt.final:
+            return None
+        begun = replace(ticket, state=State.RUNNING, attempts=ticket.attempts + 1)
+        # Counted before anything is run: an attempt that kills the process counts, too.
+        books.submissions.change(replace(begun, changed_at=site.now()))
+    return begun
 
 
-def put_all_back(site: Site) -> None:
-    """Queue again what a process that died had under way; only where no other one works."""
-    table = schema.submissions
-    with site.reading() as books:
-        rows = books.select(table, table.c.state == State.RUNNING)
-    for row in rows:
-        put_back(site, row["id"])
-
-
-def cancel(site: Site, seat: Seat, identifier: str) -> None:
-    """Take a submission back, as long as it waits: it costs nothing."""
-    receipt(site, seat, identifier)  # whether there is one
+def _put_back(site: Site, identifier: str) -> None:
+    """Show that a submission waits again, if it is not finished."""
     with site.writing() as books:
-        ticket = _ticket(books, seat, identifier)
-        if ticket is None or ticket.state is not State.QUEUED:
-            raise MeterError("the submission does not wait any more: it cannot be cancelled")
-        books.connection.execute(
-            schema.submissions.delete().where(schema.submissions.c.id == identifier)
-        )
-    site.space(seat.meter).files.remove(ticket.blob)
+        ticket = books.submissions.get(identifier)
+        if ticket is not None:
+            queued = replace(ticket, state=State.QUEUED, changed_at=site.now())
+            books.submissions.change(queued)
 
 
-def receipts(site: Site, seat: Seat) -> list[Receipt]:
-    """List a tenant's submissions, the newest first."""
-    table = schema.submissions
-    where = (table.c.meter == seat.meter) & (table.c.tenant == seat.tenant)
-    with site.reading() as books:
-        tickets = [_as_ticket(row) for row in books.select(table, where)]
-        entries = _entries(books, seat)
+def _end(site: Site, ticket: Ticket) -> None:
+    with site.writing() as books:
+        books.submissions.change(replace(ticket, changed_at=site.now()))
+    site.space(ticket.meter).files.remove(ticket.blob)
+
+
+@needs(Permission.SUBMIT)
+def cancel(actor: Actor, space: Workspace, identifier: str) -> None:
+    """Take a submission back before it was begun: it costs nothing.
+
+    Raises:
+        Denied: the actor may not submit for this tenant.
+        NotFound: the tenant has no such submission.
+        MeterError: it was begun.
+    """
+    receipt(actor, space, identifier)  # whether there is one
+    with space.writing() as books:
+        ticket = _ticket(books, actor, space, identifier)
+        # Once it was begun it may have run on hidden rows, and whoever watched the worker may have
+        # learned from it. Taken back, that would have been free.
+        if ticket is None or ticket.state is not State.QUEUED or ticket.attempts > 0:
+            raise MeterError("the submission was begun: it can no longer be cancelled")
+        books.submissions.remove(identifier)
+    space.files.remove(ticket.blob)
+
+
+@needs(Permission.SEE_SIGNALS, Permission.SUBMIT)
+def receipts(actor: Actor, space: Workspace) -> list[Receipt]:
+    """Return a tenant's submissions, the newest first.
+
+    Raises:
+        Denied: the actor may neither submit for this tenant nor see its signals.
+    """
+    with space.reading() as books:
+        tickets = books.submissions.of(space.meter or "", actor.tenant or 1)
+        entries = _entries(books, actor, space)
     known = {(ticket.generation, ticket.step) for ticket in tickets}
-    told = [_receipt_of(seat.meter, entry) for entry in entries]
+    told = [_receipt_of(space.meter or "", entry) for entry in entries]
     found = [each for each in told if (each.generation, each.step) not in known]
-    found += [_receipt(ticket) for ticket in tickets]
+    found += [ticket.receipt for ticket in tickets]
     return sorted(found, key=lambda receipt: (receipt.created_at, receipt.id), reverse=True)
 
 
-def receipt(site: Site, seat: Seat, identifier: str) -> Receipt:
-    """Find a submission of the seat's tenant."""
-    with site.reading() as books:
-        ticket = _ticket(books, seat, identifier)
+@needs(Permission.SEE_SIGNALS, Permission.SUBMIT)
+def receipt(actor: Actor, space: Workspace, identifier: str) -> Receipt:
+    """Return a submission of the actor's tenant.
+
+    Raises:
+        Denied: the actor may neither submit for this tenant nor see its signals.
+        NotFound: the tenant has no such submission.
+    """
+    with space.reading() as books:
+        ticket = _ticket(books, actor, space, identifier)
         if ticket is not None:
-            return _receipt(ticket)
-        for entry in _entries(books, seat):
-            found = _receipt_of(seat.meter, entry)
+            return ticket.receipt
+        for entry in _entries(books, actor, space):
+            found = _receipt_of(space.meter or "", entry)
             if found.id == identifier:
                 return found
     raise NotFound(f"submission {identifier[:32]!r}: none of yours with that id")
 
 
-def signal_for(site: Site, seat: Seat, receipt: Receipt) -> Signal | None:
-    """Give the signal that a submission was answered with."""
-    if receipt.state is not State.DONE:
+@needs(Permission.SEE_SIGNALS, Permission.SUBMIT)
+def signal_for(actor: Actor, space: Workspace, receipt: Receipt) -> Signal | None:
+    """Return the signal that a submission was answered with, if the actor may see it.
+
+    Raises:
+        Denied: the actor may neither submit for this tenant nor see its signals.
+    """
+    if receipt.state is not State.DONE or not _sees_signals(actor):
         return None
-    view = _meter(site, seat).status(generation=receipt.generation)
-    own = (receipt.tenant, receipt.step)
-    return next(signal for signal in view.signals if (signal.tenant, signal.step) == own)
+    view = show_session(actor, space, receipt.generation)
+    return next(signal for signal in view.signals if signal.step == receipt.step)
 
 
-def _entries(books: Books, seat: Seat) -> list[Entry]:
-    table = schema.entries
-    where = (table.c.meter == seat.meter) & (table.c.tenant == seat.tenant)
-    return [Entry(**row) for row in books.select(table, where)]
+def _sees_signals(actor: Actor) -> bool:
+    """Whether the actor sees the signals of the tenant it acts for; runners do not."""
+    try:
+        actor.granted(Permission.SEE_SIGNALS)
+    except Denied:
+        return False
+    return True
 
 
-def _ticket(books: Books, seat: Seat, identifier: str) -> Ticket | None:
-    table = schema.submissions
-    where = (
-        (table.c.id == identifier) & (table.c.meter == seat.meter) & (table.c.tenant == seat.tenant)
-    )
-    rows = books.select(table, where)
-    return _as_ticket(rows[0]) if rows else None
+def _entries(books: Books, actor: Actor, space: Workspace) -> list[Entry]:
+    return [
+        entry
+        for test_set in books.testsets.all(space.meter or "")
+        for entry in books.entries.all(test_set.meter, test_set.number, actor.tenant)
+    ]
 
 
-def _begin(site: Site, identifier: str) -> Ticket | None:
-    table = schema.submissions
-    with site.writing() as books:
-        rows = books.select(table, table.c.id == identifier)
-        ticket = _as_ticket(rows[0]) if rows else None
-        if ticket is None or _receipt(ticket).final:
-            return None
-        begun = replace(
-            ticket, state=State.RUNNING, attempts=ticket.attempts + 1, changed_at=site.now()
-        )
-        _change(books, identifier, **asdict(begun))
-    return begun
-
-
-def _end(site: Site, ticket: Ticket, **changes: Any) -> None:
-    table = schema.submissions
-    # Another worker may have ended it meanwhile, when this one was taken for dead.
-    where = (table.c.id == ticket.id) & (table.c.state == State.RUNNING)
-    with site.writing() as books:
-        changes["changed_at"] = site.now()
-        books.connection.execute(table.update().where(where), changes)
-    site.space(ticket.meter).files.remove(ticket.blob)
-
-
-def _change(books: Books, identifier: str, **changes: Any) -> None:
-    table = schema.submissions
-    books.connection.execute(table.update().where(table.c.id == identifier), changes)
-
-
-def _as_ticket(row: dict[str, Any]) -> Ticket:
-    return Ticket(**(row | {"state": State(row["state"])}))
-
-
-def _receipt(ticket: Ticket) -> Receipt:
-    return Receipt(
-        id=ticket.id,
-        state=ticket.state,
-        kind=ticket.kind,
-        model=ticket.model,
-        tenant=ticket.tenant,
-        generation=ticket.generation,
-        step=ticket.step,
-        created_at=ticket.created_at,
-        problem=ticket.problem,
-    )
+def _ticket(books: Books, actor: Actor, space: Workspace, identifier: str) -> Ticket | None:
+    found = books.submissions.get(identifier)
+    if found is None or (found.meter, found.tenant) != (space.meter, actor.tenant):
+        return None
+    return found
 
 
 def _receipt_of(meter: str, told: Entry | Signal) -> Receipt:
-    """Make the receipt of predictions; they are known by their place in the ledger."""
+    """Return the receipt of predictions that were answered.
+
+    They never had a row in the queue. Their id is a hash of their place in the ledger, so that it
+    can be found again from the entry alone and repeating a submission gives the same receipt.
+    """
     told_at = stamp(told.told_at) if isinstance(told, Signal) else told.told_at
     place = f"{meter}/{told.generation}/{told.tenant}/{told.step}"
     return Receipt(
@@ -383,44 +324,3 @@ def _receipt_of(meter: str, told: Entry | Signal) -> Receipt:
         step=told.step,
         created_at=told_at,
     )
-
-
-class Worker:
-    """Works through the queue in a thread of this process, for a site that has no other workers."""
-
-    def __init__(self, site: Site) -> None:
-        self._site = site
-        self._stopping = threading.Event()
-        self._called = threading.Event()
-        self._current: str | None = None
-        self._thread = threading.Thread(target=self._run, name="worker", daemon=True)
-
-    def start(self) -> None:
-        """Begin, with what an earlier process left undone."""
-        put_all_back(self._site)
-        self._thread.start()
-
-    def call(self) -> None:
-        """Say that there is something to do."""
-        self._called.set()
-
-    def stop(self, patience: float = 20.0) -> None:
-        """Let the submission under way finish; put it back if that takes too long."""
-        self._stopping.set()
-        self._called.set()
-        self._thread.join(patience)
-        if self._thread.is_alive() and self._current is not None:
-            put_back(self._site, self._current)
-
-    def _run(self) -> None:
-        while not self._stopping.is_set():
-            try:
-                self._current = claim(self._site)
-                if self._current is not None:
-                    work(self._site, self._current)
-                    continue
-            except Exception as error:
-                # The kind of the error, never its text: that may hold what was read.
-                _LOG.error("submission %s: unexpected %s", self._current, type(error).__name__)
-            self._called.wait(_PATIENCE)
-            self._called.clear()

@@ -15,17 +15,20 @@ import sqlalchemy as sa
 from easeml_meter.storage.books.audit import AuditLinks
 from easeml_meter.storage.books.copies import Copies
 from easeml_meter.storage.books.counts import Counts
+from easeml_meter.storage.books.deliveries import Deliveries
 from easeml_meter.storage.books.entries import Entries, Told
 from easeml_meter.storage.books.handovers import HandOvers
 from easeml_meter.storage.books.idempotency import KeyedRequests
 from easeml_meter.storage.books.meters import Meters
 from easeml_meter.storage.books.parts import Parts
 from easeml_meter.storage.books.seats import Seats
+from easeml_meter.storage.books.submissions import Submissions
 from easeml_meter.storage.books.testsets import TestSets
 from easeml_meter.storage.books.tokens import Tokens
 from easeml_meter.storage.books.uploads import Uploads
 from easeml_meter.storage.books.users import Users
 from easeml_meter.storage.books.validation import ValidationSets
+from easeml_meter.storage.books.webhooks import Webhooks
 
 _LOCK = sa.text("SELECT pg_advisory_xact_lock(:number)")
 
@@ -108,6 +111,21 @@ class Books:
     def ping(self) -> None:
         """Make the database answer, or raise."""
         self.connection.exec_driver_sql("SELECT 1")
+
+    @cached_property
+    def submissions(self) -> Submissions:
+        """Submissions that wait for a worker, or waited."""
+        return Submissions(self.connection)
+
+    @cached_property
+    def webhooks(self) -> Webhooks:
+        """Webhooks."""
+        return Webhooks(self.connection)
+
+    @cached_property
+    def deliveries(self) -> Deliveries:
+        """Messages to webhooks and by e-mail."""
+        return Deliveries(self.connection)
 
     def lock(self, meter: str | None) -> None:
         """Wait for the lock of a meter, unless beginning to write has taken it already."""

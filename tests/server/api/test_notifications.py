@@ -6,10 +6,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.server.helpers import Served, serve
 
-from easeml_meter.service import hooks
-
-from .helpers import Served, serve
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.notifications import webhooks
+from easeml_meter.service.notifications.events import EVENTS
 
 URL = "https://hooks.example/in"
 
@@ -31,7 +32,7 @@ def test_an_admin_adds_lists_and_removes_webhooks(served: Served) -> None:
             "id": shown["id"],
             "meter": meter,
             "url": URL,
-            "events": list(hooks.EVENTS),
+            "events": list(EVENTS),
             "created_at": shown["created_at"],
             "waiting": 0,
             "sent": 0,
@@ -71,13 +72,13 @@ def test_the_same_key_gets_the_same_secret_and_no_second_webhook(served: Served)
         other = admin.post(f"/meters/{meter}/webhooks", json={"url": f"{URL}/2"}, headers=key)
     assert answers[0] == answers[1]
     assert other.status_code == 409
-    assert len(hooks.webhooks(served.site, meter)) == 1
+    assert len(webhooks.webhooks(SYSTEM, served.site, meter)) == 1
 
 
 @pytest.mark.parametrize("user", ["developer", "labeler", "runner"])
 def test_nobody_else_may(served: Served, user: str) -> None:
     meter = served.add_meter()
-    webhook, _ = hooks.add_webhook(served.site, meter, URL)
+    webhook, _ = webhooks.add_webhook(SYSTEM, served.site, meter, URL)
     with served.client(user) as client:
         answers = [
             client.get(f"/meters/{meter}/webhooks"),
@@ -85,7 +86,7 @@ def test_nobody_else_may(served: Served, user: str) -> None:
             client.delete(f"/meters/{meter}/webhooks/{webhook.id}"),
         ]
     assert [answer.status_code for answer in answers] == [403] * 3
-    assert [each.id for each in hooks.webhooks(served.site, meter)] == [webhook.id]
+    assert [each.id for each in webhooks.webhooks(SYSTEM, served.site, meter)] == [webhook.id]
 
 
 def test_a_meter_without_a_seat_is_not_there(served: Served) -> None:

@@ -1,0 +1,76 @@
+"""Submissions as values: those that wait for a worker, and what their senders may know of them."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+
+class State(StrEnum):
+    """Where a submission stands."""
+
+    QUEUED = "queued"
+    RUNNING = "running"
+    DONE = "done"
+    REFUSED = "refused"
+
+
+FINAL = (State.DONE, State.REFUSED)
+"""States after which nothing more happens."""
+
+
+@dataclass(frozen=True, slots=True)
+class Receipt:
+    """What may be known of a submission without seeing its signal."""
+
+    id: str
+    state: State
+    kind: str
+    model: str
+    tenant: int
+    generation: int | None
+    step: int | None
+    created_at: str
+    problem: dict[str, str] | None = None
+    """Why it was refused: from what its sender knows anyway."""
+
+    @property
+    def final(self) -> bool:
+        """Whether nothing more will happen."""
+        return self.state in FINAL
+
+
+@dataclass(frozen=True, slots=True)
+class Ticket:
+    """A submission in the queue."""
+
+    id: str
+    meter: str
+    tenant: int
+    user: str
+    model: str
+    kind: str
+    blob: str
+    options: dict[str, str]
+    state: State
+    problem: dict[str, str] | None
+    generation: int | None
+    step: int | None
+    attempts: int
+    created_at: str
+    changed_at: str
+
+    @property
+    def receipt(self) -> Receipt:
+        """What its sender may know of it."""
+        return Receipt(
+            id=self.id,
+            state=self.state,
+            kind=self.kind,
+            model=self.model,
+            tenant=self.tenant,
+            generation=self.generation,
+            step=self.step,
+            created_at=self.created_at,
+            problem=self.problem,
+        )
