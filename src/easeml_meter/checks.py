@@ -55,11 +55,19 @@ MAX_NAME = 200
 # In words that Python, Rust and JavaScript understand alike.
 ODD = r"\x00-\x1f\x7f-\x9f\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff\ufff9-\uffff"
 
-NAME = rf"^[^\s{ODD}][^{ODD}]{{0,199}}$"
+NAME = rf"^[^\s{ODD}][^{ODD}]{{0,{MAX_NAME - 1}}}$"
 """Names: no control characters, and nothing that changes the order in which they are read."""
+
+# Halves of characters, which file names on a command line may hold, but no database takes.
+_SURROGATES = re.compile("[\ud800-\udfff]")
 
 
 def check_name(field: str, name: str) -> None:
-    """Refuse what is no name: it is shown in lists, so one printable line."""
-    if not re.fullmatch(NAME, name):
-        raise invalid(field, name[:40], "1 to 200 printable characters")
+    """Refuse what is no name of a user, token, meter, model or file: one printable line.
+
+    Raises:
+        InvalidInput: it is empty, too long, begins with a space or holds a control character.
+    """
+    if not re.fullmatch(NAME, name) or _SURROGATES.search(name):
+        shown = name[:40] + ("..." if len(name) > 40 else "")
+        raise invalid(field, shown, f"1 to {MAX_NAME} printable characters")

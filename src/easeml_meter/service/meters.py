@@ -5,7 +5,7 @@ from __future__ import annotations
 import secrets
 from dataclasses import dataclass
 
-from easeml_meter.checks import MAX_NAME
+from easeml_meter.checks import check_name
 from easeml_meter.core.model import Event, MeterRecord, TestSet
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.losses import parse_loss
@@ -23,8 +23,7 @@ def check_meter(spec: MeterSpec, name: str) -> None:
     """Refuse what cannot be a meter."""
     if spec.protocol not in METERS:
         raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
-    if not name.strip() or not name.isprintable() or len(name) > MAX_NAME:
-        raise invalid("name", name[:40], f"1 to {MAX_NAME} printable characters")
+    check_name("name", name)
     parse_loss(spec.loss)
     required_labels(spec)
 

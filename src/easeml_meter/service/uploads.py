@@ -16,6 +16,7 @@ from datetime import timedelta
 from pathlib import Path
 from typing import BinaryIO
 
+from easeml_meter.checks import check_name
 from easeml_meter.core.model import LabelRequest, Upload, stamp
 from easeml_meter.errors import MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -54,8 +55,7 @@ def begin_upload(actor: Actor, inbox: Inbox, name: str, size: int) -> Upload:
     Raises:
         InvalidInput: no usable name or size.
     """
-    if not name.strip() or not name.isprintable() or len(name) > 200:
-        raise invalid("name", name[:40], "1 to 200 printable characters")
+    check_name("name", name)
     if not 1 <= size <= LARGEST:
         raise invalid("size", size, f"a number of bytes from 1 to {LARGEST}")
     space = inbox.space

@@ -10,7 +10,7 @@ from fastapi import Depends, Query, Request
 from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
-from easeml_meter.checks import NAME
+from easeml_meter.checks import MAX_NAME, NAME
 from easeml_meter.core.people import Role, Seat
 from easeml_meter.errors import Denied, NotFound
 from easeml_meter.server.auth import SettingsHere
@@ -22,7 +22,7 @@ from easeml_meter.service.tokens import Caller
 Item = TypeVar("Item")
 Shown = TypeVar("Shown")
 
-Line = Annotated[str, StringConstraints(min_length=1, max_length=200, pattern=NAME)]
+Line = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, pattern=NAME)]
 
 
 class Given(BaseModel):

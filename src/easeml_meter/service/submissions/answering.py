@@ -10,14 +10,14 @@ from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
 
-from easeml_meter.checks import MAX_NAME
+from easeml_meter.checks import check_name
 from easeml_meter.core.history import MeterState, ledger_of, replay, signal_of
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, HandOver, TestSet, ValidationSet
 from easeml_meter.core.signals import NO_READING, name_of
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import MeterError, Spent, WrongPhase, invalid
+from easeml_meter.errors import MeterError, Spent, WrongPhase
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.keeping import Keeping, Kept
@@ -42,9 +42,7 @@ class Submission:
     """Id of whoever handed it in, where people have one."""
 
     def __post_init__(self) -> None:
-        if not self.model.strip() or not self.model.isprintable() or len(self.model) > MAX_NAME:
-            shown = self.model[:40] + ("..." if len(self.model) > 40 else "")
-            raise invalid("model", shown, f"a name of 1 to {MAX_NAME} printable characters")
+        check_name("model", self.model)
 
 
 def submit(space: Workspace, submission: Submission, conditions: Conditions = USUAL) -> Signal:
