@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import click
 
 from easeml_meter.cli.common import (
@@ -15,18 +13,6 @@ from easeml_meter.cli.common import (
     place_options,
 )
 from easeml_meter.cli.users import user_id_of
-
-if TYPE_CHECKING:
-    pass
-from typing import TYPE_CHECKING, Any
-
-if TYPE_CHECKING:
-    pass
-from typing import TYPE_CHECKING
-
-if TYPE_CHECKING:
-    pass
-
 
 _ROLES = click.Choice(["developer", "labeler", "runner"])
 
@@ -87,10 +73,10 @@ def list_seats(place: Place, as_json: bool) -> None:
 
 
 def seat_tenant(role: str, tenant: int | None) -> int:
-    """Give the number of a seat's tenant: labelers have none, others the first by default."""
+    """Return the number of a seat's tenant: labelers have none, others the first by default."""
     return 0 if role == "labeler" else 1 if tenant is None else tenant
 
 
-def described(role: str, tenant: Any) -> str:
+def described(role: str, tenant: object) -> str:
     """Describe a seat in words."""
     return role if role == "labeler" else f"{role} of tenant {tenant}"

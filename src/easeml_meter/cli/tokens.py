@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import getpass
+import os
 import re
+import sys
 from dataclasses import replace
-from typing import TYPE_CHECKING
 
 import click
 
 from easeml_meter.cli.common import (
     Place,
+    at_terminal,
     connected,
     echo_json,
     json_option,
@@ -18,16 +21,6 @@ from easeml_meter.cli.common import (
     server_options,
 )
 from easeml_meter.errors import invalid
-
-if TYPE_CHECKING:
-    pass
-import getpass
-import os
-import sys
-
-from easeml_meter.cli.common import (
-    at_terminal,
-)
 
 
 @click.group()

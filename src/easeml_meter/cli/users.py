@@ -91,7 +91,7 @@ def _set_disabled(place: Place, name: str, disabled: bool) -> Any:
 
 
 def user_id_of(connection: Connection, name: str) -> str:
-    """Find the id of a user by name."""
+    """Return the id of the user who has this name, or this id."""
     for each in connection.listed("/users"):
         if name in (each["name"], each["id"]):
             return str(each["id"])

@@ -1,4 +1,4 @@
-"""Who asks: the dependencies by which routes learn it."""
+"""Who asks: dependencies that give routes their caller, actor and workspace."""
 
 from __future__ import annotations
 

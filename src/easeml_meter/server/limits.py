@@ -1,4 +1,4 @@
-"""How often and how much anyone may ask."""
+"""Limits of how often, and how much, anyone may ask."""
 
 from __future__ import annotations
 
@@ -33,7 +33,11 @@ class Buckets:
         self._lock = threading.Lock()
 
     def take(self, name: str) -> None:
-        """Let one request pass, or refuse; a rate of 0 lets all pass."""
+        """Count one request; with a rate of 0 nothing is counted.
+
+        Raises:
+            TooMany: the bucket is empty.
+        """
         if self._rate <= 0:
             return
         now = self._clock()
@@ -61,7 +65,10 @@ class RateLimits:
 
 
 def address_of(request: Request) -> str:
-    """Give whom an anonymous request is counted for: an address, or a network of IPv6."""
+    """Return the address that an anonymous request is counted for, or its network of IPv6.
+
+    One subscriber has a whole network of IPv6 addresses, so single ones would limit nobody.
+    """
     host = request.client.host if request.client else ""
     try:
         address = ipaddress.ip_address(host)
@@ -73,17 +80,17 @@ def address_of(request: Request) -> str:
 
 
 async def count_login(request: Request) -> None:
-    """Let a login pass, unless too many came from its address."""
+    """Refuse a login if too many came from its address."""
     request.app.state.limits.logins.take(address_of(request))
 
 
 async def count_plan(request: Request) -> None:
-    """Let an anonymous question to the planner pass, unless too many came from its address."""
+    """Refuse an anonymous plan if too many came from its address."""
     request.app.state.limits.plans.take(address_of(request))
 
 
 async def count_planner(request: Request) -> None:
-    """Let a question of the planner's page pass, unless too many came from its address."""
+    """Refuse a request of the planner's page if too many came from its address."""
     request.app.state.limits.planner.take(address_of(request))
 
 

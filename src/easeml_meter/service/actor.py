@@ -189,7 +189,7 @@ def permit(actor: Actor, use_case: Callable[..., Any]) -> None:
 
 
 def allowed(role: Role, deed: Permission) -> bool:
-    """Tell whether a role may do this."""
+    """Whether a role may do this."""
     return deed in _ALLOWED[role]
 
 

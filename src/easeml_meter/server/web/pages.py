@@ -62,7 +62,7 @@ FormHere = Annotated[dict[str, str], Depends(the_form)]
 
 
 def cookie_name(request: Request, name: str) -> str:
-    """Give a cookie's name; over TLS the browser itself keeps other hosts from setting it."""
+    """Return a cookie's name; over TLS the browser itself keeps other hosts from setting it."""
     return f"__Host-{name}" if request.url.scheme == "https" else name
 
 
@@ -85,7 +85,7 @@ def get_cookie(request: Request, name: str) -> str:
 
 
 def csrf_token(identity: Identity, name: str) -> str:
-    """Give the token without which no form of this session, or browser, is taken."""
+    """Return the token without which no form of this session, or browser, is accepted."""
     return _signature(identity, f"csrf {name}")
 
 
@@ -127,7 +127,7 @@ class Visit:
         return self.caller.at_site()
 
     def field(self, name: str, *, longest: int = 1000) -> str:
-        """Give a field of the form that must be there; spaces around it do not count."""
+        """Return a required field of the form, without spaces around it."""
         value = self.form.get(name, "").strip()
         if not 1 <= len(value) <= longest:
             raise invalid(name, value[:40], f"1 to {longest} characters")
@@ -146,7 +146,7 @@ class Visit:
 
 
 def signed_in(request: Request, site: SiteHere, settings: SettingsHere, form: FormHere) -> Visit:
-    """Find out who asks, by the session's cookie alone; forms have to bring their CSRF token."""
+    """Return who asks, by the session's cookie alone; forms must carry their CSRF token."""
     caller = _caller(request, site)
     if request.method not in _SAFE:
         check_csrf(request, form, csrf_token(site.identity, caller.token.id))
@@ -165,7 +165,7 @@ def _caller(request: Request, site: Site) -> Caller:
 
 
 def maybe_signed_in(request: Request, site: SiteHere) -> Caller | None:
-    """Find out who asks, for a page that everyone may read."""
+    """Return who asks, if anyone is signed in, for a page that everyone may read."""
     try:
         return _caller(request, site)
     except Unauthenticated:
@@ -228,7 +228,7 @@ def render(
 
 
 def wants_fragment(request: Request) -> bool:
-    """Tell whether a script of a page asks, which puts the answer into that page."""
+    """Whether a script of a page asks, which puts the answer into that page."""
     return request.headers.get("hx-request") == "true"
 
 
@@ -253,7 +253,7 @@ def _unpacked(identity: Identity, cookie: str) -> str:
 
 @cache
 def _static(name: str) -> tuple[bytes, str]:
-    """Give a file's content and digest."""
+    """Return a file's content and digest."""
     there = {each.name: each for each in (files("easeml_meter.server.web") / "static").iterdir()}
     if name not in there:
         raise NotFound(f"file {name[:80]!r}: there is none")
@@ -264,7 +264,7 @@ def _static(name: str) -> tuple[bytes, str]:
 
 
 def static_address(name: str) -> str:
-    """Give the address of a file as it is now; a changed file has another one."""
+    """Return the address of a file as it is now; a changed file has another one."""
     return f"/static/{name}?v={_static(name)[1]}"
 
 
@@ -285,7 +285,7 @@ def static_file(name: str, v: str = "") -> Response:
 
 
 def recognise(request: Request) -> None:
-    """Find out for whom an error page is, if that is not known and can be found out."""
+    """Note who is signed in, so that an error page can show it."""
     if _CALLER not in request.scope and get_cookie(request, SESSION):
         with suppress(MeterError):
             _caller(request, request.app.state.site)
@@ -329,7 +329,7 @@ def _to_sign_in(request: Request) -> Response:
 
 
 def here(request: Request) -> str:
-    """Give the page on which somebody is: asked for, or with the form that was sent."""
+    """Return the address of the page that somebody sees: the one requested, or that of the form."""
     if request.method == "GET" and not wants_fragment(request):
         query = f"?{request.url.query}" if request.url.query else ""
         return own_address(f"{request.url.path}{query}")
@@ -340,7 +340,7 @@ def here(request: Request) -> str:
 
 
 def own_address(address: str) -> str:
-    """Give an address on this site to return to; any other becomes the list of meters."""
+    """Return an address if it is on this site, else that of the list of meters."""
     plain = address.isprintable() and "\\" not in address
     own = address.startswith("/") and not address.startswith(("//", "/sign-in"))
     return address if plain and own else "/meters"
