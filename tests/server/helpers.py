@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import httpx
+import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
 from fastapi import FastAPI
 from tests.service.helpers import actor_of, small_spec
@@ -23,6 +24,12 @@ from easeml_meter.service.place import Clock, Site, utc_now
 from easeml_meter.spec import MeterSpec
 
 API = "http://server/api/v1"
+PASSWORD = "correct horse battery"  # noqa: S105
+NO_ID = "0" * 32
+"""The id of nothing."""
+
+SQLITE = pytest.mark.parametrize("database", ["sqlite"], indirect=True)
+"""For what is refused before any database is asked."""
 
 
 class _InProcess(httpx.BaseTransport):
@@ -119,3 +126,14 @@ def serve(
             yield served
         finally:
             site.close()
+
+
+def status(served: Served, token: str | None) -> tuple[int, str]:
+    """Ask who one is; return the status, and the message of an error."""
+    answer = served.client(token=token).get("/me")
+    return answer.status_code, answer.json().get("message", "")
+
+
+def log_in(served: Served, name: str, password: str) -> int:
+    """Log in; return the status."""
+    return served.client().post("/login", json={"name": name, "password": password}).status_code

@@ -1,16 +1,15 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
-from datetime import UTC, datetime, timedelta
-from pathlib import Path
+from datetime import timedelta
 
 import httpx
 import pytest
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
-from tests.server.helpers import Served, serve
+from tests.server.helpers import Served
+from tests.service.helpers import StoppedClock
 
 from easeml_meter.server import serve as serving
 from easeml_meter.server.auth import CallerHere
@@ -29,27 +28,6 @@ from easeml_meter.service.notifications.delivery import Sender
 from easeml_meter.storage import schema
 
 KEY = {"Idempotency-Key": "one"}
-
-
-class Moment:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
-
-
-@pytest.fixture
-def clock() -> Moment:
-    return Moment()
-
-
-@pytest.fixture
-def served(tmp_path: Path, clock: Moment, database: str) -> Iterator[Served]:
-    with serve(tmp_path / "site", clock=clock, database=database) as each:
-        yield each
 
 
 def add(client: httpx.Client, name: str, headers: dict[str, str]) -> httpx.Response:
@@ -107,17 +85,17 @@ def test_malformed_keys(served: Served, key: str) -> None:
     assert answer.status_code == 422
 
 
-def test_keys_are_forgotten_after_a_day(served: Served, clock: Moment) -> None:
+def test_keys_are_forgotten_after_a_day(served: Served, clock: StoppedClock) -> None:
     client = served.client("admin")
     add(client, "anna", KEY)
-    clock.now += KEPT
+    clock.moment += KEPT
     assert add(client, "anna", KEY).status_code == 201
-    clock.now += timedelta(seconds=1)
+    clock.moment += timedelta(seconds=1)
     assert add(client, "bert", KEY).status_code == 201
-    clock.now += KEPT
+    clock.moment += KEPT
     forget_old_keys(served.site)
     assert _stored(served) == 1
-    clock.now += timedelta(seconds=1)
+    clock.moment += timedelta(seconds=1)
     forget_old_keys(served.site)
     assert _stored(served) == 0
 
@@ -180,7 +158,7 @@ def test_of_many_at_once_one_is_done(served: Served, slow: Slow) -> None:
 
 
 def test_one_that_died_with_its_server_can_be_repeated(
-    served: Served, slow: Slow, clock: Moment
+    served: Served, slow: Slow, clock: StoppedClock
 ) -> None:
     slow.go_on.set()
     client = served.client("admin")
@@ -188,7 +166,7 @@ def test_one_that_died_with_its_server_can_be_repeated(
     with served.site.writing() as books:  # as if the server had died before it answered
         books.connection.execute(schema.idempotency.update(), {"status": None, "body": None})
     assert client.post("/slow", headers=KEY).status_code == 409
-    clock.now += LOST + timedelta(seconds=1)
+    clock.moment += LOST + timedelta(seconds=1)
     assert client.post("/slow", headers=KEY).json() == {"run": 2}
 
 

@@ -46,6 +46,20 @@ class Clock:
         return self.moment
 
 
+class StoppedClock:
+    """A clock that stands still until it is moved."""
+
+    def __init__(self) -> None:
+        self.moment = datetime(2026, 1, 1, tzinfo=UTC)
+
+    def __call__(self) -> datetime:
+        return self.moment
+
+    def pass_by(self, time: timedelta) -> None:
+        """Move it on."""
+        self.moment += time
+
+
 def rows(labels: Labels, *, seed: int) -> pa.Table:
     """Make a table of ids, inputs and labels."""
     inputs = np.random.default_rng(seed).normal(size=(len(labels), 2))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import pytest
@@ -18,17 +18,7 @@ from easeml_meter.service.place import Site
 from easeml_meter.service.tokens import Caller
 from easeml_meter.storage import schema
 
-from .helpers import actor_of, small_spec
-
-
-class Moment:
-    """A clock that stands still until it is moved."""
-
-    def __init__(self) -> None:
-        self.now = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.now
+from .helpers import StoppedClock, actor_of, small_spec
 
 
 @dataclass
@@ -47,12 +37,12 @@ class Door:
 
 
 @pytest.fixture
-def clock() -> Moment:
-    return Moment()
+def clock() -> StoppedClock:
+    return StoppedClock()
 
 
 @pytest.fixture
-def opened(tmp_path: Path, clock: Moment) -> Iterator[Callable[[], Site]]:
+def opened(tmp_path: Path, clock: StoppedClock) -> Iterator[Callable[[], Site]]:
     """Open the one site again and again, as each process does for itself."""
     made: list[Site] = []
 
@@ -175,10 +165,10 @@ def test_a_change_that_is_refused_changes_nothing(door: Door) -> None:
     assert shown(door) == BEFORE
 
 
-def test_a_token_that_expires_is_refused_at_once(door: Door, clock: Moment) -> None:
-    clock.now += timedelta(days=1, microseconds=-1)
+def test_a_token_that_expires_is_refused_at_once(door: Door, clock: StoppedClock) -> None:
+    clock.moment += timedelta(days=1, microseconds=-1)
     assert shown(door) == BEFORE
-    clock.now += timedelta(microseconds=1)
+    clock.moment += timedelta(microseconds=1)
     assert shown(door) == "the token has expired: log in again"
 
 

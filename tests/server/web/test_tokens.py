@@ -1,13 +1,13 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from pathlib import Path
 
 import httpx
 import pytest
 from tests.server.helpers import Served, serve
-from tests.service.helpers import actor_of
+from tests.service.helpers import StoppedClock, actor_of
 
 from easeml_meter.service import tokens, users
 from easeml_meter.service.actor import SYSTEM
@@ -15,23 +15,8 @@ from easeml_meter.service.actor import SYSTEM
 from .helpers import PASSWORD, Visitor, cookies_of, words
 
 
-class SetClock:
-    """A clock that moves when told to."""
-
-    def __init__(self) -> None:
-        self.moment = datetime(2026, 1, 1, tzinfo=UTC)
-
-    def __call__(self) -> datetime:
-        return self.moment
-
-
 @pytest.fixture
-def clock() -> SetClock:
-    return SetClock()
-
-
-@pytest.fixture
-def served(tmp_path: Path, clock: SetClock) -> Iterator[Served]:
+def served(tmp_path: Path, clock: StoppedClock) -> Iterator[Served]:
     with serve(tmp_path / "site", clock=clock) as each:
         each.add_user("anna", password=PASSWORD)
         yield each
@@ -172,7 +157,7 @@ class TestSessions:
         again.client.cookies.update(kept)
         assert not is_signed_in(again)
 
-    def test_expire(self, served: Served, clock: SetClock) -> None:
+    def test_expire(self, served: Served, clock: StoppedClock) -> None:
         visitor = Visitor(served, "anna")
         clock.moment += timedelta(hours=11)
         assert is_signed_in(visitor)
@@ -184,7 +169,7 @@ class TestSessions:
         assert 'value="/meters?x=1"' in form.text
 
     def test_expired_under_a_form_lead_back_to_its_page(
-        self, served: Served, clock: SetClock
+        self, served: Served, clock: StoppedClock
     ) -> None:
         visitor = Visitor(served, "anna")
         clock.moment += timedelta(days=1)
@@ -197,7 +182,7 @@ class TestSessions:
         assert answer.headers["location"] == "/sign-in?back=/meters"
 
     def test_expired_under_a_script_tell_it_where_to_go(
-        self, served: Served, clock: SetClock
+        self, served: Served, clock: StoppedClock
     ) -> None:
         visitor = Visitor(served, "anna")
         clock.moment += timedelta(days=1)

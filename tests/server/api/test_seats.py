@@ -1,0 +1,89 @@
+"""Seats at a meter."""
+
+from __future__ import annotations
+
+import itertools
+from typing import Any
+
+import pytest
+from tests.server.helpers import NO_ID, Served
+from tests.service.helpers import small_spec
+
+from easeml_meter.core.people import Role
+from easeml_meter.errors import MeterError
+from easeml_meter.service import seats
+from easeml_meter.service.actor import SYSTEM
+
+
+def test_an_account_has_one_role_at_a_meter(served: Served) -> None:
+    """As docs/security.md and docs/roles/admin.md say: a second role is refused, by any road."""
+    meter = served.add_meter()
+    people = {role: served.users[str(role)].id for role in (Role.DEVELOPER, Role.LABELER)}
+    for holds, user in people.items():
+        for role in {Role.DEVELOPER, Role.LABELER, Role.RUNNER} - {holds}:
+            asked = {"user": user, "role": str(role)}
+            refused = served.client("admin").post(f"/meters/{meter}/members", json=asked)
+            assert refused.status_code in (409, 422), refused.text
+            assert "one role each" in refused.json()["message"]
+            with pytest.raises(MeterError, match="one role each"):
+                seats.add_seat(SYSTEM, served.site.space(meter), user, role)
+
+
+class TestMembers:
+    def test_life(self, served: Served) -> None:
+        meter = served.add_meter(small_spec(tenants=(2, 2)))
+        admin, stranger = served.client("admin"), served.users["stranger"].id
+        path = f"/meters/{meter}/members"
+        seat = {"user": stranger, "role": "developer", "tenant": 2}
+        assert admin.post(path, json=seat).status_code == 201
+        assert admin.post(path, json=seat).status_code == 201  # once is enough
+        found = served.client("stranger").get("/me").json()["seats"]
+        assert [(each["meter"], each["role"], each["tenant"]) for each in found] == [
+            (meter, "developer", 2)
+        ]
+        listed = admin.get(path).json()["items"]
+        assert [each["role"] for each in listed if each["user"] == stranger] == ["developer"]
+        assert admin.delete(f"{path}/{stranger}/developer/2").status_code == 204
+        assert admin.delete(f"{path}/{stranger}/developer/2").status_code == 404
+        assert served.client("stranger").get("/me").json()["seats"] == []
+
+    @pytest.mark.parametrize(
+        ("seat", "code"),
+        [
+            ({"role": "admin"}, 422),
+            ({"role": "owner"}, 422),
+            ({"role": "developer", "tenant": -1}, 422),
+            ({"role": "developer", "tenant": 3}, 409),
+        ],
+    )
+    def test_impossible_seats(self, served: Served, seat: dict[str, Any], code: int) -> None:
+        meter = served.add_meter(small_spec(tenants=(2, 2)))
+        body = {"user": served.users["stranger"].id} | seat
+        answer = served.client("admin").post(f"/meters/{meter}/members", json=body)
+        assert answer.status_code == code
+
+    @pytest.mark.parametrize(
+        ("holds", "wants"), list(itertools.permutations(["developer", "labeler", "runner"], 2))
+    )
+    def test_nobody_has_two_roles(self, served: Served, holds: str, wants: str) -> None:
+        meter = served.add_meter()
+        body = {"user": served.users[holds].id, "role": wants}
+        answer = served.client("admin").post(f"/meters/{meter}/members", json=body)
+        assert answer.status_code == 409
+
+    def test_what_is_not_there(self, served: Served) -> None:
+        meter = served.add_meter()
+        admin = served.client("admin")
+        stranger = {"user": served.users["stranger"].id, "role": "labeler"}
+        nobody = {"user": NO_ID, "role": "labeler"}
+        assert admin.get(f"/meters/{NO_ID}/members").status_code == 404
+        assert admin.post(f"/meters/{NO_ID}/members", json=stranger).status_code == 404
+        assert admin.post(f"/meters/{meter}/members", json=nobody).status_code == 404
+
+    def test_only_admins_manage(self, served: Served) -> None:
+        meter = served.add_meter()
+        body = {"user": served.users["stranger"].id, "role": "developer"}
+        for name, expected in (("developer", 403), ("labeler", 403), ("stranger", 404)):
+            client = served.client(name)
+            assert client.get(f"/meters/{meter}/members").status_code == expected
+            assert client.post(f"/meters/{meter}/members", json=body).status_code == expected

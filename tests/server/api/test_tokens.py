@@ -1,0 +1,170 @@
+"""Signing in, tokens and their scopes."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+
+import pytest
+from tests.server.helpers import NO_ID, PASSWORD, SQLITE, Served, log_in, status
+from tests.service.helpers import StoppedClock, actor_of
+
+from easeml_meter.core.people import Role
+from easeml_meter.service import seats, tokens, users
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.users import FAILURES, LOCK
+from easeml_meter.storage import schema
+
+pytestmark = pytest.mark.usefixtures("cheap_hashes")
+
+
+class TestTokens:
+    def test_revoked_acts_at_once(self, served: Served) -> None:
+        client = served.client("stranger")
+        made = client.post("/tokens", json={"name": "ci"}).json()
+        assert status(served, made["token"])[0] == 200
+        assert client.delete(f"/tokens/{made['id']}").status_code == 204
+        assert status(served, made["token"]) == (401, "the token was revoked: log in again")
+        listed = {token["name"]: token for token in client.get("/tokens").json()["items"]}
+        assert listed["ci"]["revoked_at"] is not None
+        assert listed["test"]["revoked_at"] is None
+        assert "token" not in listed["ci"]
+
+    def test_of_a_disabled_account(self, served: Served) -> None:
+        stranger = served.users["stranger"].id
+        admin = served.client("admin")
+        admin.patch(f"/users/{stranger}", json={"disabled": True})
+        assert status(served, served.tokens["stranger"])[0] == 401
+        admin.patch(f"/users/{stranger}", json={"disabled": False})
+        # Enabling the account again does not bring its tokens back.
+        assert status(served, served.tokens["stranger"])[0] == 401
+
+    def test_logout_revokes_this_token_only(self, served: Served) -> None:
+        other = tokens.make_token(actor_of(served.users["stranger"].id), served.site, "other")[1]
+        assert served.client("stranger").post("/logout").status_code == 204
+        assert status(served, served.tokens["stranger"])[0] == 401
+        assert status(served, other)[0] == 200
+
+    def test_of_others_are_out_of_reach(self, served: Served) -> None:
+        made = served.client("admin").post("/tokens", json={"name": "mine"}).json()
+        answer = served.client("stranger").delete(f"/tokens/{made['id']}")
+        missing = served.client("stranger").delete(f"/tokens/{NO_ID}")
+        assert (answer.status_code, missing.status_code) == (404, 404)
+        assert status(served, made["token"])[0] == 200
+
+    def test_secret_is_not_stored(self, served: Served) -> None:
+        headers = {"Idempotency-Key": "k"}
+        made = served.client("admin").post("/tokens", json={"name": "x"}, headers=headers).json()
+        again = served.client("admin").post("/tokens", json={"name": "x"}, headers=headers).json()
+        assert again == made
+        with served.site.reading() as books:
+            stored = [row for table in schema.metadata.sorted_tables for row in books.select(table)]
+        assert made["id"] in str(stored)
+        assert made["token"] not in str(stored)
+
+    @SQLITE
+    @pytest.mark.parametrize("days", [0, -1, 3661, "1"])
+    def test_days(self, served: Served, days: object) -> None:
+        answer = served.client("admin").post("/tokens", json={"name": "x", "days": days})
+        assert answer.status_code == 422
+
+
+class TestScopes:
+    def test_limit_roles_and_meters(self, served: Served) -> None:
+        first, second = served.add_meter(), served.add_meter(prefix="other-")
+        developer = served.users["developer"].id
+        seats.add_seat(SYSTEM, served.site.space(second), developer, Role.DEVELOPER, 1)
+        client = served.client("developer")
+
+        def seen(*scopes: str) -> set[tuple[str, str]]:
+            made = client.post("/tokens", json={"name": "x", "scopes": list(scopes)}).json()
+            me = served.client(token=made["token"]).get("/me").json()
+            return {(seat["meter"], seat["role"]) for seat in me["seats"]}
+
+        assert seen() == {(first, "developer"), (second, "developer")}
+        assert seen("developer") == {(first, "developer"), (second, "developer")}
+        assert seen(f"developer:{second}") == {(second, "developer")}
+        assert seen("labeler") == set()
+
+    def test_limit_admins(self, served: Served) -> None:
+        admin = served.client("admin")
+        codes = {}
+        for scope in ("admin", "developer"):
+            made = admin.post("/tokens", json={"name": "x", "scopes": [scope]}).json()
+            codes[scope] = served.client(token=made["token"]).get("/users").status_code
+        assert codes == {"admin": 200, "developer": 403}
+
+    def test_do_not_lead_to_an_unlimited_token(self, served: Served) -> None:
+        served.add_user("dev", password=PASSWORD)
+        made = served.client("dev").post("/tokens", json={"name": "x", "scopes": ["developer"]})
+        limited = served.client(token=made.json()["token"])
+        assert limited.post("/tokens", json={"name": "y"}).status_code == 403
+        change = {"password": "another password", "current_password": PASSWORD}
+        answer = limited.patch(f"/users/{served.users['dev'].id}", json=change)
+        assert answer.status_code == 403
+
+    @SQLITE
+    @pytest.mark.parametrize(
+        "scope", ["", "king", "owner", "developer:", "developer:x", f"x:{NO_ID}", f"admin:{NO_ID}"]
+    )
+    def test_unknown(self, served: Served, scope: str) -> None:
+        answer = served.client("admin").post("/tokens", json={"name": "x", "scopes": [scope]})
+        assert answer.status_code == 422
+
+
+class TestLogin:
+    def test_gives_a_token_that_expires(self, served: Served, clock: StoppedClock) -> None:
+        served.add_user("anna", password=PASSWORD)
+        given = served.client().post("/login", json={"name": "anna", "password": PASSWORD}).json()
+        assert status(served, given["token"])[0] == 200
+        assert given["expires_at"] == "2026-01-08T00:00:00.000000+00:00"
+        clock.pass_by(timedelta(days=7))
+        assert status(served, given["token"])[0] == 401
+
+    def test_says_the_same_of_wrong_names_and_passwords(self, served: Served) -> None:
+        served.add_user("anna", password=PASSWORD)
+        served.add_user("gone", password=PASSWORD)
+        users.change_user(SYSTEM, served.site, served.users["gone"].id, disabled=True)
+        tries = [("anna", "wrong"), ("nobody", PASSWORD), ("stranger", ""), ("gone", PASSWORD)]
+        client = served.client()
+        answers = [
+            client.post("/login", json={"name": name, "password": word}) for name, word in tries
+        ]
+        assert {answer.status_code for answer in answers} == {401}
+        assert len({answer.content for answer in answers}) == 1
+
+    def test_locks_out(self, served: Served, clock: StoppedClock) -> None:
+        served.add_user("anna", password=PASSWORD)
+        for _ in range(FAILURES):
+            assert log_in(served, "anna", "wrong") == 401
+        assert log_in(served, "anna", PASSWORD) == 401
+        clock.pass_by(LOCK - timedelta(seconds=1))
+        assert log_in(served, "anna", PASSWORD) == 401
+        clock.pass_by(timedelta(seconds=1))
+        # One more wrong one locks for twice as long.
+        assert log_in(served, "anna", "wrong") == 401
+        clock.pass_by(LOCK)
+        assert log_in(served, "anna", PASSWORD) == 401
+        clock.pass_by(LOCK)
+        assert log_in(served, "anna", PASSWORD) == 200
+        # And the count begins anew.
+        for _ in range(FAILURES - 1):
+            assert log_in(served, "anna", "wrong") == 401
+        assert log_in(served, "anna", PASSWORD) == 200
+
+    def test_locks_for_an_hour_at_most(self, served: Served, clock: StoppedClock) -> None:
+        served.add_user("anna", password=PASSWORD)
+        for _ in range(FAILURES + 12):
+            log_in(served, "anna", "wrong")
+            clock.pass_by(timedelta(hours=1))
+        assert log_in(served, "anna", PASSWORD) == 200
+
+    def test_a_locked_account_keeps_its_tokens(self, served: Served) -> None:
+        served.add_user("anna", password=PASSWORD)
+        for _ in range(FAILURES):
+            log_in(served, "anna", "wrong")
+        assert status(served, served.tokens["anna"])[0] == 200
+
+    def test_failures_are_counted(self, served: Served) -> None:
+        log_in(served, "nobody", "wrong")
+        text = served.client("admin").get("http://server/metrics").text
+        assert "\nmeter_failed_logins_total 1\n" in text
