@@ -230,6 +230,7 @@ def session_view(
         promise=plan.promise,
         assumptions=assumptions_of(spec),
         retrospective=truths,
+        submitters=tuple(entry.user for entry in own),
     )
 
 

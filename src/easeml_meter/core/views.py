@@ -115,6 +115,8 @@ class SessionView:
     assumptions: tuple[str, ...]
     retrospective: tuple[Truth | None, ...] = ()
     """After release: one for each signal (None where a model could not be measured)."""
+    submitters: tuple[str, ...] = ()
+    """Ids of the users who submitted each step, where there are accounts; not in the JSON."""
 
 
 def signal_json(signal: Signal) -> dict[str, Any]:

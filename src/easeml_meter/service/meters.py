@@ -6,6 +6,7 @@ import secrets
 from dataclasses import dataclass
 
 from easeml_meter.checks import check_name
+from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import Event, MeterRecord, TestSet
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.losses import parse_loss
@@ -75,6 +76,17 @@ def show_meter(_: Actor, space: Workspace) -> MeterSummary:
         state = space.state(books)
     recipient = space.identity.recipient
     return MeterSummary(state.meter, state.plan, state.current, recipient, state.tenants)
+
+
+@needs(Permission.SEE_METER)
+def meter_state(_: Actor, space: Workspace) -> MeterState:
+    """Return where a meter stands: its specification, test sets and validation set.
+
+    Raises:
+        NotFound: there is no such meter.
+    """
+    with space.reading() as books:
+        return space.state(books)
 
 
 def create_in_folder(home: Home, spec: MeterSpec, name: str, clock: Clock) -> Workspace:

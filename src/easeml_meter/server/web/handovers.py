@@ -5,7 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from easeml_meter.errors import invalid
-from easeml_meter.server.web.meters import Desk
+from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service.handovers import hand_over
 
@@ -21,7 +21,7 @@ def handover(visit: VisitHere, meter: str) -> Response:
     found = hand_over(actor, space, giver, receiver, confirm=confirmed)
     own = giver if actor.acts_for(giver) else receiver
     if not confirmed:
-        return Desk.open(visit, meter, own).render("handover.html", found=found)
+        return MeterPage.open(visit, meter, own).render("handover.html", found=found)
     message = f"Recorded: tenants {giver} and {receiver} share one history from now on."
     return visit.redirect(f"/meters/{meter}?tenant={own}", message)
 

@@ -9,7 +9,6 @@ from fastapi import APIRouter, Response
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
-from easeml_meter.core.people import Role, Seat
 from easeml_meter.core.submissions import Receipt, State
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.badges import battery_svg
@@ -18,13 +17,12 @@ from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.meter import meter_svg
 from easeml_meter.report.palette import band_colours
 from easeml_meter.report.words import advice, answer_words, gap_words, share_words, when
-from easeml_meter.server.api.common import seat_for
 from easeml_meter.server.api.history import Generation
 from easeml_meter.server.api.history import report as report_of
 from easeml_meter.server.parameters import Tenant
 from easeml_meter.server.web.pages import Visit, VisitHere
-from easeml_meter.service import users
-from easeml_meter.service.actor import Permission, allowed
+from easeml_meter.service import meters, users
+from easeml_meter.service.actor import Actor, Permission
 from easeml_meter.service.history import show_session
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.testsets.inputs import inputs_visible
@@ -39,7 +37,7 @@ _WAITING = 10
 
 
 @dataclass(frozen=True)
-class Answer:
+class ShownAnswer:
     """An answer as it is shown."""
 
     signal: Signal
@@ -47,7 +45,7 @@ class Answer:
     colour: str | None
 
     @classmethod
-    def of(cls, signal: Signal) -> Answer:
+    def of(cls, signal: Signal) -> ShownAnswer:
         """Put an answer into words."""
         colours = band_colours(signal.spec.signals)
         colour = None if signal.band is None else colours[signal.band - 1]
@@ -55,10 +53,10 @@ class Answer:
 
 
 @dataclass(frozen=True)
-class Step:
+class HistoryLine:
     """A line of the history."""
 
-    answer: Answer
+    answer: ShownAnswer
     who: str
     when: str
     gap: str
@@ -75,15 +73,15 @@ class Session:
     """Who handed in each step, where that is known."""
 
     @property
-    def steps(self) -> list[Step]:
+    def steps(self) -> list[HistoryLine]:
         """The newest steps, the newest first."""
         newest = reversed(self.view.signals[-NEWEST:])
         return [_step(each, self.names.get(each.step, "")) for each in newest]
 
     @property
-    def last(self) -> Answer | None:
+    def last(self) -> ShownAnswer | None:
         """The last answer."""
-        return Answer.of(self.view.signals[-1]) if self.view.signals else None
+        return ShownAnswer.of(self.view.signals[-1]) if self.view.signals else None
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -117,103 +115,95 @@ class Session:
 
 
 @dataclass(frozen=True)
-class Desk:
-    """A meter's page from one seat: what may be seen and done there."""
+class MeterPage:
+    """A meter's page for one visitor: what may be seen and done there."""
 
     visit: Visit
     meter: str
-    seat: Seat
-    situation: MeterState
+    actor: Actor
+    state: MeterState
     generation: int | None = None
 
     @classmethod
     def open(
         cls, visit: Visit, meter: str, tenant: int | None = None, generation: int | None = None
-    ) -> Desk:
+    ) -> MeterPage:
         """Open a meter's page, for everyone with a seat."""
-        deeds = (Permission.SEE_SIGNALS, Permission.SUBMIT, Permission.SEE_METER)
-        seat = seat_for(visit.site, visit.caller, meter, *deeds, tenant=tenant)
-        space = visit.site.space(meter)
-        with space.reading() as books:
-            situation = space.state(books)
-        return cls(visit, meter, seat, situation, generation)
+        actor = visit.at(meter, tenant)
+        state = meters.meter_state(actor, visit.site.space(meter))
+        # Whoever has several seats sees the page of the one that shows most.
+        seated = actor.granted(Permission.SEE_SIGNALS, Permission.SUBMIT, Permission.SEE_METER)
+        return cls(visit, meter, seated, state, generation)
 
-    def may(self, deed: str) -> bool:
-        """Tell whether the seat allows a deed, by its name."""
-        return allowed(self.seat.role, Permission[deed])
+    def may(self, permission: str) -> bool:
+        """Whether the visitor may do something, by the permission's name."""
+        return self.actor.may(Permission[permission])
+
+    @property
+    def tenant(self) -> int:
+        """The tenant whose page it is."""
+        return self.actor.tenant or 1
 
     @property
     def roles(self) -> str:
-        """The roles of whoever looks."""
-        seats = self.visit.caller.seats(self.meter)
-        return " and ".join(sorted({str(seat.role) for seat in seats}))
+        """The roles of the visitor."""
+        return " and ".join(sorted({str(role) for role, _ in self.visit.at(self.meter).seats}))
 
     @property
     def tenants(self) -> list[int]:
-        """Tenants whose page may be looked at."""
-        if self.seat.role is Role.LABELER:
-            return list(range(1, self.situation.tenants + 1))
-        seats = self.visit.caller.seats(self.meter)
-        return sorted({seat.tenant for seat in seats if seat.role is self.seat.role})
+        """Tenants whose page the visitor may look at."""
+        every = range(1, self.state.tenants + 1)
+        shown = self.may("SEE_SIGNALS") or self.may("SUBMIT")
+        return [tenant for tenant in every if shown and self.actor.acts_for(tenant)]
 
     @property
     def others(self) -> list[int]:
         """Tenants to whom, or from whom, a checkpoint can be handed."""
-        every = range(1, self.situation.tenants + 1)
-        return [tenant for tenant in every if tenant != self.seat.tenant]
+        every = range(1, self.state.tenants + 1)
+        return [tenant for tenant in every if tenant != self.tenant]
 
     @property
     def numbers(self) -> list[int]:
         """Test sets that were delivered."""
-        return [row.number for row in self.situation.generations if row.rows is not None]
+        return [row.number for row in self.state.generations if row.rows is not None]
 
     @property
     def validation(self) -> ValidationSet | None:
         """The validation set in force."""
-        return self.situation.validation
+        return self.state.validation
 
     @property
     def inputs_visible(self) -> bool:
         """Whether the test inputs may be fetched here."""
-        return inputs_visible(self.situation.spec, self.visit.at(self.meter))
+        return inputs_visible(self.state.spec, self.visit.at(self.meter))
 
     def session(self) -> Session | None:
-        """Give what was told, to those who may see it."""
+        """Return the answers so far, for those who may see them."""
         if not self.may("SEE_SIGNALS"):
             return None
-        actor = self.visit.at(self.meter, self.seat.tenant)
-        view = show_session(actor, self.visit.site.space(self.meter), self.generation)
-        return Session(view, self._names(view) if view.signals else {})
-
-    def _names(self, view: SessionView) -> dict[int, str]:
-        site = self.visit.site
-        with site.reading() as books:
-            links = books.audit.all(self.meter)
-        known = users.user_names(self.visit.at(self.meter), site)
-        of_session = (view.generation, self.seat.tenant)
-        told = [link.details for link in links if link.event == "told"]
-        return {
-            each["step"]: known.get(each.get("user", ""), "")
-            for each in told
-            if (each["generation"], each["tenant"]) == of_session
+        view = show_session(self.actor, self.visit.site.space(self.meter), self.generation)
+        known = users.user_names(self.visit.at(self.meter), self.visit.site)
+        names = {
+            signal.step: known.get(submitter, "")
+            for signal, submitter in zip(view.signals, view.submitters, strict=True)
         }
+        return Session(view, names)
 
     def waiting(self) -> list[Receipt]:
-        """Give submissions that wait, are under way, or were refused after they had waited."""
+        """Return submissions that wait, are under way, or were refused after they had waited."""
         if not (self.may("SUBMIT") or self.may("SEE_SIGNALS")):
             return []
-        actor = self.visit.caller.at(self.meter, self.seat.tenant)
-        found = queue.receipts(actor, self.visit.site.space(self.meter))
+        found = queue.receipts(self.actor, self.visit.site.space(self.meter))
         return [each for each in found if each.state is not State.DONE][:_WAITING]
 
     def render(self, template: str, **values: Any) -> Response:
         """Answer with this page, or a part of it."""
-        return self.visit.render(template, desk=self, session=self.session(), **values)
+        return self.visit.render(template, page=self, session=self.session(), **values)
 
 
-def _step(signal: Signal, who: str) -> Step:
-    return Step(
-        answer=Answer.of(signal),
+def _step(signal: Signal, who: str) -> HistoryLine:
+    return HistoryLine(
+        answer=ShownAnswer.of(signal),
         who=who,
         when=when(signal.told_at),
         gap=gap_words(signal.gap),
@@ -225,10 +215,9 @@ def _step(signal: Signal, who: str) -> Step:
 @router.get("/meters")
 def list_meters(visit: VisitHere) -> Response:
     """List the meters at which one has a seat, with their state at a glance."""
-    with visit.site.reading() as books:
-        found = [row.id for row in books.meters.all() if visit.caller.seats(row.id)]
-    desks = [Desk.open(visit, meter) for meter in found]
-    return visit.render("meters.html", meters=[(each, each.session()) for each in desks])
+    found = meters.list_meters(visit.caller.at_site(), visit.site, visit.caller)
+    pages = [MeterPage.open(visit, meter.id) for meter, _ in found]
+    return visit.render("meters.html", meters=[(page, page.session()) for page in pages])
 
 
 @router.get("/meters/{meter}")
@@ -236,12 +225,12 @@ def show_meter(
     visit: VisitHere, meter: str, tenant: Tenant = None, generation: Generation = None
 ) -> Response:
     """Show a meter, as far as one's role may see it."""
-    return Desk.open(visit, meter, tenant, generation).render("meter.html")
+    return MeterPage.open(visit, meter, tenant, generation).render("meter.html")
 
 
 @router.get("/meters/{meter}/report.html")
 def report(
     visit: VisitHere, meter: str, tenant: Tenant = None, generation: Generation = None
 ) -> Response:
-    """Give a session as one page, to keep or to print."""
+    """Return a session as one page, to keep or to print."""
     return report_of(show_session(visit.at(meter, tenant), visit.site.space(meter), generation))

@@ -11,7 +11,7 @@ from easeml_meter.core.views import Signal
 from easeml_meter.server.api.common import body_of
 from easeml_meter.server.api.submissions import Model
 from easeml_meter.server.parameters import Tenant
-from easeml_meter.server.web.meters import Answer, Desk
+from easeml_meter.server.web.meters import MeterPage, ShownAnswer
 from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
 from easeml_meter.service.actor import Actor, Permission
 from easeml_meter.service.submissions import queue
@@ -36,8 +36,8 @@ def _accepted(visit: Visit, actor: Actor, meter: str, model: str, body: bytes) -
 
 def _told(visit: Visit, meter: str, receipt: Receipt, signal: Signal | None) -> Response:
     """Show what became of a submission."""
-    answer = Answer.of(signal) if signal is not None else None
-    opened = Desk.open(visit, meter, receipt.tenant)
+    answer = ShownAnswer.of(signal) if signal is not None else None
+    opened = MeterPage.open(visit, meter, receipt.tenant)
     return opened.render("answer.html", receipt=receipt, answer=answer)
 
 

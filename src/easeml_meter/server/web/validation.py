@@ -11,7 +11,7 @@ from easeml_meter.server.api.common import body_of
 from easeml_meter.server.api.validation import Suffix
 from easeml_meter.server.api.validation import validation_file as file_of_validation
 from easeml_meter.server.parameters import Number
-from easeml_meter.server.web.meters import Desk
+from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import VisitHere
 from easeml_meter.service.actor import Permission
 from easeml_meter.service.validation import give_validation
@@ -38,7 +38,7 @@ async def set_validation(
     def enter() -> Response:
         space, source = visit.site.space(meter), Held(f"validation.{suffix}", body)
         given = give_validation(actor, space, source, label=label or None, reset=reset)
-        return Desk.open(visit, meter).render("validated.html", entered=given)
+        return MeterPage.open(visit, meter).render("validated.html", entered=given)
 
     return await run_in_threadpool(enter)
 
