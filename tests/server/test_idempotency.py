@@ -121,7 +121,7 @@ class Slow:
 
         @router.post("/slow")
         async def route(once: OnceHere) -> JSONResponse:
-            return await once.answer(self._work)
+            return await once.answer(self._work, actor=SYSTEM, use_case=users.list_users)
 
         served.app.include_router(router, prefix="/api/v1")
 
@@ -177,7 +177,9 @@ def test_a_streamed_body_counts(served: Served) -> None:
     async def route(request: Request, caller: CallerHere, key: Key = None) -> JSONResponse:
         body = b"".join([piece async for piece in streamed(request, 100)])
         once = once_streamed(request, caller, key)
-        return await once.answer(lambda: (200, len(body)), body=body)
+        return await once.answer(
+            lambda: (200, len(body)), actor=SYSTEM, use_case=users.list_users, body=body
+        )
 
     served.app.include_router(router, prefix="/api/v1")
     client = served.client("admin")

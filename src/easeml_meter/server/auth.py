@@ -12,11 +12,10 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Unauthenticated
-from easeml_meter.meter import Meter
 from easeml_meter.server.middleware import USER
 from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.server.settings import Settings
-from easeml_meter.service.actor import ANYONE, Actor, Permission
+from easeml_meter.service.actor import ANYONE, Actor
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.tokens import Caller, recognize
 
@@ -114,13 +113,3 @@ TenantActorHere = Annotated[Actor, Depends(at_tenant)]
 """The same for routes with `?tenant=`."""
 SiteActorHere = Annotated[Actor, Depends(at_site)]
 WorkspaceHere = Annotated[Workspace, Depends(the_workspace)]
-
-
-def meter_for(
-    site: Site, caller: Caller, meter: str, deed: Permission, tenant: int | None = None
-) -> Meter:
-    """Open a meter from the caller's seat for one deed, or refuse."""
-    seat = caller.seat(meter, deed, tenant)
-    if seat.role is Role.ADMIN:  # who has any other seat has it at a meter that exists
-        site.require_meter(meter)
-    return Meter(site.space(meter), seat.role, seat.tenant or 1)

@@ -66,8 +66,8 @@ class Once:
         self,
         make: Callable[[], Answer] | Callable[[], Coroutine[Any, Any, Answer]],
         *,
-        actor: Actor | None = None,
-        use_case: Callable[..., Any] | None = None,
+        actor: Actor,
+        use_case: Callable[..., Any],
         body: bytes = b"",
         secret: bool = False,
     ) -> JSONResponse:
@@ -79,8 +79,7 @@ class Once:
         A request that fails leaves its key unused. With `secret`, only the server's key opens what
         is stored.
         """
-        if actor is not None and use_case is not None:
-            permit(actor, use_case)
+        permit(actor, use_case)
         if self.key is None:
             status, content = await _made(make)
             return JSONResponse(content, status)

@@ -191,10 +191,3 @@ def permit(actor: Actor, use_case: Callable[..., Any]) -> None:
 def allowed(role: Role, deed: Permission) -> bool:
     """Whether a role may do this."""
     return deed in _ALLOWED[role]
-
-
-def require(role: Role, deed: Permission) -> None:
-    """Let a deed pass, or raise."""
-    if not allowed(role, deed):
-        article = "an" if role[0] in "ao" else "a"
-        raise Denied(f"{article} {role} may not {deed}")

@@ -97,11 +97,6 @@ class Caller:
                 return seat
         raise Denied(f"tenant {tenant}: not yours")
 
-    def require_admin(self) -> None:
-        """Let only admins pass."""
-        if not self.admin:
-            raise Denied("only an admin may do this")
-
 
 @needs(Permission.SIGN_IN)
 def recognize(_actor: Actor, site: Site, secret: str) -> Caller:

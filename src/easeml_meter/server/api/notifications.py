@@ -75,7 +75,7 @@ async def add_webhook(
         made, secret = webhooks.add_webhook(actor, site, meter, given.url, given.events)
         return 201, MadeWebhook(**_shown(made).model_dump(), secret=secret)
 
-    return await once.answer(make, secret=True)
+    return await once.answer(make, actor=actor, use_case=webhooks.add_webhook, secret=True)
 
 
 @router.delete("/{webhook}", status_code=204, responses=answers(404))

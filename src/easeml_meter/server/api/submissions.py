@@ -26,7 +26,7 @@ from easeml_meter.server.auth import (
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, once_streamed
 from easeml_meter.server.parameters import Id
-from easeml_meter.service.actor import Actor, Permission
+from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.queue import Accepted, Incoming
@@ -98,7 +98,7 @@ async def submit(  # noqa: PLR0917
     `command` holds a command line, which is run where the files are. Predictions are answered at
     once. The answer to a model is waited for as long as `wait` says.
     """
-    actor.granted(Permission.SUBMIT)  # before a body is read that may be large
+    permit(actor, queue.accept)  # before a body is read that may be large
     body = await body_of(request, request.app.state.settings)
 
     async def make() -> tuple[int, dict[str, Any]]:
@@ -106,7 +106,8 @@ async def submit(  # noqa: PLR0917
         receipt, signal = await _accepted(request, incoming)
         return 200 if receipt.final else 202, _shown(receipt, signal)
 
-    answer = await once_streamed(request, caller, key).answer(make, body=body)
+    once = once_streamed(request, caller, key)
+    answer = await once.answer(make, actor=actor, use_case=queue.accept, body=body)
     if answer.status_code != 202:
         return answer
     if request.app.state.worker is not None:

@@ -19,13 +19,13 @@ from easeml_meter.errors import (
 )
 from easeml_meter.report.words import shown
 from easeml_meter.server.api.audit import audit
-from easeml_meter.server.api.common import Page, seat_for
+from easeml_meter.server.api.common import Page
 from easeml_meter.server.parameters import Id
 from easeml_meter.server.web.forms import fill, show_forms
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.server.web.planner import asked_of, spec_of, toml_of
 from easeml_meter.service import meters, seats, users
-from easeml_meter.service.actor import SYSTEM, Permission
+from easeml_meter.service.actor import permit
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.notifications.events import EVENTS, all_events
 from easeml_meter.spec import MeterSpec
@@ -39,19 +39,24 @@ _LONGEST_TOML = 100_000
 @router.get("/admin")
 def admin(visit: VisitHere) -> Response:
     """Show what there is to manage, and the server's key."""
-    visit.caller.require_admin()
-    with visit.site.reading() as books:
-        meters = books.meters.all()
+    actor = visit.at_site()
+    permit(actor, meters.create_meter)
+    found = meters.list_meters(actor, visit.site, visit.caller)
     recipient = visit.site.identity.recipient
     digest = hashlib.sha256(recipient.encode()).hexdigest()[:32]
     fingerprint = " ".join(digest[at : at + 4] for at in range(0, 32, 4))
-    return visit.render("admin.html", meters=meters, recipient=recipient, fingerprint=fingerprint)
+    return visit.render(
+        "admin.html",
+        meters=[meter for meter, _ in found],
+        recipient=recipient,
+        fingerprint=fingerprint,
+    )
 
 
 @router.get("/admin/meters/new")
 def new_meter(visit: VisitHere, link: Annotated[str, Query(max_length=4000)] = "") -> Response:
     """Show the form for a new meter, filled from the planner's link or its query, if given."""
-    visit.caller.require_admin()
+    permit(visit.at_site(), meters.create_meter)
 
     def load() -> Response:
         query = _query(link) if link else visit.request.query_params
@@ -87,7 +92,7 @@ def _new_meter(
 @router.post("/admin/meters/new")
 def create_meter(visit: VisitHere) -> Response:
     """Make a meter, and ask for its first test set."""
-    visit.caller.require_admin()
+    permit(visit.at_site(), meters.create_meter)
 
     def create() -> Response:
         name = visit.field("name", longest=checks.MAX_NAME)
@@ -95,7 +100,7 @@ def create_meter(visit: VisitHere) -> Response:
             tables = tomllib.loads(visit.field("text", longest=_LONGEST_TOML))
         except (tomllib.TOMLDecodeError, RecursionError) as error:
             raise InvalidInput(f"meter.toml: not valid TOML: {error}") from None
-        row = meters.create_meter(SYSTEM, visit.site, MeterSpec.from_mapping(tables), name)
+        row = meters.create_meter(visit.at_site(), visit.site, MeterSpec.from_mapping(tables), name)
         return visit.redirect(
             f"/admin/meters/{row.id}",
             f"{name} is made. Give seats, so that labelers can deliver its first test set.",
@@ -107,7 +112,6 @@ def create_meter(visit: VisitHere) -> Response:
 @router.get("/admin/meters/{meter}")
 def meter(visit: VisitHere, meter: Id, after: Place = "") -> Response:
     """Show a meter's seats, webhooks and audit trail."""
-    seat_for(visit.site, visit.caller, meter, Permission.MANAGE)
     return _meter_page(visit, meter, after=after)
 
 
@@ -120,10 +124,9 @@ def _meter_page(
     after: str = "",
     secret: str = "",
 ) -> Response:
-    site = visit.site
+    site, actor = visit.site, visit.at(meter)
     space = site.space(meter)
-    with space.reading() as books:
-        situation = space.state(books)
+    situation = meters.show_meter(actor, space)
     everyone = users.list_users(visit.at_site(), site)
     names = {each.id: each.name for each in everyone}
     return show_forms(
@@ -133,14 +136,14 @@ def _meter_page(
         status=status,
         meter=situation.meter,
         situation=situation,
-        seats=seats.list_seats(visit.at(meter), space),
+        seats=seats.list_seats(actor, space),
         users=[each for each in everyone if not each.disabled],
         names=names,
         roles=SEATED,
-        trail=audit(visit.at(meter), space, Page(after=after)),
+        trail=audit(actor, space, Page(after=after)),
         told=lambda details: _told(details, names),
         after=after,
-        webhooks=webhooks.webhooks(visit.caller.at(meter), site, meter),
+        webhooks=webhooks.webhooks(actor, site, meter),
         events=all_events(situation.tenants),
         usual=tuple(EVENTS),
         secret=secret,
@@ -148,7 +151,7 @@ def _meter_page(
 
 
 def _told(details: dict[str, Any], names: dict[str, str]) -> str:
-    """Give the details of an audit link in a line, with names instead of users' ids."""
+    """Return the details of an audit link in a line, with names instead of users' ids."""
     words = []
     for key, value in details.items():
         plain = names.get(value, value) if isinstance(value, str) else json.dumps(value)
@@ -162,7 +165,6 @@ def at_meter(visit: Visit, meter: str, form: str, deed: Callable[[], Response]) 
     def again(visit: Visit, **values: Any) -> Response:
         return _meter_page(visit, meter, **values)
 
-    seat_for(visit.site, visit.caller, meter, Permission.MANAGE)
     return fill(visit, form, deed, again)
 
 
