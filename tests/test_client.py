@@ -36,7 +36,7 @@ from easeml_meter.errors import (
 from easeml_meter.meter import Meter
 from easeml_meter.report.shown import ShownSignal
 from easeml_meter.service.submissions import measuring, queue
-from easeml_meter.service.submissions.answering import submit_all
+from easeml_meter.service.submissions.answering import answer_all
 from easeml_meter.service.submissions.kinds import Function, OnnxFile
 from easeml_meter.service.submissions.measuring import Conditions
 
@@ -376,13 +376,13 @@ def test_what_is_under_way_is_waited_for_and_done_once(
         nonlocal accepted
         accepted += 1
         assert told_to_wait.wait(60)
-        return submit_all(*arguments)
+        return answer_all(*arguments)
 
     def pause(seconds: float) -> None:
         if seconds == 1:  # the server said that the first request is under way
             told_to_wait.set()
 
-    monkeypatch.setattr(queue, "submit_all", slow)
+    monkeypatch.setattr(queue, "answer_all", slow)
     monkeypatch.setattr(f"{connection.__name__}.time", SimpleNamespace(sleep=pause))
     monkeypatch.setattr(connection, "_ANSWER_SECONDS", 1.0)
     prefix = f"{tmp_path.name}-"

@@ -16,7 +16,7 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.shown import shown, shown_view
 from easeml_meter.service import audit, handovers, history, meters, validation
-from easeml_meter.service.actor import Actor, Permission
+from easeml_meter.service.actor import Actor
 from easeml_meter.service.audit import Audit
 from easeml_meter.service.handovers import Consequence
 from easeml_meter.service.place import Clock, Home, Workspace, utc_now
@@ -238,9 +238,8 @@ class Meter:
         conditions: Conditions = USUAL,
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
-        actor = self._acting(tenant).granted(Permission.SUBMIT)
-        given = answering.Submission(submitted, model, actor.tenant or 1, actor.user)
-        return shown(answering.submit(self.workspace, given, conditions))
+        actor = self._acting(tenant)
+        return shown(answering.answer(actor, self.workspace, submitted, model, conditions))
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
         """Return a session: the answers so far, what they promise, what is left."""

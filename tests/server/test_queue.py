@@ -16,12 +16,11 @@ from easeml_meter.core.submissions import State
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, StorageError
 from easeml_meter.scoring.bundle import Bundle
-from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.jobs import ThreadRunner
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import answering, queue
-from easeml_meter.service.submissions.answering import Submission
-from easeml_meter.service.submissions.kinds import Command, PredictionFiles
+from easeml_meter.service.submissions.kinds import Command, PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import Conditions
 
 from .driving import VALIDATION, begin, packed, predictions, submit
@@ -50,20 +49,21 @@ def labels(served: Served, meter: str, tmp_path: Path) -> Labels:
 def told(labels: Labels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dict[str, Answer]:
     """Let commands stand for perfect predictions; what a name stands for is done first."""
     answers: dict[str, Answer] = {}
-    original = answering.submit
+    original = answering.answer
 
-    def submit(space: Workspace, given: Submission, conditions: Conditions) -> Signal:
-        if isinstance(given.submitted, Command) and not conditions.hopeless:
-            if given.model in answers:
-                answers[given.model](given.model)
-            names = (f"{given.model}.parquet", f"{given.model}-validation.parquet")
-            files = [tmp_path / name for name in names]
-            files[0].write_bytes(predictions(labels, given.submitted.bundle.digest))
+    def answer(
+        actor: Actor, space: Workspace, given: Submitted, model: str, conditions: Conditions
+    ) -> Signal:
+        if isinstance(given, Command) and not conditions.hopeless:
+            if model in answers:
+                answers[model](model)
+            files = [tmp_path / f"{model}.parquet", tmp_path / f"{model}-validation.parquet"]
+            files[0].write_bytes(predictions(labels, given.bundle.digest))
             files[1].write_bytes(predictions(VALIDATION))
-            given = replace(given, submitted=PredictionFiles(*files))
-        return original(space, given, conditions)
+            given = PredictionFiles(*files)
+        return original(actor, space, given, model, conditions)
 
-    monkeypatch.setattr(queue, "submit", submit)
+    monkeypatch.setattr(queue, "answer", answer)
     return answers
 
 

@@ -20,10 +20,11 @@ from easeml_meter.core.model import Entry
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import VaultError
 from easeml_meter.meter import Meter
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.backup import Place, back_up
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.restore import restore
-from easeml_meter.service.submissions.answering import Submission, submit_all
+from easeml_meter.service.submissions.answering import Submission, answer_all
 from easeml_meter.service.submissions.keeping import Keeping, Kept, file_of, read_kept
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.tables.source import Held
@@ -161,7 +162,7 @@ def submit_in(session: Session, *sizes: int) -> None:
     """Hand the four in, in batches of these sizes."""
     rest = submissions(session)
     for size in sizes:
-        outcomes = submit_all(session.meter.workspace, rest[:size])
+        outcomes = answer_all(SYSTEM, session.meter.workspace, rest[:size])
         assert all(isinstance(each, Signal) for each in outcomes), outcomes
         rest = rest[size:]
     assert not rest
@@ -226,7 +227,7 @@ def test_one_that_is_refused_shifts_no_other(session: Session) -> None:
         parquet(session.validation_labels, "late"),
     )
     order = [four[0], four[0], *four[1:], Submission(late, "late")]
-    outcomes = submit_all(session.meter.workspace, order)
+    outcomes = answer_all(SYSTEM, session.meter.workspace, order)
     assert [isinstance(each, Signal) for each in outcomes] == [True] * 5 + [False]
     truth_of(session)
     truths = session.meter.status(generation=1).retrospective

@@ -28,7 +28,7 @@ from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.handovers import hand_over
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import answering
-from easeml_meter.service.submissions.answering import Submission, submit, submit_all
+from easeml_meter.service.submissions.answering import Submission, answer, answer_all
 from easeml_meter.service.submissions.keeping import Keeping
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.spec import MeterSpec
@@ -79,7 +79,7 @@ class Plan:
 
 
 def together(session: Session, *plans: Plan) -> list[Signal | Exception]:
-    return submit_all(space_of(session), [plan.made(session) for plan in plans])
+    return answer_all(SYSTEM, space_of(session), [plan.made(session) for plan in plans])
 
 
 def signals(outcomes: list[Signal | Exception]) -> list[Signal]:
@@ -105,7 +105,7 @@ def journal_of(session: Session) -> Journal:
 def check_journal(session: Session) -> None:
     """The journal holds exactly what the books do, each entry on one line."""
     assert journal_of(session).read() == entries_of(session)
-    assert journal_of(session).count() == len(entries_of(session))
+    assert journal_of(session).answers() == len(entries_of(session))
     assert session.meter.audit().problems == ()
 
 
@@ -117,14 +117,14 @@ def events(session: Session) -> Counter[str]:
 
 
 def handed_over(session: Session) -> None:
-    submit(space_of(session), Plan(0, "before").made(session))
+    together(session, Plan(0, "before"))
     hand_over(SYSTEM, space_of(session), 1, 2, confirm=True)
 
 
 def reset(session: Session) -> None:
     """Replace the validation set by one that resets the meter."""
     worst = Plan(len(session.test_labels) // 5, "before")
-    submit(space_of(session), worst.made(session))
+    together(session, worst)
     path = session.folder / "other.parquet"
     pq.write_table(rows(session.validation_labels, seed=8), path)
     session.meter.replace_validation(path, reset=True)
@@ -260,7 +260,7 @@ def test_answers_come_in_the_order_of_the_submissions(session: Session) -> None:
 
 
 def test_a_batch_of_none(session: Session) -> None:
-    assert submit_all(space_of(session), []) == []
+    assert answer_all(SYSTEM, space_of(session), []) == []
     assert entries_of(session) == []
 
 
@@ -298,11 +298,11 @@ def test_an_error_of_the_program_goes_to_whom_it_belongs(
         return real(files, on)
 
     monkeypatch.setattr(PredictionFiles, "open", open_)
-    outcomes = submit_all(space_of(session), [bad, good])
+    outcomes = answer_all(SYSTEM, space_of(session), [bad, good])
     assert isinstance(outcomes[0], RuntimeError)
     assert isinstance(outcomes[1], Signal)
     with pytest.raises(RuntimeError, match="a bug"):
-        submit(space_of(session), bad)
+        answer(SYSTEM, space_of(session), bad.submitted, bad.model)
     assert [each.model for each in entries_of(session)] == ["model 2"]
 
 
@@ -560,7 +560,7 @@ def test_on_a_large_set_each_is_measured_by_itself(
         return usual(*given)
 
     monkeypatch.setattr(answering, "_tell", noted)
-    outcomes = submit_all(space_of(session), told)
+    outcomes = answer_all(SYSTEM, space_of(session), told)
     assert set(batches) == {1}
     assert isinstance(outcomes.pop(2), InvalidInput)
     assert sorted({signal.step for signal in signals(outcomes)}) == [1, 2]

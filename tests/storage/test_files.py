@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -131,20 +132,48 @@ def test_writers_of_one_journal_at_once(files: Files, place: str) -> None:
     assert sorted(files.lines("j.journal")) == expected
 
 
-def test_a_journal_is_fetched_once(s3_url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    files = RemoteFiles(s3_url)
-    fetched: list[str] = []
-    real = files._system.cat
+def test_the_total_noted_with_the_last_lines(files: Files, place: str) -> None:
+    files.put("x", b"")
+    assert files.total("j.journal") == 0
+    files.append("j.journal", ["one", "two"], 2)
+    assert open_files(place).total("j.journal") == 2
+    files.append("j.journal", ["three"], 3)
+    assert files.total("j.journal") == 3
+    assert sorted(files.lines("j.journal")) == ["one", "three", "two"]
 
-    def cat(paths: list[str], **options: Any) -> Any:
-        fetched.extend(paths)
-        return real(paths, **options)
 
-    monkeypatch.setattr(files._system, "cat", cat)
-    for number in range(3):
-        files.under("m").append("j.journal", [str(number)])
-        assert len(files.under("m").lines("j.journal")) == number + 1
-    assert len(fetched) == len(set(fetched)) == 3
+def test_lines_without_a_total_leave_it_unknown(files: Files) -> None:
+    files.put("x", b"")
+    files.append("j.journal", ["one", "two"])
+    assert files.total("j.journal") is None
+    files.append("j.journal", ["three"], 3)
+    assert files.total("j.journal") == 3
+
+
+@pytest.mark.parametrize(
+    "added", [b"\n#4", b"#", b"\n", b"\nx\n", b'\n{"a": 1}\n', b"\n#x\n", b"\xff", b"x" * 100]
+)
+def test_a_journal_cut_short_or_written_by_others_has_no_total(
+    tmp_path: Path, added: bytes
+) -> None:
+    files = FolderFiles(tmp_path)
+    files.append("j.journal", ["one", "two", "three"], 3)
+    with (tmp_path / "j.journal").open("ab") as file:
+        file.write(added)
+    assert files.total("j.journal") is None
+    files.append("j.journal", ["four"], 4)
+    assert files.total("j.journal") == 4
+    assert {"one", "two", "three", "four"} <= set(files.lines("j.journal"))
+
+
+def test_a_line_that_does_not_fit_on_the_disk_is_not_taken_for_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    files, real = FolderFiles(tmp_path), os.write
+    monkeypatch.setattr(os, "write", lambda handle, data: real(handle, data[:3]))
+    with pytest.raises(OSError, match="No space"):
+        files.append("j.journal", ["one"], 1)
+    assert files.total("j.journal") is None
 
 
 @pytest.mark.parametrize("name", ["/etc/passwd", "../x", "a/../../x"])

@@ -55,8 +55,10 @@ def as_before(row: Entry | HandOver) -> str:
 def test_entries_come_back_in_the_order_of_each_tenants_steps(journal: Journal) -> None:
     assert journal.read() == []
     second, other = replace(ENTRY, step=2), replace(ENTRY, tenant=2)
-    journal.append([other, second])
-    journal.append([ENTRY])
+    assert journal.answers() == 0
+    journal.append([other, second], 2)
+    journal.append([ENTRY], 3)
+    assert journal.answers() == 3
     assert journal.read() == [ENTRY, second, other]
 
 
@@ -67,7 +69,9 @@ def test_lines_of_the_version_before_count_tenants_from_zero(
     files.append("x.journal", [as_before(entry) for entry in old])
     assert journal.read() == old
     new = [replace(ENTRY, tenant=tenant, step=2) for tenant in (1, 2)]
-    journal.append(new)
+    assert journal.answers() is None  # they did not say
+    journal.append(new, 4)
+    assert journal.answers() == 4
     assert journal.read() == [old[0], new[0], old[1], new[1]]
 
 
@@ -84,6 +88,6 @@ def test_hand_overs_of_both_versions(files: FolderFiles, journal: Journal) -> No
 def test_what_is_no_entry_is_left_out(files: FolderFiles, journal: Journal, line: str) -> None:
     files.append("x.journal", [line])
     files.append("x.handovers", [line])
-    journal.append([ENTRY])
+    journal.append([ENTRY], 1)
     assert journal.read() == [ENTRY]
     assert journal.handovers() == []

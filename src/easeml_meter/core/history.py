@@ -1,10 +1,10 @@
-"""The state of a meter, and a tenant's history replayed from its entries."""
+"""The state of a meter, and its tenants' histories folded from their entries."""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
 from datetime import datetime
 from functools import lru_cache
 
@@ -111,46 +111,55 @@ def ledger_of(spec: MeterSpec, generation: TestSet) -> Ledger:
 _ledger = lru_cache(maxsize=256)(Ledger)  # what it computes once, it keeps
 
 
-def replay(
-    ledger: Ledger, entries: list[Entry], tenant: int, handovers: Sequence[HandOver] = ()
-) -> Account:
-    """Fold one tenant's entries, and those of all with whom it shares a history by hand-over."""
-    folded = [_fold(ledger, entries, member) for member in sharing(tenant, handovers)]
-    return folded[0] if len(folded) == 1 else ledger.merge(folded)
+@dataclass(frozen=True, slots=True)
+class Folded:
+    """One tenant's entries folded into an account, and the step of the last one."""
+
+    account: Account
+    step: int = 0
+
+    def after(self, ledger: Ledger, entry: Entry) -> Folded:
+        """Return this with one entry more."""
+        account = ledger.reset(self.account) if entry.after_reset else self.account
+        return Folded(ledger.record(account, answer_named(entry.answer)), entry.step)
 
 
-def _fold(ledger: Ledger, entries: list[Entry], tenant: int) -> Account:
-    """Fold one tenant's entries, from where that was done before: entries are only ever added."""
-    own = [entry for entry in entries if entry.tenant == tenant]
-    if not own:
-        return Account(tenant=tenant)
-    place = (own[0].meter, own[0].generation, tenant)
-    last, count, account = _FOLDED.get(place, (None, 0, Account(tenant=tenant)))
-    if count > len(own) or (count and (own[count - 1], ledger) != last):
-        count, account = 0, Account(tenant=tenant)
-    for entry in own[count:]:
-        account = replay_one(ledger, account, entry)
-    if len(_FOLDED) >= _FOLDS:
-        _FOLDED.pop(next(iter(_FOLDED)), None)
-    _FOLDED[place] = (own[-1], ledger), len(own), account
-    return account
+def fold(ledger: Ledger, entries: Iterable[Entry], tenant: int) -> Folded:
+    """Fold one tenant's entries, which come in the order of their steps."""
+    folded = Folded(Account(tenant))
+    for entry in entries:
+        folded = folded.after(ledger, entry)
+    return folded
 
 
-_FOLDS = 1024
+@dataclass(frozen=True)
+class Histories:
+    """What all tenants of one test set were told, folded, and the hand-overs that join them."""
 
-_FOLDED: dict[tuple[str, int, int], tuple[object, int, Account]] = {}
-"""By meter, generation and tenant: the last entry folded and the ledger, how many, the account."""
+    ledger: Ledger
+    folded: Mapping[int, Folded]
+    """By tenant; every tenant of the meter is there."""
+    handovers: Sequence[HandOver] = ()
 
+    @property
+    def answers(self) -> int:
+        """The number of answers that the test set has given."""
+        return sum(each.account.steps for each in self.folded.values())
 
-def all_spent(
-    state: MeterState, test_set: TestSet, entries: list[Entry], handovers: Sequence[HandOver]
-) -> bool:
-    """Whether a test set has no answer left for any tenant."""
-    ledger = ledger_of(state.spec, test_set)
-    accounts = (
-        replay(ledger, entries, tenant, handovers) for tenant in range(1, state.tenants + 1)
-    )
-    return not any(map(ledger.may_submit, accounts))
+    @property
+    def all_spent(self) -> bool:
+        """Whether no tenant has an answer left."""
+        return not any(self.ledger.may_submit(self.account(tenant)) for tenant in self.folded)
+
+    def account(self, tenant: int) -> Account:
+        """Return a tenant's account, joined with those it shares a history with by hand-over."""
+        joined = [self.folded[each].account for each in sharing(tenant, self.handovers)]
+        return joined[0] if len(joined) == 1 else self.ledger.merge(joined)
+
+    def after(self, entry: Entry) -> Histories:
+        """Return these with one entry more."""
+        own = self.folded[entry.tenant].after(self.ledger, entry)
+        return replace(self, folded={**self.folded, entry.tenant: own})
 
 
 def sharing(tenant: int, handovers: Sequence[HandOver]) -> tuple[int, ...]:
@@ -193,36 +202,35 @@ def signal_of(
 
 
 def session_view(
-    situation: MeterState,
-    generation: TestSet,
-    entries: list[Entry],
-    tenant: int,
+    state: MeterState,
+    test_set: TestSet,
+    entries: Sequence[Entry],
+    account: Account,
     *,
-    handovers: Sequence[HandOver] = (),
     truths: tuple[Truth | None, ...] = (),
 ) -> SessionView:
-    """Show one tenant's session on one test set."""
-    spec = situation.spec
-    plan = situation.plan
-    own = [entry for entry in entries if entry.tenant == tenant]
+    """Show one tenant's session on one test set: its own entries, and its account as it is now.
+
+    The account is of all who share the tenant's history, so the entries alone do not give it.
+    """
+    spec, plan = state.spec, state.plan
     signals: list[Signal] = []
     battery, left, expected = 1.0, plan.spec.steps, plan.spec.steps
-    if generation.rows is not None:
-        ledger = ledger_of(spec, generation)
-        account = Account(tenant=tenant)
-        for entry in own:
-            account = replay_one(ledger, account, entry)
-            signals.append(signal_of(situation, ledger, entry, account, forecast=False))
-        account = replay(ledger, entries, tenant, handovers)
+    if test_set.rows is not None:
+        ledger = ledger_of(spec, test_set)
+        folded = Folded(Account(account.tenant))
+        for entry in entries:
+            folded = folded.after(ledger, entry)
+            signals.append(signal_of(state, ledger, entry, folded.account, forecast=False))
         battery = ledger.battery(account)
         left, expected = ledger.steps_left(account), ledger.steps_expected(account)
     return SessionView(
-        meter=situation.meter.name,
+        meter=state.meter.name,
         spec=spec,
-        generation=generation.number,
-        phase=generation.phase,
-        rows=generation.rows,
-        labels_needed=generation.labels_needed,
+        generation=test_set.number,
+        phase=test_set.phase,
+        rows=test_set.rows,
+        labels_needed=test_set.labels_needed,
         signals=tuple(signals),
         battery=battery,
         steps_left=left,
@@ -230,12 +238,5 @@ def session_view(
         promise=plan.promise,
         assumptions=assumptions_of(spec),
         retrospective=truths,
-        submitters=tuple(entry.user for entry in own),
+        submitters=tuple(entry.user for entry in entries),
     )
-
-
-def replay_one(ledger: Ledger, account: Account, entry: Entry) -> Account:
-    """Fold one entry."""
-    if entry.after_reset:
-        account = ledger.reset(account)
-    return ledger.record(account, answer_named(entry.answer))

@@ -6,9 +6,10 @@ given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 
+from easeml_meter.core.history import MeterState, fold, ledger_of
 from easeml_meter.core.model import AuditLink, Event, TestSet
 from easeml_meter.core.people import Role
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -34,11 +35,11 @@ class Audit:
 def verify(actor: Actor, space: Workspace) -> Audit:
     """Verify the chain, the books and the journals against each other."""
     with space.reading() as books:
-        meter = books.meters.get(space.meter).id
-        links = books.audit.all(meter)
-        test_sets = books.testsets.all(meter)
-        told = _entered(books, meter, test_sets)
-    problems = [*_broken(links), *_unknown_answers(space, test_sets, told)]
+        state = space.state(books)
+        links = books.audit.all(state.meter.id)
+        told = _entered(books, state)
+        wrong = list(_wrong_accounts(books, state))
+    problems = [*_broken(links), *wrong, *_unknown_answers(space, state.generations, told)]
     listed = {each for link in links for each in _answers_in(link)}
     problems += _restorations(links)
     if unlisted := told - listed:
@@ -48,12 +49,24 @@ def verify(actor: Actor, space: Workspace) -> Audit:
     return Audit(_readable(actor, links), tuple(problems))
 
 
-def _entered(books: Books, meter: str, test_sets: list[TestSet]) -> set[Told]:
+def _entered(books: Books, state: MeterState) -> set[Told]:
     return {
         (test_set.number, entry.tenant, entry.step)
-        for test_set in test_sets
-        for entry in books.entries.all(meter, test_set.number)
+        for test_set in state.generations
+        for entry in books.entries.all(state.meter.id, test_set.number)
     }
+
+
+def _wrong_accounts(books: Books, state: MeterState) -> Iterator[str]:
+    """Compare each stored account with the fold over all entries, which it only copies."""
+    for test_set in state.generations:
+        for tenant, stored in books.accounts.all(state.meter.id, test_set.number).items():
+            entries = books.entries.all(state.meter.id, test_set.number, tenant)
+            if stored != fold(ledger_of(state.spec, test_set), entries, tenant):
+                yield (
+                    f"test set {test_set.number}: the stored account of tenant {tenant} is not "
+                    "what its entries come to: the books were changed by hand"
+                )
 
 
 def _broken(links: list[AuditLink]) -> Iterator[str]:
@@ -62,7 +75,9 @@ def _broken(links: list[AuditLink]) -> Iterator[str]:
         yield f"audit link {number} does not fit: the books were changed by hand"
 
 
-def _unknown_answers(space: Workspace, test_sets: list[TestSet], told: set[Told]) -> Iterator[str]:
+def _unknown_answers(
+    space: Workspace, test_sets: Sequence[TestSet], told: set[Told]
+) -> Iterator[str]:
     """Compare with the journals, which survive a database that was deleted or put back."""
     known = {each.fingerprint: each.number for each in test_sets}
     for name in space.files.names(TEST_SETS):

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
-from easeml_meter.core.history import ledger_of, replay, sharing
-from easeml_meter.core.ledger import Ledger
-from easeml_meter.core.model import Entry, Event, HandOver, TestSet
+from easeml_meter.core.history import Histories, sharing
+from easeml_meter.core.model import Event, HandOver, TestSet
 from easeml_meter.errors import Denied, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.journal import histories_of
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
@@ -93,25 +93,25 @@ def _case(space: Workspace, books: Books, giver: int, receiver: int) -> _Case:
     known = books.handovers.all(generation.meter, generation.number)
     if pair[1] in sharing(pair[0], known):
         raise invalid("receiver", receiver, f"shares one history with tenant {giver} already")
-    ledger = ledger_of(situation.spec, generation)
-    ledger.check_handover(pair)
-    entries = books.entries.all(generation.meter, generation.number)
+    before = histories_of(books, situation, generation)
+    before.ledger.check_handover(pair)
     row = HandOver(generation.meter, generation.number, *pair, "")
-    group = sharing(pair[0], [*known, row])
+    after = replace(before, handovers=[*known, row])
+    group = sharing(pair[0], after.handovers)
     consequence = Consequence(
         generation=generation.number,
         giver=giver,
         receiver=receiver,
         sharing=group,
-        steps_left_before=tuple(_left(ledger, entries, tenant, known) for tenant in group),
-        steps_left_after=_left(ledger, entries, pair[0], [*known, row]),
+        steps_left_before=tuple(_left(before, tenant) for tenant in group),
+        steps_left_after=_left(after, pair[0]),
         labels_planned_shared=_shared_plan(situation.spec),
     )
     return _Case(generation, consequence)
 
 
-def _left(ledger: Ledger, entries: list[Entry], tenant: int, handovers: list[HandOver]) -> int:
-    return ledger.steps_left(replay(ledger, entries, tenant, handovers))
+def _left(histories: Histories, tenant: int) -> int:
+    return histories.ledger.steps_left(histories.account(tenant))
 
 
 def _shared_plan(spec: MeterSpec) -> int:

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from easeml_meter.core.history import MeterState, session_view
+from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import TestSet
 from easeml_meter.core.views import SessionView
 from easeml_meter.errors import invalid
 from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.journal import session_of
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.testsets.release import truths_of
 from easeml_meter.storage.books import Books
@@ -38,14 +39,7 @@ def _session(
     actor: Actor, space: Workspace, books: Books, state: MeterState, test_set: TestSet
 ) -> SessionView:
     tenant = state.tenant(actor.tenant or 1)
-    return session_view(
-        state,
-        test_set,
-        books.entries.all(test_set.meter, test_set.number),
-        tenant,
-        handovers=books.handovers.all(test_set.meter, test_set.number),
-        truths=truths_of(space, test_set, tenant),
-    )
+    return session_of(books, state, test_set, tenant, truths_of(space, test_set, tenant))
 
 
 def _numbered(state: MeterState, number: int) -> TestSet:

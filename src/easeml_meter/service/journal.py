@@ -1,62 +1,101 @@
-"""Completing the books from the journal beside each test set: what was answered stays answered."""
+"""What was answered: folded from the books, completed from the journal beside each test set."""
 
 from __future__ import annotations
 
 from dataclasses import replace
 
+from easeml_meter.core.history import Histories, MeterState, fold, ledger_of, session_view
+from easeml_meter.core.ledger import Account
 from easeml_meter.core.model import Entry, Event, TestSet
+from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.service.place import Workspace
 from easeml_meter.storage.books import Books
 
 
-def reconcile(
-    space: Workspace,
-    books: Books,
-    generation: TestSet,
-    seen: list[Entry] | None = None,
-) -> tuple[list[Entry], list[Entry]]:
-    """Complete the books from the journal beside the test set; what was told stays told.
+def histories_of(
+    books: Books, state: MeterState, test_set: TestSet, *, store: bool = False
+) -> Histories:
+    """Return all tenants' histories of a delivered test set, from their stored accounts.
 
-    Gives all entries, and those the journal lacks (a crash came between the two): the caller
-    appends them once its transaction has been committed. `seen` are the entries read before.
+    A stored account that is missing or behind (an older database, a restore, entries from the
+    journal) is folded again from all of the tenant's entries; `store` keeps it for the next time.
     """
-    _remember_handovers(space, books, generation)
-    if seen is None or len(seen) != books.entries.count(generation.meter, generation.number):
-        seen = None
-    entries = books.entries.all(generation.meter, generation.number) if seen is None else seen
-    if space.journal(generation).count() == len(entries):
-        return entries, []
+    meter, number = test_set.meter, test_set.number
+    ledger = ledger_of(state.spec, test_set)
+    found = books.accounts.complete(meter, number)
+    missing = [tenant for tenant in range(1, state.tenants + 1) if tenant not in found]
+    again = {
+        tenant: fold(ledger, books.entries.all(meter, number, tenant), tenant) for tenant in missing
+    }
+    if store:
+        books.accounts.put(meter, number, again.values())
+    # Where there is one tenant only, nothing can be handed over.
+    handovers = books.handovers.all(meter, number) if state.tenants > 1 else []
+    return Histories(ledger, found | again, handovers)
+
+
+def session_of(
+    books: Books,
+    state: MeterState,
+    test_set: TestSet,
+    tenant: int,
+    truths: tuple[Truth | None, ...] = (),
+) -> SessionView:
+    """Return one tenant's session on a test set, which may still be requested."""
+    entries = books.entries.all(test_set.meter, test_set.number, tenant)
+    account = Account(tenant)
+    if test_set.rows is not None:
+        account = histories_of(books, state, test_set).account(tenant)
+    return session_view(state, test_set, entries, account, truths=truths)
+
+
+def reconcile(
+    space: Workspace, books: Books, state: MeterState, test_set: TestSet
+) -> tuple[Histories, list[Entry]]:
+    """Complete the books from the journal beside the test set: what was told stays told.
+
+    Return all histories, and the entries that the journal lacks because a crash came between the
+    two: the caller appends them once its transaction is committed.
+    """
+    if state.tenants > 1:
+        _complete_handovers(space, books, test_set)
+    histories = histories_of(books, state, test_set, store=True)
+    journal = space.journal(test_set)
+    # The usual case, in which neither side has to be read: both hold as many answers.
+    if journal.answers() == histories.answers:
+        return histories, []
+    entries = books.entries.all(test_set.meter, test_set.number)
+    told = journal.read()
     known = {(entry.tenant, entry.step) for entry in entries}
-    told = space.journal(generation).read()
     forgotten = [
-        replace(entry, meter=generation.meter, generation=generation.number)
+        replace(entry, meter=test_set.meter, generation=test_set.number)
         for entry in told
         if (entry.tenant, entry.step) not in known
     ]
     if forgotten:
         books.entries.add(forgotten)
         steps = [[entry.tenant, entry.step] for entry in forgotten]
-        details = {"generation": generation.number, "tenant_and_step": steps}
-        books.audit.append(generation.meter, space.now(), Event.BOOKS_BEHIND, details)
-        entries = books.entries.all(generation.meter, generation.number)
-    told_keys = {(entry.tenant, entry.step) for entry in told}
-    return entries, [entry for entry in entries if (entry.tenant, entry.step) not in told_keys]
+        details = {"generation": test_set.number, "tenant_and_step": steps}
+        books.audit.append(test_set.meter, space.now(), Event.BOOKS_BEHIND, details)
+        histories = histories_of(books, state, test_set, store=True)
+    journaled = {(entry.tenant, entry.step) for entry in told}
+    return histories, [each for each in entries if (each.tenant, each.step) not in journaled]
 
 
-def _remember_handovers(space: Workspace, books: Books, generation: TestSet) -> None:
+def _complete_handovers(space: Workspace, books: Books, test_set: TestSet) -> None:
     """Complete the hand-overs, too: an older database put back would forget what they cost."""
-    told = space.journal(generation).handovers()
+    told = space.journal(test_set).handovers()
     if not told:
         return
-    known = books.handovers.all(generation.meter, generation.number)
+    known = books.handovers.all(test_set.meter, test_set.number)
     pairs = {(row.giver, row.receiver) for row in known}
     for row in told:
         if (row.giver, row.receiver) not in pairs:
             pairs.add((row.giver, row.receiver))
-            books.handovers.add(replace(row, meter=generation.meter, generation=generation.number))
+            books.handovers.add(replace(row, meter=test_set.meter, generation=test_set.number))
             details = {
-                "generation": generation.number,
+                "generation": test_set.number,
                 "giver": row.giver,
                 "receiver": row.receiver,
             }
-            books.audit.append(generation.meter, space.now(), Event.HAND_OVER_MISSING, details)
+            books.audit.append(test_set.meter, space.now(), Event.HAND_OVER_MISSING, details)

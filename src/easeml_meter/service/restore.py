@@ -15,7 +15,7 @@ from easeml_meter.service.backup import Backup, Counted, Place
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.service.testsets.delivery import claim
-from easeml_meter.service.testsets.requests import retire_if_spent
+from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
 from easeml_meter.storage.journal import SUFFIX, Journal, entries_in
@@ -138,7 +138,8 @@ class _Case:
         for fingerprint, entries in told.items():
             journal = Journal(files, f"{TEST_SETS}/{fingerprint}{SUFFIX}")
             known = {(entry.tenant, entry.step) for entry in journal.read()}
-            journal.append([e for e in entries if (e.tenant, e.step) not in known])
+            missing = [entry for entry in entries if (entry.tenant, entry.step) not in known]
+            journal.append(missing, len(entries))
 
     def bring_books(self, books: Books) -> Restored:
         """Enter the meter, unless the books here are as new; complete them from the journals."""
@@ -148,11 +149,12 @@ class _Case:
             raise MeterError("the meter was used meanwhile: try again")
         if len(self.chain) < len(chain) and self.chain == chain[: len(self.chain)]:
             self._enter(books)
-        for row in books.testsets.all(meter):
-            if row.fingerprint is not None:
-                entries, _ = reconcile(self.space, books, row)
-                if row.phase is Phase.ACTIVE:
-                    retire_if_spent(self.space, books, row, entries)
+        state = self.space.state(books)
+        for test_set in state.generations:
+            if test_set.fingerprint is not None:
+                histories, _ = reconcile(self.space, books, state, test_set)
+                if test_set.phase is Phase.ACTIVE and histories.all_spent:
+                    retire(self.space, books, state, test_set)
         restored = Restored(
             id=meter,
             name=self.meter.name,

@@ -6,7 +6,9 @@ or read never meet half of one.
 
 from __future__ import annotations
 
+import errno
 import os
+import re
 import secrets
 import shutil
 import tempfile
@@ -48,14 +50,20 @@ class Files(Protocol):
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
 
-    def append(self, name: str, lines: list[str]) -> None:
-        """Add lines to a journal, and wait until they are on disk."""
+    def append(self, name: str, lines: list[str], total: int | None = None) -> None:
+        """Add lines to a journal, and wait until they are on disk.
+
+        `total` notes how many lines that are worth counting the journal then holds.
+        """
 
     def lines(self, name: str) -> list[str]:
         """Read a journal; a last line cut short by a crash may be among them."""
 
-    def count(self, name: str) -> int:
-        """Count what was appended to a journal, line by line."""
+    def total(self, name: str) -> int | None:
+        """Return the total noted with the lines added last, without reading them.
+
+        It is 0 for a journal that is not there, and None where no total is known.
+        """
 
     def under(self, folder: str) -> Files:
         """Give the files in a folder of these."""
@@ -127,22 +135,19 @@ class FolderFiles:
         """Remove a file, if it is there."""
         self._path(name).unlink(missing_ok=True)
 
-    def append(self, name: str, lines: list[str]) -> None:
+    def append(self, name: str, lines: list[str], total: int | None = None) -> None:
         """Add lines, and wait until they are on disk."""
         path = self._path(name)
+        noted = [] if total is None else [f"{_TOTAL}{total}"]
         # It starts on a fresh line even if a crash has cut the last one short.
-        text = "\n".join(["", *lines, ""])
+        text = "\n".join(["", *lines, *noted, ""])
         new = not path.exists()
         # One write to a file opened for appending: lines of two processes do not mix.
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            known, count = _COUNTED.get(str(path), ((), 0))
-            unchanged = known == _state(handle)
-            written = os.write(handle, text.encode())
+            if os.write(handle, text.encode()) < len(text.encode()):
+                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
             os.fsync(handle)
-            after = _state(handle)
-            if unchanged and after[1] == known[1] + written:  # nobody else has added anything
-                _COUNTED[str(path)] = (after, count + len(lines))
         finally:
             os.close(handle)
         if new:
@@ -154,37 +159,30 @@ class FolderFiles:
             content = self.read(name)
         except FileNotFoundError:
             return []
-        return [line for line in content.decode(errors="replace").split("\n") if line]
+        found = content.decode(errors="replace").split("\n")
+        return [line for line in found if line and not line.startswith(_TOTAL)]
 
-    def count(self, name: str) -> int:
-        """Count the different lines of a journal, unless it is as it was when last counted."""
-        path = self._path(name)
+    def total(self, name: str) -> int | None:
+        """Return the total noted last: it is the last line, unless a crash cut that short."""
         try:
-            handle = os.open(path, os.O_RDONLY)
+            with self._path(name).open("rb") as file:
+                size = file.seek(0, os.SEEK_END)
+                file.seek(max(0, size - _TAIL))
+                tail = file.read().decode(errors="replace")
         except FileNotFoundError:
             return 0
-        try:
-            state = _state(handle)
-        finally:
-            os.close(handle)
-        known, count = _COUNTED.get(str(path), ((), 0))
-        if known != state:
-            count = len(set(self.lines(name)))
-            _COUNTED[str(path)] = (state, count)
-        return count
+        last = tail.rpartition(f"\n{_TOTAL}")[2]
+        return int(last) if last != tail and re.fullmatch(r"\d+\n", last) else None
 
     def under(self, folder: str) -> FolderFiles:
         """Give the files in a folder of these."""
         return FolderFiles(self._path(folder))
 
 
-_COUNTED: dict[str, tuple[tuple[int, ...], int]] = {}
-"""Lines of journals, by path, and what the file was then."""
-
-
-def _state(handle: int) -> tuple[int, int, int]:
-    found = os.fstat(handle)
-    return found.st_ino, found.st_size, found.st_mtime_ns
+_TOTAL = "#"
+"""Begins the lines of a journal that note its total; no JSON does."""
+_TAIL = 64
+"""Bytes at the end of a journal that hold such a line."""
 
 
 class RemoteFiles:
@@ -198,8 +196,6 @@ class RemoteFiles:
                 f"{url}: needs fsspec; run: pip install 'easeml-meter[server]' (s3: [s3])"
             ) from None
         self.url = url.rstrip("/")
-        self._pieces: dict[str, bytes] = {}
-        """Content of journals, by path."""
         try:
             # No listing is cached: other machines write, too.
             self._system, self._root = fsspec.core.url_to_fs(self.url, use_listings_cache=False)
@@ -260,30 +256,29 @@ class RemoteFiles:
             if self._system.isfile(self._path(name)):
                 self._system.rm_file(self._path(name))
 
-    def append(self, name: str, lines: list[str]) -> None:
+    def append(self, name: str, lines: list[str], total: int | None = None) -> None:
         """Write the lines as an object of their own: objects cannot be appended to."""
-        self.put(f"{name}/{secrets.token_hex(16)}", "\n".join(lines).encode())
+        noted = "" if total is None else f"{total}-"  # in the name, which is listed anyway
+        self.put(f"{name}/{noted}{secrets.token_hex(16)}", "\n".join(lines).encode())
 
     def lines(self, name: str) -> list[str]:
-        """Read all objects of a journal, in no particular order.
-
-        They are never changed, so that each is fetched once.
-        """
+        """Read all objects of a journal, in no particular order."""
         paths = [self._path(f"{name}/{part}") for part in self.names(name)]
-        new = [path for path in paths if path not in self._pieces]
-        if new:
-            with self._told(name):
-                self._pieces.update(self._system.cat(new))
-        pieces = [self._pieces[path] for path in paths]
+        if not paths:
+            return []
+        with self._told(name):
+            pieces = self._system.cat(paths).values()
         return [line for piece in pieces for line in piece.decode(errors="replace").split("\n")]
 
-    def count(self, name: str) -> int:
-        """Count the objects of a journal: as many as lines, unless some were added together."""
-        return len(self.names(name))
+    def total(self, name: str) -> int | None:
+        """Return the largest total noted; objects have no order, but totals only grow."""
+        names = self.names(name)
+        noted = [int(each.partition("-")[0]) for each in names if re.fullmatch(r"\d+-\w+", each)]
+        return max(noted, default=None if names else 0)
 
     def under(self, folder: str) -> RemoteFiles:
         """Give the objects in a folder of these."""
-        inner = copy(self)  # connections and what was fetched are shared
+        inner = copy(self)  # connections are shared
         inner.url, inner._root = self.location(folder), self._path(folder)
         return inner
 

@@ -9,7 +9,6 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable
 from contextlib import suppress
-from functools import lru_cache
 from operator import attrgetter
 from typing import Any
 
@@ -31,16 +30,18 @@ class Journal:
         self._name = name
         self._handovers = name.removesuffix(SUFFIX) + _HANDOVERS
 
-    def append(self, entries: list[Entry]) -> None:
-        """Add lines and wait until they are on disk."""
+    def append(self, entries: list[Entry], answers: int) -> None:
+        """Add lines and wait until they are on disk; `answers` is how many there are then."""
         if entries:
-            self._files.append(self._name, [_line(entry) for entry in entries])
+            self._files.append(self._name, [_line(entry) for entry in entries], answers)
 
-    def count(self) -> int:
-        """Count the lines, or what they come in, without reading them: cheap, and enough to see
-        that nothing is missing.
+    def answers(self) -> int | None:
+        """Return how many answers are in here, without reading them; None: not known.
+
+        Whoever appends has seen under the lock that all earlier answers are here, or adds them. So
+        if this many were here when the last lines came, none of them is missing.
         """
-        return self._files.count(self._name)
+        return self._files.total(self._name)
 
     def read(self) -> list[Entry]:
         """Give all entries."""
@@ -68,7 +69,6 @@ def entries_in(lines: Iterable[str]) -> list[Entry]:
     return sorted(found, key=attrgetter("tenant", "step"))
 
 
-@lru_cache(maxsize=20_000)  # a journal is read again and again while it grows
 def _entry(line: str) -> Entry | None:
     try:
         return Entry(**_read(line, "tenant"))

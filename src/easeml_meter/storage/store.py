@@ -24,7 +24,6 @@ import sqlalchemy as sa
 from easeml_meter.errors import StorageError, invalid
 from easeml_meter.storage import schema
 from easeml_meter.storage.books import Books
-from easeml_meter.storage.books.entries import Told
 
 _LOCK_SECONDS = 60
 # A machine that vanishes in the middle of a transaction must not keep a meter's lock for hours.
@@ -47,7 +46,6 @@ class Store:
 
     def __init__(self, engine: sa.Engine) -> None:
         self._engine = engine
-        self._told = Told()
         # SQLite lets those who wait for its lock sleep and look again; here they take turns.
         self._turn = threading.Lock() if self.dialect == "sqlite" else nullcontext()
 
@@ -108,9 +106,7 @@ class Store:
                 self._engine.connect().execution_options(**options) as connection,
                 connection.begin(),
             ):
-                books = Books(connection, self._told, fills=mode == "DEFERRED")
-                yield books
-            books.entries.remember()
+                yield Books(connection)
         except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
             raise StorageError(f"the books cannot be used: {_reason(error)}") from error
 

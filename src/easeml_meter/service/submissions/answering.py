@@ -6,26 +6,27 @@ The answer leaves after its entry is on disk. An identical submission costs noth
 from __future__ import annotations
 
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 from easeml_meter.checks import check_name
-from easeml_meter.core.history import MeterState, ledger_of, replay, signal_of
+from easeml_meter.core.history import Histories, MeterState, signal_of
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import Entry, Event, HandOver, TestSet, ValidationSet
+from easeml_meter.core.model import Entry, Event, TestSet, ValidationSet
 from easeml_meter.core.signals import NO_READING, name_of
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import MeterError, Spent, WrongPhase
-from easeml_meter.service.journal import reconcile
+from easeml_meter.errors import Denied, MeterError, Spent, WrongPhase
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.journal import histories_of, reconcile
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.keeping import Keeping, Kept
 from easeml_meter.service.submissions.kinds import Submitted
-from easeml_meter.service.submissions.measuring import USUAL, Conditions, Losses, Measured
+from easeml_meter.service.submissions.measuring import USUAL, Attempt, Conditions, Losses, Measured
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.books import Books
-from easeml_meter.storage.books.audit import Noted
 
 MANY = 1 << 17
 """Rows of a test set from which on measuring takes longer than all else."""
@@ -33,32 +34,52 @@ MANY = 1 << 17
 
 @dataclass(frozen=True)
 class Submission:
-    """What a developer hands in, under a name."""
+    """What somebody submits under a model's name, for a tenant."""
 
     submitted: Submitted
     model: str
     tenant: int = 1
     user: str = ""
-    """Id of whoever handed it in, where people have one."""
+    """Id of whoever submitted it, where people have accounts."""
 
     def __post_init__(self) -> None:
         check_name("model", self.model)
 
 
-def submit(space: Workspace, submission: Submission, conditions: Conditions = USUAL) -> Signal:
-    """Answer a submission.
+@needs(Permission.SUBMIT)
+def answer(
+    actor: Actor,
+    space: Workspace,
+    submitted: Submitted,
+    model: str,
+    conditions: Conditions = USUAL,
+) -> Signal:
+    """Answer what the actor submits under a model's name, for the actor's tenant.
 
     Everything that can be wrong with it is found before a label is touched, and costs nothing. An
     identical submission gets the answer it got before, free of charge.
+
+    Raises:
+        InvalidInput: something is wrong with the files, the name, or the tenant.
+        Spent: the test set has no answer left.
+        WrongPhase: there is no test set or no validation set yet.
     """
-    (outcome,) = submit_all(space, [submission], conditions)
+    submission = Submission(submitted, model, actor.tenant or 1, actor.user)
+    (outcome,) = answer_all(actor, space, [submission], conditions)
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
 
 
-def submit_all(
-    space: Workspace, submissions: Sequence[Submission], conditions: Conditions = USUAL
+# Before the lock everything is advice, inside it is law. Measuring may take minutes, so it is done
+# on books that others go on writing: what is read then only spares work that would be refused
+# anyway. Under the lock, in `_tell`, all of it is read and checked again.
+@needs(Permission.SUBMIT)
+def answer_all(
+    actor: Actor,
+    space: Workspace,
+    submissions: Sequence[Submission],
+    conditions: Conditions = USUAL,
 ) -> list[Outcome]:
     """Answer submissions to one meter, one after the other, in one transaction.
 
@@ -66,109 +87,143 @@ def submit_all(
     books from being used is raised: then none of them was answered.
     """
     with space.reading() as books:
-        situation = space.state(books)
-        # A spent set still repeats what it told, for whom a crash kept from hearing it.
-        generation = situation.current
-        try:
-            if generation.phase is Phase.REQUESTED:
-                situation.active()
-            validation = _validation_of(situation)
-        except MeterError as error:
-            return [error for _ in submissions]
-        entries = books.entries.all(generation.meter, generation.number)
-        handovers = _handovers(situation, books, generation)
-    if len(submissions) > 1 and (generation.rows or 0) > MANY:
-        return _side_by_side(space, submissions, conditions)
-    session = _Session(situation, generation, entries, handovers)
-    outcomes: list[_Draft | Outcome] = []
-    with Measured(space, situation.spec, generation, validation, conditions) as measured:
-        for submission in submissions:
-            try:
-                outcomes.append(_measure(session, submission, measured))
-            except Exception as error:  # is told to whom it concerns
-                outcomes.append(error)
+        state = space.state(books)
+    try:
+        test_set, validation = _in_use(state)
+    except MeterError as error:
+        return [error for _ in submissions]
+    if len(submissions) > 1 and (test_set.rows or 0) > MANY:
+        return _side_by_side(actor, space, submissions, conditions)
+    with Measured(space, state.spec, test_set, validation, conditions) as measured:
+        opened = [_each(_open, actor, state, each, measured) for each in submissions]
+        entries = [each.entry for each in opened if isinstance(each, _Opened)]
+        with space.reading() as books:
+            session = _Session.read(books, state, test_set, entries)
+        outcomes = [
+            _each(_measure, session, each, measured) if isinstance(each, _Opened) else each
+            for each in opened
+        ]
     drafts = [each for each in outcomes if isinstance(each, _Draft)]
-    told = iter(_tell(space, generation, drafts, entries) if drafts else ())
+    told = iter(_tell(space, test_set, drafts) if drafts else ())
     return [next(told) if isinstance(each, _Draft) else each for each in outcomes]
 
 
 Outcome = Signal | Exception
 
+Made = TypeVar("Made")
+
+
+def _each(make: Callable[..., Made], *arguments: object) -> Made | Exception:
+    """Return what is made, or what went wrong: that goes to its own sender, and the rest go on."""
+    try:
+        return make(*arguments)
+    except Exception as error:
+        return error
+
+
+def _in_use(state: MeterState) -> tuple[TestSet, ValidationSet]:
+    """Return the test set and the validation set that submissions are measured on."""
+    # A spent set still repeats old answers, for clients that crashed before reading them. So the
+    # phase is not looked at before it is known whether a submission was answered before.
+    test_set = state.current
+    if test_set.phase is Phase.REQUESTED:
+        state.active()
+    return test_set, _validation_of(state)
+
 
 def _side_by_side(
-    space: Workspace, submissions: Sequence[Submission], conditions: Conditions
+    actor: Actor, space: Workspace, submissions: Sequence[Submission], conditions: Conditions
 ) -> list[Outcome]:
     """Answer each by itself, several at a time: where measuring takes long, that is what counts."""
 
     def answered(submission: Submission) -> Outcome:
-        try:
-            return submit(space, submission, conditions)
-        except Exception as error:  # is told to whom it concerns
-            return error
+        # Also what is raised is its own: the others may have been answered, and must hear it.
+        return _each(lambda: answer_all(actor, space, [submission], conditions)[0])
 
     with ThreadPoolExecutor(min(len(submissions), os.cpu_count() or 1)) as pool:
         return list(pool.map(answered, submissions))
 
 
+@dataclass
 class _Session:
-    """What the books say, and what is added to them.
+    """The books as one transaction sees them, and what is answered on top of them."""
 
-    Looking through a long history takes time, so that is done once, not for each submission.
-    """
+    state: MeterState
+    test_set: TestSet
+    histories: Histories
+    answered: dict[_Identity, Entry]
+    """The entries of submissions that were answered before."""
+    resets_due: set[int]
+    """Tenants whose next answer follows a reset of the running maximum."""
 
-    def __init__(
-        self,
-        situation: MeterState,
-        generation: TestSet,
+    @classmethod
+    def read(
+        cls,
+        books: Books,
+        state: MeterState,
+        test_set: TestSet,
         entries: Sequence[Entry],
-        handovers: Sequence[HandOver],
-    ) -> None:
-        self.situation = situation
-        self.generation = generation
-        self.entries = list(entries)
-        self.handovers = handovers
-        self._submitted = {entry.submission for entry in entries}
-        self._steps: dict[int, int] = {}
-        self._accounts: dict[int, Account] = {}
+        histories: Histories | None = None,
+    ) -> _Session:
+        """Read what the books say of these entries, which have no answer yet."""
+        tenants = {entry.tenant for entry in entries}
+        digests = {entry.submission for entry in entries}
+        known = books.entries.of_submissions(test_set.meter, test_set.number, tenants, digests)
+        return cls(
+            state,
+            test_set,
+            histories or histories_of(books, state, test_set),
+            {_identity(entry): entry for entry in known},
+            {tenant for tenant in tenants if _reset_due(books, state, test_set, tenant)},
+        )
 
-    def add(self, entry: Entry, account: Account) -> None:
-        """Take an entry that follows those before, and what its tenant was told with it."""
-        self.entries.append(entry)
-        self._submitted.add(entry.submission)
-        self._steps[entry.tenant] = entry.step
-        if self.handovers:  # the accounts of others may have changed, too
-            self._accounts.clear()
-        else:
-            self._accounts[entry.tenant] = account
+    def add(self, entry: Entry) -> None:
+        """Take an answer that follows those before."""
+        self.histories = self.histories.after(entry)
+        self.answered[_identity(entry)] = entry
+        self.resets_due.discard(entry.tenant)
 
     def same(self, draft: Entry) -> Entry | None:
         """Find the entry of an identical submission: the same bytes, the same validation set."""
-        if draft.submission not in self._submitted:
-            return None
-        wanted = (draft.submission, draft.tenant, draft.validation_set)
-        for entry in self.entries:
-            if (entry.submission, entry.tenant, entry.validation_set) == wanted:
-                return entry
-        return None
-
-    def next_step(self, tenant: int) -> int:
-        """Give the number of a tenant's next step."""
-        if tenant not in self._steps:
-            own = (entry.step for entry in self.entries if entry.tenant == tenant)
-            self._steps[tenant] = max(own, default=0)
-        return 1 + self._steps[tenant]
-
-    @property
-    def ledger(self) -> Ledger:
-        """The budget of the test set."""
-        return ledger_of(self.situation.spec, self.generation)
+        return self.answered.get(_identity(draft))
 
     def account(self, tenant: int) -> Account:
-        """Give what a tenant was told so far."""
-        if tenant not in self._accounts:
-            folded = replay(self.ledger, self.entries, tenant, self.handovers)
-            self._accounts[tenant] = folded
-        return self._accounts[tenant]
+        """Return what a tenant was told so far, after a reset that is due.
+
+        A reset makes answers dearer, so it comes before asking what is affordable.
+        """
+        account = self.histories.account(tenant)
+        return self.histories.ledger.reset(account) if tenant in self.resets_due else account
+
+
+_Identity = tuple[int, str, str]
+
+
+def _identity(entry: Entry) -> _Identity:
+    return entry.tenant, entry.submission, entry.validation_set
+
+
+def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) -> bool:
+    """Whether the validation set came with a reset, and no answer of the tenant has followed yet.
+
+    A later test set starts afresh anyway. Validation sets only ever replace older ones, so the
+    last answer says whether any was measured on the newest.
+    """
+    newest = state.validation
+    if newest is None or not newest.settings.get("reset", False):
+        return False
+    if newest.settings.get("generation") != state.current.number:
+        return False
+    last = books.entries.last(test_set.meter, test_set.number, tenant)
+    return last is None or last.validation_number != newest.number
+
+
+@dataclass(frozen=True)
+class _Opened:
+    """A submission that can be read, and its entry but for the loss and the answer."""
+
+    attempt: Attempt
+    entry: Entry
 
 
 @dataclass(frozen=True)
@@ -181,13 +236,15 @@ class _Draft:
     kept: Kept | None = None
 
 
-def _measure(session: _Session, submission: Submission, measured: Measured) -> _Draft:
-    situation, generation = session.situation, session.generation
-    tenant = situation.tenant(submission.tenant)
+def _open(actor: Actor, state: MeterState, submission: Submission, measured: Measured) -> _Opened:
+    """Find everything that is wrong with a submission itself."""
+    tenant = state.tenant(submission.tenant)
+    if not actor.acts_for(tenant):
+        raise Denied(f"tenant {tenant}: not yours")
     attempt = submission.submitted.open(measured)
     entry = Entry(
-        meter=generation.meter,
-        generation=generation.number,
+        meter=measured.generation.meter,
+        generation=measured.generation.number,
         tenant=tenant,
         step=0,
         answer="",
@@ -201,42 +258,36 @@ def _measure(session: _Session, submission: Submission, measured: Measured) -> _
         told_at="",
         user=submission.user,
     )
+    return _Opened(attempt, entry)
+
+
+def _measure(session: _Session, opened: _Opened, measured: Measured) -> _Draft:
+    """Measure a submission, unless it was answered before or would be refused."""
+    attempt, entry = opened.attempt, opened.entry
     if session.same(entry) is not None:
         return _Draft(entry)
-    situation.active()
-    account, _ = _ready(session, tenant)
-    if not session.ledger.may_submit(account):
-        raise _spent(situation, generation)
+    session.state.active()
+    if not session.histories.ledger.may_submit(session.account(entry.tenant)):
+        raise _spent(session)
     losses = attempt.measure(measured)
-    entry = replace(entry, validation_loss=str(losses.validation))
     content = attempt.content()
     kept = Kept(attempt.identity, attempt.suffix, content) if content else None
-    return _Draft(entry, losses, kept)
+    return _Draft(replace(entry, validation_loss=str(losses.validation)), losses, kept)
 
 
-def _validation_of(situation: MeterState) -> ValidationSet:
-    if situation.validation is None:
+def _validation_of(state: MeterState) -> ValidationSet:
+    if state.validation is None:
         raise WrongPhase("no validation set yet: give one with meter validation set")
-    return situation.validation
+    return state.validation
 
 
-def _handovers(situation: MeterState, books: Books, generation: TestSet) -> list[HandOver]:
-    """Give the hand-overs; where there is only one tenant there are none."""
-    if situation.tenants == 1:
-        return []
-    return books.handovers.all(generation.meter, generation.number)
-
-
-def _tell(
-    space: Workspace, generation: TestSet, drafts: Sequence[_Draft], seen: list[Entry]
-) -> list[Outcome]:
-    """Enter the answers and commit; only then give them out. `seen` are the entries read before.
+def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[_Draft]) -> list[Outcome]:
+    """Enter the answers and commit; only then give them out.
 
     Between reading and writing the books nobody else writes them, so what is checked here holds.
     """
     outcomes: list[Outcome] = []
     fresh: list[Entry] = []
-    disclosed: list[Noted] = []
     together = [draft.kept for draft in drafts if draft.kept is not None]
     with Keeping(space, together) as keeping, space.writing() as books:
         names = iter(keeping.names)
@@ -244,58 +295,63 @@ def _tell(
             replace(draft, entry=replace(draft.entry, blob=next(names))) if draft.kept else draft
             for draft in drafts
         ]
-        situation = space.state(books)
-        generation = _generation(situation, generation.number)
-        entries, unjournaled = reconcile(space, books, generation, seen)
-        handovers = _handovers(situation, books, generation)
-        session = _Session(situation, generation, entries, handovers)
+        state = space.state(books)
+        test_set = state.numbered(test_set.number)
+        histories, unjournaled = reconcile(space, books, state, test_set)
+        entries = [draft.entry for draft in drafts]
+        session = _Session.read(books, state, test_set, entries, histories)
         for draft in drafts:
             try:
-                entry, account = _decide(session, draft, space.now())
+                entry = session.same(draft.entry) or _decide(session, draft, space.now())
             except MeterError as error:  # nothing is entered for it
                 outcomes.append(error)
                 continue
             repeated = session.same(entry) is not None
-            outcomes.append(signal_of(situation, session.ledger, entry, account, repeated=repeated))
             if not repeated:
-                session.add(entry, account)
+                session.add(entry)
                 fresh.append(entry)
-                disclosed.append((entry.told_at, Event.TOLD, _disclosed(entry)))
+            account = session.histories.account(entry.tenant)
+            ledger = session.histories.ledger
+            outcomes.append(signal_of(state, ledger, entry, account, repeated=repeated))
         if fresh:
-            books.entries.add(fresh)
-            books.audit.append_all(generation.meter, disclosed)
-            if _all_spent(session):
-                retire(space, books, situation, generation)
+            _enter(space, books, session, fresh)
         keeping.wait()
-    space.journal(generation).append([*unjournaled, *fresh])
+    # Committed: from here on the answers are told, whatever happens. A crash before the commit has
+    # charged nothing. After it, an identical submission gets the answer from the books for free;
+    # lines that are missing from the journal are added with the next answer.
+    space.journal(test_set).append([*unjournaled, *fresh], session.histories.answers)
     return outcomes
 
 
-def _decide(session: _Session, draft: _Draft, now: str) -> tuple[Entry, Account]:
-    """Find the answer to a submission, after all that was told before it: a new entry, or its own.
+def _enter(space: Workspace, books: Books, session: _Session, fresh: Sequence[Entry]) -> None:
+    """Write answers, their audit links and the accounts they lead to in one transaction."""
+    test_set, histories = session.test_set, session.histories
+    books.entries.add(fresh)
+    changed = {entry.tenant: histories.folded[entry.tenant] for entry in fresh}
+    books.accounts.put(test_set.meter, test_set.number, changed.values())
+    links = [(entry.told_at, Event.TOLD, _disclosed(entry)) for entry in fresh]
+    books.audit.append_all(test_set.meter, links)
+    if histories.all_spent:
+        retire(space, books, session.state, test_set)
 
-    With it comes what its tenant was told then.
-    """
-    situation, generation, ledger = session.situation, session.generation, session.ledger
-    known = session.same(draft.entry)
-    if known is not None:
-        return known, session.account(known.tenant)
-    if draft.losses is None or generation.phase is not Phase.ACTIVE:
-        raise _spent(situation, generation)
-    if _validation_of(situation).number != draft.entry.validation_number:
+
+def _decide(session: _Session, draft: _Draft, now: str) -> Entry:
+    """Find the answer to a submission, after all that was told before it."""
+    histories, entry = session.histories, draft.entry
+    if draft.losses is None or session.test_set.phase is not Phase.ACTIVE:
+        raise _spent(session)
+    if _validation_of(session.state).number != entry.validation_number:
         raise MeterError("the validation set was replaced meanwhile: submit again")
-    account, reset = _ready(session, draft.entry.tenant)
-    if not ledger.may_submit(account):
-        raise _spent(situation, generation)
-    answer = _answer(ledger, account, draft.losses)
-    entry = replace(
-        draft.entry,
-        step=session.next_step(draft.entry.tenant),
-        answer=name_of(answer),
-        after_reset=reset,
+    account = session.account(entry.tenant)
+    if not histories.ledger.may_submit(account):
+        raise _spent(session)
+    return replace(
+        entry,
+        step=histories.folded[entry.tenant].step + 1,
+        answer=name_of(_answer(histories.ledger, account, draft.losses)),
+        after_reset=entry.tenant in session.resets_due,
         told_at=now,
     )
-    return entry, ledger.record(account, answer)
 
 
 def _answer(ledger: Ledger, account: Account, losses: Losses) -> int:
@@ -303,26 +359,6 @@ def _answer(ledger: Ledger, account: Account, losses: Losses) -> int:
     if losses.test is None:
         return NO_READING
     return ledger.rules.answer(account.state, losses.validation, losses.test)
-
-
-def _ready(session: _Session, tenant: int) -> tuple[Account, bool]:
-    """Carry out a reset that is due, before asking what is affordable: it makes answers dearer.
-
-    It is due if the validation set came with one and no answer has followed yet; a later test set
-    starts afresh anyway.
-    """
-    account, validation = session.account(tenant), session.situation.validation
-    due = (
-        validation is not None
-        and validation.settings.get("reset", False)
-        and validation.settings.get("generation") == session.situation.current.number
-    )
-    if due and validation is not None:
-        due = not any(
-            (entry.tenant, entry.validation_number) == (account.tenant, validation.number)
-            for entry in session.entries
-        )
-    return (session.ledger.reset(account), True) if due else (account, False)
 
 
 def _disclosed(entry: Entry) -> dict[str, object]:
@@ -337,18 +373,9 @@ def _disclosed(entry: Entry) -> dict[str, object]:
     return details | {"user": entry.user} if entry.user else details
 
 
-def _generation(situation: MeterState, number: int) -> TestSet:
-    return next(row for row in situation.generations if row.number == number)
-
-
-def _all_spent(session: _Session) -> bool:
-    tenants = range(1, session.situation.tenants + 1)
-    return not any(session.ledger.may_submit(session.account(tenant)) for tenant in tenants)
-
-
-def _spent(situation: MeterState, generation: TestSet) -> Spent:
-    labels = situation.plan.labels
+def _spent(session: _Session) -> Spent:
+    labels = session.state.plan.labels
     return Spent(
-        f"test set {generation.number} has no answer left for this tenant: a fresh one of "
+        f"test set {session.test_set.number} has no answer left for this tenant: a fresh one of "
         f"{labels:,} labels is needed"
     )

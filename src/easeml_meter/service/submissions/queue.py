@@ -19,7 +19,7 @@ from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 from easeml_meter.service.history import show_session
 from easeml_meter.service.jobs import Task
 from easeml_meter.service.place import Site, Workspace
-from easeml_meter.service.submissions.answering import Submission, submit, submit_all
+from easeml_meter.service.submissions.answering import Submission, answer, answer_all
 from easeml_meter.service.submissions.kinds import (
     Parcel,
     PredictionFiles,
@@ -79,7 +79,8 @@ def accept_all(_meter: str, together: Sequence[Incoming]) -> list[Accepted | Exc
         except Exception as error:  # reported to its own caller; the rest of the batch goes on
             outcomes.append(error)
     given = [each for each in outcomes if isinstance(each, Submission)]
-    answered = iter(submit_all(together[0].space, given) if given else ())
+    # The batch is of several people, whose permissions were checked one by one as they came in.
+    answered = iter(answer_all(SYSTEM, together[0].space, given) if given else ())
     found: list[Accepted | Exception] = []
     for incoming, outcome in zip(together, outcomes, strict=True):
         if not isinstance(outcome, Submission):
@@ -169,8 +170,8 @@ def work(actor: Actor, site: Site, identifier: str) -> None:
         # What ends its workers again and again does so on hidden rows, for all one knows: that
         # must not be a free answer.
         hopeless = Conditions(hopeless=ticket.attempts > MOST_ATTEMPTS)
-        given = Submission(submitted, ticket.model, ticket.tenant, ticket.user)
-        signal = submit(space, given, hopeless)
+        sender = replace(actor, tenant=ticket.tenant, user=ticket.user)
+        signal = answer(sender, space, submitted, ticket.model, hopeless)
     except StorageError:
         _put_back(site, identifier)
         raise

@@ -22,7 +22,7 @@ from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets.release import released_folder
-from easeml_meter.service.testsets.requests import retire_if_spent
+from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.source import Source
@@ -130,9 +130,11 @@ def add_test_set(_: Actor, space: Workspace, path: Path) -> TestSet:
         books.testsets.update(added)
         details = {"generation": added.number, "rows": manifest.rows}
         books.audit.append(added.meter, now, Event.TEST_SET_ADDED, details)
-        entries, unjournaled = reconcile(space, books, added)
-        retire_if_spent(space, books, added, entries)
-    space.journal(added).append(unjournaled)
+        # The same rows may have answered before, for a meter whose database was lost.
+        histories, unjournaled = reconcile(space, books, state, added)
+        if histories.all_spent:
+            retire(space, books, space.state(books), added)
+    space.journal(added).append(unjournaled, histories.answers)
     return added
 
 

@@ -8,14 +8,14 @@ from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any
 
-from easeml_meter.core.history import MeterState, session_view
+from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Entry, Event, TestSet
 from easeml_meter.core.signals import Rules, gap_between
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import NotFound, WrongPhase
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.journal import reconcile
+from easeml_meter.service.journal import reconcile, session_of
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.keeping import read_kept
 from easeml_meter.service.submissions.measuring import Measured, measure_again, open_sealed
@@ -48,9 +48,9 @@ def release(
     with space.writing() as books:
         state = space.state(books)
         test_set = _next_to_release(state, number)
-        entries, unjournaled = reconcile(space, books, test_set)
-        handovers = books.handovers.all(test_set.meter, test_set.number)
-    space.journal(test_set).append(unjournaled)
+        histories, unjournaled = reconcile(space, books, state, test_set)
+        entries = books.entries.all(test_set.meter, test_set.number)
+    space.journal(test_set).append(unjournaled, histories.answers)
     truths: list[Truth | None] = [None for _ in entries]
     if state.validation is not None:
         with Measured(space, state.spec, test_set, state.validation) as on:
@@ -65,7 +65,8 @@ def release(
         books.audit.append(test_set.meter, now, Event.RELEASED, details)
     for tenant in range(1, state.tenants + 1):
         own = truths_of(space, released, tenant)
-        view = session_view(state, released, entries, tenant, handovers=handovers, truths=own)
+        with space.reading() as books:
+            view = session_of(books, state, released, tenant, own)
         suffix = "" if state.tenants == 1 else f"-{tenant}"
         name = f"{released_folder(released.number)}/report{suffix}.html"
         space.files.put(name, draw(view).encode())
@@ -138,10 +139,8 @@ def released_session(actor: Actor, space: Workspace, number: int) -> SessionView
         state = space.state(books)
         test_set = _released(space, books, number)
         tenant = state.tenant(actor.tenant or 1)
-        entries = books.entries.all(test_set.meter, test_set.number)
-        handovers = books.handovers.all(test_set.meter, test_set.number)
-    truths = truths_of(space, test_set, tenant)
-    return session_view(state, test_set, entries, tenant, handovers=handovers, truths=truths)
+        truths = truths_of(space, test_set, tenant)
+        return session_of(books, state, test_set, tenant, truths)
 
 
 def _released(space: Workspace, books: Books, number: int) -> TestSet:

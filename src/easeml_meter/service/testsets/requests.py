@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from datetime import UTC, datetime
 
-from easeml_meter.core.history import MeterState, all_spent
+from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
-from easeml_meter.core.model import Entry, Event, LabelRequest, TestSet, stamp
+from easeml_meter.core.model import Event, LabelRequest, TestSet, stamp
 from easeml_meter.errors import WrongPhase, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
@@ -93,16 +93,6 @@ def open_request(space: Workspace, books: Books, number: int) -> TestSet:
 
 def _is_open(test_set: TestSet) -> bool:
     return test_set.phase is Phase.REQUESTED
-
-
-def retire_if_spent(
-    space: Workspace, books: Books, test_set: TestSet, entries: list[Entry]
-) -> None:
-    """Close a test set in use if answers that its journal brought back leave nothing to say."""
-    state = space.state(books)
-    handovers = books.handovers.all(test_set.meter, test_set.number)
-    if all_spent(state, test_set, entries, handovers):
-        retire(space, books, state, test_set)
 
 
 def retire(space: Workspace, books: Books, state: MeterState, test_set: TestSet) -> None:

@@ -12,11 +12,12 @@ from typing import Any
 
 import sqlalchemy as sa
 
+from easeml_meter.storage.books.accounts import Accounts
 from easeml_meter.storage.books.audit import AuditLinks
 from easeml_meter.storage.books.copies import Copies
 from easeml_meter.storage.books.counts import Counts
 from easeml_meter.storage.books.deliveries import Deliveries
-from easeml_meter.storage.books.entries import Entries, Told
+from easeml_meter.storage.books.entries import Entries
 from easeml_meter.storage.books.handovers import HandOvers
 from easeml_meter.storage.books.idempotency import KeyedRequests
 from easeml_meter.storage.books.meters import Meters
@@ -36,12 +37,8 @@ _LOCK = sa.text("SELECT pg_advisory_xact_lock(:number)")
 class Books:
     """Reads and writes inside one transaction, by noun."""
 
-    def __init__(
-        self, connection: sa.Connection, told: Told | None = None, *, fills: bool = False
-    ) -> None:
+    def __init__(self, connection: sa.Connection) -> None:
         self.connection = connection
-        # What a writer reads may never be committed, so only readers fill the cache of histories.
-        self.entries = Entries(connection, told or Told(), fills=fills)
 
     @cached_property
     def meters(self) -> Meters:
@@ -67,6 +64,16 @@ class Books:
     def validation(self) -> ValidationSets:
         """Validation sets."""
         return ValidationSets(self.connection)
+
+    @cached_property
+    def entries(self) -> Entries:
+        """The answers that were given."""
+        return Entries(self.connection)
+
+    @cached_property
+    def accounts(self) -> Accounts:
+        """What the entries of each tenant come to."""
+        return Accounts(self.connection)
 
     @cached_property
     def handovers(self) -> HandOvers:

@@ -2,121 +2,66 @@
 
 from __future__ import annotations
 
-from bisect import bisect_left
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Sequence
+from dataclasses import fields
 from functools import cache
-from operator import attrgetter
 from typing import Any
 
 import sqlalchemy as sa
 
 from easeml_meter.core.model import Entry
 from easeml_meter.storage import schema
-from easeml_meter.storage.books.repository import Repository, columns_of, query
-
-_GENERATIONS = 256
-
-
-@dataclass(frozen=True)
-class History:
-    """Entries of one test set that are committed, in the order of each tenant's steps."""
-
-    entries: tuple[Entry, ...] = ()
-    newest: str = ""
-    """When the last of them was told."""
-
-    def after(self, added: Iterable[Entry]) -> History:
-        """Add entries, unless they are here already."""
-        entries, newest = list(self.entries), self.newest
-        for entry in added:
-            if entry.told_at < self.newest:
-                continue
-            at = bisect_left(entries, _place(entry), key=_place)
-            if at == len(entries) or _place(entries[at]) != _place(entry):
-                entries.insert(at, entry)
-                newest = max(newest, entry.told_at)
-        return self if len(entries) == len(self.entries) else History(tuple(entries), newest)
-
-
-_place = attrgetter("tenant", "step")
-
-
-class Told:
-    """Histories that were read before, by meter and generation: entries are only ever added.
-
-    Reading a long history again for each answer would take longer than all else.
-    """
-
-    def __init__(self) -> None:
-        self._known: dict[tuple[str, int], History] = {}
-
-    def get(self, meter: str, generation: int) -> History:
-        """Give what is known."""
-        return self._known.get((meter, generation), History())
-
-    def put(self, meter: str, generation: int, history: History) -> None:
-        """Remember entries that are committed."""
-        if len(self._known) >= _GENERATIONS:
-            self._known.pop(next(iter(self._known)), None)
-        self._known[meter, generation] = history
+from easeml_meter.storage.books.repository import Repository, columns_of
 
 
 class Entries(Repository):
     """The answers given from all test sets."""
 
-    def __init__(self, connection: sa.Connection, told: Told, *, fills: bool = False) -> None:
-        super().__init__(connection)
-        self._told = told
-        self._fills = fills
-        self._added: list[Entry] = []
-
     def add(self, entries: Sequence[Entry]) -> None:
         """Enter answers, before they leave."""
         self._connection.execute(schema.entries.insert(), [columns_of(each) for each in entries])
-        self._added += entries
-
-    def remember(self) -> None:
-        """Know the answers entered here, now that they are committed, without reading them."""
-        for place in {(entry.meter, entry.generation) for entry in self._added}:
-            added = [entry for entry in self._added if (entry.meter, entry.generation) == place]
-            self._told.put(*place, self._told.get(*place).after(added))
 
     def all(self, meter: str, generation: int, tenant: int | None = None) -> list[Entry]:
         """Return the answers given from one test set, in the order of each tenant's steps."""
-        known = self._told.get(meter, generation)
-        if len(known.entries) != (count := self.count(meter, generation)):
-            known = self._completed(known, count, meter, generation)
-        if tenant is None:
-            return list(known.entries)
-        return [entry for entry in known.entries if entry.tenant == tenant]
-
-    def _completed(self, known: History, count: int, meter: str, generation: int) -> History:
-        """Read the entries that are not known yet, or all where that does not add up."""
         which = {"meter": meter, "generation": generation}
-        newer = self._connection.execute(_since(), which | {"newest": known.newest})
-        found = known.after(Entry(*row) for row in newer)
-        if len(found.entries) != count:
-            found = History().after(self._values(schema.entries, Entry, "tenant", "step", **which))
-        if self._fills:
-            self._told.put(meter, generation, found)
-        return found
+        if tenant is not None:
+            which["tenant"] = tenant
+        return self._values(schema.entries, Entry, "tenant", "step", **which)
 
-    def count(self, meter: str, generation: int) -> int:
-        """Count the answers given from one test set; as they are only added, that says it all."""
+    def of_submissions(
+        self, meter: str, generation: int, tenants: Collection[int], submissions: Collection[str]
+    ) -> list[Entry]:
+        """Return the answers that these tenants got to submissions with these digests.
+
+        The unique index on entries finds them, however long the histories are.
+        """
         which = {"meter": meter, "generation": generation}
-        return int(self._connection.execute(_count(), which).scalar_one())
+        given = {"tenants": list(tenants), "submissions": list(submissions)}
+        found = self._connection.execute(_of_submissions(), which | given)
+        return [Entry(*row) for row in found]
+
+    def last(self, meter: str, generation: int, tenant: int) -> Entry | None:
+        """Return the answer that a tenant got last."""
+        which = {"meter": meter, "generation": generation, "tenant": tenant}
+        row = self._connection.execute(_last(), which).first()
+        return None if row is None else Entry(*row)
 
 
-@cache
-def _since() -> sa.Select[Any]:
-    told_at = schema.entries.c.told_at
-    found = query(schema.entries, Entry, (), ("meter", "generation"))
-    return found.where(told_at >= sa.bindparam("newest"))
-
-
-@cache
-def _count() -> sa.Select[Any]:
+def _select(*names: str) -> sa.Select[Any]:
     table = schema.entries
-    where = [table.c[name] == sa.bindparam(name) for name in ("meter", "generation")]
-    return sa.select(sa.func.count()).select_from(table).where(*where)
+    columns = (table.c[field.name] for field in fields(Entry))
+    return sa.select(*columns).where(*(table.c[name] == sa.bindparam(name) for name in names))
+
+
+@cache
+def _of_submissions() -> sa.Select[Any]:
+    table = schema.entries
+    return _select("meter", "generation").where(
+        table.c.tenant.in_(sa.bindparam("tenants", expanding=True)),
+        table.c.submission.in_(sa.bindparam("submissions", expanding=True)),
+    )
+
+
+@cache
+def _last() -> sa.Select[Any]:
+    return _select("meter", "generation", "tenant").order_by(schema.entries.c.step.desc()).limit(1)

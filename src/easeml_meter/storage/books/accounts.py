@@ -1,0 +1,88 @@
+"""Stored accounts: each tenant's history folded, written with the entry that it ends at.
+
+An account is a copy of what the entries say, so that an answer need not read them all. The audit
+compares both.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import asdict
+from functools import cache
+from typing import Any
+
+import sqlalchemy as sa
+
+from easeml_meter.core.history import Folded
+from easeml_meter.core.ledger import Account
+from easeml_meter.core.signals import State
+from easeml_meter.stats.priors import Code
+from easeml_meter.storage import schema
+from easeml_meter.storage.books.repository import Repository
+
+
+class Accounts(Repository):
+    """The accounts of all tenants, by test set."""
+
+    def all(self, meter: str, generation: int) -> dict[int, Folded]:
+        """Return the accounts of a test set by tenant, as they were stored."""
+        return self._found(_stored(), meter, generation)
+
+    def complete(self, meter: str, generation: int) -> dict[int, Folded]:
+        """Return the accounts that hold all entries of their tenant; others were left behind.
+
+        One index lookup for each tenant, however long its history.
+        """
+        return self._found(_complete(), meter, generation)
+
+    def put(self, meter: str, generation: int, folded: Iterable[Folded]) -> None:
+        """Store accounts in the place of older ones."""
+        key = {"meter": meter, "generation": generation}
+        rows = [
+            key | {"tenant": each.account.tenant, "step": each.step, "folded": _written(each)}
+            for each in folded
+        ]
+        if rows:
+            same = [{f"its_{name}": row[name] for name in _KEY} for row in rows]
+            self._connection.execute(_delete(), same)
+            self._connection.execute(schema.accounts.insert(), rows)
+
+    def _found(self, query: sa.Select[Any], meter: str, generation: int) -> dict[int, Folded]:
+        rows = self._connection.execute(query, {"meter": meter, "generation": generation})
+        return {tenant: _read(tenant, step, folded) for tenant, step, folded in rows}
+
+
+_KEY = ("meter", "generation", "tenant")
+
+
+@cache
+def _stored() -> sa.Select[Any]:
+    table = schema.accounts
+    same = (table.c[name] == sa.bindparam(name) for name in ("meter", "generation"))
+    return sa.select(table.c.tenant, table.c.step, table.c.folded).where(*same)
+
+
+@cache
+def _complete() -> sa.Select[Any]:
+    table, entries = schema.accounts, schema.entries
+    own = (entries.c[name] == table.c[name] for name in _KEY)
+    last = sa.select(sa.func.max(entries.c.step)).where(*own).correlate(table).scalar_subquery()
+    return _stored().where(table.c.step == sa.func.coalesce(last, 0))
+
+
+@cache
+def _delete() -> sa.Delete:
+    table = schema.accounts
+    return table.delete().where(*(table.c[name] == sa.bindparam(f"its_{name}") for name in _KEY))
+
+
+def _written(folded: Folded) -> dict[str, Any]:
+    account = folded.account
+    # Pairs, since JSON would make text of the symbols that a dictionary is keyed by.
+    code = asdict(account.code) | {"seen": list(account.code.seen.items())}
+    return {"steps": account.steps, "state": asdict(account.state), "code": code}
+
+
+def _read(tenant: int, step: int, row: dict[str, Any]) -> Folded:
+    code = Code(**(row["code"] | {"seen": dict(row["code"]["seen"])}))
+    return Folded(Account(tenant, row["steps"], State(**row["state"]), code), step)

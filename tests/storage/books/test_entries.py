@@ -1,0 +1,63 @@
+"""Finding single entries without reading the others, on both databases."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import replace
+
+import pytest
+from tests.storage.test_store import ENTRY, GENERATION, METER
+
+from easeml_meter.storage.store import Store
+
+
+@pytest.fixture
+def store(database: str) -> Iterator[Store]:
+    opened = Store.open(database)
+    with opened.writing() as books:
+        books.meters.add(METER)
+        for number in (1, 2):
+            books.testsets.add(replace(GENERATION, number=number))
+    yield opened
+    opened.close()
+
+
+def test_entries_are_found_by_the_digest_of_their_submission(store: Store) -> None:
+    a, b, c = (letter * 64 for letter in "abc")
+    entries = [
+        replace(ENTRY, tenant=tenant, step=step, submission=digest, generation=generation)
+        for generation, tenant, step, digest in (
+            (1, 1, 1, a),
+            (1, 1, 2, b),
+            (1, 2, 1, a),
+            (1, 3, 1, a),
+            (2, 1, 1, a),
+        )
+    ]
+    again = replace(entries[0], step=3, validation_set="e" * 64)
+    with store.writing() as books:
+        books.entries.add([*entries, again])
+    with store.reading() as books:
+
+        def found(tenants: set[int], digests: set[str]) -> set[tuple[int, int]]:
+            rows = books.entries.of_submissions("m", 1, tenants, digests)
+            assert all(row in [*entries, again] for row in rows)
+            return {(row.tenant, row.step) for row in rows}
+
+        assert found({1}, {a}) == {(1, 1), (1, 3)}
+        assert found({1, 2}, {a, b, c}) == {(1, 1), (1, 2), (1, 3), (2, 1)}
+        assert found({2}, {b, c}) == found({4}, {a}) == found(set(), {a}) == found({1}, set())
+        assert found({2}, {b, c}) == set()
+
+
+def test_the_last_entry_of_a_tenant(store: Store) -> None:
+    entries = [
+        replace(ENTRY, tenant=tenant, step=step, submission=f"{step:064}")
+        for tenant, step in ((1, 1), (1, 10), (1, 2), (2, 3))
+    ]
+    with store.writing() as books:
+        books.entries.add(entries)
+        assert books.entries.last("m", 1, 1) == entries[1]
+        assert books.entries.last("m", 1, 2) == entries[3]
+        assert books.entries.last("m", 1, 3) is None
+        assert books.entries.last("m", 2, 1) is None
