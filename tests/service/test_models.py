@@ -23,7 +23,7 @@ from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.predictor import Limits, ModelFailed, SandboxUnavailable
 from easeml_meter.scoring.sandbox import Run
 from easeml_meter.service.submissions import measuring
-from easeml_meter.service.submissions.kinds import Command, Function, OnnxFile, _attempt
+from easeml_meter.service.submissions.kinds import Command, Function, OnnxFile, checked
 from easeml_meter.service.submissions.measuring import (
     Attempt,
     Conditions,
@@ -355,7 +355,7 @@ class Simulated:
     digest: str = "simulated"
 
     def open(self, on: Measured) -> Attempt:
-        return _attempt(ModelAttempt(self, b"", ""), on)
+        return checked(ModelAttempt(self, b"", ""), on)
 
     def check(self, inputs: pa.Schema) -> None:
         self.clock.sleep(self.start_up)

@@ -34,12 +34,11 @@ from easeml_meter.service.audit import Audit
 from easeml_meter.service.handovers import Consequence
 from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.answering import Submission
-from easeml_meter.service.submissions.kinds import Command, OnnxFile, PredictionFiles, Submitted
+from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
 from easeml_meter.service.testsets.delivery import seal_for
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, required_labels
-from easeml_meter.tables.archive import File, pack
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import named
@@ -272,14 +271,14 @@ class RemoteMeter:
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`).
 
-        Ctrl-C while it waits in the queue takes it back, without cost. A runner, who sees no
+        Ctrl-C before a worker has begun it takes it back, without cost. A runner, who sees no
         signals, gets `Untold`.
         """
         for name, given in (("executor", conditions.executor), ("seconds", conditions.seconds)):
             if given is not None:
                 raise invalid(name, given, "nothing: at a server the server decides")
         Submission(submitted, model)  # what is wrong with its name
-        files = _files(submitted)
+        files = submitted.files()
         chosen = _tenant(tenant)
         conditions.progress(SENDING, 0, 0)
         try:
@@ -288,7 +287,7 @@ class RemoteMeter:
                     "POST",
                     self._at("submissions"),
                     params={"model": model, **chosen},
-                    content=_packed(submitted, files),
+                    content=submitted.packed(),
                 )
         except InvalidInput as error:
             raise _renamed(error, files) from None
@@ -478,24 +477,6 @@ def _tenant(number: int | None) -> dict[str, int]:
 def _content(path: Source) -> bytes:
     stamp_of(path)
     return path.read_bytes()
-
-
-def _files(submitted: Submitted) -> dict[str, Source]:
-    """Name the files that are sent, as the server knows them."""
-    match submitted:
-        case PredictionFiles(test, validation):
-            return {f"test{test.suffix}": test, f"validation{validation.suffix}": validation}
-        case OnnxFile(path):
-            return {"model.onnx": path}
-        case Command():
-            return {}
-    raise invalid("submission", "a function", "at a server predictions, an OnnxFile or a Command")
-
-
-def _packed(submitted: Submitted, files: Mapping[str, Source]) -> bytes:
-    if isinstance(submitted, Command):
-        return submitted.bundle.to_bytes()
-    return pack({name: File(_content(path)) for name, path in files.items()})
 
 
 def _renamed(error: InvalidInput, files: Mapping[str, Source]) -> InvalidInput:

@@ -1,14 +1,17 @@
-"""What can be submitted: prediction files, an ONNX model, a command, a Python function.
+"""The kinds of submissions: prediction files, an ONNX model, a command, a Python function.
 
-Each kind is checked first, at no cost, and only then measured. A server receives them as a tar.
+Each kind is one class, and only this module knows them all: how a submission is checked, at no
+cost, before it is measured; how it travels to a server and waits there; and how what was kept of it
+is measured again for a release. A new kind is one more class here, and its place in `KINDS`.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
@@ -24,16 +27,40 @@ from easeml_meter.service.submissions.measuring import (
     ModelAttempt,
     digest_of,
     hidden_loss,
+    model_loss,
     visible_loss,
 )
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables import archive
+from easeml_meter.tables.archive import File
+from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.source import Held, Source
+
+
+class Submitted(Protocol):
+    """Something that can be submitted."""
+
+    kind: ClassVar[str]
+    """What receipts and the queue call it."""
+    queued: ClassVar[bool]
+    """Whether it waits for a worker at a server; else it is answered at once."""
+
+    def open(self, on: Measured) -> Attempt:
+        """Check it; what is wrong with it is found here, before a label is touched."""
+
+    def files(self) -> dict[str, Source]:
+        """Return the files that it is sent as, by the names that a server knows them by."""
+
+    def packed(self) -> bytes:
+        """Return the body that it is sent to a server as."""
 
 
 @dataclass(frozen=True)
 class PredictionFiles:
     """Predictions on both sets."""
+
+    kind: ClassVar[str] = "predictions"
+    queued: ClassVar[bool] = False
 
     test: Source
     validation: Source
@@ -51,6 +78,23 @@ class PredictionFiles:
             ),
         )
         return _PredictionAttempt(self.test, visible, hidden)
+
+    def files(self) -> dict[str, Source]:
+        """Return both files."""
+        names = (f"test{self.test.suffix}", f"validation{self.validation.suffix}")
+        return dict(zip(names, (self.test, self.validation), strict=True))
+
+    def packed(self) -> bytes:
+        """Return a tar of both files."""
+        return _packed(self.files())
+
+    @classmethod
+    def unpack(cls, _body: bytes, files: Mapping[str, File]) -> PredictionFiles | None:
+        """Return the predictions in a body, or None if it holds something else."""
+        held = {name.partition(".")[0]: Held(name, files[name].content) for name in files}
+        if set(held) != {"test", "validation"} or len(files) != 2 or "/" in "".join(files):
+            return None
+        return cls(held["test"], held["validation"])
 
 
 @dataclass(frozen=True)
@@ -73,17 +117,18 @@ class _PredictionAttempt:
         self.hidden.table.check_unchanged()
         return found
 
-    def measure(self, situation: Measured) -> Losses:
-        tell = situation.conditions.progress
+    def measure(self, on: Measured) -> Losses:
+        tell = on.conditions.progress
         tell("scoring on the validation set", 0, self.visible.rows)
-        validation = visible_loss(situation.space, situation.validation, self.visible)
-        where = situation.conditions.executor
+        validation = visible_loss(on, self.visible)
+        where = on.conditions.executor
         here = where in (None, "inline")
         with open_executor(where) as executor:
             test = hidden_loss(
-                situation.sealed,
+                on.sealed,
                 self.hidden,
-                labels=situation.few_labels if here else None,  # else only where they are scored
+                # Labels are decrypted where they are scored, and nowhere else.
+                labels=on.few_labels if here else None,
                 map_function=map if here else executor.map,
                 progress=lambda done, total: tell("scoring on the test set", done, total),
             )
@@ -94,19 +139,49 @@ class _PredictionAttempt:
 class OnnxFile:
     """A model in ONNX format."""
 
+    kind: ClassVar[str] = "onnx"
+    queued: ClassVar[bool] = True
+    kept: ClassVar[tuple[str, ...]] = (".onnx",)
+
     path: Source
 
-    def open(self, on: Measured) -> Attempt:
+    def open(self, on: Measured) -> ModelAttempt:
         """Read the file, and check it statically."""
         from easeml_meter.scoring.onnx_model import OnnxModel
 
         model = OnnxModel.open(self.path, on.expected(on.validation.rows))
-        return _attempt(ModelAttempt(model, model.content, ".onnx"), on)
+        return checked(ModelAttempt(model, model.content, ".onnx"), on)
+
+    def files(self) -> dict[str, Source]:
+        """Return the one file."""
+        return {"model.onnx": self.path}
+
+    def packed(self) -> bytes:
+        """Return a tar of the one file."""
+        return _packed(self.files())
+
+    @classmethod
+    def unpack(cls, _body: bytes, files: Mapping[str, File]) -> OnnxFile | None:
+        """Return the model in a body, or None if it holds something else."""
+        return cls.read(files["model.onnx"].content) if list(files) == ["model.onnx"] else None
+
+    @classmethod
+    def read(cls, content: bytes) -> OnnxFile:
+        """Return the model that was kept, or waits."""
+        return cls(Held("model.onnx", content))
+
+    def content(self) -> bytes:
+        """Return what waits in the queue."""
+        return self.path.read_bytes()
 
 
 @dataclass(frozen=True)
 class Command:
     """A command and its files, to be run in a sandbox."""
+
+    kind: ClassVar[str] = "command"
+    queued: ClassVar[bool] = True
+    kept: ClassVar[tuple[str, ...]] = (".tar", ".bundle")  # version 0.1.0 kept .bundle
 
     bundle: Bundle
 
@@ -115,12 +190,35 @@ class Command:
         """Collect the files in `folder` that the command names, and those named here."""
         return cls(Bundle.collect(command, files, folder))
 
-    def open(self, on: Measured) -> Attempt:
+    def open(self, on: Measured) -> ModelAttempt:
         """Check that it can be run."""
         from easeml_meter.scoring.command import CommandModel
 
-        attempt = ModelAttempt(CommandModel(self.bundle), self.bundle.to_bytes(), ".tar")
-        return _attempt(attempt, on)
+        return checked(ModelAttempt(CommandModel(self.bundle), self.content(), ".tar"), on)
+
+    def files(self) -> dict[str, Source]:
+        """Return none: a bundle names its files itself."""
+        return {}
+
+    def packed(self) -> bytes:
+        """Return the bundle, which is a tar already."""
+        return self.content()
+
+    @classmethod
+    def unpack(cls, body: bytes, files: Mapping[str, File]) -> Command | None:
+        """Return the command in a body, or None if it holds something else."""
+        if list(files) == ["command.bundle"]:  # from a client of version 0.1.0
+            return cls.read(files["command.bundle"].content)
+        return cls.read(body) if "command" in files else None
+
+    @classmethod
+    def read(cls, content: bytes) -> Command:
+        """Return the command that was kept, or waits."""
+        return cls(Bundle.from_bytes(content))
+
+    def content(self) -> bytes:
+        """Return what waits in the queue."""
+        return self.bundle.to_bytes()
 
 
 @dataclass(frozen=True)
@@ -129,6 +227,9 @@ class Function:
 
     Nothing of it is kept, so that the retrospective has no losses for it.
     """
+
+    kind: ClassVar[str] = "function"
+    queued: ClassVar[bool] = False
 
     model: FunctionModel
 
@@ -139,21 +240,58 @@ class Function:
 
     def open(self, on: Measured) -> Attempt:
         """Take it as it is."""
-        return _attempt(ModelAttempt(self.model, b"", "", trusted=True), on)
+        return checked(ModelAttempt(self.model, b"", "", trusted=True), on)
+
+    def files(self) -> dict[str, Source]:
+        """Raise `InvalidInput`: a function stays where it is."""
+        needed = "at a server predictions, an OnnxFile or a Command"
+        raise invalid("submission", "a function", needed)
+
+    def packed(self) -> bytes:
+        """Raise `InvalidInput`: a function stays where it is."""
+        return _packed(self.files())
 
 
-Submitted = PredictionFiles | OnnxFile | Command | Function
+Model = OnnxFile | Command
+"""What waits in the queue of a server."""
+MODELS: dict[str, type[Model]] = {each.kind: each for each in (OnnxFile, Command)}
+KINDS: tuple[type[PredictionFiles | Model], ...] = (PredictionFiles, *MODELS.values())
+"""What a server takes, in the order in which a body is looked at."""
+
+_WANTED = (
+    "a tar of test.EXT and validation.EXT (predictions), of model.onnx, or of command and its files"
+)
 
 
-def _attempt(attempt: ModelAttempt, on: Measured) -> Attempt:
-    """Check a model against the inputs it will get; their names and types everyone may know.
+def unpack(body: bytes) -> PredictionFiles | Model:
+    """Return what the body of a request holds.
 
-    This is the only check of a submission. Everything after it costs time of a run that is timed.
+    Raises:
+        InvalidInput: it is no archive, or one of other files.
     """
-    check_models(on.spec)
-    inputs = pa.schema([on.sealed.schema.field(name) for name in on.sealed.inputs])
-    attempt.predictor.check(inputs)
-    return attempt
+    try:
+        files = archive.unpack(body, MOST_FILES + 1)
+    except archive.Damaged as error:
+        raise invalid("body", str(error), _WANTED) from None
+    for kind in KINDS:
+        if (found := kind.unpack(body, files)) is not None:
+            return found
+    raise invalid("body", "a tar of other files", _WANTED)
+
+
+def _packed(files: Mapping[str, Source]) -> bytes:
+    for source in files.values():
+        stamp_of(source)  # a file that cannot be read is named before anything is sent
+    return archive.pack({name: File(source.read_bytes()) for name, source in files.items()})
+
+
+def measure_again(kept: Held, on: Measured) -> Fraction | None:
+    """Measure what was kept of a submission on the test set once more, for its release."""
+    for model in MODELS.values():
+        if kept.suffix in model.kept:
+            return model_loss(model.read(kept.content).open(on).predictor, on)
+    predictions = Predictions.open(kept, expected=on.expected(on.generation.rows or 0))
+    return hidden_loss(on.sealed, predictions)
 
 
 def check_models(spec: MeterSpec) -> None:
@@ -166,44 +304,12 @@ def check_models(spec: MeterSpec) -> None:
         raise invalid("submission", "a model", needed)
 
 
-@dataclass(frozen=True)
-class Parcel:
-    """What a submission's body holds: names and contents."""
+def checked(attempt: ModelAttempt, on: Measured) -> ModelAttempt:
+    """Check a model against the inputs it will get; their names and types everyone may know.
 
-    kind: str
-    files: dict[str, bytes]
-
-    @classmethod
-    def unpack(cls, body: bytes) -> Parcel:
-        """Read an archive in memory: two files of predictions, or a model."""
-        try:
-            found = archive.unpack(body, MOST_FILES + 1)
-        except archive.Damaged as error:
-            raise invalid("body", str(error), _WANTED) from None
-        if "command" in found:
-            return cls("command", {"command": body})
-        return cls(_kind(found), {name: file.content for name, file in found.items()})
-
-
-_WANTED = (
-    "a tar of test.EXT and validation.EXT (predictions), of model.onnx, or of command and its files"
-)
-
-
-def _kind(names: Collection[str]) -> str:
-    stems = sorted(name.partition(".")[0] for name in names)
-    if stems == ["test", "validation"] and not any("/" in name for name in names):
-        return "predictions"
-    match list(names):
-        case ["model.onnx"]:
-            return "onnx"
-        case ["command.bundle"]:  # from a client of version 0.1.0
-            return "command"
-    raise invalid("body", "a tar of other files", _WANTED)
-
-
-def model_of(kind: str, content: bytes) -> Submitted:
-    """Give a model as it is measured."""
-    if kind == "command":
-        return Command(Bundle.from_bytes(content))
-    return OnnxFile(Held("model.onnx", content))
+    This is the only check of a submission. Everything after it costs time of a run that is timed.
+    """
+    check_models(on.spec)
+    inputs = pa.schema([on.sealed.schema.field(name) for name in on.sealed.inputs])
+    attempt.predictor.check(inputs)
+    return attempt

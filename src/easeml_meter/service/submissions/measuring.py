@@ -13,6 +13,7 @@ import math
 import time
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
@@ -20,7 +21,6 @@ from typing import Any, Protocol
 
 from easeml_meter.core.model import TestSet, ValidationSet
 from easeml_meter.errors import invalid
-from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.executors import Executor, TooLate, open_executor
 from easeml_meter.scoring.losses import parse_loss
@@ -39,7 +39,6 @@ from easeml_meter.scoring.score import MapFunction, Unscorable, score
 from easeml_meter.scoring.validation import Validation
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.source import Held
 from easeml_meter.vault.reading import Closing, Location
 from easeml_meter.vault.sealing import SealedTestSet
 
@@ -55,7 +54,7 @@ _MARGIN = 3.0
 _SHORTEST = 2.0
 
 _FEW = 100_000
-"""Rows of a test set whose labels are held in memory while submissions are measured together."""
+"""Rows of a set whose labels are held in memory while submissions are measured together."""
 
 Progress = Callable[[str, float, float], None]
 """Told what is going on, how much of it is done, and how much there is (rows, or seconds)."""
@@ -79,7 +78,7 @@ class Conditions:
     seconds: float | None = None
     """What a model may take on the hidden rows; None: decided by its run on the visible ones."""
     hopeless: bool = False
-    """A model that was begun too often, and never finished: told as "no reading", without a try."""
+    """The model was started too often and never finished: answer "no reading" without a try."""
     progress: Progress = field(default=lambda what, done, total: None, repr=False)
 
     def __post_init__(self) -> None:
@@ -103,9 +102,9 @@ class Attempt(Protocol):
         """What kind of bytes `content` is."""
 
     def content(self) -> bytes:
-        """Give what is kept, encrypted, for the retrospective."""
+        """Return what is kept, encrypted, for the retrospective."""
 
-    def measure(self, situation: Measured) -> Losses:
+    def measure(self, on: Measured) -> Losses:
         """Measure on the visible rows, and then on the hidden ones."""
 
 
@@ -130,6 +129,27 @@ class Measured(Closing):
         if self.sealed.rows > _FEW:
             return None
         return [self.sealed.labels(index) for index in range(self.sealed.row_groups)]
+
+    @contextmanager
+    def open_validation(self) -> Iterator[Validation]:
+        """Open the validation set."""
+        with self.space.files.local(self.validation.blob) as path:
+            yield Validation.open(
+                path,
+                label=self.validation.settings["label"],
+                loss=parse_loss(self.spec.loss),
+                classes=self.classes,
+            )
+
+    @cached_property
+    def visible_labels(self) -> list[Any] | None:
+        """The labels of a small validation set: for several submissions read once."""
+        if self.validation.rows > _FEW:
+            return None
+        with self.open_validation() as table:
+            labels = list(table.labels())
+            table.table.check_unchanged()
+        return labels
 
     def close(self) -> None:
         """Let go of the test set."""
@@ -164,19 +184,13 @@ class ModelAttempt:
         """Return the bytes that are kept."""
         return self.kept
 
-    def measure(self, situation: Measured) -> Losses:
+    def measure(self, on: Measured) -> Losses:
         """Run on the visible rows, then for a fixed time on the hidden ones."""
-        space, conditions = situation.space, situation.conditions
+        conditions = on.conditions
         if conditions.hopeless:
             return Losses(Fraction(1), None)
-        loss, classes = parse_loss(situation.spec.loss), situation.classes
-        with (
-            space.files.local(situation.validation.blob) as path,
-            open_executor(conditions.executor) as executor,
-        ):
-            hidden = HiddenRows.of(situation.sealed, loss, classes)
-            label = situation.validation.settings["label"]
-            table = Validation.open(path, label=label, loss=loss, classes=classes)
+        with on.open_validation() as table, open_executor(conditions.executor) as executor:
+            hidden = HiddenRows.of(on.sealed, parse_loss(on.spec.loss), on.classes)
             visible = VisibleRows.of(table, hidden.inputs)
             validation, seconds = self._visible(visible, hidden, executor, conditions)
             # How far it got would tell of the rows; the clock does not.
@@ -210,6 +224,8 @@ class ModelAttempt:
         whole = time.monotonic() - started
         if conditions.seconds is not None:
             return validation, conditions.seconds
+        # The visible set may be much smaller than the hidden one. A run on a single row tells what
+        # starting costs apart from what each row costs, so that only the latter is scaled up.
         started = time.monotonic()
         first = next(rows.inputs_of(range(1))).slice(0, 1)
         for _ in self.predictor.predict(rows.inputs, [first], limits, hidden=False):
@@ -241,7 +257,7 @@ def _wait_until(deadline: float) -> None:
 
 
 def _hurried(tasks: Iterable[ShardTask], deadline: float) -> Iterator[ShardTask]:
-    """Give each task what is left of the time when it is begun."""
+    """Allow each task what is left of the time when it starts."""
     for task in tasks:
         left = max(0.01, deadline - time.monotonic())
         yield replace(task, limits=replace(task.limits, seconds=left))
@@ -259,31 +275,16 @@ def estimated(whole: float, start_up: float, visible: VisibleRows, hidden: Hidde
 
 
 def allotted(estimate: float) -> float:
-    """Give the seconds for a run that should take `estimate`: a power of two, with room to spare.
-
-    Rounded up so far that it hardly varies from run to run.
-    """
+    """Return the seconds for a run that should take `estimate`, with room to spare."""
+    # Powers of two: the answer leaves when this time is up, so it is seen. Rounded so coarsely, it
+    # hardly varies from run to run, and what varies is how busy this machine was on visible rows.
     wanted = max(_SHORTEST, _MARGIN * estimate + 1)
     return min(LONGEST, 2.0 ** math.ceil(math.log2(wanted)))
 
 
-def measure_again(kept: Held, on: Measured) -> Fraction | None:
-    """Measure what was kept of a submission on the test set once more, for its release."""
-    rows = on.generation.rows or 0
-    if kept.suffix not in (".onnx", ".tar", ".bundle"):  # version 0.1.0 kept .bundle
-        predictions = Predictions.open(kept, expected=on.expected(rows))
-        return hidden_loss(on.sealed, predictions)
-    predictor: Predictor
-    if kept.suffix == ".onnx":
-        from easeml_meter.scoring.onnx_model import OnnxModel
-
-        predictor = OnnxModel.open(kept, on.expected(rows))
-    else:
-        from easeml_meter.scoring.command import CommandModel
-
-        predictor = CommandModel(Bundle.from_bytes(kept.content))
+def model_loss(predictor: Predictor, on: Measured) -> Fraction | None:
+    """Return a model's loss on the test set, for its release: nothing is secret any more."""
     hidden = HiddenRows.of(on.sealed, parse_loss(on.spec.loss), on.classes)
-    predictor.check(hidden.inputs)  # a machine that cannot run it is no reason to say "no reading"
     try:
         return score_model(predictor, hidden, Limits(seconds=_VISIBLE_SECONDS)).mean
     except (Unscorable, SystemExit):
@@ -307,34 +308,12 @@ def open_sealed(
     )
 
 
-def visible_loss(space: Workspace, validation: ValidationSet, predictions: Predictions) -> Fraction:
-    """Score on the validation set, which the developers own."""
-    place = (validation.meter, validation.number, validation.digest)
-    labels = _VISIBLE.get(place)
-    if labels is None:
-        with space.files.local(validation.blob) as path:
-            table = Validation.open(
-                path,
-                label=validation.settings["label"],
-                loss=predictions.expected.loss,
-                classes=predictions.expected.classes,
-            )
-            if table.rows > _SMALL:
-                return table.score(predictions).mean
-            labels = list(table.labels())
-            table.table.check_unchanged()
-        if len(_VISIBLE) >= _SETS:
-            _VISIBLE.pop(next(iter(_VISIBLE)), None)
-        _VISIBLE[place] = labels
-    return score(predictions, labels, revealed=True).mean
-
-
-_SMALL = 10_000
-
-_SETS = 64
-
-_VISIBLE: dict[tuple[str, int, str], list[Any]] = {}
-"""Labels of small validation sets, which anybody may see: reading them took longer than scoring."""
+def visible_loss(on: Measured, predictions: Predictions) -> Fraction:
+    """Return the loss on the validation set, which the developers own."""
+    if on.visible_labels is not None:
+        return score(predictions, on.visible_labels, revealed=True).mean
+    with on.open_validation() as table:
+        return table.score(predictions).mean
 
 
 def hidden_loss(
@@ -345,10 +324,12 @@ def hidden_loss(
     map_function: MapFunction = map,
     progress: Callable[[int, int], None] | None = None,
 ) -> Fraction | None:
-    """Score on the sealed set; None if the loss failed there, which is an answer, too.
+    """Return the loss on the sealed set; None if the loss failed there, which is an answer, too.
 
     `labels` are those of its row groups, where they were decrypted before.
     """
+    # Whatever the loss does with a hidden label, nothing of it is shown: an error message or a line
+    # on stdout could hold the label. `score` silences it, and what it raises becomes "no reading".
     # Handles are for workers elsewhere; here the open set is read as it is.
     here = labels or (sealed.labels(index) for index in range(sealed.row_groups))
     counted = _counted(map_function, sealed.rows, progress)
@@ -365,7 +346,7 @@ def hidden_loss(
 def _counted(
     map_function: MapFunction, rows: int, progress: Callable[[int, int], None] | None
 ) -> MapFunction:
-    """Tell how many rows are done as tasks come back."""
+    """Report how many rows are done as tasks come back."""
     if progress is None:
         return map_function
 

@@ -21,16 +21,16 @@ from easeml_meter.service.jobs import Task
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.submissions.answering import Submission, answer, answer_all
 from easeml_meter.service.submissions.kinds import (
-    Parcel,
+    MODELS,
+    Model,
     PredictionFiles,
     check_models,
-    model_of,
+    unpack,
 )
 from easeml_meter.service.submissions.measuring import Conditions
 from easeml_meter.storage import jobs
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.jobs import Job, Queue
-from easeml_meter.tables.source import Held
 
 MOST_ATTEMPTS = 5
 """Attempts before we give up on a submission that keeps crashing us."""
@@ -96,18 +96,14 @@ def accept_all(_meter: str, together: Sequence[Incoming]) -> list[Accepted | Exc
 def _received(incoming: Incoming) -> Submission | Accepted:
     """Look at what came in: predictions are to be answered, a model is queued."""
     actor = incoming.actor.granted(Permission.SUBMIT)
-    parcel = Parcel.unpack(incoming.body)
-    if parcel.kind != "predictions":
-        return _enqueue(actor, incoming.space, incoming.model, parcel), None
-    files = {name.partition(".")[0]: Held(name, parcel.files[name]) for name in parcel.files}
-    submitted = PredictionFiles(files["test"], files["validation"])
-    return Submission(submitted, incoming.model, actor.tenant or 1, actor.user)
+    submitted = unpack(incoming.body)
+    given = Submission(submitted, incoming.model, actor.tenant or 1, actor.user)
+    if isinstance(submitted, PredictionFiles):
+        return given
+    return _enqueue(incoming.space, given, submitted), None
 
 
-def _enqueue(actor: Actor, space: Workspace, model: str, parcel: Parcel) -> Receipt:
-    tenant = actor.tenant or 1
-    (content,) = parcel.files.values()
-    Submission(model_of(parcel.kind, content), model, tenant)  # what is wrong is told now
+def _enqueue(space: Workspace, given: Submission, submitted: Model) -> Receipt:
     with space.reading() as books:
         state = space.state(books)
     state.active()
@@ -116,11 +112,11 @@ def _enqueue(actor: Actor, space: Workspace, model: str, parcel: Parcel) -> Rece
     ticket = Ticket(
         id=identifier,
         meter=space.meter or "",
-        tenant=tenant,
-        user=actor.user,
-        model=model,
-        kind=parcel.kind,
-        blob=space.files.put(f"submissions/{identifier}", content),
+        tenant=given.tenant,
+        user=given.user,
+        model=given.model,
+        kind=submitted.kind,
+        blob=space.files.put(f"submissions/{identifier}", submitted.content()),
         options={},
         state=State.QUEUED,
         problem=None,
@@ -166,7 +162,7 @@ def work(actor: Actor, site: Site, identifier: str) -> None:
         return
     space = site.space(ticket.meter)
     try:
-        submitted = model_of(ticket.kind, space.files.read(ticket.blob))
+        submitted = MODELS[ticket.kind].read(space.files.read(ticket.blob))
         # What ends its workers again and again does so on hidden rows, for all one knows: that
         # must not be a free answer.
         hopeless = Conditions(hopeless=ticket.attempts > MOST_ATTEMPTS)

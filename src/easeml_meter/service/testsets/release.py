@@ -18,7 +18,8 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile, session_of
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.keeping import read_kept
-from easeml_meter.service.submissions.measuring import Measured, measure_again, open_sealed
+from easeml_meter.service.submissions.kinds import measure_again
+from easeml_meter.service.submissions.measuring import Measured, open_sealed
 from easeml_meter.storage.books import Books
 from easeml_meter.tables.source import Held
 
