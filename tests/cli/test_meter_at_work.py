@@ -281,7 +281,7 @@ def test_exit_code_5_not_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     desk = Desk(tmp_path)
     labels = ready(desk, inputs="hidden")
     monkeypatch.setenv("METER_ROLE", "developer")
-    assert "a developer may not release" in desk.refused(5, "release")
+    assert "developers may not release" in desk.refused(5, "release")
     for verb in (
         ["testset", "add", "test-0.sealed"],
         ["testset", "notices"],

@@ -130,7 +130,7 @@ def test_the_whole_loop(office: Office) -> None:
     office.acting("developer").submit(labels, VALIDATION, name="d")
     files = office.predictions(wrong(labels, 3), VALIDATION, name="e")
     assert "test set 1 is spent" in office.refused(3, "submit", *files)
-    assert "you may not release" in office.refused(5, "release")
+    assert "developers may not release" in office.refused(5, "release")
     released = office.acting("labeler").ok("release")
     assert released.startswith("released to released/1: report.html, retrospective.json, testset")
     assert pq.read_table(office.folder / "released/1/testset.parquet").num_rows == n

@@ -3,16 +3,10 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
-from easeml_meter.cli.common import (
-    file_argument,
-)
-
-if TYPE_CHECKING:
-    pass
+from easeml_meter.cli.common import file_argument
 
 
 @click.group()

@@ -6,12 +6,7 @@ from pathlib import Path
 
 import click
 
-from easeml_meter.cli.common import (
-    Place,
-    file_argument,
-    open_meter,
-    place_options,
-)
+from easeml_meter.cli.common import Place, file_argument, open_meter, place_options
 
 
 @click.group()

@@ -21,7 +21,7 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
 from easeml_meter.service.submissions.measuring import open_sealed
-from easeml_meter.service.testsets.release import released_folder
+from easeml_meter.service.testsets.release import TEST_SET, released_folder
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.opening import open_table
@@ -193,7 +193,7 @@ def _check_rows(
         refuse_rows(shared_rows(digests, others), "stand in the validation set", "leave them out")
     for row in state.generations:
         if row.phase is Phase.RELEASED:
-            with space.files.local(f"{released_folder(row.number)}/testset.parquet") as path:
+            with space.files.local(f"{released_folder(row.number)}/{TEST_SET}") as path:
                 others = plain_digests(path, inputs, key)
             problem = f"stand in test set {row.number}, which was released"
             refuse_rows(shared_rows(digests, others), problem, "leave them out")
