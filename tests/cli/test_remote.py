@@ -293,8 +293,7 @@ def test_a_server_or_a_folder(site: Live, tmp_path: Path, monkeypatch: pytest.Mo
     assert "no token for it" in desk.run("--server", site.address, "status").err
     monkeypatch.delenv("METER_SERVER")
     assert "small" in desk.run("status", "--json").out
-    assert "name one with --server" in desk.run("testset", "requests").err
-    assert "name one with --server" in desk.run("testset", "add", "--part", "x.sealed").err
+    assert "labels are here" in desk.run("testset", "requests").out
 
 
 def test_without_httpx_one_line_says_what_to_install(

@@ -51,14 +51,14 @@ def testset() -> None:
 
 @testset.command()
 @file_argument("file")
-@click.option("--part", is_flag=True, help="At a server: these are some of the rows, more follow.")
+@click.option("--part", is_flag=True, help="These are some of the rows, more follow.")
 @place_options
 @json_option
 def add(file: Path, part: bool, place: Place, as_json: bool) -> None:
     """Take in a sealed test set; from then on submissions are answered.
 
-    At a server, fewer rows than are needed become a part, too; the test set begins with the part
-    that makes them enough.
+    With --part, and at a server whenever there are fewer rows than needed, they become a part; the
+    test set begins with the part that makes them enough.
     """
     from easeml_meter.core.lifecycle import Phase
 
@@ -94,7 +94,7 @@ def _progress_of(request: LabelRequest) -> str:
 @place_options
 @json_option
 def requests(place: Place, as_json: bool) -> None:
-    """The labels that a server asks for: how many, how many are here, why, until when."""
+    """The labels that are needed: how many, how many are here, why, until when."""
     found = open_meter(place).requests()
     if as_json:
         echo_json([_request_json(each) for each in found])
