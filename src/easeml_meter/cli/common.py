@@ -17,11 +17,11 @@ from click.core import ParameterSource
 
 from easeml_meter.core.people import EMBEDDED
 from easeml_meter.errors import invalid
-from easeml_meter.meter import MeterVerbs
 
 if TYPE_CHECKING:
     from easeml_meter.client import RemoteMeter
     from easeml_meter.client.connection import Connection
+    from easeml_meter.meter import MeterVerbs
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
