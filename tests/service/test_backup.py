@@ -26,7 +26,7 @@ from easeml_meter.service.place import TEST_SETS, Home, Site
 from easeml_meter.service.restore import Restored, restore
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.copies import LEFT_OUT, METER_TABLES, SITE_TABLES
-from easeml_meter.storage.journal import SUFFIX
+from easeml_meter.storage.journal import SUFFIX, entries_in
 from easeml_meter.tables.archive import File, pack
 from easeml_meter.vault.keys import Identity
 
@@ -71,7 +71,7 @@ Fresh = Callable[[str], Site]
 
 
 def saved(site: Site, out: Path, **options: Any) -> Path:
-    back_up(Place.of_site(site), out, **options)
+    back_up(SYSTEM, Place.of_site(site), out, **options)
     return out
 
 
@@ -98,7 +98,7 @@ def written(path: Path, members: dict[str, bytes]) -> Path:
 
 
 def brought(site: Site, path: Path, **options: Any) -> Restored:
-    (only,) = restore(Place.of_site(site), path, **options)
+    (only,) = restore(SYSTEM, Place.of_site(site), path, **options)
     return only
 
 
@@ -135,7 +135,7 @@ def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path:
     other.submit(1, model="x")
     path = saved(site, tmp_path / "all.tar")
     there = fresh("there")
-    restored = restore(Place.of_site(there), path)
+    restored = restore(SYSTEM, Place.of_site(there), path)
     assert [(each.name, each.answers_then, each.answers_now) for each in restored] == [
         ("small", 4, 4),
         ("other", 1, 1),
@@ -182,7 +182,7 @@ def test_one_meter_of_a_backup_of_all(site: Site, room: Room, fresh: Fresh, tmp_
     with there.reading() as books:
         assert [row.name for row in books.meters.all()] == ["small"]
     with pytest.raises(NotFound):
-        restore(Place.of_site(there), path, meter="f" * 32)
+        restore(SYSTEM, Place.of_site(there), path, meter="f" * 32)
 
 
 def test_it_may_be_in_use_meanwhile(site: Site, room: Room, fresh: Fresh, tmp_path: Path) -> None:
@@ -196,7 +196,7 @@ def test_it_may_be_in_use_meanwhile(site: Site, room: Room, fresh: Fresh, tmp_pa
             told.append(room.submit(1, model="meanwhile"))
         return site.space(meter)
 
-    back_up(replace(place, space=space), tmp_path / "busy.tar")
+    back_up(SYSTEM, replace(place, space=space), tmp_path / "busy.tar")
     there = fresh("there")
     restored = brought(there, tmp_path / "busy.tar")
     assert (restored.answers_then, restored.answers_now) == (1, 2)
@@ -341,7 +341,7 @@ class TestNoAnswerIsForgotten:
         journal.unlink()  # and one that is gone is written anew, from books and backup
         restored = brought(site, path)
         assert restored.answers_now == 2
-        assert len([line for line in journal.read_text().splitlines() if line]) == 2
+        assert len(entries_in(journal.read_text().splitlines())) == 2
 
 
 class TestOneBudgetPerTestSet:
@@ -409,8 +409,8 @@ class TestTheFile:
     def test_it_holds_no_key_unless_asked(self, site: Site, room: Room, folder: Path) -> None:
         key = folder / "server.key"
         plain, full = folder / "plain.tar", folder / "full.tar"
-        assert not back_up(Place.of_site(site), plain).with_key
-        assert back_up(Place.of_site(site), full, key=key).with_key
+        assert not back_up(SYSTEM, Place.of_site(site), plain).with_key
+        assert back_up(SYSTEM, Place.of_site(site), full, key=key).with_key
         secret = key.read_bytes().splitlines()[-1]
         assert secret not in plain.read_bytes()
         with Backup.open(full) as opened:
@@ -508,21 +508,21 @@ class TestTheFile:
         path = tmp_path / "no.tar"
         path.write_bytes(content)
         with pytest.raises(MeterError, match=r"no\.tar"):
-            restore(Place.of_site(site), path)
+            restore(SYSTEM, Place.of_site(site), path)
 
     def test_another_schema_is_refused(
         self, site: Site, room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         with monkeypatch.context() as patched:
-            patched.setattr(backup, "HEAD", "9999")
+            patched.setattr(backup, "SCHEMA", "9999")
             path = saved(site, tmp_path / "b.tar")
         with pytest.raises(InvalidInput, match="restore it with that version"):
-            restore(Place.of_site(site), path)
+            restore(SYSTEM, Place.of_site(site), path)
 
     def test_missing_files_are_named(self, site: Site, room: Room, folder: Path) -> None:
         (validation,) = (folder / "files" / "meters" / room.id / "validation").iterdir()
         validation.unlink()
-        contents = back_up(Place.of_site(site), folder / "b.tar")
+        contents = back_up(SYSTEM, Place.of_site(site), folder / "b.tar")
         assert [name.rpartition("/")[2] for name in contents.missing] == [validation.name]
 
     def test_an_existing_file_is_not_replaced(self, site: Site, room: Room, folder: Path) -> None:
@@ -539,8 +539,8 @@ class TestTheFile:
         self, site: Site, room: Room, folder: Path
     ) -> None:
         room.submit(1, model="a")
-        first = back_up(Place.of_site(site), folder / "1.tar")
-        second = back_up(Place.of_site(site), folder / "2.tar")
+        first = back_up(SYSTEM, Place.of_site(site), folder / "1.tar")
+        second = back_up(SYSTEM, Place.of_site(site), folder / "2.tar")
         assert first.members == second.members
 
 
@@ -550,14 +550,14 @@ class TestAFolder:
         session.submit(1, 0, model="a")
         home = Home(tmp_path / "meter")
         place = Place.of_folder(home)
-        assert back_up(place, tmp_path / "b.tar").single
+        assert back_up(SYSTEM, place, tmp_path / "b.tar").single
         place.store.close()
         there = Home(tmp_path / "there")
         there.key.parent.mkdir(parents=True)
         Identity.read(home.key).write(there.key)
         there.prepare()
         copy = Place.of_folder(there)
-        (restored,) = restore(copy, tmp_path / "b.tar")
+        (restored,) = restore(SYSTEM, copy, tmp_path / "b.tar")
         copy.store.close()
         assert restored.answers_now == 1
         with Meter.open(there.folder, clock=Clock()) as meter:
@@ -569,13 +569,13 @@ class TestAFolder:
         make_session(tmp_path).meter.close()
         home = Home(tmp_path / "meter")
         place = Place.of_folder(home)
-        back_up(place, tmp_path / "b.tar")
+        back_up(SYSTEM, place, tmp_path / "b.tar")
         second = Home(tmp_path / "second")
         second.key.parent.mkdir(parents=True)
         Identity.read(home.key).write(second.key)
         Meter.create(second.folder, small_spec(), name="second").close()
         other = Place.of_folder(second)
         with pytest.raises(InvalidInput, match="one folder holds one"):
-            restore(other, tmp_path / "b.tar")
+            restore(SYSTEM, other, tmp_path / "b.tar")
         place.store.close()
         other.store.close()

@@ -12,6 +12,7 @@ import click
 
 from easeml_meter.cli.common import Command, echo_json, file_argument, json_option
 from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.service.actor import SYSTEM
 
 if TYPE_CHECKING:
     from easeml_meter.server.settings import Settings
@@ -69,7 +70,7 @@ def backup(
             )
         opened, key = _site(settings), settings.key_file
     with opened as place:
-        contents = back_up(place, out, meter=identifier, key=key if with_key else None)
+        contents = back_up(SYSTEM, place, out, meter=identifier, key=key if with_key else None)
     if as_json:
         shown = asdict(contents) | {"members": len(contents.members)}
         echo_json({"file": str(out), **shown})
@@ -122,7 +123,7 @@ def restore(
             _place_key(found, settings.key_file)
             opened = _site(settings)
     with opened as place:
-        meters = bring_back(place, file, meter=identifier)
+        meters = bring_back(SYSTEM, place, file, meter=identifier)
         if home is not None and not home.settings.exists():
             with place.store.reading() as books:
                 MeterSpec.from_mapping(books.meters.get().settings).write(home.settings)

@@ -23,15 +23,15 @@ from typing import IO, Any
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import stamp
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
+from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import TEST_SETS, Clock, Home, Site, Workspace
 from easeml_meter.service.submissions.keeping import file_of
 from easeml_meter.service.testsets.release import released_folder
 from easeml_meter.storage import older
 from easeml_meter.storage.books import Books
-from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
+from easeml_meter.storage.books.copies import METER_TABLES, SCHEMA, SITE_TABLES
 from easeml_meter.storage.files import Files
 from easeml_meter.storage.journal import SUFFIX
-from easeml_meter.storage.schema import HEAD
 from easeml_meter.storage.store import Store
 from easeml_meter.tables import archive
 from easeml_meter.tables.writing import new_file
@@ -97,8 +97,9 @@ class Contents:
     """The SHA-256 of each member."""
 
 
+@needs(Permission.OPERATE)
 def back_up(
-    place: Place, out: Path, *, meter: str | None = None, key: Path | None = None
+    _: Actor, place: Place, out: Path, *, meter: str | None = None, key: Path | None = None
 ) -> Contents:
     """Write a backup of one meter, or of all; with the secret key in `key`, if given."""
     with new_file(out, private=True) as stream:
@@ -196,7 +197,7 @@ def _manifest(contents: Contents, identity: Identity) -> bytes:
     said = {
         "format": FORMAT,
         "program": __version__,
-        "schema": HEAD,
+        "schema": SCHEMA,
         **asdict(contents),
     }
     text = json.dumps(said, sort_keys=True, indent=1)
@@ -214,7 +215,7 @@ class Backup:
     def __init__(self, opened: archive.Archive | zipfile.ZipFile, path: Path) -> None:
         self._archive = opened
         self._path = path
-        self._schema = HEAD
+        self._schema = SCHEMA
         self._manifest, self._signature, self.contents = self._read_manifest()
 
     @classmethod
@@ -284,7 +285,7 @@ class Backup:
     def rows(self, table: str, meter: str | None = None) -> Iterator[dict[str, Any]]:
         """Return the rows of a table, a meter's or the site's, in the schema of today."""
         rows = self._rows(table, meter)
-        if self._schema == HEAD or meter is None:
+        if self._schema == SCHEMA or meter is None:
             return rows
         links = self._rows("audit", meter) if table == "entries" else iter(())
         return older.raised(table, rows, older.users_in(links))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hmac
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -17,7 +18,7 @@ from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import Files, FolderFiles, open_files, unusable
 from easeml_meter.storage.journal import SUFFIX, Journal
 from easeml_meter.storage.store import Store
-from easeml_meter.vault.keys import Identity
+from easeml_meter.vault.keys import Identity, fingerprint_key
 
 Clock = Callable[[], datetime]
 
@@ -154,6 +155,10 @@ class Site:
         store = Store.open(database)
         jobs.install(store)
         return cls(store, open_files(files), Identity.read(key), clock)
+
+    def derived_key(self, purpose: bytes) -> bytes:
+        """Return a key for one purpose, derived from the site's own: it opens nothing sealed."""
+        return hmac.digest(fingerprint_key(self.identity), purpose, "sha256")
 
     def close(self) -> None:
         """Let go of the database."""

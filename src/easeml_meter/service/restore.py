@@ -11,6 +11,7 @@ from typing import Any
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink, Entry, Event, TestSet
 from easeml_meter.errors import MeterError, NotFound, invalid
+from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.backup import Backup, Counted, Place
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Workspace
@@ -39,7 +40,8 @@ class Restored:
     """Whether books or journals were here that tell what was answered since the backup."""
 
 
-def restore(place: Place, path: Path, *, meter: str | None = None) -> list[Restored]:
+@needs(Permission.OPERATE)
+def restore(_: Actor, place: Place, path: Path, *, meter: str | None = None) -> list[Restored]:
     """Restore all meters of a backup, or one; accounts only where there are none yet."""
     with Backup.open(path) as backup:
         backup.check(place.identity)

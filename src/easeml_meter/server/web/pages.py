@@ -26,7 +26,6 @@ from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import ANYONE, Actor
 from easeml_meter.service.place import Site
 from easeml_meter.service.tokens import Caller, recognize
-from easeml_meter.vault.keys import Identity, fingerprint_key
 
 SESSION = "meter_session"
 DOOR = "meter_door"
@@ -84,13 +83,13 @@ def get_cookie(request: Request, name: str) -> str:
     return request.cookies.get(cookie_name(request, name), "")
 
 
-def csrf_token(identity: Identity, name: str) -> str:
+def csrf_token(site: Site, name: str) -> str:
     """Return the token without which no form of this session, or browser, is accepted."""
-    return _signature(identity, f"csrf {name}")
+    return _signature(site, f"csrf {name}")
 
 
-def _signature(identity: Identity, text: str) -> str:
-    key = hmac.digest(fingerprint_key(identity), b"easeml-meter/1 pages", "sha256")
+def _signature(site: Site, text: str) -> str:
+    key = site.derived_key(b"easeml-meter/1 pages")
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
 
@@ -141,7 +140,7 @@ class Visit:
         """Go on to another page, after a form was taken; it shows the message once."""
         answer = RedirectResponse(address, 303)
         if message:
-            set_cookie(self.request, answer, MESSAGE, _packed(self.site.identity, message))
+            set_cookie(self.request, answer, MESSAGE, _packed(self.site, message))
         return answer
 
 
@@ -149,7 +148,7 @@ def signed_in(request: Request, site: SiteHere, settings: SettingsHere, form: Fo
     """Return who asks, by the session's cookie alone; forms must carry their CSRF token."""
     caller = _caller(request, site)
     if request.method not in _SAFE:
-        check_csrf(request, form, csrf_token(site.identity, caller.token.id))
+        check_csrf(request, form, csrf_token(site, caller.token.id))
     return Visit(request, site, settings, caller, form)
 
 
@@ -211,10 +210,10 @@ def render(
 ) -> HTMLResponse:
     """Answer with a page, for whoever asks."""
     site: Site = request.app.state.site
-    message = _unpacked(site.identity, get_cookie(request, MESSAGE))
+    message = _unpacked(site, get_cookie(request, MESSAGE))
     shared = {
         "caller": caller,
-        "csrf": "" if caller is None else csrf_token(site.identity, caller.token.id),
+        "csrf": "" if caller is None else csrf_token(site, caller.token.id),
         "path": request.url.path,
         "message": message,
         "fragment": wants_fragment(request),
@@ -232,18 +231,16 @@ def wants_fragment(request: Request) -> bool:
     return request.headers.get("hx-request") == "true"
 
 
-def _packed(identity: Identity, message: str) -> str:
+def _packed(site: Site, message: str) -> str:
     content = message[:_LONGEST_MESSAGE].encode(errors="replace")
     text = base64.urlsafe_b64encode(content).decode().rstrip("=")
-    return f"{text}.{_signature(identity, f'message {text}')}"
+    return f"{text}.{_signature(site, f'message {text}')}"
 
 
-def _unpacked(identity: Identity, cookie: str) -> str:
+def _unpacked(site: Site, cookie: str) -> str:
     """Read a message of ours: nobody else puts words into the mouth of this site."""
     text, _, signature = cookie.partition(".")
-    if not hmac.compare_digest(
-        signature.encode(), _signature(identity, f"message {text}").encode()
-    ):
+    if not hmac.compare_digest(signature.encode(), _signature(site, f"message {text}").encode()):
         return ""
     return base64.urlsafe_b64decode(f"{text}==").decode()
 

@@ -74,7 +74,7 @@ def _form(
         name=name,
         ended=ended,
         problem=problem,
-        door_csrf=csrf_token(site.identity, door),
+        door_csrf=csrf_token(site, door),
     )
     set_cookie(request, answer, DOOR, door)
     return answer
@@ -88,7 +88,7 @@ def sign_in(request: Request, site: SiteHere, form: FormHere, _: LoginCounted) -
     if not door:
         problem = "This browser sent no cookie back: allow cookies of this site, and try again."
         return _form(request, back=address, name=name[:200], problem=problem, status=403)
-    check_csrf(request, form, csrf_token(site.identity, door))
+    check_csrf(request, form, csrf_token(site, door))
     exchange = log_in_by_token if given.startswith(TOKEN_PREFIX) else log_in
     try:
         secret = exchange(ANYONE, site, name.strip(), given, days=SESSION_DAYS, purpose="browser")[

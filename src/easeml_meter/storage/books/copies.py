@@ -35,6 +35,8 @@ LEFT_OUT = (
 )
 """Besides accounts, what is under way at the moment; whoever began it begins again."""
 
+SCHEMA = schema.HEAD
+"""The version of the tables that rows are copied from."""
 _AT_ONCE = 1000
 _FINAL = ("done", "refused")
 
