@@ -6,15 +6,15 @@ import hashlib
 import re
 import secrets
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import timedelta
 
 from easeml_meter.checks import check_name
 from easeml_meter.core.model import stamp
 from easeml_meter.core.people import SEATED, Role, Seat, Token, User
-from easeml_meter.errors import Denied, NotFound, Unauthenticated, invalid
+from easeml_meter.errors import NotFound, Unauthenticated, invalid
 from easeml_meter.service import users
-from easeml_meter.service.actor import Actor, Permission, allowed, needs
+from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site
 
 TOKEN_PREFIX = "emt_"  # noqa: S105 - what a token looks like, not one
@@ -72,30 +72,6 @@ class Caller:
         """Return the caller as an actor for what belongs to no meter."""
         own = (Role.LIMITED if self.token.scopes else Role.USER, 0)
         return Actor(((Role.ADMIN, 0), own) if self.admin else (own,), user=self.user.id)
-
-    def seat(self, meter: str, deed: Permission, tenant: int | None = None) -> Seat:
-        """Give the seat from which this may be done, or refuse.
-
-        A meter where the caller has no seat looks like one that does not exist. A developer or
-        runner acts for the tenant of the seat; `tenant` chooses among several seats. For a
-        labeler, who sees all tenants, the seat given names the tenant asked for.
-        """
-        seats = self.seats(meter)
-        if not seats:
-            raise NotFound(f"meter {meter[:32]!r}: none of that name that you have a seat at")
-        able = [seat for seat in seats if allowed(seat.role, deed)]
-        if not able:
-            roles = " and ".join(sorted({str(seat.role) for seat in seats}))
-            raise Denied(f"as {roles} of this meter you may not {deed}")
-        for seat in able:
-            if seat.tenant == 0:
-                return replace(seat, tenant=tenant or 1)
-        if tenant is None:
-            return able[0]
-        for seat in able:
-            if seat.tenant == tenant:
-                return seat
-        raise Denied(f"tenant {tenant}: not yours")
 
 
 @needs(Permission.SIGN_IN)

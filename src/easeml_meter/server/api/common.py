@@ -11,13 +11,10 @@ from fastapi.responses import StreamingResponse
 from pydantic import BaseModel, ConfigDict, StringConstraints
 
 from easeml_meter.checks import MAX_NAME, NAME
-from easeml_meter.core.people import Role, Seat
-from easeml_meter.errors import Denied, NotFound
+from easeml_meter.errors import NotFound
 from easeml_meter.server.auth import SettingsHere
 from easeml_meter.server.limits import streamed
-from easeml_meter.service.actor import Permission
-from easeml_meter.service.place import Site, Workspace
-from easeml_meter.service.tokens import Caller
+from easeml_meter.service.place import Workspace
 
 Item = TypeVar("Item")
 Shown = TypeVar("Shown")
@@ -70,26 +67,6 @@ def paged(
 
 
 _PIECE = 1 << 18
-
-
-def seat_for(
-    site: Site,
-    caller: Caller,
-    meter: str,
-    deed: Permission,
-    *others: Permission,
-    tenant: int | None = None,
-) -> Seat:
-    """Give the seat for the first of these deeds that the caller may do, or refuse."""
-    try:
-        seat = caller.seat(meter, deed, tenant)
-    except Denied:
-        if not others:
-            raise
-        return seat_for(site, caller, meter, *others, tenant=tenant)
-    if seat.role is Role.ADMIN:  # who has any other seat has it at a meter that exists
-        site.require_meter(meter)
-    return seat
 
 
 def raw(*media_types: str) -> dict[str, Any]:
