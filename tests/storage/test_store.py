@@ -376,7 +376,7 @@ def test_reordered_links_show(store: Store, index: int) -> None:
 
 
 def test_links_cut_off_at_the_end_are_not_seen_by_the_chain_alone(store: Store) -> None:
-    # That is what the journal beside the test set is for: see tests/service/test_durability.py.
+    # That is what the journal beside the test set is for: see tests/properties/test_durability.py.
     assert broken_link(chain(store)[:-1]) is None
 
 

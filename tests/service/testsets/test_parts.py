@@ -9,8 +9,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
+from tests.properties.test_races_in_a_folder import before
 from tests.service.helpers import Clock, rows, small_spec
-from tests.service.test_races import before
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role

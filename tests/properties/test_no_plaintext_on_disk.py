@@ -14,8 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-
-from .desk import Desk, rows, write_table
+from tests.cli.desk import Desk, rows, write_table
 
 MODULE = """
 import numpy as np

@@ -18,6 +18,15 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.service.helpers import (
+    Clock,
+    Labels,
+    Session,
+    make_session,
+    rows,
+    small_spec,
+    with_errors,
+)
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry
@@ -39,8 +48,6 @@ from easeml_meter.storage.books.testsets import TestSets
 from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import Journal
 from easeml_meter.tables.source import Held
-
-from .helpers import Clock, Labels, Session, make_session, rows, small_spec, with_errors
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 

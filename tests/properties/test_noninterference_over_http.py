@@ -22,12 +22,19 @@ import pyarrow as pa
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.server.driving import (
+    VALIDATION,
+    add,
+    give_validation,
+    packed,
+    parquet,
+    predictions,
+    sealed,
+)
+from tests.server.helpers import Served, serve
 from tests.service.helpers import Clock, Labels, rows, small_spec
 
 from easeml_meter.spec import MeterSpec
-
-from .driving import VALIDATION, add, give_validation, packed, parquet, predictions, sealed
-from .helpers import Served, serve
 
 ROWS = 64
 INPUTS_SEED = 5

@@ -13,13 +13,12 @@ from typing import Any
 import httpx
 import pytest
 from fastapi.routing import APIRoute
+from tests.server.driving import VALIDATION, begin, parquet, submission, submit
+from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, actor_of, rows, small_spec
 
 from easeml_meter.server.api import ROUTERS
 from easeml_meter.service import tokens
-
-from .driving import VALIDATION, begin, parquet, submission, submit
-from .helpers import Served, serve
 
 SETTINGS = small_spec().to_mapping()
 NOBODYS = "f" * 32

@@ -10,6 +10,10 @@ from typing import Any, NoReturn
 
 import httpx
 import pytest
+from tests.server.driving import begin, packed, submission, submit
+from tests.server.helpers import Served, serve
+from tests.server.process import started
+from tests.server.team import long_spec
 from tests.service.helpers import Labels, small_spec, with_errors
 
 from easeml_meter.errors import Denied, InvalidInput, Spent, StorageError
@@ -22,11 +26,6 @@ from easeml_meter.service.place import Site
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.queue import Incoming
 from easeml_meter.storage.books.audit import AuditLinks
-
-from .driving import begin, packed, submission, submit
-from .helpers import Served, serve
-from .process import started
-from .team import long_spec
 
 CLIENTS = 8
 LONG = 60

@@ -14,14 +14,13 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from schemathesis import GenerationMode
 from tests.postgresql import running
+from tests.properties.test_role_matrix import served_routes
+from tests.server.driving import begin, submit
+from tests.server.helpers import Served, serve
 from tests.service.helpers import actor_of, small_spec
 
 from easeml_meter.server.errors import PREFIX
 from easeml_meter.service import tokens
-
-from .driving import begin, submit
-from .helpers import Served, serve
-from .test_matrix import served_routes
 
 DATABASES = ["sqlite", "postgresql"]
 OPERATIONS = sorted(route.replace(" ", f" {PREFIX}") for route in served_routes())

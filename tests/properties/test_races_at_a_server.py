@@ -11,10 +11,9 @@ from pathlib import Path
 
 import pytest
 from tests.postgresql import Cluster
+from tests.server.team import Clients, Team, long_spec, make_team, model_body, predictions_body
 
 from easeml_meter.core.views import signal_json
-
-from .team import Clients, Team, long_spec, make_team, model_body, predictions_body
 
 CLIENTS = 8
 TENANTS = 2

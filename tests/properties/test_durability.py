@@ -14,12 +14,11 @@ import time
 from pathlib import Path
 
 import pytest
+from tests.service.helpers import Clock, deliver, make_session, small_spec
 
 from easeml_meter.errors import VaultError
 from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
-
-from .helpers import Clock, deliver, make_session, small_spec
 
 SUBMIT = """
 import sys

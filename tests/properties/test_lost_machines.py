@@ -16,8 +16,7 @@ from typing import Any
 
 import pytest
 from tests.postgresql import Cluster, running
-
-from .team import Machine, long_spec, make_team, model_body, predictions_body, wait
+from tests.server.team import Machine, long_spec, make_team, model_body, predictions_body, wait
 
 ROLES = ("api", "database", "worker", "other")
 

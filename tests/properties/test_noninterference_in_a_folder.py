@@ -22,14 +22,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from tests.service.helpers import Clock, Labels, rows, small_spec, write_predictions
 
 from easeml_meter.cli import main
 from easeml_meter.core.model import stamp
 from easeml_meter.meter import Meter
 from easeml_meter.service import place
 from easeml_meter.spec import MeterSpec
-
-from .helpers import Clock, Labels, rows, small_spec, write_predictions
 
 IDS = re.compile(r"[0-9a-f]{32,64}")
 ROWS = 64

@@ -12,8 +12,7 @@ import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.server.driving import parquet
-from tests.server.test_noninterference import (
+from tests.properties.test_noninterference_over_http import (
     INPUTS_SEED,
     ROWS,
     Side,
@@ -23,9 +22,9 @@ from tests.server.test_noninterference import (
     stories,
     two_sides,
 )
+from tests.server.driving import parquet
+from tests.server.web.helpers import Visitor
 from tests.service.helpers import rows, small_spec
-
-from .helpers import Visitor
 
 PAGES = {
     "": "/meters/METER",

@@ -8,14 +8,13 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests.service.helpers import Clock, make_session, rows, small_spec
 
 from easeml_meter.errors import InvalidInput, MeterError, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service import validation
 from easeml_meter.service.place import Home
 from easeml_meter.service.testsets import delivery
-
-from .helpers import Clock, make_session, rows, small_spec
 
 
 def before(monkeypatch: pytest.MonkeyPatch, place: object, name: str, rival: Any) -> None:
