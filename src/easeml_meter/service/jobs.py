@@ -206,6 +206,8 @@ class QueueRunner:
         if self._loop is not None:
             self._loop.call_soon_threadsafe(self._stopping.set)
             self._over.wait()
+            if self._finished:
+                self._thread.join()  # and with it the threads that still use the books
         return self._finished
 
     async def _run(self) -> None:
