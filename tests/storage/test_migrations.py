@@ -3,8 +3,13 @@
 from __future__ import annotations
 
 import json
+import os
+import sqlite3
+import subprocess
+import sys
 import threading
 from collections.abc import Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -305,3 +310,16 @@ def test_a_database_newer_than_the_program(empty: str) -> None:
     engine.dispose()
     with pytest.raises(StorageError, match="'9999', newer than this program"):
         Store.open(empty)
+
+
+def test_new_databases_are_made_alike(tmp_path: Path) -> None:
+    """Whatever order sets have in a process: equal answers must be equal bytes."""
+    make = "import sys; from easeml_meter.storage.store import Store; Store.open(sys.argv[1])"
+    made = set()
+    for seed in range(8):
+        path = tmp_path / f"{seed}.db"
+        command_line = [sys.executable, "-c", make, f"sqlite:///{path}"]
+        subprocess.run(command_line, env=os.environ | {"PYTHONHASHSEED": str(seed)}, check=True)
+        with closing(sqlite3.connect(path)) as database:
+            made.add(tuple(database.execute("SELECT name, sql FROM sqlite_master ORDER BY rowid")))
+    assert len(made) == 1

@@ -1,4 +1,4 @@
-"""The kinds of submissions: prediction files, an ONNX model, a command, a Python function.
+"""The kinds of submissions (predictions, ONNX, command, function), and the tar they come in.
 
 Each kind is one class, and only this module knows them all: how a submission is checked, at no
 cost, before it is measured; how it travels to a server and waits there; and how what was kept of it

@@ -1,4 +1,4 @@
-"""Release: a spent test set is handed out in the clear, with what really happened."""
+"""Release: only a spent test set is handed out in the clear, with what really happened."""
 
 from __future__ import annotations
 

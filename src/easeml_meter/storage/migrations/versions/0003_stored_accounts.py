@@ -21,8 +21,10 @@ def upgrade() -> None:
     _name_users()
     # Without a default, a server of the version before that still runs cannot enter answers: it
     # would take tenant 1 for tenant 2 and give out a budget that is spent.
-    with op.batch_alter_table("entries") as batch:
-        batch.alter_column("user", server_default=None)
+    if op.get_bind().dialect.name == "sqlite":
+        _recreate_entries()
+    else:
+        op.alter_column("entries", "user", server_default=None)
     op.create_table(
         "accounts",
         sa.Column("meter", sa.String(32), primary_key=True),
@@ -34,6 +36,37 @@ def upgrade() -> None:
             ["meter", "generation"], ["generations.meter", "generations.number"]
         ),
     )
+
+
+def _recreate_entries() -> None:
+    """Drop the column's default, which SQLite can do in a new table only.
+
+    Written out, as alembic would put the constraints in an order that differs from run to run:
+    two databases with the same answers must not differ in a byte.
+    """
+    text, number = sa.String, sa.Integer
+    op.create_table(
+        "entries_without_default",
+        sa.Column("meter", text(32), primary_key=True),
+        *(sa.Column(name, number, primary_key=True) for name in ("generation", "tenant", "step")),
+        sa.Column("answer", text(16), nullable=False),
+        sa.Column("after_reset", sa.Boolean, nullable=False),
+        sa.Column("model", text(200), nullable=False),
+        sa.Column("submission", text(64), nullable=False),
+        sa.Column("validation_number", number, nullable=False),
+        sa.Column("validation_set", text(64), nullable=False),
+        sa.Column("validation_loss", text(64), nullable=False),
+        sa.Column("blob", text(200), nullable=False),
+        sa.Column("told_at", text(32), nullable=False),
+        sa.Column("user", text(32), nullable=False),
+        sa.ForeignKeyConstraint(
+            ["meter", "generation"], ["generations.meter", "generations.number"]
+        ),
+        sa.UniqueConstraint("meter", "generation", "tenant", "submission", "validation_set"),
+    )
+    op.execute("INSERT INTO entries_without_default SELECT * FROM entries")
+    op.drop_table("entries")
+    op.rename_table("entries_without_default", "entries")
 
 
 def _shift(table: str, column: str) -> None:
