@@ -12,16 +12,15 @@ from dataclasses import dataclass, replace
 from typing import TypeVar
 
 from easeml_meter.checks import check_name
-from easeml_meter.core.history import Histories, MeterState, signal_of
-from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.history import MeterState, signal_of
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, TestSet, ValidationSet
-from easeml_meter.core.signals import NO_READING, name_of
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, MeterError, Spent, WrongPhase
+from easeml_meter.errors import Denied, MeterError
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.journal import histories_of, reconcile
+from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import Workspace
+from easeml_meter.service.submissions.deciding import Decisions, validation_in_force
 from easeml_meter.service.submissions.keeping import Keeping, Kept
 from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Attempt, Conditions, Losses, Measured
@@ -29,7 +28,7 @@ from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.books import Books
 
 MANY = 1 << 17
-"""Rows of a test set from which on measuring takes longer than all else."""
+"""Rows of a test set from which on measuring takes longer than everything else."""
 
 
 @dataclass(frozen=True)
@@ -71,9 +70,9 @@ def answer(
     return outcome
 
 
-# Before the lock everything is advice, inside it is law. Measuring may take minutes, so it is done
-# on books that others go on writing: what is read then only spares work that would be refused
-# anyway. Under the lock, in `_tell`, all of it is read and checked again.
+# Before the lock everything is advice, inside it is law. Measuring may take minutes, and others go
+# on writing the books meanwhile: what we read first only saves us from measuring what would be
+# refused anyway. `_tell` takes the lock, and reads and checks all of it again.
 @needs(Permission.SUBMIT)
 def answer_all(
     actor: Actor,
@@ -98,9 +97,9 @@ def answer_all(
         opened = [_each(_open, actor, state, each, measured) for each in submissions]
         entries = [each.entry for each in opened if isinstance(each, _Opened)]
         with space.reading() as books:
-            session = _Session.read(books, state, test_set, entries)
+            decisions = Decisions.read(books, state, test_set, entries)
         outcomes = [
-            _each(_measure, session, each, measured) if isinstance(each, _Opened) else each
+            _each(_measure, decisions, each, measured) if isinstance(each, _Opened) else each
             for each in opened
         ]
     drafts = [each for each in outcomes if isinstance(each, _Draft)]
@@ -114,7 +113,7 @@ Made = TypeVar("Made")
 
 
 def _each(make: Callable[..., Made], *arguments: object) -> Made | Exception:
-    """Return what is made, or what went wrong: that goes to its own sender, and the rest go on."""
+    """Return what is made, or what went wrong: its own sender is told, and the rest go on."""
     try:
         return make(*arguments)
     except Exception as error:
@@ -123,104 +122,30 @@ def _each(make: Callable[..., Made], *arguments: object) -> Made | Exception:
 
 def _in_use(state: MeterState) -> tuple[TestSet, ValidationSet]:
     """Return the test set and the validation set that submissions are measured on."""
-    # A spent set still repeats old answers, for clients that crashed before reading them. So the
-    # phase is not looked at before it is known whether a submission was answered before.
+    # A spent set still repeats old answers, for clients that crashed before reading them. So its
+    # phase matters only once we know that a submission was not answered before.
     test_set = state.current
     if test_set.phase is Phase.REQUESTED:
         state.active()
-    return test_set, _validation_of(state)
+    return test_set, validation_in_force(state)
 
 
 def _side_by_side(
     actor: Actor, space: Workspace, submissions: Sequence[Submission], conditions: Conditions
 ) -> list[Outcome]:
-    """Answer each by itself, several at a time: where measuring takes long, that is what counts."""
+    """Answer each by itself, several at a time: on a large set, measuring is what takes long."""
 
     def answered(submission: Submission) -> Outcome:
-        # Also what is raised is its own: the others may have been answered, and must hear it.
+        # An error stays with its own submission: the others may have been answered already.
         return _each(lambda: answer_all(actor, space, [submission], conditions)[0])
 
     with ThreadPoolExecutor(min(len(submissions), os.cpu_count() or 1)) as pool:
         return list(pool.map(answered, submissions))
 
 
-@dataclass
-class _Session:
-    """The books as one transaction sees them, and what is answered on top of them."""
-
-    state: MeterState
-    test_set: TestSet
-    histories: Histories
-    answered: dict[_Identity, Entry]
-    """The entries of submissions that were answered before."""
-    resets_due: set[int]
-    """Tenants whose next answer follows a reset of the running maximum."""
-
-    @classmethod
-    def read(
-        cls,
-        books: Books,
-        state: MeterState,
-        test_set: TestSet,
-        entries: Sequence[Entry],
-        histories: Histories | None = None,
-    ) -> _Session:
-        """Read what the books say of these entries, which have no answer yet."""
-        tenants = {entry.tenant for entry in entries}
-        digests = {entry.submission for entry in entries}
-        known = books.entries.of_submissions(test_set.meter, test_set.number, tenants, digests)
-        return cls(
-            state,
-            test_set,
-            histories or histories_of(books, state, test_set),
-            {_identity(entry): entry for entry in known},
-            {tenant for tenant in tenants if _reset_due(books, state, test_set, tenant)},
-        )
-
-    def add(self, entry: Entry) -> None:
-        """Take an answer that follows those before."""
-        self.histories = self.histories.after(entry)
-        self.answered[_identity(entry)] = entry
-        self.resets_due.discard(entry.tenant)
-
-    def same(self, draft: Entry) -> Entry | None:
-        """Find the entry of an identical submission: the same bytes, the same validation set."""
-        return self.answered.get(_identity(draft))
-
-    def account(self, tenant: int) -> Account:
-        """Return what a tenant was told so far, after a reset that is due.
-
-        A reset makes answers dearer, so it comes before asking what is affordable.
-        """
-        account = self.histories.account(tenant)
-        return self.histories.ledger.reset(account) if tenant in self.resets_due else account
-
-
-_Identity = tuple[int, str, str]
-
-
-def _identity(entry: Entry) -> _Identity:
-    return entry.tenant, entry.submission, entry.validation_set
-
-
-def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) -> bool:
-    """Whether the validation set came with a reset, and no answer of the tenant has followed yet.
-
-    A later test set starts afresh anyway. Validation sets only ever replace older ones, so the
-    last answer says whether any was measured on the newest.
-    """
-    newest = state.validation
-    if newest is None or not newest.settings.get("reset", False):
-        return False
-    if newest.settings.get("generation") != state.current.number:
-        return False
-    last = books.entries.last(test_set.meter, test_set.number, tenant)
-    return last is None or last.validation_number != newest.number
-
-
 @dataclass(frozen=True)
 class _Opened:
-    """A submission that can be read, and its entry but for the loss and the answer."""
+    """A submission that can be read, and its entry without loss and answer."""
 
     attempt: Attempt
     entry: Entry
@@ -228,7 +153,7 @@ class _Opened:
 
 @dataclass(frozen=True)
 class _Draft:
-    """An entry but for its answer, and what that follows from."""
+    """An entry without its answer, and what the answer follows from."""
 
     entry: Entry
     losses: Losses | None = None
@@ -237,7 +162,7 @@ class _Draft:
 
 
 def _open(actor: Actor, state: MeterState, submission: Submission, measured: Measured) -> _Opened:
-    """Find everything that is wrong with a submission itself."""
+    """Open a submission, which finds everything that is wrong with its files."""
     tenant = state.tenant(submission.tenant)
     if not actor.acts_for(tenant):
         raise Denied(f"tenant {tenant}: not yours")
@@ -261,30 +186,23 @@ def _open(actor: Actor, state: MeterState, submission: Submission, measured: Mea
     return _Opened(attempt, entry)
 
 
-def _measure(session: _Session, opened: _Opened, measured: Measured) -> _Draft:
+def _measure(decisions: Decisions, opened: _Opened, measured: Measured) -> _Draft:
     """Measure a submission, unless it was answered before or would be refused."""
     attempt, entry = opened.attempt, opened.entry
-    if session.same(entry) is not None:
+    if decisions.same(entry) is not None:
         return _Draft(entry)
-    session.state.active()
-    if not session.histories.ledger.may_submit(session.account(entry.tenant)):
-        raise _spent(session)
+    decisions.state.active()
+    decisions.check_budget(entry.tenant)
     losses = attempt.measure(measured)
     content = attempt.content()
     kept = Kept(attempt.identity, attempt.suffix, content) if content else None
     return _Draft(replace(entry, validation_loss=str(losses.validation)), losses, kept)
 
 
-def _validation_of(state: MeterState) -> ValidationSet:
-    if state.validation is None:
-        raise WrongPhase("no validation set yet: give one with meter validation set")
-    return state.validation
-
-
 def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[_Draft]) -> list[Outcome]:
-    """Enter the answers and commit; only then give them out.
+    """Enter the answers, commit, add them to the journal, and only then let them leave.
 
-    Between reading and writing the books nobody else writes them, so what is checked here holds.
+    The lock is held from the first read to the commit, so nothing that is checked here can change.
     """
     outcomes: list[Outcome] = []
     fresh: list[Entry] = []
@@ -299,66 +217,42 @@ def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[_Draft]) -> list
         test_set = state.numbered(test_set.number)
         histories, unjournaled = reconcile(space, books, state, test_set)
         entries = [draft.entry for draft in drafts]
-        session = _Session.read(books, state, test_set, entries, histories)
+        decisions = Decisions.read(books, state, test_set, entries, histories)
         for draft in drafts:
             try:
-                entry = session.same(draft.entry) or _decide(session, draft, space.now())
+                entry = decisions.same(draft.entry) or decisions.decide(
+                    draft.entry, draft.losses, space.now()
+                )
             except MeterError as error:  # nothing is entered for it
                 outcomes.append(error)
                 continue
-            repeated = session.same(entry) is not None
+            repeated = decisions.same(entry) is not None
             if not repeated:
-                session.add(entry)
+                decisions.add(entry)
                 fresh.append(entry)
-            account = session.histories.account(entry.tenant)
-            ledger = session.histories.ledger
+            account = decisions.histories.account(entry.tenant)
+            ledger = decisions.histories.ledger
             outcomes.append(signal_of(state, ledger, entry, account, repeated=repeated))
         if fresh:
-            _enter(space, books, session, fresh)
+            _enter(space, books, decisions, fresh)
         keeping.wait()
-    # Committed: from here on the answers are told, whatever happens. A crash before the commit has
-    # charged nothing. After it, an identical submission gets the answer from the books for free;
-    # lines that are missing from the journal are added with the next answer.
-    space.journal(test_set).append([*unjournaled, *fresh], session.histories.answers)
+    # The answers are committed and count as given, so a crash from here on loses nothing: the next
+    # answer adds their lines to the journal, and the same submission gets the same answer for free.
+    # A crash before the commit has charged nothing.
+    space.journal(test_set).append([*unjournaled, *fresh], decisions.histories.answers)
     return outcomes
 
 
-def _enter(space: Workspace, books: Books, session: _Session, fresh: Sequence[Entry]) -> None:
+def _enter(space: Workspace, books: Books, decisions: Decisions, fresh: Sequence[Entry]) -> None:
     """Write answers, their audit links and the accounts they lead to in one transaction."""
-    test_set, histories = session.test_set, session.histories
+    test_set, histories = decisions.test_set, decisions.histories
     books.entries.add(fresh)
     changed = {entry.tenant: histories.folded[entry.tenant] for entry in fresh}
     books.accounts.put(test_set.meter, test_set.number, changed.values())
     links = [(entry.told_at, Event.TOLD, _disclosed(entry)) for entry in fresh]
     books.audit.append_all(test_set.meter, links)
     if histories.all_spent:
-        retire(space, books, session.state, test_set)
-
-
-def _decide(session: _Session, draft: _Draft, now: str) -> Entry:
-    """Find the answer to a submission, after all that was told before it."""
-    histories, entry = session.histories, draft.entry
-    if draft.losses is None or session.test_set.phase is not Phase.ACTIVE:
-        raise _spent(session)
-    if _validation_of(session.state).number != entry.validation_number:
-        raise MeterError("the validation set was replaced meanwhile: submit again")
-    account = session.account(entry.tenant)
-    if not histories.ledger.may_submit(account):
-        raise _spent(session)
-    return replace(
-        entry,
-        step=histories.folded[entry.tenant].step + 1,
-        answer=name_of(_answer(histories.ledger, account, draft.losses)),
-        after_reset=entry.tenant in session.resets_due,
-        told_at=now,
-    )
-
-
-def _answer(ledger: Ledger, account: Account, losses: Losses) -> int:
-    """Apply the rules to the losses, after the history that the lock holds still."""
-    if losses.test is None:
-        return NO_READING
-    return ledger.rules.answer(account.state, losses.validation, losses.test)
+        retire(space, books, decisions.state, test_set)
 
 
 def _disclosed(entry: Entry) -> dict[str, object]:
@@ -371,11 +265,3 @@ def _disclosed(entry: Entry) -> dict[str, object]:
         "submission": entry.submission,
     }
     return details | {"user": entry.user} if entry.user else details
-
-
-def _spent(session: _Session) -> Spent:
-    labels = session.state.plan.labels
-    return Spent(
-        f"test set {session.test_set.number} has no answer left for this tenant: a fresh one of "
-        f"{labels:,} labels is needed"
-    )
