@@ -11,6 +11,11 @@ from tests.service.helpers import StoppedClock, actor_of
 from easeml_meter.service import tokens
 
 
+@pytest.fixture
+def served(served_on_each_database: Served) -> Served:
+    return served_on_each_database
+
+
 class TestTokens:
     def test_without_one(self, served: Served) -> None:
         answer = served.client().get("/me")

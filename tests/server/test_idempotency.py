@@ -30,6 +30,11 @@ from easeml_meter.storage import schema
 KEY = {"Idempotency-Key": "one"}
 
 
+@pytest.fixture
+def served(served_on_each_database: Served) -> Served:
+    return served_on_each_database
+
+
 def add(client: httpx.Client, name: str, headers: dict[str, str]) -> httpx.Response:
     return client.post("/users", json={"name": name}, headers=headers)
 

@@ -18,12 +18,6 @@ PASSWORD = "a secret of some length"  # noqa: S105
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serve(tmp_path / "site") as each:
-        yield each
-
-
-@pytest.fixture
 def log() -> Iterator[io.StringIO]:
     """Collect everything that any library logs, as a server would write it."""
     text = io.StringIO()

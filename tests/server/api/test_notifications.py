@@ -2,23 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import pytest
-from tests.server.helpers import Served, serve
+from tests.server.helpers import Served
 
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.notifications.events import EVENTS
 
 URL = "https://hooks.example/in"
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serve(tmp_path / "server") as made:
-        yield made
 
 
 def test_an_admin_adds_lists_and_removes_webhooks(served: Served) -> None:

@@ -15,6 +15,11 @@ from easeml_meter.service import seats
 from easeml_meter.service.actor import SYSTEM
 
 
+@pytest.fixture
+def served(served_on_each_database: Served) -> Served:
+    return served_on_each_database
+
+
 def test_an_account_has_one_role_at_a_meter(served: Served) -> None:
     """As docs/security.md and docs/roles/admin.md say: a second role is refused, by any road."""
     meter = served.add_meter()
@@ -87,3 +92,20 @@ class TestMembers:
             client = served.client(name)
             assert client.get(f"/meters/{meter}/members").status_code == expected
             assert client.post(f"/meters/{meter}/members", json=body).status_code == expected
+
+
+def test_seats_are_given_and_taken(served: Served) -> None:
+    meter = served.add_meter()
+    admin, stranger = served.client("admin"), served.client("stranger")
+    user = served.users["stranger"].id
+    seat = {"user": user, "role": "developer", "tenant": 1}
+    given = admin.post(f"/meters/{meter}/members", json=seat)
+    assert given.status_code == 201, given.text
+    assert stranger.get(f"/meters/{meter}").status_code == 200
+    assert stranger.get("/meters").json()["items"][0]["roles"] == ["developer"]
+    listed = admin.get(f"/meters/{meter}/members").json()["items"]
+    assert {(each["user"], each["role"]) for each in listed} >= {(user, "developer")}
+    path = f"/meters/{meter}/members/{user}/developer/1"
+    assert admin.delete(path).status_code == 204
+    assert admin.delete(path).status_code == 404
+    assert stranger.get(f"/meters/{meter}").status_code == 404

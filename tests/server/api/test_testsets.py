@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
@@ -19,24 +18,13 @@ from tests.server.driving import (
     sealed,
     submit,
 )
-from tests.server.helpers import Served, serve
+from tests.server.helpers import Served
 from tests.service.helpers import rows, small_spec
 
 from easeml_meter.service.submissions.measuring import open_sealed
 
 LABELS = np.random.default_rng(5).integers(0, 2, 40)
 TABLE = rows(LABELS, seed=5)
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serve(tmp_path / "site") as site:
-        yield site
-
-
-@pytest.fixture
-def meter(served: Served) -> str:
-    return served.add_meter()
 
 
 def test_a_whole_test_set_begins_at_once(served: Served, meter: str, tmp_path: Path) -> None:

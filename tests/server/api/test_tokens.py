@@ -17,6 +17,11 @@ from easeml_meter.storage import schema
 pytestmark = pytest.mark.usefixtures("cheap_hashes")
 
 
+@pytest.fixture
+def served(served_on_each_database: Served) -> Served:
+    return served_on_each_database
+
+
 class TestTokens:
     def test_revoked_acts_at_once(self, served: Served) -> None:
         client = served.client("stranger")

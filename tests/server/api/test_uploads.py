@@ -29,11 +29,6 @@ def served(tmp_path: Path, clock: Clock) -> Iterator[Served]:
 
 
 @pytest.fixture
-def meter(served: Served) -> str:
-    return served.add_meter()
-
-
-@pytest.fixture
 def inbox(served: Served, meter: str) -> Inbox:
     return Inbox(served.site.space(meter), served.app.state.settings.folder / "uploads")
 

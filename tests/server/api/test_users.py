@@ -14,6 +14,11 @@ from easeml_meter.service.users import FAILURES, SHORTEST_PASSWORD
 pytestmark = pytest.mark.usefixtures("cheap_hashes")
 
 
+@pytest.fixture
+def served(served_on_each_database: Served) -> Served:
+    return served_on_each_database
+
+
 class TestPasswords:
     def test_of_ones_own(self, served: Served) -> None:
         anna = served.add_user("anna", password=PASSWORD).id

@@ -2,19 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from pathlib import Path
-
-import pytest
 from tests.server.driving import VALIDATION, give_validation, parquet
-from tests.server.helpers import Served, serve
+from tests.server.helpers import Served
 from tests.service.helpers import rows
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serve(tmp_path / "site") as site:
-        yield site
 
 
 def test_validation_sets_are_given_replaced_and_read(served: Served) -> None:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import hashlib
 import re
-from collections.abc import Iterator
 from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -12,7 +11,7 @@ from pathlib import Path
 import httpx
 import pytest
 from tests.server.driving import begin, submission
-from tests.server.helpers import Served, serve
+from tests.server.helpers import Served
 from tests.service.helpers import actor_of, small_spec, with_errors
 
 from easeml_meter.core import people
@@ -31,12 +30,6 @@ bands = [{ lower = 0.0, upper = 0.1, tolerance = 0.1 }, { lower = 0.1, upper = 1
 steps = 3
 delta = 0.1
 """
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serve(tmp_path / "site") as found:
-        yield found
 
 
 @pytest.fixture

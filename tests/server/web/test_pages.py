@@ -1,23 +1,15 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 from fastapi import APIRouter
-from tests.server.helpers import Served, serve
+from tests.server.helpers import Served
 
 from easeml_meter.errors import MeterError, StorageError
 from easeml_meter.server.web.pages import VisitHere, static_address
 
 from .helpers import Visitor, cookies_of, words
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serve(tmp_path / "site") as each:
-        yield each
 
 
 def add_route(served: Served, error: Exception) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import io
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 from unittest import mock
@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from tests.server.driving import VALIDATION, begin, give_validation, parquet, submit
-from tests.server.helpers import Served, serve
+from tests.server.helpers import Served
 from tests.service.helpers import rows
 
 from easeml_meter.service.submissions.measuring import open_sealed
@@ -26,17 +26,6 @@ from .helpers import Visitor, words
 
 LABELS = np.random.default_rng(5).integers(0, 2, 40)
 TABLE = rows(LABELS, seed=5)
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serve(tmp_path / "site", requests_per_second=0) as site:
-        yield site
-
-
-@pytest.fixture
-def meter(served: Served) -> str:
-    return served.add_meter()
 
 
 @pytest.fixture

@@ -14,6 +14,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 import pytest
+from tests.service.helpers import Session, make_session, small_spec
 
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput
@@ -34,8 +35,6 @@ from easeml_meter.service.submissions.measuring import (
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
 from easeml_meter.vault.sealing import seal
-
-from .helpers import Session, make_session, small_spec
 
 HEAD = """
 import sys

@@ -1,14 +1,14 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.scoring.onnx_models import classifier
 from tests.server.driving import VALIDATION, begin, packed, parquet, submission, submit
-from tests.server.helpers import Served, serve
+from tests.server.helpers import Served
+from tests.server.web.helpers import Visitor, words
 from tests.service.helpers import Labels, rows, small_spec, with_errors
 
 from easeml_meter.core.people import Role
@@ -17,14 +17,6 @@ from easeml_meter.service import seats
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.jobs import ThreadRunner
 from easeml_meter.service.submissions import queue
-
-from .helpers import Visitor, words
-
-
-@pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serve(tmp_path / "site", requests_per_second=0) as each:
-        yield each
 
 
 def body_with(labels: Labels, errors: int = 0, salt: str = "") -> bytes:

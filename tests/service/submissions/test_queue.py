@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 import pytest
+from tests.server.driving import VALIDATION, begin, packed, predictions, submit
+from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, small_spec
 
 from easeml_meter.core.submissions import State
@@ -22,9 +24,6 @@ from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import answering, queue
 from easeml_meter.service.submissions.kinds import Command, PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import Conditions
-
-from .driving import VALIDATION, begin, packed, predictions, submit
-from .helpers import Served, serve
 
 Answer = Callable[[str], None]
 

@@ -10,11 +10,10 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.running import run
 
 from easeml_meter.lab import figures as lab_figures
 from easeml_meter.lab.figures import FIGURES
-
-from .running import run
 
 METER = str(Path(sys.executable).with_name("meter"))
 

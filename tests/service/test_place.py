@@ -8,14 +8,13 @@ from pathlib import Path
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
+from tests.service.helpers import Session, deliver, rows, small_spec
 
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Site
 from easeml_meter.storage import schema
-
-from .helpers import Session, deliver, rows, small_spec
 
 
 class Remote:

@@ -2,32 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.server.driving import VALIDATION, begin, packed, predictions, submission, submit
+from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, small_spec
-
-from .driving import VALIDATION, begin, packed, predictions, submission, submit
-from .helpers import Served, serve
 
 SPEC = small_spec(tenants=(2, 2))
 
 
 @pytest.fixture
-def served(tmp_path: Path) -> Iterator[Served]:
-    with serve(tmp_path / "site") as site:
-        yield site
-
-
-@pytest.fixture
 def meter(served: Served) -> str:
     return served.add_meter(SPEC)
-
-
-@pytest.fixture
-def labels(served: Served, meter: str, tmp_path: Path) -> Labels:
-    return begin(served, meter, tmp_path)
 
 
 def test_predictions_are_answered_at_once(served: Served, meter: str, labels: Labels) -> None:

@@ -1,0 +1,41 @@
+"""The audit over HTTP: each role sees its part."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+from tests.server.driving import begin, submit
+from tests.server.helpers import Served
+from tests.service.helpers import small_spec
+
+
+def test_the_audit_shows_each_role_its_part(served: Served, tmp_path: Path) -> None:
+    meter = served.add_meter(small_spec(tenants=(2, 2)))
+    labels = begin(served, meter, tmp_path)
+    assert submit(served.client("developer"), meter, labels, errors=5).is_success
+    assert submit(served.client("developer2"), meter, labels, errors=9).is_success
+
+    def told(user: str) -> list[dict[str, object]]:
+        audit = served.client(user).get(f"/meters/{meter}/audit", params={"limit": 200}).json()
+        assert (audit["sound"], audit["problems"]) == (True, [])
+        shown = {link["digest"] is not None for link in audit["items"]}
+        assert shown == {user == "labeler"}
+        return [link["details"] for link in audit["items"] if link["event"] == "told"]
+
+    one, two = told("labeler")
+    assert (one["tenant"], two["tenant"]) == (1, 2)
+    assert (one["answer"], two["answer"]) == ("2", "3")
+    assert told("developer") == [one, {}]
+    assert told("developer2") == [{}, two]
+    assert told("admin") == [{}, {}]
+    assert served.client("runner").get(f"/meters/{meter}/audit").status_code == 403
+
+
+def test_a_tenant_alone_sees_the_whole_chain(served: Served, tmp_path: Path) -> None:
+    meter = served.add_meter()
+    labels = begin(served, meter, tmp_path)
+    assert submit(served.client("developer"), meter, labels).is_success
+    links = served.client("developer").get(f"/meters/{meter}/audit").json()["items"]
+    assert all(link["digest"] for link in links)
+    assert np.array([link["number"] for link in links]).tolist() == [*range(1, len(links) + 1)]
