@@ -1,4 +1,4 @@
-"""Models at work: submitted, run on both sets, answered; what fails on hidden rows is an answer."""
+"""Models at work: run on both sets and answered; what fails on hidden rows is an answer."""
 
 from __future__ import annotations
 
@@ -15,80 +15,35 @@ import numpy as np
 import pyarrow as pa
 import pytest
 from tests.service.helpers import Session, make_session, small_spec
+from tests.service.submissions.models import (
+    VISIBLE,
+    by_x,
+    hidden_spec,
+    program,
+    run,
+    threshold,
+)
 
-from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring import executors, running
-from easeml_meter.scoring.bundle import Bundle, BundledFile
-from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.predictor import Limits, ModelFailed, SandboxUnavailable
 from easeml_meter.scoring.sandbox import Run
 from easeml_meter.service.submissions import measuring
-from easeml_meter.service.submissions.kinds import Command, Function, OnnxFile, checked
+from easeml_meter.service.submissions.kinds import checked
 from easeml_meter.service.submissions.measuring import (
     Attempt,
-    Conditions,
     Measured,
     ModelAttempt,
     allotted,
 )
-from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
 from easeml_meter.vault.sealing import seal
-
-HEAD = """
-import sys
-import numpy as np
-import pyarrow as pa
-reader = pa.ipc.open_stream(sys.stdin.buffer)
-schema = pa.schema([("prediction", pa.int64())])
-writer = pa.ipc.new_stream(sys.stdout.buffer, schema)
-rows = 0
-for batch in reader:
-    x = batch.column("x").to_numpy()
-    rows += len(x)
-    guess = (x > 0).astype(np.int64)
-"""
-TAIL = """
-    writer.write_batch(pa.RecordBatch.from_arrays([pa.array(guess)], schema=schema))
-writer.close()
-"""
-VISIBLE = 20
-"""Rows of the validation set; the test set has another number, by which the programs know it."""
-
-
-def program(trick: str = "    pass", after: str = "") -> Command:
-    """A command that predicts, and does `trick` with each batch; `hidden` tells it which set."""
-    body = f"    hidden = len(x) not in (1, {VISIBLE})\n{trick}"
-    text = HEAD + body + TAIL + after
-    return Command(Bundle("python predict.py", (BundledFile("predict.py", text.encode()),)))
-
-
-@pytest.fixture
-def session(tmp_path: Path) -> Session:
-    return make_session(tmp_path, hidden_spec(), validation_size=VISIBLE)
-
-
-def hidden_spec(**options: Any) -> MeterSpec:
-    return small_spec(models=True, inputs="hidden", **options)
-
-
-def run(session: Session, submitted: Any, name: str = "model", **conditions: Any) -> Signal:
-    conditions.setdefault("seconds", 3.0)
-    return session.meter.submit_any(submitted, model=name, conditions=Conditions(**conditions))
 
 
 def test_models_cost_an_answer_more() -> None:
     plain, models = small_spec(), small_spec(models=True)
     assert required_labels(models).labels > required_labels(plain).labels
     assert required_labels(models) == required_labels(plain.replace(loss="0-1", models=True))
-
-
-def test_a_meter_planned_without_models_refuses_them(tmp_path: Path) -> None:
-    session = make_session(tmp_path, small_spec(inputs="hidden"))
-    with pytest.raises(InvalidInput, match="models = true"):
-        run(session, program())
-    assert session.meter.status().signals == ()
 
 
 def test_a_command_is_measured_like_its_predictions(session: Session) -> None:
@@ -199,32 +154,6 @@ def test_cancelled_before_the_entry_costs_nothing(session: Session) -> None:
     assert run(session, program()).step == 1
 
 
-def test_without_a_sandbox_nothing_runs(session: Session) -> None:
-    with (
-        mock.patch("shutil.which", return_value=None),
-        pytest.raises(SandboxUnavailable, match="apt-get install -y bubblewrap"),
-    ):
-        run(session, program())
-    assert session.meter.status().signals == ()
-
-
-def by_x(batch: pa.RecordBatch) -> Any:
-    return (batch.column("x").to_numpy() > 0).astype(int)
-
-
-def fails(batch: pa.RecordBatch) -> Any:
-    if batch.num_rows > VISIBLE:
-        raise SystemExit("what it saw")
-    return by_x(batch)
-
-
-def test_a_trusted_function(session: Session) -> None:
-    first = run(session, Function(FunctionModel(by_x, "by x, 1")))
-    assert run(session, program()).name == first.name  # the same model, sandboxed
-    assert run(session, Function(FunctionModel(by_x, "by x, 1"))).repeated
-    assert run(session, Function(FunctionModel(fails, "fails"))).name == "no-reading"
-
-
 def test_executors_agree(session: Session, tmp_path: Path) -> None:
     inline = run(session, program())
     (tmp_path / "other").mkdir()
@@ -258,40 +187,6 @@ def test_no_release_where_models_cannot_be_run(tmp_path: Path) -> None:
         session.meter.release()
     (entry,) = json.loads((session.meter.release() / "retrospective.json").read_text())
     assert entry["truth"] is not None
-
-
-def threshold(path: Path) -> OnnxFile:
-    """An ONNX model that predicts what `program` does."""
-    from onnx import TensorProto, helper, save
-
-    nodes = [
-        helper.make_node("Gather", ["inputs", "first"], ["x"], axis=1),
-        helper.make_node("Greater", ["x", "zero"], ["positive"]),
-        helper.make_node("Cast", ["positive"], ["label"], to=TensorProto.INT64),
-    ]
-    graph = helper.make_graph(
-        nodes,
-        "threshold",
-        [helper.make_tensor_value_info("inputs", TensorProto.FLOAT, [None, 2])],
-        [helper.make_tensor_value_info("label", TensorProto.INT64, [None])],
-        [
-            helper.make_tensor("first", TensorProto.INT64, [], [0]),
-            helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
-        ],
-    )
-    opsets = [helper.make_opsetid("", 17)]
-    save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)
-    return OnnxFile(path)
-
-
-def test_an_onnx_model(session: Session, tmp_path: Path) -> None:
-    model = threshold(tmp_path / "model.onnx")
-    told = run(session, model, seconds=10.0)
-    assert told.name == run(session, program()).name
-    assert run(session, model).repeated
-
-
-# --- Starts, and the time for them ---
 
 
 def session_in_shards(folder: Path, monkeypatch: pytest.MonkeyPatch, shards: int) -> Session:

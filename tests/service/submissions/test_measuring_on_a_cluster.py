@@ -13,7 +13,7 @@ from unittest import mock
 import pytest
 from distributed import Client, LocalCluster
 from tests.service.helpers import make_session
-from tests.service.submissions.test_measuring import VISIBLE, hidden_spec, program
+from tests.service.submissions.models import VISIBLE, hidden_spec, program
 
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.service.submissions.measuring import Conditions
