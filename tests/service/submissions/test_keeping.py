@@ -15,6 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.service.helpers import Labels, Session, make_session, small_spec, with_errors
+from tests.service.sites import make_room, make_site, same_key
 
 from easeml_meter.core.model import Entry
 from easeml_meter.core.views import Signal
@@ -29,9 +31,6 @@ from easeml_meter.service.submissions.keeping import Keeping, Kept, file_of, rea
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.tables.source import Held
 from easeml_meter.vault.keys import Identity
-
-from .helpers import Labels, Session, make_session, small_spec, with_errors
-from .sites import make_room, make_site, same_key
 
 
 @pytest.fixture

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
+from tests.server.driving import begin
+from tests.server.helpers import serve
 from tests.service.helpers import small_spec
 
 from easeml_meter.stats.planning import required_labels
-
-from .driving import begin
-from .helpers import serve
 
 
 def test_shown_then_confirmed(tmp_path: Path) -> None:

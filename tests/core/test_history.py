@@ -1,0 +1,83 @@
+"""Histories folded from entries: accounts, hand-overs that join them, and what is left."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from easeml_meter.core.history import Folded, Histories, fold
+from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.model import Entry, HandOver
+from easeml_meter.core.signals import answer_named
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import required_labels
+
+ENTRY = Entry("m", 1, 1, 1, "1", False, "model", "s", 1, "d", "0", "", "2026-01-01")
+
+
+def ledger(*, extra: int = 0, **options: Any) -> Ledger:
+    settings: dict[str, Any] = {"signals": 3, "tolerance": 0.25, "steps": 6, "delta": 0.2}
+    spec = MeterSpec.uniform(**(settings | options))
+    return Ledger(spec, required_labels(spec).labels + extra)
+
+
+def entries(*answers: str, tenant: int = 1) -> list[Entry]:
+    return [
+        replace(ENTRY, tenant=tenant, step=step, answer=answer)
+        for step, answer in enumerate(answers, 1)
+    ]
+
+
+def histories(on: Ledger, *lengths: int) -> Histories:
+    """Give each tenant a history of so many answers."""
+    folded = {
+        tenant: fold(on, entries(*["1"] * length, tenant=tenant), tenant)
+        for tenant, length in enumerate(lengths, 1)
+    }
+    return Histories(on, folded)
+
+
+@pytest.mark.parametrize("options", [{}, {"elastic": True}, {"protocol": "incremental"}], ids=str)
+def test_a_fold_is_the_ledgers_replay_and_its_last_step(options: dict[str, Any]) -> None:
+    on, answers = ledger(**options), ["1", "2", "2", "3"]
+    found = fold(on, entries(*answers), 1)
+    assert found == Folded(on.replay(map(answer_named, answers)), 4)
+    assert fold(on, [], 2) == Folded(Account(2), 0)
+
+
+def test_a_gap_in_the_steps_is_kept() -> None:
+    on = ledger()
+    found = fold(on, [ENTRY, replace(ENTRY, step=5)], 1)
+    assert (found.account.steps, found.step) == (2, 5)
+
+
+def test_a_reset_comes_before_the_answer_that_followed_it() -> None:
+    on = ledger(protocol="incremental", resets=1)
+    first, second, third = entries("3", "1", "2")
+    found = fold(on, [first, replace(second, after_reset=True), third], 1)
+    assert (found.account.state.top, found.account.state.resets_used) == (2, 1)
+
+
+def test_histories_count_all_answers_and_take_one_more() -> None:
+    before = histories(ledger(tenants=(3, 3)), 2, 3)
+    assert before.answers == 5
+    assert not before.all_spent
+    after = before.after(replace(ENTRY, step=3))
+    assert (after.answers, after.all_spent) == (6, True)
+    assert after.account(1).steps == 3
+    assert after.account(2) == before.account(2)
+    assert before.answers == 5
+
+
+def test_who_shares_a_history_draws_on_all_of_it() -> None:
+    on = ledger(tenants=(2, 2, 2), extra=60)
+    apart = histories(on, 1, 1, 0)
+    joined = replace(apart, handovers=[HandOver("m", 1, 1, 2, "now")])
+    assert [joined.account(tenant).steps for tenant in (1, 2, 3)] == [2, 2, 0]
+    assert joined.account(1) == joined.account(2)
+    assert joined.account(3) == apart.account(3)
+    assert joined.answers == apart.answers
+    after = joined.after(replace(ENTRY, step=2))
+    assert [after.account(tenant).steps for tenant in (1, 2, 3)] == [3, 3, 0]
