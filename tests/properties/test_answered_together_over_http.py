@@ -18,7 +18,7 @@ from tests.service.helpers import Labels, small_spec, with_errors
 
 from easeml_meter.errors import Denied, InvalidInput, Spent, StorageError
 from easeml_meter.meter import Meter
-from easeml_meter.server.batching import Gathering
+from easeml_meter.server.batching import Batches
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import tokens
 from easeml_meter.service.actor import ANYONE
@@ -123,7 +123,7 @@ class Gate:
         self.begun = threading.Event()
         self._go_on = threading.Event()
         self._arrived = threading.Semaphore(0)
-        self._gathered: Gathering[str, Incoming, queue.Accepted] = Gathering(self._work)
+        self._gathered: Batches[str, Incoming, queue.Accepted] = Batches(self._work)
         self._pool = ThreadPoolExecutor(2 * CLIENTS)
         served.app.state.submissions = self._take
 

@@ -10,7 +10,7 @@ from typing import Any, TypeVar
 import pytest
 
 from easeml_meter.server import batching
-from easeml_meter.server.batching import MOST, Gathering
+from easeml_meter.server.batching import MOST, Batches
 
 Result = TypeVar("Result")
 
@@ -39,7 +39,7 @@ class Work:
         self.go_on = threading.Event()
         if not held:
             self.go_on.set()
-        self.gathered = Gathering(self._do)
+        self.gathered = Batches(self._do)
         self._under_way: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -165,20 +165,6 @@ def test_what_the_work_raises_goes_to_all_that_came_together() -> None:
     assert run(main) == [10, failed, failed, failed, 14, 16]
 
 
-def test_the_queue_recovers_from_an_error_while_others_wait() -> None:
-    work = Work(held=True)
-
-    async def main() -> list[object]:
-        asked = work.ask(666)
-        await work.begun(1)
-        asked += work.ask(1, 2)
-        await work.begun(1)
-        work.go_on.set()
-        return await outcomes(asked)
-
-    assert run(main) == ["RuntimeError: all of them", 2, 4]
-
-
 def test_another_key_is_not_held_up() -> None:
     work = Work(held=True)
 
@@ -229,21 +215,6 @@ def test_whoever_goes_away_while_being_served_harms_nobody() -> None:
     assert work.batches[0] == ("a", [-1, 2, 3])
 
 
-def test_all_go_away_and_the_next_is_served() -> None:
-    work = Work(held=True)
-
-    async def main() -> list[object]:
-        gone = work.ask(1, 2)
-        await work.begun(1)
-        for each in gone:
-            each.cancel()
-        await asyncio.sleep(0)
-        work.go_on.set()
-        return await outcomes(work.ask(3))
-
-    assert run(main) == [6]
-
-
 def test_no_more_than_so_many_at_once() -> None:
     work = Work()
     many = 2 * MOST + 6
@@ -269,17 +240,6 @@ def test_who_comes_alone_does_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     assert work.sizes() == [1] * 5
 
 
-def test_as_many_as_the_last_time_do_not_wait(monkeypatch: pytest.MonkeyPatch) -> None:
-    patient(monkeypatch)
-    work = Work()
-
-    async def main() -> list[object]:
-        return [await outcomes(work.ask(1, 2, 3)) for _ in range(3)]
-
-    assert run(main) == [[2, 4, 6]] * 3
-    assert work.sizes() == [3] * 3
-
-
 def test_the_last_of_as_many_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> None:
     """Those who come back one after the other are served together again."""
     patient(monkeypatch)
@@ -299,17 +259,6 @@ def test_the_last_of_as_many_ends_the_wait(monkeypatch: pytest.MonkeyPatch) -> N
     assert work.sizes() == [3, 3]
 
 
-def test_fewer_than_the_last_time_are_served_when_nobody_else_comes() -> None:
-    work = Work()
-
-    async def main() -> list[object]:
-        await outcomes(work.ask(1, 2, 3))
-        return [*await outcomes(work.ask(4, 5)), *await outcomes(work.ask(6))]
-
-    assert run(main) == [8, 10, 12]
-    assert work.sizes() == [3, 2, 1]
-
-
 def test_after_a_wait_in_vain_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> None:
     work = Work()
 
@@ -320,17 +269,6 @@ def test_after_a_wait_in_vain_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> N
         return [await work.gathered("a", item) for item in (5, 6)]
 
     assert run(main) == [10, 12]
-
-
-def test_how_many_came_is_counted_for_each_key(monkeypatch: pytest.MonkeyPatch) -> None:
-    patient(monkeypatch)
-    work = Work()
-
-    async def main() -> list[object]:
-        await outcomes(work.ask(1, 2, 3, key="a"))
-        return await outcomes(work.ask(4, key="b"))
-
-    assert run(main) == [8]
 
 
 # --- Event loops ---
@@ -388,7 +326,7 @@ def test_the_end_of_the_loop_ends_those_who_wait(monkeypatch: pytest.MonkeyPatch
 
 @pytest.mark.parametrize("given", [[], [StopIteration()], [1, 2]])
 def test_work_that_misbehaves_leaves_nobody_waiting(given: list[int | Exception]) -> None:
-    gathered: Gathering[str, int, int] = Gathering(lambda _, __: given)
+    gathered: Batches[str, int, int] = Batches(lambda _, __: given)
 
     async def main() -> list[object]:
         return await outcomes([gathered("a", 1)])

@@ -8,7 +8,7 @@ from fastapi import FastAPI
 
 from easeml_meter.server import errors, health, web
 from easeml_meter.server.api import ROUTERS
-from easeml_meter.server.batching import Gathering
+from easeml_meter.server.batching import Batches
 from easeml_meter.server.errors import PREFIX
 from easeml_meter.server.idempotency import Keys
 from easeml_meter.server.limits import RateLimits
@@ -21,10 +21,10 @@ from easeml_meter.version import __version__
 
 
 def create_app(site: Site, settings: Settings) -> FastAPI:
-    """Make the application that serves a site.
+    """Return the application that serves a site.
 
-    `app.state.stopping` is set when the server stops; what waits for something looks at it.
-    `app.state.worker` is called when a submission was queued, where this process works them off.
+    `app.state.stopping` is set when the server stops; requests that wait for something look at it.
+    `app.state.worker` is called when a submission was queued, if this process answers them itself.
     """
     app = FastAPI(
         title="easeml-meter",
@@ -39,7 +39,7 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     app.state.metrics = Metrics()
     app.state.stopping = threading.Event()
     app.state.worker = None
-    app.state.submissions = Gathering(queue.accept_all)
+    app.state.submissions = Batches(queue.accept_all)
     app.state.keys = Keys(site)
     errors.install(app)
     app.include_router(health.router)

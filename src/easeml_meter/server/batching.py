@@ -1,6 +1,6 @@
-"""Requests that wait for the same thing are answered together, in one call.
+"""Answer requests that arrive together in one call.
 
-One transaction, one wait for the disk and one thread then serve them all.
+They then share one transaction, one wait for the disk and one thread.
 """
 
 from __future__ import annotations
@@ -20,9 +20,9 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 PATIENCE = 0.003
-"""Seconds to wait at most for others to come."""
+"""Seconds to wait at most for more requests; longer did not raise the throughput."""
 MOST = 32
-"""How many are served together; the others are next."""
+"""Largest batch; the rest is the next one."""
 
 
 @dataclass
@@ -30,27 +30,27 @@ class _Queue(Generic[Item, Result]):
     waiting: list[tuple[Item, Future[Result]]] = field(default_factory=list)
     enough: Event = field(default_factory=Event)
     last: int = 1
-    """How many were served together the last time."""
+    """Size of the previous batch, which is how many requests the next one waits for."""
     served: Task[None] | None = None
-    """Whoever serves them now."""
+    """The task that serves this queue, while there is something to serve."""
 
 
-class Gathering(Generic[Key, Item, Result]):
-    """Serves what is asked for under one key: one batch at a time, of all that came meanwhile.
+class Batches(Generic[Key, Item, Result]):
+    """Serves the requests under each key in batches, one batch of a key at a time.
 
-    Who asks again and again comes back soon after an answer. So a batch waits a moment, until there
-    are as many as the last time; where requests come one by one, nothing waits. `work` gives a
-    result or an error for each item, in their order; what it raises is raised for all.
+    Clients that ask again and again come back soon after an answer. So a batch waits a moment for
+    as many requests as the one before had; where requests come one by one, none waits. `work`
+    returns a result or an error for each item, in order; what it raises is raised for all of them.
     """
 
     def __init__(self, work: Callable[[Key, list[Item]], list[Result | Exception]]) -> None:
         self._work = work
-        # Each event loop for itself: futures do not cross from one to another.
+        # One set of queues for each event loop: a future belongs to the loop that made it.
         self._queues: WeakKeyDictionary[AbstractEventLoop, dict[Key, _Queue[Item, Result]]]
         self._queues = WeakKeyDictionary()
 
     async def __call__(self, key: Key, item: Item) -> Result:
-        """Have `item` served, alone or with others of the same key."""
+        """Return the result for `item`, served alone or with others of the same key."""
         loop = asyncio.get_running_loop()
         queue = self._queues.setdefault(loop, {}).setdefault(key, _Queue())
         future: Future[Result] = loop.create_future()
@@ -74,14 +74,14 @@ class Gathering(Generic[Key, Item, Result]):
                 await self._serve_batch(key, batch)
         finally:
             queue.served = None
-            for _, future in queue.waiting:  # nobody is left to serve them: the server ends
+            for _, future in queue.waiting:  # nobody is left to serve them: the server stops
                 future.cancel()
 
     async def _serve_batch(self, key: Key, batch: list[tuple[Item, Future[Result]]]) -> None:
         try:
             outcomes = await run_in_threadpool(self._work, key, [item for item, _ in batch])
             for (_, future), outcome in zip(batch, outcomes, strict=True):
-                if future.done():  # whoever asked has gone
+                if future.done():  # the client has disconnected
                     continue
                 if isinstance(outcome, Exception):
                     future.set_exception(outcome)
@@ -91,7 +91,7 @@ class Gathering(Generic[Key, Item, Result]):
             for future in _unanswered(batch):
                 future.set_exception(error)
         finally:
-            for future in _unanswered(batch):  # the server ends
+            for future in _unanswered(batch):  # the server stops
                 future.cancel()
 
 

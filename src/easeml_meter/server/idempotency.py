@@ -20,7 +20,7 @@ from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.model import stamp
 from easeml_meter.errors import MeterError, UnderWay
 from easeml_meter.server.auth import CallerHere
-from easeml_meter.server.batching import Gathering
+from easeml_meter.server.batching import Batches
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Site
 from easeml_meter.service.tokens import Caller
@@ -131,8 +131,8 @@ class Keys:
 
     def __init__(self, site: Site) -> None:
         self._site = site
-        self.begun = Gathering(self._begin)
-        self.finished = Gathering(self._finish)
+        self.begun = Batches(self._begin)
+        self.finished = Batches(self._finish)
 
     def _begin(self, user: str, given: list[KeyedRequest]) -> list[KeyedRequest | Exception]:
         """Enter requests; return each as it was answered before, or as entered now."""

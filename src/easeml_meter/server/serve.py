@@ -1,4 +1,4 @@
-"""Run a server: open its site, listen, stop without breaking off what was accepted."""
+"""`meter serve`: open the site, listen, and stop without losing what was accepted."""
 
 from __future__ import annotations
 
@@ -107,7 +107,7 @@ def _announce(settings: Settings, listening: socket.socket, tell: Callable[[str]
 
 
 class Server(uvicorn.Server):
-    """Uvicorn's server, which tells when it listens and takes a signal to stop for a success."""
+    """Uvicorn's server; it reports when it listens, and stops with success on a signal."""
 
     def __init__(
         self, config: uvicorn.Config, stopping: threading.Event, listening: Callable[[], None]
@@ -118,7 +118,7 @@ class Server(uvicorn.Server):
 
     async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
         """Begin to listen."""
-        # What is loaded by now stays. Looking through it for garbage held up requests for 0.1 s.
+        # What is loaded by now stays loaded. Collecting it as garbage held up requests for 0.1 s.
         gc.collect()
         gc.freeze()
         await super().startup(list(sockets or []))

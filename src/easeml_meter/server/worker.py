@@ -1,7 +1,7 @@
-"""Workers on any number of machines: they answer queued submissions from the same PostgreSQL.
+"""`meter worker`: answers queued submissions on any number of machines, from one PostgreSQL.
 
-A worker that dies sends no sign of life any more, and another one takes over its submission. What
-is done twice is charged once: the same bytes get the answer that stands in the books.
+When a worker dies, another one takes over its submission. A submission that is run twice is charged
+once, because the same bytes get the answer that is in the books already.
 """
 
 from __future__ import annotations
@@ -26,14 +26,14 @@ _NEEDED = "the server's, postgresql://...: with SQLite it needs no workers"
 
 
 def prepare(site: Site) -> None:
-    """Make ready what server and workers share: a note of the server's key."""
+    """Leave a note of the server's key beside its files, for workers to compare theirs with."""
     if not site.files.exists(_RECIPIENT):
         site.files.put(_RECIPIENT, f"{site.identity.recipient}\n".encode())
     check_key(site)
 
 
 def check_key(site: Site) -> None:
-    """Refuse another key, or other files, than the server has."""
+    """Raise `MeterError` unless key and files are the server's: answers would not open."""
     try:
         noted = site.files.read(_RECIPIENT).decode().strip()
     except FileNotFoundError:
