@@ -1,0 +1,100 @@
+"""One gate: every use case declares its permission, and whoever lacks it is refused."""
+
+from __future__ import annotations
+
+import inspect
+import pkgutil
+import re
+from collections.abc import Callable, Iterator
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from easeml_meter import service
+from easeml_meter.core.people import Role
+from easeml_meter.errors import Denied
+from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
+
+SOURCE = Path(service.__file__).parent.parent
+_PLACES = {"Workspace", "Site", "Place"}
+_MACHINERY = {f"{service.__name__}.{name}" for name in ("actor", "jobs", "place")}
+
+
+def public_functions() -> Iterator[Callable[..., Any]]:
+    """List the public functions of all modules of the service."""
+    for found in pkgutil.walk_packages(service.__path__, f"{service.__name__}."):
+        if found.name in _MACHINERY:
+            continue
+        for name, value in vars(import_module(found.name)).items():
+            defined_here = getattr(value, "__module__", None) == found.name
+            if inspect.isfunction(value) and defined_here and not name.startswith("_"):
+                yield value
+
+
+def touches_a_place(function: Callable[..., Any]) -> bool:
+    """Whether a function opens the books itself, rather than running in a caller's transaction."""
+    annotations = inspect.get_annotations(function)
+    first = list(inspect.signature(function).parameters)[:2]
+    placed = any(str(annotations.get(name)).split(" |")[0] in _PLACES for name in first)
+    return placed and "Books" not in map(str, annotations.values())
+
+
+def name_of(function: Callable[..., Any]) -> str:
+    return f"{function.__module__}.{function.__name__}".removeprefix("easeml_meter.service.")
+
+
+INSIDE = {
+    "submissions.keeping.read_kept",
+    "submissions.measuring.open_sealed",
+    "testsets.delivery.check_given",
+    "testsets.delivery.claim",
+    "testsets.release.truths_of",
+    "users.check_password",
+}
+"""What several use cases share: none of these is called from outside the service."""
+FOUND = [function for function in public_functions() if touches_a_place(function)]
+USE_CASES = [function for function in FOUND if name_of(function) not in INSIDE]
+
+
+def test_there_are_use_cases() -> None:
+    assert len(USE_CASES) > 40
+    assert {name_of(function) for function in FOUND} >= INSIDE
+
+
+@pytest.mark.parametrize("name", sorted(INSIDE))
+def test_what_has_no_gate_is_called_inside_the_service_only(name: str) -> None:
+    module, _, function = name.rpartition(".")
+    named = rf"{module.rpartition('.')[2]}\.{function}\(|{module} import [^\n]*\b{function}\b"
+    files = [path for each in ("server", "client", "cli") for path in (SOURCE / each).rglob("*.py")]
+    outside = [path for path in files if re.search(named, path.read_text())]
+    assert outside == []
+
+
+@pytest.mark.parametrize(
+    "use_case", USE_CASES, ids=lambda each: f"{each.__module__[21:]}.{each.__name__}"
+)
+def test_every_use_case_declares_its_permission(use_case: Callable[..., Any]) -> None:
+    declared = getattr(use_case, "needs", ())
+    assert declared, "declare it with @needs(Permission...), and take an Actor first"
+    assert all(isinstance(each, Permission) for each in declared)
+    first = next(iter(inspect.signature(use_case).parameters))
+    assert inspect.get_annotations(use_case)[first] == "Actor"
+
+
+def test_an_actor_without_the_permission_does_not_get_in() -> None:
+    ran: list[Actor] = []
+
+    @needs(Permission.RELEASE)
+    def use_case(actor: Actor) -> None:
+        ran.append(actor)
+
+    for role in (Role.DEVELOPER, Role.RUNNER, Role.ADMIN):
+        with pytest.raises(Denied, match=f"{role}s may not release a test set"):
+            use_case(Actor(((role, 1),)))
+    with pytest.raises(Denied):
+        use_case(Actor(()))
+    assert ran == []
+    use_case(SYSTEM)
+    assert len(ran) == 1
