@@ -131,7 +131,7 @@ class Actor:
     def _acting_for(self, able: tuple[tuple[Role, int], ...]) -> int:
         tenants = [tenant for _, tenant in able]
         if 0 in tenants:
-            return self.tenant or 1
+            return self.acting_for
         if self.tenant is None:
             return tenants[0]
         if self.tenant not in tenants:
@@ -145,6 +145,11 @@ class Actor:
     def acts_for(self, tenant: int) -> bool:
         """Whether one of the seats is a tenant's own, or acts for all."""
         return any(own in (0, tenant) for _, own in self.seats)
+
+    @property
+    def acting_for(self) -> int:
+        """The tenant acted for: the one asked for, else the first."""
+        return 1 if self.tenant is None else self.tenant
 
     @property
     def role(self) -> Role:

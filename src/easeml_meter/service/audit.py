@@ -127,7 +127,7 @@ def _readable(actor: Actor, links: list[AuditLink]) -> tuple[AuditLink, ...]:
         return tuple(links)
     own = {tenant for role, tenant in actor.seats if role is Role.DEVELOPER}
     if 0 in own:  # embedded, in the role of a developer
-        own = {actor.tenant or 1}
+        own = {actor.acting_for}
     hidden = {link.number for link in links if not _concerned(link) <= own}
     if not hidden:
         return tuple(links)

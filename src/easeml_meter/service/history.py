@@ -38,7 +38,7 @@ def list_sessions(actor: Actor, space: Workspace) -> tuple[SessionView, ...]:
 def _session(
     actor: Actor, space: Workspace, books: Books, state: MeterState, test_set: TestSet
 ) -> SessionView:
-    tenant = state.tenant(actor.tenant or 1)
+    tenant = state.tenant(actor.acting_for)
     return session_of(books, state, test_set, tenant, truths_of(space, test_set, tenant))
 
 

@@ -97,7 +97,7 @@ def test_tenants_who_hand_over_follow_each_other() -> None:
         account: Account = desk.places[0].account
         seen.append((account.tenant, account.steps, bool(desk.sure[0])))
         one(desk, 0.5, 500, 0.5)
-    assert seen == [(0, 0, True), (1, 0, True), (1, 1, True), (1, 2, False)]
+    assert seen == [(1, 0, True), (2, 0, True), (2, 1, True), (2, 2, False)]
 
 
 @pytest.mark.parametrize("developer", DEVELOPERS.values(), ids=DEVELOPERS.keys())

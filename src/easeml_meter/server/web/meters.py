@@ -142,7 +142,7 @@ class MeterPage:
     @property
     def tenant(self) -> int:
         """The tenant whose page it is."""
-        return self.actor.tenant or 1
+        return self.actor.acting_for
 
     @property
     def roles(self) -> str:

@@ -63,7 +63,7 @@ def answer(
         Spent: the test set has no answer left.
         WrongPhase: there is no test set or no validation set yet.
     """
-    submission = Submission(submitted, model, actor.tenant or 1, actor.user)
+    submission = Submission(submitted, model, actor.acting_for, actor.user)
     (outcome,) = answer_all(actor, space, [submission], conditions)
     if isinstance(outcome, Exception):
         raise outcome

@@ -97,7 +97,7 @@ def _received(incoming: Incoming) -> Submission | Accepted:
     """Look at what came in: predictions are to be answered, a model is queued."""
     actor = incoming.actor.granted(Permission.SUBMIT)
     submitted = unpack(incoming.body)
-    given = Submission(submitted, incoming.model, actor.tenant or 1, actor.user)
+    given = Submission(submitted, incoming.model, actor.acting_for, actor.user)
     if isinstance(submitted, PredictionFiles):
         return given
     return _enqueue(incoming.space, given, submitted), None
@@ -238,7 +238,7 @@ def receipts(actor: Actor, space: Workspace) -> list[Receipt]:
         Denied: the actor may neither submit for this tenant nor see its signals.
     """
     with space.reading() as books:
-        tickets = books.submissions.of(space.meter or "", actor.tenant or 1)
+        tickets = books.submissions.of(space.meter or "", actor.acting_for)
         entries = _entries(books, actor, space)
     known = {(ticket.generation, ticket.step) for ticket in tickets}
     told = [_receipt_of(space.meter or "", entry) for entry in entries]

@@ -139,7 +139,7 @@ def released_session(actor: Actor, space: Workspace, number: int) -> SessionView
     with space.reading() as books:
         state = space.state(books)
         test_set = _released(space, books, number)
-        tenant = state.tenant(actor.tenant or 1)
+        tenant = state.tenant(actor.acting_for)
         truths = truths_of(space, test_set, tenant)
         return session_of(books, state, test_set, tenant, truths)
 
