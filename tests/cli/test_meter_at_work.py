@@ -302,7 +302,7 @@ def test_audit_exits_with_1_if_something_does_not_fit(tmp_path: Path) -> None:
     labels = ready(desk)
     desk.submit(labels, VALIDATION)
     journal = next((tmp_path / "meter" / "testsets").glob("*.journal"))
-    line = json.loads(journal.read_text(encoding="utf-8").splitlines()[0])
+    line = json.loads(next(filter(None, journal.read_text(encoding="utf-8").splitlines())))
     journal.write_text(json.dumps(line | {"step": 2}) + "\n", encoding="utf-8")
     shown = desk.run("audit", "-C", "meter")
     assert (shown.code, shown.err) == (1, "")

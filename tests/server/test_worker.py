@@ -15,7 +15,7 @@ from tests.cli.running import run
 from tests.postgresql import Cluster
 from tests.service.helpers import small_spec
 
-from easeml_meter.core.submissions import State, Ticket
+from easeml_meter.core.submissions import SubmissionState, Ticket
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.server import worker
 from easeml_meter.server.settings import Settings
@@ -33,7 +33,7 @@ WORKER = """
 import sys, time
 from dataclasses import replace
 from pathlib import Path
-from easeml_meter.core.submissions import State
+from easeml_meter.core.submissions import SubmissionState
 from easeml_meter.server.worker import work
 from easeml_meter.service.jobs import QueueRunner
 from easeml_meter.service.place import Site
@@ -46,7 +46,7 @@ folder = Path(folder)
 def run(site, submission):
     with site.reading() as books:
         ticket = books.submissions.get(submission)
-        if ticket.state is State.DONE:
+        if ticket.state is SubmissionState.DONE:
             return
     note(f"{submission} begun by {name}")
     while (folder / "wait").exists():
@@ -55,7 +55,7 @@ def run(site, submission):
         (folder / "fail").unlink()
         raise RuntimeError("SECRET LABELS")
     with site.writing() as books:
-        books.submissions.change(replace(ticket, state=State.DONE))
+        books.submissions.change(replace(ticket, state=SubmissionState.DONE))
     note(f"{submission} done by {name}")
 
 
@@ -95,7 +95,7 @@ class Bench:
             kind="onnx",
             blob="",
             options={},
-            state=State.QUEUED,
+            state=SubmissionState.QUEUED,
             problem=None,
             generation=None,
             step=None,

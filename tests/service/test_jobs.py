@@ -15,7 +15,7 @@ import pytest
 from easeml_meter.core.model import stamp
 from easeml_meter.core.notifications import Delivery, DeliveryState
 from easeml_meter.service import jobs
-from easeml_meter.service.jobs import Later, QueueRunner, Runner, Task, runner
+from easeml_meter.service.jobs import Later, QueueRunner, Runner, Work, runner
 from easeml_meter.service.place import Site, utc_now
 from easeml_meter.storage import jobs as queue
 from easeml_meter.storage.books import Books
@@ -94,8 +94,8 @@ class Log:
                 self._under_way.remove(lock_of(key) or key)
 
     @property
-    def task(self) -> Task:
-        return Task(
+    def task(self) -> Work:
+        return Work(
             Queue.NOTIFICATIONS,
             waiting=lambda books: [job_of(row) for row in books.deliveries.waiting()],
             run=self.run,

@@ -7,7 +7,7 @@ from typing import Any
 import click
 
 from easeml_meter.cli.common import (
-    Place,
+    MeterPlace,
     echo_json,
     json_option,
     open_meter,
@@ -30,7 +30,7 @@ def _details(details: dict[str, Any]) -> str:
 @click.command()
 @place_options
 @json_option
-def audit(place: Place, as_json: bool) -> None:
+def audit(place: MeterPlace, as_json: bool) -> None:
     """Verify the chain of everything that was disclosed. Exit code 1: something does not fit."""
     found = open_meter(place).audit()
     if as_json:

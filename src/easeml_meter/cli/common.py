@@ -31,7 +31,7 @@ HONOUR = (
 
 
 @dataclass(frozen=True)
-class Place:
+class MeterPlace:
     """Where a meter is: in a folder, or at a server, where it has a name."""
 
     folder: Path = Path()
@@ -89,7 +89,9 @@ def _placed(command: Command, *options: Callable[[Any], Any]) -> Command:
     return cast(Command, found)
 
 
-def _place(folder: Path | None, server: str | None, meter: str | None, ca: Path | None) -> Place:
+def _place(
+    folder: Path | None, server: str | None, meter: str | None, ca: Path | None
+) -> MeterPlace:
     """Choose between folder and server; what was typed counts more than the environment.
 
     What the environment says of a server is the value of the options of `meter` itself.
@@ -107,7 +109,7 @@ def _place(folder: Path | None, server: str | None, meter: str | None, ca: Path 
         if folder_typed:
             server = None
     meter = meter or root.params.get("meter_name")
-    return Place(folder or Path(), server, meter, ca or root.params.get("ca"))
+    return MeterPlace(folder or Path(), server, meter, ca or root.params.get("ca"))
 
 
 def tenant_option(command: Command) -> Command:
@@ -156,7 +158,7 @@ def file_argument(name: str) -> Callable[[Command], Command]:
     return click.argument(name, type=click.Path(path_type=Path))
 
 
-def open_meter(place: Place) -> MeterVerbs:
+def open_meter(place: MeterPlace) -> MeterVerbs:
     """Open the meter of a command.
 
     In a folder, in the role that METER_ROLE names (owner: may do it all).
@@ -172,7 +174,7 @@ def open_meter(place: Place) -> MeterVerbs:
     return Meter.open(place.folder, role=Role(role))
 
 
-def open_remote(place: Place) -> RemoteMeter:
+def open_remote(place: MeterPlace) -> RemoteMeter:
     """Open a meter at a server."""
     from easeml_meter.client import connect
 
@@ -181,7 +183,7 @@ def open_remote(place: Place) -> RemoteMeter:
     return meter
 
 
-def server_of(place: Place) -> str:
+def server_of(place: MeterPlace) -> str:
     """Give the address of the server, for what is not done in a folder."""
     if place.server is None:
         raise invalid("server", None, "name one with --server, or in METER_SERVER")
@@ -208,7 +210,7 @@ def at_terminal() -> bool:
 
 
 @contextmanager
-def connected(place: Place) -> Iterator[Connection]:
+def connected(place: MeterPlace) -> Iterator[Connection]:
     """Connect to the server of a command."""
     from easeml_meter.client.connection import Connection
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 import click
 
 from easeml_meter.cli.common import (
-    Place,
+    MeterPlace,
     echo_json,
     json_option,
     open_meter,
@@ -21,7 +21,7 @@ from easeml_meter.cli.common import (
 @click.option("--confirm", is_flag=True, help="Record it; without this, only the cost is told.")
 @place_options
 @json_option
-def handover(giver: int, receiver: int, confirm: bool, place: Place, as_json: bool) -> None:
+def handover(giver: int, receiver: int, confirm: bool, place: MeterPlace, as_json: bool) -> None:
     """Tell what it costs if tenant GIVER hands a checkpoint to tenant RECEIVER; record it.
 
     From then on both depend on all answers that either has got, and share what is left.

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from easeml_meter.cli.common import (
-    Place,
+    MeterPlace,
     echo_json,
     json_option,
     open_meter,
@@ -23,7 +23,7 @@ from easeml_meter.errors import invalid
 @tenant_option
 @place_options
 @json_option
-def status(tenant: int | None, place: Place, as_json: bool) -> None:
+def status(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
     """Show the battery, the steps promised and expected, and the last signal."""
     view = open_meter(place).status(tenant=tenant)
     if as_json:
@@ -38,7 +38,7 @@ def status(tenant: int | None, place: Place, as_json: bool) -> None:
 @tenant_option
 @place_options
 @json_option
-def history(tenant: int | None, place: Place, as_json: bool) -> None:
+def history(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
     """Show everything that was told, test set by test set."""
     views = open_meter(place).history(tenant=tenant)
     if as_json:
@@ -59,7 +59,7 @@ def history(tenant: int | None, place: Place, as_json: bool) -> None:
 @tenant_option
 @place_options
 def report(
-    place: Place, tenant: int | None, generation: int | None, **outputs: Path | None
+    place: MeterPlace, tenant: int | None, generation: int | None, **outputs: Path | None
 ) -> None:
     """Draw a session: --html, --svg, --badge."""
     from easeml_meter.report.badges import badge_svg

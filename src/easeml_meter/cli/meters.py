@@ -9,7 +9,7 @@ import click
 
 from easeml_meter.cli.common import (
     HONOUR,
-    Place,
+    MeterPlace,
     at_terminal,
     echo_json,
     json_option,
@@ -36,7 +36,7 @@ from easeml_meter.cli.common import (
 @click.option("--yes", is_flag=True, help="Do not ask before committing to the plan.")
 @place_options
 @json_option
-def init(path: Path | None, name: str | None, yes: bool, place: Place, as_json: bool) -> None:
+def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_json: bool) -> None:
     """Make a meter in a folder, or at a server: from a meter.toml, or by questions at a terminal.
 
     The plan is shown before anything is written: how many labels every test set will need.
@@ -81,7 +81,7 @@ def init(path: Path | None, name: str | None, yes: bool, place: Place, as_json: 
     click.echo(HONOUR)
 
 
-def _init_at(server: str, place: Place, spec: MeterSpec, name: str, as_json: bool) -> None:
+def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json: bool) -> None:
     from easeml_meter.client import create_meter
 
     with create_meter(server, spec, name=name, ca=place.ca) as meter:
@@ -156,7 +156,7 @@ def _ask() -> MeterSpec:
 @click.command()
 @server_options
 @json_option
-def meters(place: Place, as_json: bool) -> None:
+def meters(place: MeterPlace, as_json: bool) -> None:
     """List your meters at a server; an admin sees all of them."""
     from easeml_meter.client import list_meters
     from easeml_meter.client.connection import Connection

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from easeml_meter.cli.common import (
-    Place,
+    MeterPlace,
     connected,
     echo_json,
     json_option,
@@ -30,7 +30,7 @@ def webhook() -> None:
 )
 @place_options
 @json_option
-def add_webhook(place: Place, url: str, events: tuple[str, ...], as_json: bool) -> None:
+def add_webhook(place: MeterPlace, url: str, events: tuple[str, ...], as_json: bool) -> None:
     """Tell URL from now on; the secret that signs the messages is printed this once."""
     from easeml_meter.service.notifications.webhooks import check_url
 
@@ -52,7 +52,7 @@ def add_webhook(place: Place, url: str, events: tuple[str, ...], as_json: bool) 
 @webhook.command(name="list")
 @place_options
 @json_option
-def list_webhooks(place: Place, as_json: bool) -> None:
+def list_webhooks(place: MeterPlace, as_json: bool) -> None:
     """List a meter's webhooks, and what became of their messages."""
     with connected(place) as connection, open_remote(place) as meter:
         found = list(connection.listed(f"/meters/{meter.id}/webhooks"))
@@ -71,7 +71,7 @@ def list_webhooks(place: Place, as_json: bool) -> None:
 @webhook.command(name="remove")
 @click.argument("identifier", metavar="ID")
 @place_options
-def remove_webhook(place: Place, identifier: str) -> None:
+def remove_webhook(place: MeterPlace, identifier: str) -> None:
     """Tell an address nothing more, not even what is waiting."""
     with connected(place) as connection, open_remote(place) as meter:
         path = f"/meters/{meter.id}/webhooks"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import click
 
 from easeml_meter.cli.common import (
-    Place,
+    MeterPlace,
     connected,
     echo_json,
     json_option,
@@ -27,7 +27,7 @@ def seat() -> None:
 @click.argument("role", type=_ROLES)
 @click.option("--tenant", type=int, help="Number of the tenant of a developer or runner.")
 @place_options
-def give(place: Place, name: str, role: str, tenant: int | None) -> None:
+def give(place: MeterPlace, name: str, role: str, tenant: int | None) -> None:
     """Give the user NAME a seat as developer, labeler or runner."""
     with connected(place) as connection, open_remote(place) as meter:
         path = f"/meters/{meter.id}/members"
@@ -45,7 +45,7 @@ def give(place: Place, name: str, role: str, tenant: int | None) -> None:
 @click.argument("role", type=_ROLES)
 @click.option("--tenant", type=int, help="Number of the tenant of a developer or runner.")
 @place_options
-def take(place: Place, name: str, role: str, tenant: int | None) -> None:
+def take(place: MeterPlace, name: str, role: str, tenant: int | None) -> None:
     """Take a seat away from the user NAME."""
     with connected(place) as connection, open_remote(place) as meter:
         number = seat_tenant(role, tenant)
@@ -57,7 +57,7 @@ def take(place: Place, name: str, role: str, tenant: int | None) -> None:
 @seat.command(name="list")
 @place_options
 @json_option
-def list_seats(place: Place, as_json: bool) -> None:
+def list_seats(place: MeterPlace, as_json: bool) -> None:
     """List who sits at a meter."""
     with connected(place) as connection, open_remote(place) as meter:
         names = {each["id"]: each["name"] for each in connection.listed("/users")}

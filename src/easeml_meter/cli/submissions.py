@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import (
-    Place,
+    MeterPlace,
     echo_json,
     json_option,
     open_meter,
@@ -50,7 +50,7 @@ _PATH = click.Path(path_type=Path)
 @place_options
 @json_option
 def submit(
-    model: str | None, place: Place, tenant: int | None, as_json: bool, **options: Any
+    model: str | None, place: MeterPlace, tenant: int | None, as_json: bool, **options: Any
 ) -> None:
     """Submit predictions on both sets, or a model, which is run on both; get a signal.
 

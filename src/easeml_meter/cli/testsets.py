@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import (
-    Place,
+    MeterPlace,
     echo_json,
     file_argument,
     json_option,
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 )
 @place_options
 @json_option
-def seal(data: Path, out: Path, place: Place, as_json: bool, **options: Any) -> None:
+def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
     """Seal labelled rows (CSV, Parquet, Arrow, JSON Lines) as the test set that is asked for."""
     manifest = open_meter(place).seal(data, out, **options)
     if as_json:
@@ -54,7 +54,7 @@ def testset() -> None:
 @click.option("--part", is_flag=True, help="These are some of the rows, more follow.")
 @place_options
 @json_option
-def add(file: Path, part: bool, place: Place, as_json: bool) -> None:
+def add(file: Path, part: bool, place: MeterPlace, as_json: bool) -> None:
     """Take in a sealed test set; from then on submissions are answered.
 
     With --part, and at a server whenever there are fewer rows than needed, they become a part; the
@@ -93,7 +93,7 @@ def _progress_of(request: LabelRequest) -> str:
 @testset.command()
 @place_options
 @json_option
-def requests(place: Place, as_json: bool) -> None:
+def requests(place: MeterPlace, as_json: bool) -> None:
     """The labels that are needed: how many, how many are here, why, until when."""
     found = open_meter(place).requests()
     if as_json:
@@ -123,7 +123,7 @@ def _request_json(request: LabelRequest) -> dict[str, Any]:
 @click.argument("number", type=int)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
 @place_options
-def fetch(number: int, out: Path, place: Place) -> None:
+def fetch(number: int, out: Path, place: MeterPlace) -> None:
     """Fetch a released test set from a server, with what you may see of the retrospective."""
     where = open_meter(place).fetch_released(number, out)
     click.echo(f"fetched to {where}: {', '.join(sorted(path.name for path in where.iterdir()))}")
@@ -134,7 +134,7 @@ def fetch(number: int, out: Path, place: Place) -> None:
     "--out", type=click.Path(path_type=Path), required=True, help="Parquet file to write."
 )
 @place_options
-def inputs(out: Path, place: Place) -> None:
+def inputs(out: Path, place: MeterPlace) -> None:
     """Write the inputs, without labels, of the test set in use (if the meter says public)."""
     rows = open_meter(place).export_inputs(out)
     click.echo(f"wrote the inputs of {rows:,} rows to {out}")
@@ -143,7 +143,7 @@ def inputs(out: Path, place: Place) -> None:
 @testset.command()
 @place_options
 @json_option
-def notices(place: Place, as_json: bool) -> None:
+def notices(place: MeterPlace, as_json: bool) -> None:
     """What labelers alone are told: rows of a validation set that stand in the test set."""
     found = open_meter(place).notices()
     if as_json:
@@ -159,7 +159,7 @@ def notices(place: Place, as_json: bool) -> None:
 @click.command()
 @place_options
 @json_option
-def release(place: Place, as_json: bool) -> None:
+def release(place: MeterPlace, as_json: bool) -> None:
     """Hand the spent test set to the developers, with the retrospective report."""
     where = open_meter(place).release()
     files = sorted(path.name for path in where.iterdir())

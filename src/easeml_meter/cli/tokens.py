@@ -11,7 +11,7 @@ from dataclasses import replace
 import click
 
 from easeml_meter.cli.common import (
-    Place,
+    MeterPlace,
     at_terminal,
     connected,
     echo_json,
@@ -40,7 +40,7 @@ def token() -> None:
 )
 @server_options
 @json_option
-def new(place: Place, name: str, days: float, scopes: tuple[str, ...], as_json: bool) -> None:
+def new(place: MeterPlace, name: str, days: float, scopes: tuple[str, ...], as_json: bool) -> None:
     """Make a token of your account; it is printed this once.
 
     Without --scope it may do all that you may. A token with scopes makes no others.
@@ -65,7 +65,7 @@ def new(place: Place, name: str, days: float, scopes: tuple[str, ...], as_json: 
 @token.command(name="list")
 @server_options
 @json_option
-def list_tokens(place: Place, as_json: bool) -> None:
+def list_tokens(place: MeterPlace, as_json: bool) -> None:
     """List your tokens, the newest first; those that were revoked only with --json."""
     with connected(place) as connection:
         found = list(connection.listed("/tokens"))
@@ -81,7 +81,7 @@ def list_tokens(place: Place, as_json: bool) -> None:
 @token.command()
 @click.argument("identifier", metavar="ID")
 @server_options
-def revoke(place: Place, identifier: str) -> None:
+def revoke(place: MeterPlace, identifier: str) -> None:
     """End one of your tokens (admins: anyone's)."""
     from easeml_meter.errors import NotFound
 
@@ -95,7 +95,7 @@ def revoke(place: Place, identifier: str) -> None:
     click.echo(f"token {identifier} is revoked")
 
 
-def _scope(place: Place, given: str) -> str:
+def _scope(place: MeterPlace, given: str) -> str:
     """Put the id of the meter that a scope names in the place of its name."""
     role, colon, meter = given.partition(":")
     if not colon:
@@ -108,7 +108,7 @@ def _scope(place: Place, given: str) -> str:
 @server_options
 @click.option("--name", help="Name of your account. Default: asked for.")
 @click.option("--token", help="A token that an admin gave you; better put it in METER_TOKEN.")
-def login(place: Place, name: str | None, token: str | None) -> None:
+def login(place: MeterPlace, name: str | None, token: str | None) -> None:
     """Log in at a server: the token it gives is kept in a file that you alone can read.
 
     Without a terminal, the password is the first line of stdin. With a token, no password is
@@ -160,7 +160,7 @@ def ask_password(question: str = "Password", *, twice: bool = False) -> str:
 
 @click.command()
 @server_options
-def logout(place: Place) -> None:
+def logout(place: MeterPlace) -> None:
     """Log out from a server: the token is revoked there, and forgotten here."""
     from easeml_meter.client import credentials
     from easeml_meter.client.connection import Connection

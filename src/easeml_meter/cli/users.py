@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import (
-    Place,
+    MeterPlace,
     connected,
     echo_json,
     json_option,
@@ -31,7 +31,7 @@ def user() -> None:
 @click.option("--admin", is_flag=True, help="May manage the server.")
 @server_options
 @json_option
-def add_user(place: Place, name: str, email: str | None, admin: bool, as_json: bool) -> None:
+def add_user(place: MeterPlace, name: str, email: str | None, admin: bool, as_json: bool) -> None:
     """Open an account; its password is asked for, or is the first line of stdin."""
     password = ask_password(f"Password of {name}", twice=True)
     given = {"name": name, "password": password, "email": email, "admin": admin}
@@ -46,7 +46,7 @@ def add_user(place: Place, name: str, email: str | None, admin: bool, as_json: b
 @user.command(name="list")
 @server_options
 @json_option
-def list_users(place: Place, as_json: bool) -> None:
+def list_users(place: MeterPlace, as_json: bool) -> None:
     """List the accounts."""
     with connected(place) as connection:
         found = list(connection.listed("/users"))
@@ -62,7 +62,7 @@ def list_users(place: Place, as_json: bool) -> None:
 @click.argument("name")
 @server_options
 @json_option
-def disable(place: Place, name: str, as_json: bool) -> None:
+def disable(place: MeterPlace, name: str, as_json: bool) -> None:
     """Close the account NAME: nobody can sign in with it, and its tokens are revoked."""
     changed = _set_disabled(place, name, True)
     if as_json:
@@ -75,7 +75,7 @@ def disable(place: Place, name: str, as_json: bool) -> None:
 @click.argument("name")
 @server_options
 @json_option
-def enable(place: Place, name: str, as_json: bool) -> None:
+def enable(place: MeterPlace, name: str, as_json: bool) -> None:
     """Open the account NAME again; tokens that were revoked stay so."""
     changed = _set_disabled(place, name, False)
     if as_json:
@@ -84,7 +84,7 @@ def enable(place: Place, name: str, as_json: bool) -> None:
         click.echo(f"account {changed['name']} can sign in again")
 
 
-def _set_disabled(place: Place, name: str, disabled: bool) -> Any:
+def _set_disabled(place: MeterPlace, name: str, disabled: bool) -> Any:
     with connected(place) as connection:
         path = f"/users/{user_id_of(connection, name)}"
         return connection.call("PATCH", path, json={"disabled": disabled})

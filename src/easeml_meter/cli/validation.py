@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from easeml_meter.cli.common import Place, file_argument, open_meter, place_options
+from easeml_meter.cli.common import MeterPlace, file_argument, open_meter, place_options
 
 
 @click.group()
@@ -18,7 +18,7 @@ def validation() -> None:
 @file_argument("file")
 @click.option("--label", required=True, help="Name of the label column.")
 @place_options
-def set_(file: Path, label: str, place: Place) -> None:
+def set_(file: Path, label: str, place: MeterPlace) -> None:
     """Give the first validation set."""
     row = open_meter(place).set_validation(file, label=label)
     click.echo(f"validation set {row.number}: {row.rows:,} rows, in force from the next submission")
@@ -29,7 +29,7 @@ def set_(file: Path, label: str, place: Place) -> None:
 @click.option("--label", help="Name of the label column. Default: as before.")
 @click.option("--reset", is_flag=True, help="Also reset an incremental meter (if resets are left).")
 @place_options
-def replace(file: Path, label: str | None, reset: bool, place: Place) -> None:
+def replace(file: Path, label: str | None, reset: bool, place: MeterPlace) -> None:
     """Replace the validation set, from the next submission on."""
     row = open_meter(place).replace_validation(file, label=label, reset=reset)
     click.echo(f"validation set {row.number}: {row.rows:,} rows, in force from the next submission")

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 
 
-class State(StrEnum):
+class SubmissionState(StrEnum):
     """Where a submission stands."""
 
     QUEUED = "queued"
@@ -15,7 +15,7 @@ class State(StrEnum):
     REFUSED = "refused"
 
 
-FINAL = (State.DONE, State.REFUSED)
+FINAL = (SubmissionState.DONE, SubmissionState.REFUSED)
 """States after which nothing more happens."""
 
 
@@ -24,7 +24,7 @@ class Receipt:
     """What may be known of a submission without seeing its signal."""
 
     id: str
-    state: State
+    state: SubmissionState
     kind: str
     model: str
     tenant: int
@@ -52,7 +52,7 @@ class Ticket:
     kind: str
     blob: str
     options: dict[str, str]
-    state: State
+    state: SubmissionState
     problem: dict[str, str] | None
     generation: int | None
     step: int | None

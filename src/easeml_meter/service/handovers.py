@@ -79,12 +79,12 @@ def hand_over(
 
 
 @dataclass(frozen=True)
-class _Case:
+class _Proposal:
     generation: TestSet
     consequence: Consequence
 
 
-def _case(space: Workspace, books: Books, giver: int, receiver: int) -> _Case:
+def _case(space: Workspace, books: Books, giver: int, receiver: int) -> _Proposal:
     situation = space.state(books)
     generation = situation.active()
     pair = situation.tenant(giver), situation.tenant(receiver)
@@ -107,7 +107,7 @@ def _case(space: Workspace, books: Books, giver: int, receiver: int) -> _Case:
         steps_left_after=_left(after, pair[0]),
         labels_planned_shared=_shared_plan(situation.spec),
     )
-    return _Case(generation, consequence)
+    return _Proposal(generation, consequence)
 
 
 def _left(histories: Histories, tenant: int) -> int:

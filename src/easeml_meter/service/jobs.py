@@ -57,7 +57,7 @@ def _nothing(_site: Site, _key: str) -> None:
 
 
 @dataclass(frozen=True)
-class Task:
+class Work:
     """What is done for the jobs of one queue."""
 
     queue: Queue
@@ -81,7 +81,7 @@ class Runner(Protocol):
         """Let the jobs under way finish, or put them back; return whether they finished."""
 
 
-def runner(site: Site, task: Task, *, heartbeat: float = 10.0, at_once: int = 1) -> Runner:
+def runner(site: Site, task: Work, *, heartbeat: float = 10.0, at_once: int = 1) -> Runner:
     """Return the runner for the site's database."""
     if site.store.dialect == "sqlite":
         return ThreadRunner(site, task)
@@ -95,7 +95,7 @@ class ThreadRunner:
     write lock to those who have something to write.
     """
 
-    def __init__(self, site: Site, task: Task) -> None:
+    def __init__(self, site: Site, task: Work) -> None:
         self._site = site
         self._task = task
         self._stopping = threading.Event()
@@ -171,7 +171,7 @@ class QueueRunner:
     A runner that dies sends no sign of life any more, and another one takes over its jobs.
     """
 
-    def __init__(self, site: Site, task: Task, heartbeat: float, at_once: int = 1) -> None:
+    def __init__(self, site: Site, task: Work, heartbeat: float, at_once: int = 1) -> None:
         if not 0.1 <= heartbeat <= 600:
             raise invalid("heartbeat", heartbeat, "a number from 0.1 to 600")
         self._site = site
@@ -331,6 +331,6 @@ class _Failed(Exception):
     """A job failed for now; the text of what happened must not reach the queue."""
 
 
-def _log_failure(task: Task, key: str, error: Exception) -> None:
+def _log_failure(task: Work, key: str, error: Exception) -> None:
     # The kind of the error, never its text: that may hold what was read.
     _LOG.error("%s %s: unexpected %s", task.queue, key, type(error).__name__)

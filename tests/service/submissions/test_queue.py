@@ -14,7 +14,7 @@ from tests.server.driving import VALIDATION, begin, packed, predictions, submit
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, small_spec
 
-from easeml_meter.core.submissions import State
+from easeml_meter.core.submissions import SubmissionState
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, StorageError
 from easeml_meter.scoring.bundle import Bundle
@@ -155,7 +155,7 @@ def test_what_a_dead_process_held_is_done_again(served: Served, meter: str) -> N
     with served.site.writing() as books:
         ticket = books.submissions.get(submission)
         assert ticket is not None
-        books.submissions.change(replace(ticket, state=State.RUNNING, attempts=1))
+        books.submissions.change(replace(ticket, state=SubmissionState.RUNNING, attempts=1))
     worker = ThreadRunner(served.site, queue.answering())
     worker.start()
     try:

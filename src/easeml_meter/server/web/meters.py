@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
-from easeml_meter.core.submissions import Receipt, State
+from easeml_meter.core.submissions import Receipt, SubmissionState
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import checks, summary
@@ -194,7 +194,7 @@ class MeterPage:
         if not (self.may("SUBMIT") or self.may("SEE_SIGNALS")):
             return []
         found = queue.receipts(self.actor, self.visit.site.space(self.meter))
-        return [each for each in found if each.state is not State.DONE][:_WAITING]
+        return [each for each in found if each.state is not SubmissionState.DONE][:_WAITING]
 
     def render(self, template: str, **values: Any) -> Response:
         """Answer with this page, or a part of it."""

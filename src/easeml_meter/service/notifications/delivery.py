@@ -17,7 +17,7 @@ from easeml_meter.core.model import stamp
 from easeml_meter.core.notifications import Delivery, DeliveryState, Message, Undelivered
 from easeml_meter.errors import VaultError
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
-from easeml_meter.service.jobs import Later, Task
+from easeml_meter.service.jobs import Later, Work
 from easeml_meter.service.notifications import emails, webhooks
 from easeml_meter.service.notifications.emails import MailServer
 from easeml_meter.service.notifications.events import job_of
@@ -53,9 +53,9 @@ class Sender:
             emails.send(message, self.mail)
 
 
-def delivering(send: Send) -> Task:
+def delivering(send: Send) -> Work:
     """Return the task that sends waiting messages."""
-    return Task(
+    return Work(
         Queue.NOTIFICATIONS,
         waiting=lambda books: [job_of(each) for each in books.deliveries.waiting()],
         run=lambda site, identifier: deliver(SYSTEM, site, identifier, send),

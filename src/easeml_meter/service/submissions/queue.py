@@ -12,12 +12,12 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from easeml_meter.core.model import Entry, stamp
-from easeml_meter.core.submissions import Receipt, State, Ticket
+from easeml_meter.core.submissions import Receipt, SubmissionState, Ticket
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, MeterError, NotFound, StorageError
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 from easeml_meter.service.history import show_session
-from easeml_meter.service.jobs import Task
+from easeml_meter.service.jobs import Work
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.submissions.answering import Submission, answer, answer_all
 from easeml_meter.service.submissions.kinds import (
@@ -118,7 +118,7 @@ def _enqueue(space: Workspace, given: Submission, submitted: Model) -> Receipt:
         kind=submitted.kind,
         blob=space.files.put(f"submissions/{identifier}", submitted.content()),
         options={},
-        state=State.QUEUED,
+        state=SubmissionState.QUEUED,
         problem=None,
         generation=None,
         step=None,
@@ -132,9 +132,9 @@ def _enqueue(space: Workspace, given: Submission, submitted: Model) -> Receipt:
     return ticket.receipt
 
 
-def answering() -> Task:
+def answering() -> Work:
     """Return the task that answers queued models."""
-    return Task(
+    return Work(
         Queue.SUBMISSIONS,
         waiting=lambda books: [_job(ticket) for ticket in books.submissions.unfinished()],
         run=lambda site, identifier: work(SYSTEM, site, identifier),
@@ -173,15 +173,18 @@ def work(actor: Actor, site: Site, identifier: str) -> None:
         raise
     except MeterError as error:
         problem = {"error": error.word, "message": str(error)}
-        _end(site, replace(ticket, state=State.REFUSED, problem=problem))
+        _end(site, replace(ticket, state=SubmissionState.REFUSED, problem=problem))
     except Exception:
         if ticket.attempts <= MOST_ATTEMPTS:
             _put_back(site, identifier)
             raise
-        _end(site, replace(ticket, state=State.REFUSED, problem=_FAILED))
+        _end(site, replace(ticket, state=SubmissionState.REFUSED, problem=_FAILED))
     else:
         answered = (signal.generation, signal.step)
-        _end(site, replace(ticket, state=State.DONE, generation=answered[0], step=answered[1]))
+        _end(
+            site,
+            replace(ticket, state=SubmissionState.DONE, generation=answered[0], step=answered[1]),
+        )
 
 
 def _begin(site: Site, identifier: str) -> Ticket | None:
@@ -189,7 +192,7 @@ def _begin(site: Site, identifier: str) -> Ticket | None:
         ticket = books.submissions.get(identifier)
         if ticket is None or ticket.receipt.final:
             return None
-        begun = replace(ticket, state=State.RUNNING, attempts=ticket.attempts + 1)
+        begun = replace(ticket, state=SubmissionState.RUNNING, attempts=ticket.attempts + 1)
         # Counted before anything is run: an attempt that kills the process counts, too.
         books.submissions.change(replace(begun, changed_at=site.now()))
     return begun
@@ -200,7 +203,7 @@ def _put_back(site: Site, identifier: str) -> None:
     with site.writing() as books:
         ticket = books.submissions.get(identifier)
         if ticket is not None:
-            queued = replace(ticket, state=State.QUEUED, changed_at=site.now())
+            queued = replace(ticket, state=SubmissionState.QUEUED, changed_at=site.now())
             books.submissions.change(queued)
 
 
@@ -224,7 +227,7 @@ def cancel(actor: Actor, space: Workspace, identifier: str) -> None:
         ticket = _ticket(books, actor, space, identifier)
         # Once it was begun it may have run on hidden rows, and whoever watched the worker may have
         # learned from it. Taken back, that would have been free.
-        if ticket is None or ticket.state is not State.QUEUED or ticket.attempts > 0:
+        if ticket is None or ticket.state is not SubmissionState.QUEUED or ticket.attempts > 0:
             raise MeterError("the submission was begun: it can no longer be cancelled")
         books.submissions.remove(identifier)
     space.files.remove(ticket.blob)
@@ -273,7 +276,7 @@ def signal_for(actor: Actor, space: Workspace, receipt: Receipt) -> Signal | Non
     Raises:
         Denied: the actor may neither submit for this tenant nor see its signals.
     """
-    if receipt.state is not State.DONE or not _sees_signals(actor):
+    if receipt.state is not SubmissionState.DONE or not _sees_signals(actor):
         return None
     view = show_session(actor, space, receipt.generation)
     return next(signal for signal in view.signals if signal.step == receipt.step)
@@ -313,7 +316,7 @@ def _receipt_of(meter: str, told: Entry | Signal) -> Receipt:
     place = f"{meter}/{told.generation}/{told.tenant}/{told.step}"
     return Receipt(
         id=hashlib.sha256(place.encode()).hexdigest()[:32],
-        state=State.DONE,
+        state=SubmissionState.DONE,
         kind="predictions",
         model=told.model,
         tenant=told.tenant,

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from easeml_meter.core.submissions import FINAL, State, Ticket
+from easeml_meter.core.submissions import FINAL, SubmissionState, Ticket
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.repository import Repository, columns_of
 
@@ -49,4 +49,4 @@ class Submissions(Repository):
 
 
 def _read(ticket: Ticket) -> Ticket:
-    return replace(ticket, state=State(ticket.state))
+    return replace(ticket, state=SubmissionState(ticket.state))
