@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.storage.test_store import ENTRY, GENERATION, METER
+from tests.storage.examples import ENTRY, GENERATION, METER
 
 from easeml_meter.core.history import Folded, fold
 from easeml_meter.core.ledger import Account, Ledger

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
-from tests.storage.test_store import ENTRY, GENERATION, METER
+from tests.storage.examples import ENTRY, GENERATION, METER, step
 
 from easeml_meter.storage.store import Store
 
@@ -61,3 +61,22 @@ def test_the_last_entry_of_a_tenant(store: Store) -> None:
         assert books.entries.last("m", 1, 2) == entries[3]
         assert books.entries.last("m", 1, 3) is None
         assert books.entries.last("m", 2, 1) is None
+
+
+def test_entries_come_in_the_order_of_each_tenants_steps(store: Store) -> None:
+    with store.writing() as books:
+        for tenant, number in ((2, 2), (1, 2), (2, 1), (1, 10), (1, 1)):
+            books.entries.add([step(number, tenant=tenant)])
+    with store.reading() as books:
+        found = [(entry.tenant, entry.step) for entry in books.entries.all("m", 1)]
+        assert found == [(1, 1), (1, 2), (1, 10), (2, 1), (2, 2)]
+        assert [entry.step for entry in books.entries.all("m", 1, tenant=2)] == [1, 2]
+        assert books.entries.all("m", 2) == []
+
+
+def test_the_same_submission_of_another_tenant_or_validation_set_is_another(store: Store) -> None:
+    with store.writing() as books:
+        books.entries.add([ENTRY])
+        books.entries.add([replace(ENTRY, tenant=2)])
+        books.entries.add([replace(ENTRY, step=2, validation_set="e" * 64)])
+        assert len(books.entries.all("m", 1)) == 3

@@ -1,0 +1,39 @@
+"""Test sets in the books: found across meters, and never two of the same rows."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import pytest
+from tests.storage.examples import GENERATION, METER, write
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.errors import StorageError
+from easeml_meter.storage.store import Store
+
+
+def test_requests_and_owners_are_found_across_meters(store: Store) -> None:
+    other = replace(GENERATION, meter="n")
+    delivered = replace(GENERATION, phase=Phase.ACTIVE, fingerprint="f" * 64)
+    write(
+        store,
+        lambda books: books.meters.add(replace(METER, id="n")),
+        lambda books: books.testsets.add(other),
+    )
+    with store.reading() as books:
+        assert books.testsets.requested() == [GENERATION, other]
+        assert books.testsets.owners("f" * 64) == set()
+    write(store, lambda books: books.testsets.update(delivered))
+    with store.reading() as books:
+        assert books.testsets.requested() == [other]
+        assert books.testsets.owners("f" * 64) == {"m"}
+
+
+def test_the_same_rows_cannot_be_two_test_sets(store: Store) -> None:
+    first, second = (replace(GENERATION, number=n, fingerprint="f" * 64) for n in (1, 2))
+    with pytest.raises(StorageError):
+        write(
+            store,
+            lambda books: books.testsets.update(first),
+            lambda books: books.testsets.add(second),
+        )
