@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import functools
+import io
+import logging
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,6 +13,8 @@ import pytest
 from tests.server.driving import begin
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, StoppedClock
+
+from easeml_meter.server.logs import JsonLines
 
 
 @pytest.fixture
@@ -49,3 +53,17 @@ def meter(served: Served) -> str:
 def labels(served: Served, meter: str, tmp_path: Path) -> Labels:
     """The hidden labels of the meter, once both of its sets are there."""
     return begin(served, meter, tmp_path)
+
+
+@pytest.fixture
+def log() -> Iterator[io.StringIO]:
+    """Collect everything that any library logs, as a server would write it."""
+    text = io.StringIO()
+    handler = logging.StreamHandler(text)
+    handler.setFormatter(JsonLines())
+    root, own = logging.getLogger(), logging.getLogger("easeml_meter")
+    root.addHandler(handler)
+    own.setLevel("DEBUG")
+    yield text
+    root.removeHandler(handler)
+    own.setLevel(logging.NOTSET)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import io
+import json
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -11,7 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from anyio.from_thread import BlockingPortal, start_blocking_portal
-from fastapi import FastAPI
+from fastapi import APIRouter, FastAPI
 from tests.service.helpers import actor_of, small_spec
 
 from easeml_meter.core.people import Role, User
@@ -137,3 +139,18 @@ def status(served: Served, token: str | None) -> tuple[int, str]:
 def log_in(served: Served, name: str, password: str) -> int:
     """Log in; return the status."""
     return served.client().post("/login", json={"name": name, "password": password}).status_code
+
+
+def add_route(served: Served, error: Exception) -> None:
+    router = APIRouter()
+
+    @router.get("/fails/{name}")
+    def fails(name: str) -> None:
+        raise error
+
+    served.app.include_router(router, prefix="/api/v1")
+
+
+def own_lines(log: io.StringIO) -> list[dict[str, Any]]:
+    lines = [json.loads(line) for line in log.getvalue().splitlines()]
+    return [line for line in lines if line["level"] != "debug"]

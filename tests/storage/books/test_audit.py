@@ -8,9 +8,7 @@ from typing import Any
 import pytest
 from tests.storage.examples import METER, NOW
 
-from easeml_meter.core.model import (
-    AuditLink,
-)
+from easeml_meter.core.model import AuditLink
 from easeml_meter.errors import StorageError
 from easeml_meter.storage.books.audit import broken_link, link_digest
 from easeml_meter.storage.store import Store

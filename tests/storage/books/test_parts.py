@@ -6,9 +6,7 @@ from dataclasses import replace
 
 from tests.storage.examples import GENERATION, NOW, write
 
-from easeml_meter.core.model import (
-    Part,
-)
+from easeml_meter.core.model import Part
 from easeml_meter.storage.store import Store
 
 

@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from tests.storage.examples import NOW, write
 
-from easeml_meter.core.model import (
-    Upload,
-)
+from easeml_meter.core.model import Upload
 from easeml_meter.storage import schema
 from easeml_meter.storage.store import Store
 
