@@ -7,7 +7,7 @@ test set has been released.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import datetime
 from typing import Any
 
@@ -115,7 +115,7 @@ class SessionView:
     assumptions: tuple[str, ...]
     retrospective: tuple[Truth | None, ...] = ()
     """After release: one for each signal (None where a model could not be measured)."""
-    submitters: tuple[str, ...] = ()
+    submitters: tuple[str, ...] = field(default=(), compare=False)
     """Ids of the users who submitted each step, where there are accounts; not in the JSON."""
 
 
