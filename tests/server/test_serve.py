@@ -1,3 +1,5 @@
+"""A server from its start to its end."""
+
 from __future__ import annotations
 
 import json
@@ -9,7 +11,6 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.cli.running import Captured, run
 from tests.server.process import started
 
 from easeml_meter.errors import MeterError
@@ -134,26 +135,6 @@ def test_forwarded_headers_count_only_from_a_trusted_proxy(tmp_path: Path) -> No
             seen[trusted] = "strict-transport-security" in answer.headers
             server.stop()
     assert seen == {"127.0.0.0/8": True, "192.0.2.1": False}
-
-
-def test_a_port_in_use_is_one_line(tmp_path: Path, capsys: Captured) -> None:
-    with socket.create_server(("127.0.0.1", 0)) as taken:
-        port = taken.getsockname()[1]
-        arguments = ("serve", "--folder", str(tmp_path / "site"), "--port", str(port))
-        code, out, err = run(capsys, *arguments)
-    assert (code, out) == (1, "")
-    assert err.startswith(f"meter: 127.0.0.1:{port}: cannot listen there")
-    assert err.count("\n") == 1
-
-
-def test_missing_certificate_is_one_line(tmp_path: Path, capsys: Captured) -> None:
-    arguments = ("--tls-certificate", str(tmp_path / "no.pem"), "--tls-key", str(tmp_path / "no"))
-    code, _, err = run(
-        capsys, "serve", "--folder", str(tmp_path / "site"), "--port", "0", *arguments
-    )
-    assert code == 1
-    assert "cannot be used for TLS: No such file" in err
-    assert err.count("\n") == 1
 
 
 def test_background_work_that_fails_is_done_again_and_stops_with_the_server() -> None:

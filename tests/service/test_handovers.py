@@ -7,8 +7,9 @@ import math
 from pathlib import Path
 
 import pytest
+from tests.service.helpers import Session
+from tests.service.sharing import TENANTS, made, tenant_spec
 
-from easeml_meter.cli import main
 from easeml_meter.core.history import sharing
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.model import HandOver
@@ -20,20 +21,6 @@ from easeml_meter.service.handovers import hand_over
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import log_failure, required_labels
 from easeml_meter.stats.tails import log_tail
-
-from .helpers import Session, make_session, small_spec
-
-TENANTS = (3, 3)
-
-
-def tenant_spec(**options: object) -> MeterSpec:
-    return small_spec(steps=6, tenants=TENANTS, **options)
-
-
-def made(tmp_path: Path, extra: int = 10, **options: object) -> Session:
-    """Make a session whose test set is larger than planned."""
-    spec = tenant_spec(**options)
-    return make_session(tmp_path, spec, size=required_labels(spec).labels + extra)
 
 
 def reachable(signals: int, shares: tuple[int, ...], shared: int) -> int:
@@ -187,31 +174,6 @@ def test_an_older_database_put_back_remembers_it(tmp_path: Path) -> None:
         told = session.submit(0, 0, model="b", tenant=2)
         assert told.steps_left == left - 1
         assert [link.event for link in meter.audit().links].count("hand-over was missing") == 1
-
-
-def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    session = made(tmp_path)
-    folder = str(tmp_path / "meter")
-
-    def run(*more: str) -> list[str]:
-        with pytest.raises(SystemExit) as ended:
-            main(["handover", "1", "2", "-C", folder, *more])
-        assert ended.value.code == 0
-        return capsys.readouterr().out.splitlines()
-
-    told = hand_over(SYSTEM, session.meter.workspace, 1, 2).sentence
-    assert run() == [told, "nothing was recorded: add --confirm"]
-    assert run("--confirm") == [told, "recorded"]
-    assert session.meter.audit().links[-1].event == "handed over"
-
-
-def test_refused_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made(tmp_path, protocol="incremental").meter.close()
-    for more in ([], ["--confirm"]):
-        with pytest.raises(SystemExit) as ended:
-            main(["handover", "1", "2", "-C", str(tmp_path / "meter"), *more])
-        assert ended.value.code == 2
-        assert "declare handover = true when planning" in capsys.readouterr().err
 
 
 def test_refusals(tmp_path: Path) -> None:
