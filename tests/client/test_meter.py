@@ -1,33 +1,27 @@
-"""The client: the same verbs as in a folder, over connections that break."""
+"""A meter at a server: the same verbs as in a folder, and the same answers."""
 
 from __future__ import annotations
 
 import inspect
-import itertools
 import json
-import threading
-from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.live import Live, live, wire
+from tests.client.people import People, fresh, people_at
+from tests.live import Live, live
 from tests.scoring.onnx_models import classifier
-from tests.service.helpers import Labels, rows, small_spec, with_errors, write_predictions
+from tests.service.helpers import small_spec, write_predictions
 
-from easeml_meter.client import RemoteMeter, Untold, connect, connection, create_meter
+from easeml_meter.client import RemoteMeter, Untold, connect, create_meter
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.people import Role
-from easeml_meter.core.views import Signal, signal_from_json, signal_json, view_from_json, view_json
+from easeml_meter.core.views import signal_from_json, signal_json, view_from_json, view_json
 from easeml_meter.errors import (
     Denied,
     InvalidInput,
-    MeterError,
     NotFound,
     Spent,
     Unauthenticated,
@@ -35,105 +29,9 @@ from easeml_meter.errors import (
 )
 from easeml_meter.meter import Meter
 from easeml_meter.report.shown import ShownSignal
-from easeml_meter.service.submissions import measuring, queue
-from easeml_meter.service.submissions.answering import answer_all
+from easeml_meter.service.submissions import measuring
 from easeml_meter.service.submissions.kinds import Function, OnnxFile
 from easeml_meter.service.submissions.measuring import Conditions
-
-SEEDS = itertools.count()
-VALIDATION = np.random.default_rng(99).integers(0, 2, 20)
-
-
-def fresh(labels: Labels) -> pa.Table:
-    """Make rows: a server takes the same ones once, whatever meter they are for."""
-    return rows(labels, seed=1000 + next(SEEDS))
-
-
-@dataclass
-class People:
-    """Those who use one meter, and their files."""
-
-    folder: Path
-    labeler: Meter | RemoteMeter
-    developer: Meter | RemoteMeter
-
-    def sealed(self, table: pa.Table) -> Path:
-        """Seal rows."""
-        name = f"{next(SEEDS)}"
-        plain, sealed = self.folder / f"{name}.parquet", self.folder / f"{name}.sealed"
-        pq.write_table(table, plain)
-        self.labeler.seal(plain, sealed, label="label", id_column="id")
-        return sealed
-
-    def validation(self, *, seed: int = 7) -> Path:
-        path = self.folder / f"validation-{seed}.parquet"
-        pq.write_table(rows(VALIDATION, seed=seed), path)
-        return path
-
-    def begin(self) -> Labels:
-        """Give both sets; return the hidden labels."""
-        self.developer.set_validation(self.validation(), label="label")
-        labels = np.random.default_rng(0).integers(0, 2, self.labeler.plan.labels)
-        self.labeler.add_test_set(self.sealed(fresh(labels)))
-        return labels
-
-    def predictions(self, labels: Labels, errors: int, *, salt: str = "") -> tuple[Path, Path]:
-        test, validation = (
-            self.folder / f"t{errors}{salt}.parquet",
-            self.folder / f"v{salt}.parquet",
-        )
-        write_predictions(test, with_errors(labels, errors), salt)
-        write_predictions(validation, VALIDATION, salt)
-        return test, validation
-
-    def submit(self, labels: Labels, errors: int, *, model: str = "model") -> Signal:
-        files = self.predictions(labels, errors, salt=model)
-        return self.developer.submit(*files, model=model)
-
-
-@pytest.fixture(scope="module")
-def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
-    with live(tmp_path_factory.mktemp("site") / "server") as found:
-        yield found
-
-
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    monkeypatch.setattr(connection, "FIRST_PAUSE", 0.001)
-    monkeypatch.setenv("XDG_CONFIG_HOME", str(tmp_path / "config"))
-    monkeypatch.chdir(tmp_path)
-
-
-def people_at(site: Live, folder: Path, prefix: str, **options: object) -> Iterator[People]:
-    meter = site.served.add_meter(small_spec(**options), prefix=prefix)
-    with (
-        site.meter(f"{prefix}labeler", meter) as labeler,
-        site.meter(f"{prefix}developer", f"{prefix}meter") as developer,
-    ):
-        yield People(folder, labeler, developer)
-
-
-@pytest.fixture
-def at_server(site: Live, tmp_path: Path) -> Iterator[People]:
-    yield from people_at(site, tmp_path, f"{tmp_path.name}-")
-
-
-@pytest.fixture
-def in_folder(tmp_path: Path) -> Iterator[People]:
-    with Meter.create(tmp_path / "meter", small_spec(), name=f"{tmp_path.name}-meter"):
-        pass
-    with (
-        Meter.open(tmp_path / "meter", role=Role.LABELER) as labeler,
-        Meter.open(tmp_path / "meter", role=Role.DEVELOPER) as developer,
-    ):
-        yield People(tmp_path, labeler, developer)
-
-
-@pytest.fixture(params=["in_folder", "at_server"])
-def people(request: pytest.FixtureRequest) -> People:
-    found = request.getfixturevalue(request.param)
-    assert isinstance(found, People)
-    return found
 
 
 def verbs(kind: type) -> dict[str, Any]:
@@ -336,109 +234,6 @@ def test_json_and_back(in_folder: People) -> None:
     assert all(view.retrospective)
 
 
-# Connections that break.
-
-
-def test_a_lost_answer_is_asked_for_again_and_charged_once(
-    site: Live, at_server: People, tmp_path: Path
-) -> None:
-    labels = at_server.begin()
-    files = at_server.predictions(labels, 0)
-    with wire(site.port) as (line, address):
-        prefix = f"{tmp_path.name}-"
-        with site.meter(f"{prefix}developer", f"{prefix}meter", address) as developer:
-            assert developer.spec.steps == 4
-            broken = line.connections
-            begun: list[int] = []
-
-            def cut(number: int, up: int, down: int) -> bool:
-                # The request goes up whole; of the answer nothing comes down.
-                if up > 1500 and not begun:
-                    begun.append(down)
-                return bool(begun) and down > begun[0] and number < broken
-
-            line.cut = cut
-            signal = developer.submit(*files, model="m")
-    assert line.connections > broken
-    assert (signal.step, signal.repeated) == (1, False)
-    assert len(at_server.developer.status().signals) == 1
-
-
-def test_what_is_under_way_is_waited_for_and_done_once(
-    site: Live, at_server: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    labels = at_server.begin()
-    files = at_server.predictions(labels, 0)
-    told_to_wait = threading.Event()
-    accepted = 0
-
-    def slow(*arguments: Any) -> Any:
-        nonlocal accepted
-        accepted += 1
-        assert told_to_wait.wait(60)
-        return answer_all(*arguments)
-
-    def pause(seconds: float) -> None:
-        if seconds == 1:  # the server said that the first request is under way
-            told_to_wait.set()
-
-    monkeypatch.setattr(queue, "answer_all", slow)
-    monkeypatch.setattr(f"{connection.__name__}.time", SimpleNamespace(sleep=pause))
-    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 1.0)
-    prefix = f"{tmp_path.name}-"
-    with site.meter(f"{prefix}developer", f"{prefix}meter") as developer:
-        signal = developer.submit(*files, model="m")
-    assert accepted == 1
-    assert (signal.step, signal.repeated) == (1, False)
-
-
-def test_an_upload_goes_on_where_it_broke_off(
-    site: Live, at_server: People, tmp_path: Path
-) -> None:
-    at_server.developer.set_validation(at_server.validation(), label="label")
-    labels = np.random.default_rng(0).integers(0, 2, 60_000)
-    sealed = at_server.sealed(fresh(labels))
-    assert sealed.stat().st_size > 1_300_000
-    with wire(site.port) as (line, address):
-        prefix = f"{tmp_path.name}-"
-        with site.meter(f"{prefix}labeler", f"{prefix}meter", address) as labeler:
-            # No connection carries half of it.
-            line.cut = lambda number, up, down: up > 600_000
-            added = labeler.add_test_set(sealed)
-    assert added.rows == len(labels)
-
-
-def test_an_upload_that_does_not_get_on_is_given_up(
-    site: Live, at_server: People, tmp_path: Path
-) -> None:
-    sealed = at_server.sealed(fresh(np.random.default_rng(0).integers(0, 2, 60_000)))
-    with wire(site.port) as (line, address):
-        prefix = f"{tmp_path.name}-"
-        with site.meter(f"{prefix}labeler", f"{prefix}meter", address) as labeler:
-            line.cut = lambda number, up, down: up > 5_000
-            with pytest.raises(MeterError, match="the connection broke"):
-                labeler.add_test_set(sealed)
-    assert [row.phase for row in at_server.labeler.generations] == [Phase.REQUESTED]
-
-
-def test_nobody_answers() -> None:
-    with pytest.raises(MeterError, match=r"http://127\.0\.0\.1:9: it cannot be reached"):
-        connect("http://127.0.0.1:9", token="emt_x")  # noqa: S106
-
-
-def test_too_much_is_refused_in_the_servers_words(tmp_path: Path) -> None:
-    with live(tmp_path / "small", largest_body=10_000) as site:
-        for people in people_at(site, tmp_path, "x-"):
-            labels = people.begin()
-            test, validation = people.predictions(labels, 0)
-            test.write_bytes(bytes(5_000_000))
-            with pytest.raises(InvalidInput, match="more than 10000 bytes"):
-                people.developer.submit(test, validation, model="m")
-
-
-# Models, which wait in a queue.
-
-
 def sent_in(folder: Path) -> OnnxFile:
     path = folder / "model.onnx"
     path.write_bytes(classifier(np.eye(2)))
@@ -484,20 +279,3 @@ def test_interrupted_while_it_waits_it_costs_nothing(tmp_path: Path) -> None:
                 f"/meters/{people.developer.id}/submissions"  # type: ignore[union-attr]
             )
             assert listed.json()["items"] == []
-
-
-def test_two_threads_share_nothing(site: Live, at_server: People) -> None:
-    """A meter may be used from several threads; each submission gets its own answer."""
-    labels = at_server.begin()
-    found: dict[int, Signal] = {}
-
-    def one(errors: int) -> None:
-        found[errors] = at_server.submit(labels, errors, model=f"m{errors}")
-
-    threads = [threading.Thread(target=one, args=(errors,)) for errors in (0, len(labels))]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert {errors: signal.band for errors, signal in found.items()} == {0: 1, len(labels): 3}
-    assert {signal.step for signal in found.values()} == {1, 2}

@@ -1,0 +1,137 @@
+"""Connections that break: what was lost is asked for again, and charged once."""
+
+from __future__ import annotations
+
+import threading
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pytest
+from tests.client.people import People, fresh, people_at
+from tests.live import Live, live, wire
+
+from easeml_meter.client import connect, connection
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.views import Signal
+from easeml_meter.errors import (
+    InvalidInput,
+    MeterError,
+)
+from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions.answering import answer_all
+
+
+def test_a_lost_answer_is_asked_for_again_and_charged_once(
+    site: Live, at_server: People, tmp_path: Path
+) -> None:
+    labels = at_server.begin()
+    files = at_server.predictions(labels, 0)
+    with wire(site.port) as (line, address):
+        prefix = f"{tmp_path.name}-"
+        with site.meter(f"{prefix}developer", f"{prefix}meter", address) as developer:
+            assert developer.spec.steps == 4
+            broken = line.connections
+            begun: list[int] = []
+
+            def cut(number: int, up: int, down: int) -> bool:
+                # The request goes up whole; of the answer nothing comes down.
+                if up > 1500 and not begun:
+                    begun.append(down)
+                return bool(begun) and down > begun[0] and number < broken
+
+            line.cut = cut
+            signal = developer.submit(*files, model="m")
+    assert line.connections > broken
+    assert (signal.step, signal.repeated) == (1, False)
+    assert len(at_server.developer.status().signals) == 1
+
+
+def test_what_is_under_way_is_waited_for_and_done_once(
+    site: Live, at_server: People, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = at_server.begin()
+    files = at_server.predictions(labels, 0)
+    told_to_wait = threading.Event()
+    accepted = 0
+
+    def slow(*arguments: Any) -> Any:
+        nonlocal accepted
+        accepted += 1
+        assert told_to_wait.wait(60)
+        return answer_all(*arguments)
+
+    def pause(seconds: float) -> None:
+        if seconds == 1:  # the server said that the first request is under way
+            told_to_wait.set()
+
+    monkeypatch.setattr(queue, "answer_all", slow)
+    monkeypatch.setattr(f"{connection.__name__}.time", SimpleNamespace(sleep=pause))
+    monkeypatch.setattr(connection, "_ANSWER_SECONDS", 1.0)
+    prefix = f"{tmp_path.name}-"
+    with site.meter(f"{prefix}developer", f"{prefix}meter") as developer:
+        signal = developer.submit(*files, model="m")
+    assert accepted == 1
+    assert (signal.step, signal.repeated) == (1, False)
+
+
+def test_an_upload_goes_on_where_it_broke_off(
+    site: Live, at_server: People, tmp_path: Path
+) -> None:
+    at_server.developer.set_validation(at_server.validation(), label="label")
+    labels = np.random.default_rng(0).integers(0, 2, 60_000)
+    sealed = at_server.sealed(fresh(labels))
+    assert sealed.stat().st_size > 1_300_000
+    with wire(site.port) as (line, address):
+        prefix = f"{tmp_path.name}-"
+        with site.meter(f"{prefix}labeler", f"{prefix}meter", address) as labeler:
+            # No connection carries half of it.
+            line.cut = lambda number, up, down: up > 600_000
+            added = labeler.add_test_set(sealed)
+    assert added.rows == len(labels)
+
+
+def test_an_upload_that_does_not_get_on_is_given_up(
+    site: Live, at_server: People, tmp_path: Path
+) -> None:
+    sealed = at_server.sealed(fresh(np.random.default_rng(0).integers(0, 2, 60_000)))
+    with wire(site.port) as (line, address):
+        prefix = f"{tmp_path.name}-"
+        with site.meter(f"{prefix}labeler", f"{prefix}meter", address) as labeler:
+            line.cut = lambda number, up, down: up > 5_000
+            with pytest.raises(MeterError, match="the connection broke"):
+                labeler.add_test_set(sealed)
+    assert [row.phase for row in at_server.labeler.generations] == [Phase.REQUESTED]
+
+
+def test_nobody_answers() -> None:
+    with pytest.raises(MeterError, match=r"http://127\.0\.0\.1:9: it cannot be reached"):
+        connect("http://127.0.0.1:9", token="emt_x")  # noqa: S106
+
+
+def test_too_much_is_refused_in_the_servers_words(tmp_path: Path) -> None:
+    with live(tmp_path / "small", largest_body=10_000) as site:
+        for people in people_at(site, tmp_path, "x-"):
+            labels = people.begin()
+            test, validation = people.predictions(labels, 0)
+            test.write_bytes(bytes(5_000_000))
+            with pytest.raises(InvalidInput, match="more than 10000 bytes"):
+                people.developer.submit(test, validation, model="m")
+
+
+def test_two_threads_share_nothing(site: Live, at_server: People) -> None:
+    """A meter may be used from several threads; each submission gets its own answer."""
+    labels = at_server.begin()
+    found: dict[int, Signal] = {}
+
+    def one(errors: int) -> None:
+        found[errors] = at_server.submit(labels, errors, model=f"m{errors}")
+
+    threads = [threading.Thread(target=one, args=(errors,)) for errors in (0, len(labels))]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {errors: signal.band for errors, signal in found.items()} == {0: 1, len(labels): 3}
+    assert {signal.step for signal in found.values()} == {1, 2}
