@@ -8,12 +8,11 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.running import Captured, run
 from tests.service.helpers import make_session
 
 from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
-
-from .running import Captured, run
 
 
 @pytest.fixture

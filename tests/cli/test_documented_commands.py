@@ -13,10 +13,9 @@ from types import MappingProxyType
 
 import click
 import pytest
+from tests.cli.team import team
 
 from easeml_meter.cli import meter
-
-from .team import team
 
 ROOT = Path(__file__).parents[2]
 PAGES = [ROOT / "README.md", *sorted((ROOT / "docs").rglob("*.md"))]

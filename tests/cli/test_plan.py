@@ -8,10 +8,9 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.cli.running import plan_json, run
 
 from easeml_meter.spec import MeterSpec
-
-from .running import plan_json, run
 
 HEADLINE = ["--steps", "10", "--signals", "5", "--tolerance", "0.01", "--delta", "0.01"]
 

@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 import pytest
-from tests.cli.desk import Desk, rows, write_table
+from tests.cli.workbench import Workbench, rows, write_table
 
 MODULE = """
 import numpy as np
@@ -115,7 +115,7 @@ def test_no_plain_label_on_disk(
     (tmp_path / "own_losses_of_no_plaintext.py").write_text(MODULE, encoding="utf-8")
     monkeypatch.syspath_prepend(tmp_path)
 
-    desk = Desk(tmp_path, kind)
+    desk = Workbench(tmp_path, kind)
     n = desk.init(loss=loss, steps=2, classes=())
     labels, needles = draw(n, 1)
     validation, _ = draw(20, 2)

@@ -10,8 +10,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-
-from .desk import Desk, rows
+from tests.cli.workbench import Workbench, rows
 
 Values = list[Any]
 
@@ -25,7 +24,7 @@ def thirds(count: int, *, seed: int = 0) -> Values:
     return [str(each) for each in np.random.default_rng(seed).choice(["a", "b", "c"], count)]
 
 
-def ready(desk: Desk, draw: Callable[..., Values], **options: Any) -> tuple[Values, Values]:
+def ready(desk: Workbench, draw: Callable[..., Values], **options: Any) -> tuple[Values, Values]:
     """Make a meter and hand in both sets; give the labels of both."""
     test, validation = draw(desk.init(**options)), draw(20, seed=99)
     desk.validate(validation)
@@ -33,7 +32,7 @@ def ready(desk: Desk, draw: Callable[..., Values], **options: Any) -> tuple[Valu
     return test, validation
 
 
-def spend(desk: Desk, expected: list[float]) -> None:
+def spend(desk: Workbench, expected: list[float]) -> None:
     """Release, and compare the test losses that are now known."""
     desk.ok("release")
     truths = desk.json("status")["retrospective"]
@@ -44,7 +43,7 @@ def spend(desk: Desk, expected: list[float]) -> None:
 
 @pytest.mark.parametrize(("loss", "each"), [("absolute[0,10]", 0.2), ("squared[0,10]", 0.04)])
 def test_errors_with_a_declared_range(tmp_path: Path, loss: str, each: float) -> None:
-    desk = Desk(tmp_path, "parquet")
+    desk = Workbench(tmp_path, "parquet")
     test, validation = ready(desk, numbers, loss=loss, steps=2, classes=())
     assert desk.submit(test, validation, name="exact")["band"] == 1
     off = [value + 2 if value < 5 else value - 2 for value in test]
@@ -56,7 +55,7 @@ def test_errors_with_a_declared_range(tmp_path: Path, loss: str, each: float) ->
 
 @pytest.mark.parametrize("value", [10.5, -0.1, float("nan"), float("inf"), None])
 def test_predictions_out_of_the_declared_range(tmp_path: Path, value: float | None) -> None:
-    desk = Desk(tmp_path, "parquet")
+    desk = Workbench(tmp_path, "parquet")
     test, validation = ready(desk, numbers, loss="absolute[0,10]", steps=2, classes=())
     bad = desk.predictions([*test[:6], value, *test[7:]], validation)
     assert "row 7" in desk.refused(2, "submit", *bad)
@@ -64,7 +63,7 @@ def test_predictions_out_of_the_declared_range(tmp_path: Path, value: float | No
 
 
 def test_brier(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "parquet")
+    desk = Workbench(tmp_path, "parquet")
     classes = ("a", "b", "c")
     test, validation = ready(desk, thirds, loss="brier", steps=2, classes=classes)
 
@@ -82,7 +81,7 @@ def test_brier(tmp_path: Path) -> None:
     "value", [[0.5, 0.5], [0.5, 0.6, 0.2], [-0.1, 0.6, 0.5], [float("nan"), 0.5, 0.5], None]
 )
 def test_probabilities_that_are_none(tmp_path: Path, value: list[float] | None) -> None:
-    desk = Desk(tmp_path, "parquet")
+    desk = Workbench(tmp_path, "parquet")
     test, validation = ready(desk, thirds, loss="brier", steps=2, classes=("a", "b", "c"))
     flat = [[1 / 3] * 3 for _ in test]
     sure = [[1 / 3] * 3 for _ in validation]
@@ -92,7 +91,7 @@ def test_probabilities_that_are_none(tmp_path: Path, value: list[float] | None) 
 
 
 def test_the_best_two_of_three(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "parquet")
+    desk = Workbench(tmp_path, "parquet")
     test, validation = ready(desk, thirds, loss="top-2", steps=2, classes=("a", "b", "c"))
 
     def second_best(labels: Values) -> Values:
@@ -171,7 +170,7 @@ def with_seven(count: int, *, seed: int = 0) -> Values:
 
 
 def test_a_loss_of_ones_own(tmp_path: Path, losses: str) -> None:
-    desk = Desk(tmp_path, "parquet")
+    desk = Workbench(tmp_path, "parquet")
     options = {"loss": f"{losses}:tenth", "steps": 2, "classes": ()}
     test, validation = ready(desk, with_seven, **options)
     assert desk.submit(test, validation, name="exact")["band"] == 1
@@ -183,7 +182,7 @@ def test_a_loss_of_ones_own(tmp_path: Path, losses: str) -> None:
 def test_a_loss_that_fails_on_hidden_labels_is_an_answer(
     tmp_path: Path, losses: str, function: str
 ) -> None:
-    desk = Desk(tmp_path, "parquet")
+    desk = Workbench(tmp_path, "parquet")
     options = {"loss": f"{losses}:{function}", "steps": 2, "classes": ()}
     test, validation = ready(desk, with_seven, **options)
     files = desk.predictions(test, validation, name="model")
@@ -208,7 +207,7 @@ def test_all_failures_look_alike(tmp_path: Path, losses: str) -> None:
     for function in FAILING:
         folder = tmp_path / function
         folder.mkdir()
-        desk = Desk(folder, "parquet")
+        desk = Workbench(folder, "parquet")
         options = {"loss": f"{losses}:{function}", "steps": 2, "classes": ()}
         test, validation = ready(desk, with_seven, **options)
         shown = desk.run("submit", *desk.predictions(test, validation), "-C", "meter")
@@ -217,7 +216,7 @@ def test_all_failures_look_alike(tmp_path: Path, losses: str) -> None:
 
 
 def test_what_a_loss_says_of_hidden_labels_is_not_passed_on(tmp_path: Path, losses: str) -> None:
-    desk = Desk(tmp_path, "parquet")
+    desk = Workbench(tmp_path, "parquet")
     options = {"loss": f"{losses}:talks", "steps": 2, "classes": ()}
     test, validation = ready(desk, with_seven, **options)
     shown = desk.run("submit", *desk.predictions(test, validation), "-C", "meter")
@@ -226,7 +225,7 @@ def test_what_a_loss_says_of_hidden_labels_is_not_passed_on(tmp_path: Path, loss
 
 
 def test_a_loss_that_fails_on_the_validation_set_costs_nothing(tmp_path: Path, losses: str) -> None:
-    desk = Desk(tmp_path, "parquet")
+    desk = Workbench(tmp_path, "parquet")
     options = {"loss": f"{losses}:too_large", "steps": 2, "classes": ()}
     test = numbers(desk.init(**options))
     desk.deliver(test)
@@ -238,7 +237,7 @@ def test_a_loss_that_fails_on_the_validation_set_costs_nothing(tmp_path: Path, l
 
 
 def test_labels_that_do_not_fit_the_loss_are_refused_at_the_door(tmp_path: Path) -> None:
-    desk = Desk(tmp_path, "parquet")
+    desk = Workbench(tmp_path, "parquet")
     labels = numbers(desk.init(loss="absolute[0,10]", classes=()))
     name = desk.write("test", rows([*labels[:3], 10.25, *labels[4:]], seed=0))
     desk.ok("seal", name, "--label", "label", "--out", "set.sealed")

@@ -1,8 +1,7 @@
-"""The whole loop on the command line: init, seal, submit, spent, release, and the next test set."""
+"""`meter init`, and a meter from there to its next test set."""
 
 from __future__ import annotations
 
-import json
 import os
 import pty
 import subprocess
@@ -11,24 +10,58 @@ from pathlib import Path
 
 import pyarrow.parquet as pq
 import pytest
+from tests.cli.workbench import (
+    VALIDATION,
+    Workbench,
+    animals,
+    rows,
+    wrong,
+)
 
+from easeml_meter.storage.store import Store
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.sealing import SealedTestSet
 
-from .desk import Desk, animals, rows, wrong
 
-VALIDATION = animals(20, seed=99)
-
-
-def ready(desk: Desk, **options: object) -> list[str]:
-    """Make a meter with a test set and a validation set; give the hidden labels."""
-    labels = animals(desk.init(**options))
-    desk.validate(VALIDATION)
-    desk.deliver(labels)
-    return labels
+def test_a_second_meter_in_the_same_folder(desk: Workbench) -> None:
+    assert "already holds a meter" in desk.refused(2, "init", "--spec", "spec.toml")
 
 
-def hand_in(desk: Desk, labels: list[str]) -> None:
+@pytest.mark.parametrize(
+    ("change", "words"),
+    [
+        ('loss = "0-2"', "loss"),
+        ('loss = "no.such.module:loss"', "cannot be imported"),
+        ('protocol = "resampling"', "protocol"),
+        ("typo = 1", "typo"),
+        ("steps = 0", "steps"),
+        ("= broken", "TOML"),
+    ],
+)
+def test_a_meter_toml_that_makes_no_meter(tmp_path: Path, change: str, words: str) -> None:
+    desk = Workbench(tmp_path)
+    desk.init()
+    lines = (tmp_path / "spec.toml").read_text(encoding="utf-8").splitlines()
+    lines = [line for line in lines if line.split("=")[0] != change.split("=", maxsplit=1)[0]]
+    lines.insert(lines.index("[meter]") + 1, change)
+    (tmp_path / "bad.toml").write_text("\n".join(lines), encoding="utf-8")
+    shown = desk.run("init", "--spec", "bad.toml", "-C", "other")
+    assert (shown.code, shown.out, shown.err.count("\n")) == (2, "", 1)
+    assert words in shown.err
+    assert not (tmp_path / "other").exists()
+
+
+def test_an_init_that_was_killed_is_simply_done_again(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    desk.init()
+    folder = tmp_path / "other"
+    folder.mkdir()
+    Store.at(folder / "meter.db").close()  # the tables were made, the meter was not
+    assert desk.run("init", "--spec", "spec.toml", "-C", "other").code == 0
+    assert desk.run("status", "-C", "other").code == 0
+
+
+def hand_in(desk: Workbench, labels: list[str]) -> None:
     """Seal a test set to two labelers as well, each of whom can open it, and add it."""
     public = [desk.run("key", "new", f"{who}.key").out.strip() for who in ("alice", "bob")]
     source = desk.write("test", rows(labels, seed=0))
@@ -46,7 +79,7 @@ def hand_in(desk: Desk, labels: list[str]) -> None:
     assert added == {"generation": 1, "rows": len(labels), "steps_left": 4}
 
 
-def develop(desk: Desk, labels: list[str]) -> None:
+def develop(desk: Workbench, labels: list[str]) -> None:
     """Use up the four steps: two, a new validation set, two more."""
     n = len(labels)
     assert f"{n} rows" in desk.ok("testset", "inputs", "--out", "inputs.parquet")
@@ -74,7 +107,7 @@ def develop(desk: Desk, labels: list[str]) -> None:
 
 @pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "jsonl"])
 def test_the_whole_loop(tmp_path: Path, kind: str) -> None:
-    desk = Desk(tmp_path, kind)
+    desk = Workbench(tmp_path, kind)
     n = desk.init()
     labels = animals(n)
     hand_in(desk, labels)
@@ -113,58 +146,8 @@ def test_the_whole_loop(tmp_path: Path, kind: str) -> None:
     assert [view["phase"] for view in desk.json("history")] == ["released", "active"]
 
 
-def test_nothing_told_yet(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.init()
-    assert desk.ok("history") == "nothing was told yet: no test set has been delivered\n"
-    assert "test set 1: requested" in desk.ok("status")
-    assert desk.json("history") == []
-    desk.ok("report", "--html", "r.html", "--svg", "r.svg", "--badge", "b.svg")
-
-
-def test_the_folder_may_come_from_the_environment(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    Desk(tmp_path).init()
-    monkeypatch.setenv("METER_FOLDER", "meter")
-    assert "test set 1: requested" in Desk(tmp_path).run("status").out
-
-
-def test_tenants_have_their_own_books(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    labels = ready(desk, tenants=(3, 1))
-    assert desk.submit(labels, VALIDATION, "--tenant", "2")["steps_left"] == 0
-    files = desk.predictions(labels, VALIDATION, name="b")
-    assert "no answer left for this tenant" in desk.refused(3, "submit", *files, "--tenant", "2")
-    assert desk.json("status", "--tenant", "1")["signals"] == []
-    assert desk.submit(labels, VALIDATION, name="b")["steps_left"] == 2
-    assert "from 1 to 2" in desk.refused(2, "status", "--tenant", "3")
-
-
-def test_resets_are_counted_when_they_are_asked_for(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    labels = ready(desk, protocol="incremental", resets=1, steps=3)
-    half = len(labels) // 2
-    assert desk.submit(wrong(labels, half), VALIDATION, name="a")["band"] == 3
-    desk.ok("validation", "replace", "validation-1000.csv", "--reset")
-    assert desk.submit(labels, VALIDATION, name="b")["band"] == 1
-    again = ["validation", "replace", "validation-1000.csv", "--reset"]
-    assert "resets (1) are used" in desk.refused(2, *again)
-    desk.submit(labels, VALIDATION, name="c")
-
-    # The next test set has its own; the last one is not carried out once more.
-    fresh = animals(len(labels), seed=2)
-    desk.deliver(fresh, seed=2)
-    assert desk.submit(wrong(fresh, half), VALIDATION, name="d")["band"] == 3
-    desk.ok(*again)
-    assert desk.submit(fresh, VALIDATION, name="e")["band"] == 1
-
-
-# meter init
-
-
 def test_init_shows_the_plan_and_both_budgets(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
+    desk = Workbench(tmp_path)
     n = desk.init()
     spec = ["init", "--spec", "spec.toml", "-C", "other"]
     plain = desk.run(*spec).out
@@ -181,14 +164,14 @@ def test_init_shows_the_plan_and_both_budgets(tmp_path: Path) -> None:
 
 
 def test_init_takes_the_meter_toml_of_the_folder_and_keeps_it(tmp_path: Path) -> None:
-    Desk(tmp_path).init()
+    Workbench(tmp_path).init()
     folder = tmp_path / "own"
     folder.mkdir()
     text = "# why these bands\n" + (tmp_path / "spec.toml").read_text(encoding="utf-8")
     (folder / "meter.toml").write_text(text, encoding="utf-8")
-    assert Desk(folder).run("init").code == 0
+    assert Workbench(folder).run("init").code == 0
     assert (folder / "meter.toml").read_text(encoding="utf-8") == text
-    assert Desk(folder).run("status").out.startswith("Meter own, test set 1: requested")
+    assert Workbench(folder).run("status").out.startswith("Meter own, test set 1: requested")
 
 
 def at_a_terminal(folder: Path, *answers: str) -> tuple[int, str]:
@@ -226,7 +209,7 @@ def test_init_by_questions(tmp_path: Path) -> None:
     spec = (tmp_path / "meter" / "meter.toml").read_text(encoding="utf-8")
     assert "elastic = true" in spec
     assert 'inputs = "public"' in spec
-    plan = Desk(tmp_path).json("status")
+    plan = Workbench(tmp_path).json("status")
     offered = shown.index(f"-> {plan['labels_needed']} labels)")
     promised = shown.index("labels needed")
     asked = shown.index("Make this meter?")
@@ -243,78 +226,5 @@ def test_nothing_is_written_without_consent(tmp_path: Path) -> None:
 
 
 def test_without_a_terminal_nothing_is_asked(tmp_path: Path) -> None:
-    assert "no terminal to ask at" in Desk(tmp_path).refused(2, "init")
+    assert "no terminal to ask at" in Workbench(tmp_path).refused(2, "init")
     assert list(tmp_path.iterdir()) == []
-
-
-# Exit codes
-
-
-def test_exit_code_4_not_the_time_for_it(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    labels = animals(desk.init())
-    files = desk.predictions(labels, VALIDATION)
-    assert "no test set yet" in desk.refused(4, "submit", *files)
-    assert "no test set yet" in desk.refused(4, "testset", "inputs", "--out", "i.parquet")
-    assert "only a spent one" in desk.refused(4, "release")
-    validation = desk.write("validation", rows(VALIDATION, seed=1))
-    assert "no validation set yet" in desk.refused(4, "validation", "replace", validation)
-    desk.deliver(labels)
-    assert "no validation set yet" in desk.refused(4, "submit", *files)
-    assert "no other one is asked for" in desk.refused(4, "testset", "add", "test-0.sealed")
-    desk.validate(VALIDATION)
-    given = ["validation", "set", validation, "--label", "label"]
-    assert "meter validation replace" in desk.refused(4, *given)
-
-
-def test_exit_code_4_until_the_classes_are_known(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    labels = animals(desk.init(classes=()))
-    name = desk.write("test", rows(labels, seed=0))
-    desk.ok("seal", name, "--label", "label", "--out", "set.sealed")
-    assert "give the validation set first" in desk.refused(4, "testset", "add", "set.sealed")
-    desk.validate(VALIDATION)
-    desk.ok("testset", "add", "set.sealed")
-
-
-def test_exit_code_5_not_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk = Desk(tmp_path)
-    labels = ready(desk, inputs="hidden")
-    monkeypatch.setenv("METER_ROLE", "developer")
-    assert "developers may not release" in desk.refused(5, "release")
-    for verb in (
-        ["testset", "add", "test-0.sealed"],
-        ["testset", "notices"],
-        ["testset", "inputs", "--out", "inputs.parquet"],
-        ["seal", "test-0.csv", "--label", "label", "--out", "z.sealed"],
-    ):
-        desk.refused(5, *verb)
-    assert not (tmp_path / "inputs.parquet").exists()
-    assert desk.submit(labels, VALIDATION)["step"] == 1
-    monkeypatch.setenv("METER_ROLE", "labeler")
-    desk.refused(5, "submit", *desk.predictions(labels, VALIDATION, name="b"))
-    monkeypatch.setenv("METER_ROLE", "king")
-    assert "one of developer, labeler, runner, admin, owner" in desk.refused(2, "status")
-
-
-def test_audit_exits_with_1_if_something_does_not_fit(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    labels = ready(desk)
-    desk.submit(labels, VALIDATION)
-    journal = next((tmp_path / "meter" / "testsets").glob("*.journal"))
-    line = json.loads(next(filter(None, journal.read_text(encoding="utf-8").splitlines())))
-    journal.write_text(json.dumps(line | {"step": 2}) + "\n", encoding="utf-8")
-    shown = desk.run("audit", "-C", "meter")
-    assert (shown.code, shown.err) == (1, "")
-    assert shown.out.endswith("the chain is NOT sound\n")
-    assert "an older copy was put back" in shown.out
-
-
-def test_audit_reads_a_journal_that_somebody_wrote_into(tmp_path: Path) -> None:
-    desk = Desk(tmp_path)
-    desk.submit(ready(desk), VALIDATION)
-    journal = next((tmp_path / "meter" / "testsets").glob("*.journal"))
-    with journal.open("ab") as file:
-        file.write(b'5\n{}\n[1]\n\xff\n{"tenant": 1}\n')
-    assert desk.json("audit")["sound"]
-    assert desk.left() == 3

@@ -7,7 +7,7 @@ import csv
 import io
 import json
 import sqlite3
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,21 +15,12 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from tests.service.helpers import small_spec
 
 from easeml_meter.cli import main
 from easeml_meter.spec import MeterSpec
 
 Columns = Mapping[str, Sequence[Any]]
-
-SMALL: dict[str, Any] = {
-    "signals": 3,
-    "tolerance": 0.25,
-    "steps": 4,
-    "delta": 0.2,
-    "edges": [0.1, 0.3],
-    "inputs": "public",
-    "classes": ("cat", "dog"),
-}
 
 
 @dataclass(frozen=True)
@@ -42,7 +33,7 @@ class Shown:
 
 
 @dataclass
-class Desk:
+class Workbench:
     """Run commands in `folder`; the meter lives in `folder/meter`."""
 
     folder: Path
@@ -100,7 +91,7 @@ class Desk:
 
     def init(self, **options: Any) -> int:
         """Make a meter from a meter.toml; give the labels it needs."""
-        spec = MeterSpec.uniform(**(SMALL | options))
+        spec = animal_spec(**options)
         spec.write(self.folder / "spec.toml")
         labels = self.json("init", "--spec", "spec.toml", "--name", "small")["labels"]
         assert isinstance(labels, int)
@@ -154,6 +145,11 @@ class Desk:
         return left
 
 
+def animal_spec(**options: Any) -> MeterSpec:
+    """Return a meter of cats and dogs that needs only a few dozen labels."""
+    return small_spec(**({"classes": ("cat", "dog")} | options))
+
+
 def rows(labels: Sequence[Any], *, seed: int) -> dict[str, Sequence[Any]]:
     """Make ids and inputs for labels."""
     inputs = np.random.default_rng(seed).normal(size=(2, len(labels))).round(6).tolist()
@@ -188,3 +184,25 @@ def write_table(path: Path, columns: Columns) -> None:
         table = pa.table(dict(columns))
         with pa.ipc.new_file(path, table.schema) as writer:
             writer.write_table(table)
+
+
+def text(content: str | bytes, ending: str = "csv") -> Callable[[Workbench], str]:
+    """Write a file as it is."""
+
+    def write(desk: Workbench) -> str:
+        data = content if isinstance(content, bytes) else content.encode()
+        (desk.folder / f"bad.{ending}").write_bytes(data)
+        return f"bad.{ending}"
+
+    return write
+
+
+def ready(desk: Workbench, **options: object) -> list[str]:
+    """Make a meter with a test set and a validation set; give the hidden labels."""
+    labels = animals(desk.init(**options))
+    desk.validate(VALIDATION)
+    desk.deliver(labels)
+    return labels
+
+
+VALIDATION = animals(20, seed=99)

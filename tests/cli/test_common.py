@@ -1,0 +1,180 @@
+"""What all commands share: where the meter is, how a server is reached, and exit codes."""
+
+from __future__ import annotations
+
+import http.server
+import subprocess
+import sys
+import threading
+from pathlib import Path
+
+import pytest
+from tests.cli.office import Office
+from tests.cli.workbench import (
+    VALIDATION,
+    Shown,
+    Workbench,
+    animals,
+    ready,
+    rows,
+)
+from tests.live import Live
+
+from easeml_meter.client.credentials import server_address
+
+
+@pytest.mark.parametrize("verb", ["status", "history", "audit", "release", "submit"])
+def test_a_folder_without_a_meter(tmp_path: Path, verb: str) -> None:
+    desk = Workbench(tmp_path)
+    files = ["--test", "t.csv", "--validation", "v.csv"] if verb == "submit" else []
+    assert "holds no meter" in desk.refused(2, verb, *files)
+    (tmp_path / "meter").mkdir()
+    assert "holds no meter" in desk.refused(2, verb, *files)
+    assert list((tmp_path / "meter").iterdir()) == []
+
+
+def test_the_folder_may_come_from_the_environment(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    Workbench(tmp_path).init()
+    monkeypatch.setenv("METER_FOLDER", "meter")
+    assert "test set 1: requested" in Workbench(tmp_path).run("status").out
+
+
+def test_exit_code_4_not_the_time_for_it(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    labels = animals(desk.init())
+    files = desk.predictions(labels, VALIDATION)
+    assert "no test set yet" in desk.refused(4, "submit", *files)
+    assert "no test set yet" in desk.refused(4, "testset", "inputs", "--out", "i.parquet")
+    assert "only a spent one" in desk.refused(4, "release")
+    validation = desk.write("validation", rows(VALIDATION, seed=1))
+    assert "no validation set yet" in desk.refused(4, "validation", "replace", validation)
+    desk.deliver(labels)
+    assert "no validation set yet" in desk.refused(4, "submit", *files)
+    assert "no other one is asked for" in desk.refused(4, "testset", "add", "test-0.sealed")
+    desk.validate(VALIDATION)
+    given = ["validation", "set", validation, "--label", "label"]
+    assert "meter validation replace" in desk.refused(4, *given)
+
+
+def test_exit_code_5_not_allowed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Workbench(tmp_path)
+    labels = ready(desk, inputs="hidden")
+    monkeypatch.setenv("METER_ROLE", "developer")
+    assert "developers may not release" in desk.refused(5, "release")
+    for verb in (
+        ["testset", "add", "test-0.sealed"],
+        ["testset", "notices"],
+        ["testset", "inputs", "--out", "inputs.parquet"],
+        ["seal", "test-0.csv", "--label", "label", "--out", "z.sealed"],
+    ):
+        desk.refused(5, *verb)
+    assert not (tmp_path / "inputs.parquet").exists()
+    assert desk.submit(labels, VALIDATION)["step"] == 1
+    monkeypatch.setenv("METER_ROLE", "labeler")
+    desk.refused(5, "submit", *desk.predictions(labels, VALIDATION, name="b"))
+    monkeypatch.setenv("METER_ROLE", "king")
+    assert "one of developer, labeler, runner, admin, owner" in desk.refused(2, "status")
+
+
+def test_a_meter_has_to_be_chosen_among_several(office: Office) -> None:
+    name = office.name
+    office.make()
+    other = office.json("init", "--spec", "spec.toml", "--name", f"{name}-2")
+    office.ok("--meter", f"{name}-2", "seat", "give", office.user("developer"), "developer")
+    office.environment.delenv("METER_NAME")
+    office.acting("developer")
+    assert f"--meter: {name}, {name}-2" in office.refused(2, "status")
+    assert office.json("status", "--meter", f"{name}-2")["meter"] == f"{name}-2"
+    assert office.json("--meter", other["meter"], "status")["meter"] == f"{name}-2"
+    assert "none of that name" in office.refused(2, "status", "--meter", "nothing")
+
+
+def test_a_token_is_not_sent_in_the_clear(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("METER_TOKEN", "emt_x")
+    shown = Workbench(tmp_path).run("status", "--server", "http://192.0.2.1:8080")
+    assert shown.code == 2
+    assert "https is needed" in shown.err
+    monkeypatch.setenv("METER_INSECURE", "1")
+    assert server_address("http://192.0.2.1:8080") == "http://192.0.2.1:8080"
+
+
+def test_a_server_or_a_folder(site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    desk = Workbench(tmp_path)
+    desk.init()
+    both = desk.run("status", "-C", "meter", "--server", site.address)
+    assert "give -C FOLDER or --server URL" in both.err
+    monkeypatch.setenv("METER_SERVER", site.address)
+    assert desk.json("status")["meter"] == "small"  # -C was typed
+    monkeypatch.setenv("METER_FOLDER", "meter")
+    assert "give -C FOLDER or --server URL" in desk.run("status").err
+    assert "no token for it" in desk.run("--server", site.address, "status").err
+    monkeypatch.delenv("METER_SERVER")
+    assert "small" in desk.run("status", "--json").out
+    assert "labels are here" in desk.run("testset", "requests").out
+
+
+def test_without_httpx_one_line_says_what_to_install(
+    site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setitem(sys.modules, "httpx", None)
+    monkeypatch.setenv("METER_TOKEN", "emt_x")
+    shown = Workbench(tmp_path).run("status", "--server", site.address)
+    assert shown == Shown(
+        1, "", "meter: the client needs httpx; run: pip install 'easeml-meter[client]'\n"
+    )
+
+
+def test_own_authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    from tests.server.process import started
+
+    command = (
+        "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 1 "
+        "-addext subjectAltName=IP:127.0.0.1 -keyout key.pem -out cert.pem"
+    )
+    subprocess.run(command.split(), cwd=tmp_path, check=True, capture_output=True)
+    tls = ("--tls-certificate", str(tmp_path / "cert.pem"), "--tls-key", str(tmp_path / "key.pem"))
+    desk = Workbench(tmp_path)
+    with started(tmp_path / "site", *tls) as server:
+        assert server.token is not None
+        monkeypatch.setenv("METER_TOKEN", server.token)
+        shown = desk.run("meters", "--server", server.address)
+        assert shown.code == 1
+        assert "its certificate is not trusted here: give its authority with --ca" in shown.err
+        trusted = desk.run("meters", "--server", server.address, "--ca", "cert.pem")
+        assert trusted == Shown(0, "no meter at which you have a seat\n", "")
+        wrong_file = desk.run("meters", "--server", server.address, "--ca", "key.pem")
+        assert "no certificates (PEM) in it" in wrong_file.err
+
+
+class Stranger(http.server.BaseHTTPRequestHandler):
+    """A server that is no meter's."""
+
+    status = 404
+
+    def do_GET(self) -> None:
+        self.send_response(self.status)
+        self.end_headers()
+        self.wfile.write(b"<html>no such page</html>")
+
+    def log_message(self, *_: object) -> None:
+        pass
+
+
+@pytest.mark.parametrize("status", [200, 302, 404])
+def test_a_server_that_is_no_meters(
+    status: int, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("METER_TOKEN", "emt_x")
+    monkeypatch.setattr(Stranger, "status", status)
+    with http.server.HTTPServer(("127.0.0.1", 0), Stranger) as stranger:
+        thread = threading.Thread(target=stranger.serve_forever)
+        thread.start()
+        shown = Workbench(tmp_path).run(
+            "meters", "--server", f"http://127.0.0.1:{stranger.server_port}"
+        )
+        stranger.shutdown()
+        thread.join()
+    assert shown.code == 1
+    assert f"{status} answered, and not by a meter's server" in shown.err

@@ -1,0 +1,135 @@
+"""`meter seal` and `meter testset`: whole and in parts; what is damaged or foreign is refused."""
+
+from __future__ import annotations
+
+import random
+from pathlib import Path
+
+import pytest
+from tests.cli.office import SEEDS, Office
+from tests.cli.workbench import (
+    VALIDATION,
+    Workbench,
+    animals,
+    rows,
+    text,
+)
+
+
+@pytest.fixture(scope="module")
+def waiting(tmp_path_factory: pytest.TempPathFactory) -> Workbench:
+    """A meter that waits for its test set, sealed and ready to be handed in."""
+    desk = Workbench(tmp_path_factory.mktemp("waiting"))
+    labels = animals(desk.init())
+    name = desk.write("test", rows(labels, seed=0))
+    desk.ok("seal", name, "--label", "label", "--id", "id", "--out", "set.sealed")
+    return desk
+
+
+OPAQUE = (
+    "meter: the sealed test set cannot be opened: it is damaged, or was sealed for another "
+    "meter, generation or key\n"
+)
+
+
+def refuse_sealed(desk: Workbench, content: bytes) -> None:
+    (desk.folder / "bad.sealed").write_bytes(content)
+    assert desk.refused(1, "testset", "add", "bad.sealed") == OPAQUE
+
+
+def test_a_sealed_file_with_a_flipped_byte(waiting: Workbench) -> None:
+    sealed = (waiting.folder / "set.sealed").read_bytes()
+    places = random.Random(1).sample(range(len(sealed)), 40)  # noqa: S311  no secrets
+    for place in [0, 3, 4, len(sealed) // 2, len(sealed) - 1, len(sealed) - 4, *places]:
+        flipped = bytearray(sealed)
+        flipped[place] ^= 1 << place % 8
+        refuse_sealed(waiting, bytes(flipped))
+
+
+def test_a_sealed_file_cut_short_or_grown(waiting: Workbench) -> None:
+    sealed = (waiting.folder / "set.sealed").read_bytes()
+    for length in [0, 1, 4, 100, len(sealed) // 2, len(sealed) - 4, len(sealed) - 1]:
+        refuse_sealed(waiting, sealed[:length])
+    refuse_sealed(waiting, sealed + b"\0")
+    refuse_sealed(waiting, b"id,x,y,label\n0,1,2,cat\n")
+
+
+def test_a_file_sealed_for_another_meter(waiting: Workbench, tmp_path: Path) -> None:
+    other = Workbench(tmp_path)
+    name = other.write("test", rows(animals(other.init()), seed=0))
+    public = waiting.folder / "meter" / "keys" / "meter.key"
+    recipient = public.read_text(encoding="utf-8").split("public key: ")[1].split("\n")[0]
+    # Even if the meter's own key opens it, it is bound to the other one.
+    seal = ["seal", name, "--label", "label", "--out", "set.sealed", "--recipient", recipient]
+    other.ok(*seal)
+    refuse_sealed(waiting, (tmp_path / "set.sealed").read_bytes())
+
+
+def test_a_file_sealed_for_another_generation(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    labels = animals(desk.init(steps=1))
+    desk.validate(VALIDATION)
+    desk.deliver(labels)
+    desk.submit(labels, VALIDATION)
+    assert desk.refused(1, "testset", "add", "test-0.sealed") == OPAQUE
+
+
+def test_the_good_one_is_taken_after_all(waiting: Workbench) -> None:
+    waiting.ok("testset", "add", "set.sealed")
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("id,x,y\n0,1,2\n", "'label'"),
+        ("id,x,label\n0,1,cat\n1,2,\n", "2"),
+        ('id,x,label\n0,1,"cat\n1,2,dog\n', "bad.csv"),
+        ("", "bad.csv"),
+    ],
+    ids=["no label column", "a missing label", "a broken quote", "an empty file"],
+)
+def test_what_cannot_be_sealed(tmp_path: Path, content: str, words: str) -> None:
+    desk = Workbench(tmp_path)
+    desk.init()
+    name = text(content)(desk)
+    shown = desk.refused(2, "seal", name, "--label", "label", "--id", "id", "--out", "z.sealed")
+    assert words in shown
+    assert "cat" not in shown
+    assert not (tmp_path / "z.sealed").exists()
+
+
+def test_a_public_key_that_is_none(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    name = desk.write("test", rows(animals(desk.init()), seed=0))
+    seal = ["seal", name, "--label", "label", "--out", "z.sealed", "--recipient", "age1nobody"]
+    assert "age1nobody" in desk.refused(2, *seal)
+    assert not (tmp_path / "z.sealed").exists()
+
+
+def test_exit_code_4_until_the_classes_are_known(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    labels = animals(desk.init(classes=()))
+    name = desk.write("test", rows(labels, seed=0))
+    desk.ok("seal", name, "--label", "label", "--out", "set.sealed")
+    assert "give the validation set first" in desk.refused(4, "testset", "add", "set.sealed")
+    desk.validate(VALIDATION)
+    desk.ok("testset", "add", "set.sealed")
+
+
+def test_labels_in_parts(office: Office) -> None:
+    needed = office.make()
+    labels = animals(needed, seed=3)
+    office.acting("developer").validate(VALIDATION)
+    office.acting("labeler")
+    table = rows(labels, seed=next(SEEDS))
+    for number, part in enumerate((slice(0, 10), slice(10, None)), 1):
+        source = office.write(f"part-{number}", {name: each[part] for name, each in table.items()})
+        sealed = f"part-{number}.sealed"
+        office.ok("seal", source, "--label", "label", "--id", "id", "--out", sealed)
+    shown = office.ok("testset", "add", "--part", "part-1.sealed")
+    assert shown == f"part taken in: 10 of {needed} labels of test set 1 are here\n"
+    asked = office.ok("testset", "requests")
+    assert asked.startswith(f"test set 1: 10 of {needed} labels are here\n  part 1: 10 rows")
+    assert f"test set 1 is active: {needed} rows" in office.ok("testset", "add", "part-2.sealed")
+    assert office.ok("testset", "requests") == "no labels are asked for\n"
+    assert "may not see requests" in office.acting("developer").refused(5, "testset", "requests")

@@ -1,0 +1,48 @@
+"""`meter user`: accounts closed and opened again."""
+
+from __future__ import annotations
+
+import pytest
+from tests.cli.office import Admins
+from tests.service.helpers import actor_of
+
+from easeml_meter.service import tokens
+
+
+@pytest.fixture
+def office(admins: Admins) -> Admins:
+    return admins
+
+
+def test_an_account_is_disabled_and_enabled(office: Admins) -> None:
+    name = office.user("developer")
+    assert office.acting("developer").run("meters").code == 0
+    told = office.acting("admin").ok("user", "disable", name)
+    assert told == f"account {name} is disabled, its tokens are revoked\n"
+    assert f"{name} (disabled), id " in office.ok("user", "list")
+    office.acting("developer").refused(5, "meters")
+
+    told = office.acting("admin").ok("user", "enable", name)
+    assert told == f"account {name} can sign in again\n"
+    assert f"{name}, id " in office.ok("user", "list")
+    assert "revoked" in office.acting("developer").refused(5, "meters")
+    user = office.site.served.users[name].id
+    fresh = tokens.make_token(actor_of(user), office.site.served.site, "fresh")[1]
+    assert office.using(fresh).json("meters")[0]["name"] == office.name
+
+    office.acting("admin")
+    for verb, disabled in (("disable", True), ("enable", False)):
+        changed = office.json("user", verb, user)
+        assert (changed["name"], changed["disabled"]) == (name, disabled)
+
+
+def test_accounts_that_cannot_be_disabled(office: Admins) -> None:
+    for verb in ("disable", "enable"):
+        refused = office.refused(2, "user", verb, "nobody")
+        assert "no account has that name: see meter user list" in refused
+    refused = office.refused(1, "user", "disable", "admin")
+    assert "cannot remove the last admin: make someone else an admin first" in refused
+    office.acting("developer")
+    for verb in ("disable", "enable"):
+        for name in (office.user("labeler"), office.user("developer")):
+            assert "only an admin may do this" in office.refused(5, "user", verb, name)

@@ -1,0 +1,59 @@
+"""`meter validation`: sets given and replaced; bad ones are refused for nothing."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from tests.cli.workbench import (
+    VALIDATION,
+    Workbench,
+    animals,
+    ready,
+    text,
+    wrong,
+)
+
+
+@pytest.mark.parametrize(
+    ("content", "words"),
+    [
+        ("id,x,y\n0,1,2\n", "no column 'label'"),
+        ("id,x,y,label\n", "no rows"),
+        ("id,x,y,label\n0,1,2,bird\n", "row 1"),
+        ("id,x,y,label\n0,1,2,cat\n1,1,2,\n", "row 2"),
+        ("", "bad.csv"),
+        ('id,x,y,label\n0,1,2,"cat\n', "bad.csv"),
+    ],
+)
+def test_validation_sets(desk: Workbench, content: str, words: str) -> None:
+    name = text(content)(desk)
+    assert words in desk.refused(2, "validation", "replace", name)
+    assert desk.left() == 3
+
+
+def test_a_first_validation_set_without_the_label_column(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    desk.init()
+    name = text("id,x\n0,1\n")(desk)
+    given = ["validation", "set", name, "--label", "label"]
+    assert "no column 'label' (there are 'id', 'x')" in desk.refused(2, *given)
+
+
+def test_resets_are_counted_when_they_are_asked_for(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    labels = ready(desk, protocol="incremental", resets=1, steps=3)
+    half = len(labels) // 2
+    assert desk.submit(wrong(labels, half), VALIDATION, name="a")["band"] == 3
+    desk.ok("validation", "replace", "validation-1000.csv", "--reset")
+    assert desk.submit(labels, VALIDATION, name="b")["band"] == 1
+    again = ["validation", "replace", "validation-1000.csv", "--reset"]
+    assert "resets (1) are used" in desk.refused(2, *again)
+    desk.submit(labels, VALIDATION, name="c")
+
+    # The next test set has its own; the last one is not carried out once more.
+    fresh = animals(len(labels), seed=2)
+    desk.deliver(fresh, seed=2)
+    assert desk.submit(wrong(fresh, half), VALIDATION, name="d")["band"] == 3
+    desk.ok(*again)
+    assert desk.submit(fresh, VALIDATION, name="e")["band"] == 1
