@@ -7,7 +7,9 @@ from html import unescape
 from typing import Any
 
 import httpx
+from tests.server.driving import VALIDATION, submission
 from tests.server.helpers import Served
+from tests.service.helpers import Labels, with_errors
 
 from easeml_meter.server.web.pages import SESSION
 
@@ -59,3 +61,15 @@ def cookies_of(answer: httpx.Response) -> dict[str, set[str]]:
         first, *rest = line.split(";")
         found[first.partition("=")[0]] = {each.strip().lower() for each in rest}
     return found
+
+
+def body_with(labels: Labels, errors: int = 0, salt: str = "") -> bytes:
+    return submission(with_errors(labels, errors), VALIDATION, salt)
+
+
+def shown_secret(page: httpx.Response) -> str:
+    """Give what a page shows once."""
+    found = re.search(r'role="status">.*?<code class="long">([^<]+)</code>', page.text, re.DOTALL)
+    assert found, page.text
+    assert page.headers["cache-control"] == "no-store"
+    return found[1]

@@ -1,26 +1,20 @@
+"""The list of meters, and a meter's page."""
+
 from __future__ import annotations
 
 import re
 from pathlib import Path
 
-import numpy as np
-import pytest
-from tests.scoring.onnx_models import classifier
-from tests.server.driving import VALIDATION, begin, packed, parquet, submission, submit
+from tests.server.driving import begin, submit
 from tests.server.helpers import Served
-from tests.server.web.helpers import Visitor, words
-from tests.service.helpers import Labels, rows, small_spec, with_errors
+from tests.server.web.helpers import Visitor, body_with, words
+from tests.service.helpers import small_spec
 
 from easeml_meter.core.people import Role
 from easeml_meter.server.web.meters import DRAWN, NEWEST
 from easeml_meter.service import seats
 from easeml_meter.service.actor import SYSTEM, Actor
-from easeml_meter.service.jobs import ThreadRunner
 from easeml_meter.service.submissions import queue
-
-
-def body_with(labels: Labels, errors: int = 0, salt: str = "") -> bytes:
-    return submission(with_errors(labels, errors), VALIDATION, salt)
 
 
 class TestList:
@@ -186,197 +180,6 @@ class TestMeter:
         path = f"/meters/{meter}/test-sets/1/inputs.parquet"
         assert visitor.get(path).status_code == 403
         assert Visitor(served, "runner").get(path).status_code == 200
-
-
-class TestSubmitting:
-    def test_answers_with_what_to_put_into_the_page(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter()
-        labels = begin(served, meter, tmp_path)
-        visitor = Visitor(served, "developer")
-        body = body_with(labels)
-        answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
-        assert answer.status_code == 200
-        said = words(answer)
-        assert said.startswith("Step 1: band 1. With probability at least 0.8")
-        assert "3 steps promised" in said
-        assert re.findall(r'data-replace="(\w+)"', answer.text) == ["session", "history", "waiting"]
-        assert "net" in answer.text.partition('data-replace="history"')[2]
-        again = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
-        assert "nothing was charged" in words(again)
-        assert "steps promised, whatever the answers 3" in words(visitor.get(f"/meters/{meter}"))
-
-    def test_of_a_runner_tells_no_signal(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter()
-        labels = begin(served, meter, tmp_path)
-        answer = Visitor(served, "runner").put_in(
-            f"/meters/{meter}/submit", body_with(labels), model="net"
-        )
-        assert words(answer).startswith("Taken as step 1.")
-        assert "band" not in answer.text
-
-    def test_of_a_bad_file_costs_nothing(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter()
-        labels = begin(served, meter, tmp_path)
-        visitor = Visitor(served, "developer")
-        for body in (b"no tar", body_with(labels[1:]), packed(model_onnx=b"x")):
-            answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
-            assert answer.status_code == 422
-            assert words(answer).startswith("Something in this is not right.")
-            assert "<html" not in answer.text
-        assert "steps taken 0" in words(visitor.get(f"/meters/{meter}"))
-
-    def test_needs_a_developer_or_runner_and_a_csrf_token(
-        self, served: Served, tmp_path: Path
-    ) -> None:
-        meter = served.add_meter()
-        body = body_with(begin(served, meter, tmp_path))
-        codes = {
-            user: Visitor(served, user)
-            .put_in(f"/meters/{meter}/submit", body, model="net")
-            .status_code
-            for user in ("labeler", "admin", "stranger")
-        }
-        assert codes == {"labeler": 403, "admin": 403, "stranger": 404}
-        visitor = Visitor(served, "developer")
-        visitor.csrf = "0" * 64
-        refused = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
-        assert refused.status_code == 403
-        assert "load the page again" in words(refused)
-
-    def test_of_a_model_waits_and_can_be_taken_back(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter(small_spec(models=True))
-        begin(served, meter, tmp_path)
-        visitor = Visitor(served, "developer")
-        body = packed(model_onnx=classifier(np.eye(2, dtype="float32")))
-        answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
-        assert "The model waits for its turn: queued." in words(answer)
-        found = re.search(r'data-poll="([^"]+)"', answer.text)
-        assert found is not None
-        headers = {"HX-Request": "true"}
-        assert "queued" in words(visitor.get(found[1], headers=headers))
-        assert visitor.get(found[1]).headers["location"] == f"/meters/{meter}?tenant=1"
-        page = visitor.get(f"/meters/{meter}")
-        assert "net queued Take back" in words(page)
-        taken = visitor.send(found[1].replace("?", "/cancel?"))
-        assert taken.status_code == 303
-        assert "It cost nothing." in words(visitor.get(f"/meters/{meter}"))
-        assert visitor.get(found[1], headers=headers).status_code == 404
-
-    def test_of_a_model_tells_the_answer_when_it_is_there(
-        self, served: Served, tmp_path: Path
-    ) -> None:
-        meter = served.add_meter(small_spec(models=True))
-        begin(served, meter, tmp_path)
-        visitor = Visitor(served, "developer")
-        told = {}
-        for name, weights in (("good", np.eye(2, dtype="float32")), ("bad", None)):
-            content = b"no model" if weights is None else classifier(weights)
-            answer = visitor.put_in(
-                f"/meters/{meter}/submit", packed(model_onnx=content), model=name
-            )
-            found = re.search(r'data-poll="([^"]+)"', answer.text)
-            assert found is not None
-            while ThreadRunner(served.site, queue.answering()).run_next():
-                pass
-            told[name] = visitor.get(found[1], headers={"HX-Request": "true"})
-        assert words(told["good"]).startswith("Step 1: ")
-        assert words(told["bad"]).startswith("Refused, at no cost.")
-        assert "bad refused" in words(visitor.get(f"/meters/{meter}"))
-
-
-class TestValidation:
-    def test_first_and_next(self, served: Served) -> None:
-        meter = served.add_meter()
-        visitor = Visitor(served, "developer")
-        assert "None yet." in words(visitor.get(f"/meters/{meter}"))
-        path = f"/meters/{meter}/validation"
-        content = parquet(rows(VALIDATION, seed=7))
-        unnamed = visitor.put_in(path, content, suffix="parquet", label="")
-        assert unnamed.status_code == 422
-        first = visitor.put_in(path, content, suffix="parquet", label="label")
-        assert words(first).startswith("Validation set 1 with 20 rows counts")
-        fresh = parquet(rows(VALIDATION[:10], seed=8))
-        second = visitor.put_in(path, fresh, suffix="parquet", label="label")
-        assert "Validation set 2 with 10 rows" in words(second)
-        assert "Number 2, 10 rows" in words(visitor.get(f"/meters/{meter}"))
-
-    def test_that_cannot_be_read(self, served: Served) -> None:
-        meter = served.add_meter()
-        visitor = Visitor(served, "developer")
-        for suffix, body in (("csv", b"\0"), ("exe", b"x"), ("parquet", b"")):
-            answer = visitor.put_in(
-                f"/meters/{meter}/validation", body, suffix=suffix, label="label"
-            )
-            assert answer.status_code == 422
-            assert "tmp" not in answer.text
-
-    def test_is_for_developers(self, served: Served) -> None:
-        meter = served.add_meter()
-        for user in ("labeler", "runner", "admin"):
-            answer = Visitor(served, user).put_in(
-                f"/meters/{meter}/validation", b"", suffix="csv", label="label"
-            )
-            assert answer.status_code == 403
-
-
-class TestHandover:
-    @pytest.fixture
-    def meter(self, served: Served, tmp_path: Path) -> str:
-        meter = served.add_meter(small_spec(steps=6, tenants=(3, 3)))
-        begin(served, meter, tmp_path)
-        return meter
-
-    def test_is_shown_before_it_is_recorded(self, served: Served, meter: str) -> None:
-        visitor = Visitor(served, "developer")
-        assert "Hand over a checkpoint" in words(visitor.get(f"/meters/{meter}"))
-        path = f"/meters/{meter}/handover"
-        for _ in range(2):
-            shown = visitor.send(path, giver="1", receiver="2")
-            assert "Tenants 1 and 2 will share one history on test set 1" in words(shown)
-        answer = visitor.send(path, giver="1", receiver="2", confirm="yes")
-        assert answer.status_code == 303
-        assert "share one history from now on" in words(visitor.get(f"/meters/{meter}"))
-        again = visitor.send(path, giver="1", receiver="2")
-        assert again.status_code == 422
-        assert "already" in words(again)
-
-    def test_is_for_developers_of_either_tenant(self, served: Served, meter: str) -> None:
-        path = f"/meters/{meter}/handover"
-        codes = {
-            user: Visitor(served, user).send(path, giver="1", receiver="2").status_code
-            for user in ("developer", "developer2", "labeler", "runner", "admin", "stranger")
-        }
-        assert codes == {
-            "developer": 200,
-            "developer2": 200,
-            "labeler": 403,
-            "runner": 403,
-            "admin": 403,
-            "stranger": 404,
-        }
-
-    @pytest.mark.parametrize("receiver", ["", "x", "1", "3", "²", "99999999"])
-    def test_to_nobody(self, served: Served, meter: str, receiver: str) -> None:
-        visitor = Visitor(served, "developer")
-        answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver=receiver)
-        assert answer.status_code == 422
-
-    def test_is_refused_at_an_incremental_meter(self, served: Served, tmp_path: Path) -> None:
-        spec = small_spec(steps=6, tenants=(3, 3), protocol="incremental")
-        meter = served.add_meter(spec, prefix="incremental-")
-        begin(served, meter, tmp_path, prefix="incremental-")
-        visitor = Visitor(served, "incremental-developer")
-        for more in ({}, {"confirm": "yes"}):
-            answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver="2", **more)
-            assert answer.status_code == 422
-            assert "declare handover = true when planning" in words(answer)
-
-    def test_is_not_offered_where_there_is_nobody_else(
-        self, served: Served, tmp_path: Path
-    ) -> None:
-        meter = served.add_meter(prefix="one-")
-        begin(served, meter, tmp_path, prefix="one-")
-        assert "Hand over" not in Visitor(served, "one-developer").get(f"/meters/{meter}").text
 
 
 def test_pages_bring_no_style_or_script_of_their_own_and_guard_every_form(

@@ -1,0 +1,112 @@
+"""Submissions by a browser: answered, waited for, taken back."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import numpy as np
+from tests.scoring.onnx_models import classifier
+from tests.server.driving import begin, packed
+from tests.server.helpers import Served
+from tests.server.web.helpers import Visitor, body_with, words
+from tests.service.helpers import small_spec
+
+from easeml_meter.service.jobs import ThreadRunner
+from easeml_meter.service.submissions import queue
+
+
+class TestSubmitting:
+    def test_answers_with_what_to_put_into_the_page(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter()
+        labels = begin(served, meter, tmp_path)
+        visitor = Visitor(served, "developer")
+        body = body_with(labels)
+        answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
+        assert answer.status_code == 200
+        said = words(answer)
+        assert said.startswith("Step 1: band 1. With probability at least 0.8")
+        assert "3 steps promised" in said
+        assert re.findall(r'data-replace="(\w+)"', answer.text) == ["session", "history", "waiting"]
+        assert "net" in answer.text.partition('data-replace="history"')[2]
+        again = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
+        assert "nothing was charged" in words(again)
+        assert "steps promised, whatever the answers 3" in words(visitor.get(f"/meters/{meter}"))
+
+    def test_of_a_runner_tells_no_signal(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter()
+        labels = begin(served, meter, tmp_path)
+        answer = Visitor(served, "runner").put_in(
+            f"/meters/{meter}/submit", body_with(labels), model="net"
+        )
+        assert words(answer).startswith("Taken as step 1.")
+        assert "band" not in answer.text
+
+    def test_of_a_bad_file_costs_nothing(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter()
+        labels = begin(served, meter, tmp_path)
+        visitor = Visitor(served, "developer")
+        for body in (b"no tar", body_with(labels[1:]), packed(model_onnx=b"x")):
+            answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
+            assert answer.status_code == 422
+            assert words(answer).startswith("Something in this is not right.")
+            assert "<html" not in answer.text
+        assert "steps taken 0" in words(visitor.get(f"/meters/{meter}"))
+
+    def test_needs_a_developer_or_runner_and_a_csrf_token(
+        self, served: Served, tmp_path: Path
+    ) -> None:
+        meter = served.add_meter()
+        body = body_with(begin(served, meter, tmp_path))
+        codes = {
+            user: Visitor(served, user)
+            .put_in(f"/meters/{meter}/submit", body, model="net")
+            .status_code
+            for user in ("labeler", "admin", "stranger")
+        }
+        assert codes == {"labeler": 403, "admin": 403, "stranger": 404}
+        visitor = Visitor(served, "developer")
+        visitor.csrf = "0" * 64
+        refused = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
+        assert refused.status_code == 403
+        assert "load the page again" in words(refused)
+
+    def test_of_a_model_waits_and_can_be_taken_back(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter(small_spec(models=True))
+        begin(served, meter, tmp_path)
+        visitor = Visitor(served, "developer")
+        body = packed(model_onnx=classifier(np.eye(2, dtype="float32")))
+        answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
+        assert "The model waits for its turn: queued." in words(answer)
+        found = re.search(r'data-poll="([^"]+)"', answer.text)
+        assert found is not None
+        headers = {"HX-Request": "true"}
+        assert "queued" in words(visitor.get(found[1], headers=headers))
+        assert visitor.get(found[1]).headers["location"] == f"/meters/{meter}?tenant=1"
+        page = visitor.get(f"/meters/{meter}")
+        assert "net queued Take back" in words(page)
+        taken = visitor.send(found[1].replace("?", "/cancel?"))
+        assert taken.status_code == 303
+        assert "It cost nothing." in words(visitor.get(f"/meters/{meter}"))
+        assert visitor.get(found[1], headers=headers).status_code == 404
+
+    def test_of_a_model_tells_the_answer_when_it_is_there(
+        self, served: Served, tmp_path: Path
+    ) -> None:
+        meter = served.add_meter(small_spec(models=True))
+        begin(served, meter, tmp_path)
+        visitor = Visitor(served, "developer")
+        told = {}
+        for name, weights in (("good", np.eye(2, dtype="float32")), ("bad", None)):
+            content = b"no model" if weights is None else classifier(weights)
+            answer = visitor.put_in(
+                f"/meters/{meter}/submit", packed(model_onnx=content), model=name
+            )
+            found = re.search(r'data-poll="([^"]+)"', answer.text)
+            assert found is not None
+            while ThreadRunner(served.site, queue.answering()).run_next():
+                pass
+            told[name] = visitor.get(found[1], headers={"HX-Request": "true"})
+        assert words(told["good"]).startswith("Step 1: ")
+        assert words(told["bad"]).startswith("Refused, at no cost.")
+        assert "bad refused" in words(visitor.get(f"/meters/{meter}"))

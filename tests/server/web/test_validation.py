@@ -1,0 +1,43 @@
+"""Validation sets given by a browser."""
+
+from __future__ import annotations
+
+from tests.server.driving import VALIDATION, parquet
+from tests.server.helpers import Served
+from tests.server.web.helpers import Visitor, words
+from tests.service.helpers import rows
+
+
+class TestValidation:
+    def test_first_and_next(self, served: Served) -> None:
+        meter = served.add_meter()
+        visitor = Visitor(served, "developer")
+        assert "None yet." in words(visitor.get(f"/meters/{meter}"))
+        path = f"/meters/{meter}/validation"
+        content = parquet(rows(VALIDATION, seed=7))
+        unnamed = visitor.put_in(path, content, suffix="parquet", label="")
+        assert unnamed.status_code == 422
+        first = visitor.put_in(path, content, suffix="parquet", label="label")
+        assert words(first).startswith("Validation set 1 with 20 rows counts")
+        fresh = parquet(rows(VALIDATION[:10], seed=8))
+        second = visitor.put_in(path, fresh, suffix="parquet", label="label")
+        assert "Validation set 2 with 10 rows" in words(second)
+        assert "Number 2, 10 rows" in words(visitor.get(f"/meters/{meter}"))
+
+    def test_that_cannot_be_read(self, served: Served) -> None:
+        meter = served.add_meter()
+        visitor = Visitor(served, "developer")
+        for suffix, body in (("csv", b"\0"), ("exe", b"x"), ("parquet", b"")):
+            answer = visitor.put_in(
+                f"/meters/{meter}/validation", body, suffix=suffix, label="label"
+            )
+            assert answer.status_code == 422
+            assert "tmp" not in answer.text
+
+    def test_is_for_developers(self, served: Served) -> None:
+        meter = served.add_meter()
+        for user in ("labeler", "runner", "admin"):
+            answer = Visitor(served, user).put_in(
+                f"/meters/{meter}/validation", b"", suffix="csv", label="label"
+            )
+            assert answer.status_code == 403
