@@ -9,13 +9,7 @@ from typing import Any
 import numpy as np
 import pyarrow.parquet as pq
 import pytest
-
-from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.people import Role
-from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
-from easeml_meter.meter import Meter
-
-from .helpers import (
+from tests.service.helpers import (
     Clock,
     deliver,
     make_session,
@@ -24,6 +18,11 @@ from .helpers import (
     with_errors,
     write_predictions,
 )
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.people import Role
+from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
+from easeml_meter.meter import Meter
 
 
 def test_a_session_from_the_first_answer_to_the_next_test_set(tmp_path: Path) -> None:
