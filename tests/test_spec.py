@@ -267,8 +267,8 @@ def test_steps(steps: object) -> None:
         ({"reverts": (1,), "memory": 2}, "reverts", "'with memory'"),
         ({"reverts": (1,), "protocol": "resampling"}, "reverts", "'with the resampling"),
         # masked reverts
-        ({"masked_reverts": 2}, "masked reverts", "'2 reverts, above signal 0'"),
-        ({"mask_above": 1}, "masked reverts", "'0 reverts, above signal 1'"),
+        ({"masked_reverts": 2}, "masked reverts", "'2 reverts, above band 0'"),
+        ({"mask_above": 1}, "masked reverts", "'0 reverts, above band 1'"),
         ({"masked_reverts": -1, "mask_above": 1}, "masked reverts", "-1"),
         ({"masked_reverts": 10, "mask_above": 1}, "masked reverts", "10"),
         ({"masked_reverts": 2, "mask_above": 3}, "mask above", "3"),

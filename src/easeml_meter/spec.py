@@ -152,7 +152,7 @@ class MeterSpec:
             given = ",".join(map(str, self.tenants))
             raise invalid("tenants", given, f"must sum to the steps, {self.steps}")
         if self.handover and not self.tenants:
-            raise invalid("handover", True, "only with tenants")
+            raise invalid("handover", True, "only with several teams: give their steps as tenants")
 
     def _check_reverts(self) -> None:
         for index, step in enumerate(self.reverts):
@@ -166,12 +166,12 @@ class MeterSpec:
         whole("masked reverts", self.masked_reverts, at_least=0)
         whole("mask above", self.mask_above, at_least=0)
         if bool(self.masked_reverts) != bool(self.mask_above):
-            given = f"{self.masked_reverts} reverts, above signal {self.mask_above}"
-            raise invalid("masked reverts", given, "both a number of reverts and a signal needed")
+            given = f"{self.masked_reverts} reverts, above band {self.mask_above}"
+            raise invalid("masked reverts", given, "both a number of reverts and a band needed")
         if self.masked_reverts >= self.steps:
             raise invalid("masked reverts", self.masked_reverts, f"fewer than {self.steps} steps")
         if self.mask_above and self.mask_above >= self.signals:
-            raise invalid("mask above", self.mask_above, f"a signal from 1 to {self.signals - 1}")
+            raise invalid("mask above", self.mask_above, f"a band from 1 to {self.signals - 1}")
         if self.reverts and self.masked_reverts:
             raise invalid("reverts", list(self.reverts), "not together with masked reverts")
 
@@ -286,12 +286,12 @@ class MeterSpec:
         if isinstance(tolerance, Sequence):
             tolerances = list(tolerance)
             if len(tolerances) != signals:
-                allowed = f"one number, or one for each of the {signals} signals"
+                allowed = f"one number, or one for each of the {signals} bands"
                 raise invalid("tolerance", tolerances, allowed)
         else:
             tolerances = [tolerance] * signals
         if edges is not None and len(edges) != signals - 1:
-            raise invalid("edges", list(edges), f"{signals - 1} inner edges for {signals} signals")
+            raise invalid("edges", list(edges), f"{signals - 1} inner edges for {signals} bands")
         inner = [k / signals for k in range(1, signals)] if edges is None else list(edges)
         outer = [0.0, *inner, 1.0]
         bands = tuple(

@@ -52,7 +52,7 @@ def test_exit_code_4_not_the_time_for_it(tmp_path: Path) -> None:
     assert "no validation set yet" in desk.refused(4, "validation", "replace", validation)
     desk.deliver(labels)
     assert "no validation set yet" in desk.refused(4, "submit", *files)
-    assert "no other one is asked for" in desk.refused(4, "testset", "add", "test-0.sealed")
+    assert "no other one is needed" in desk.refused(4, "testset", "add", "test-0.sealed")
     desk.validate(VALIDATION)
     given = ["validation", "set", validation, "--label", "label"]
     assert "meter validation replace" in desk.refused(4, *given)
@@ -112,7 +112,7 @@ def test_a_server_or_a_folder(site: Live, tmp_path: Path, monkeypatch: pytest.Mo
     assert "no token for it" in desk.run("--server", site.address, "status").err
     monkeypatch.delenv("METER_SERVER")
     assert "small" in desk.run("status", "--json").out
-    assert "labels are here" in desk.run("testset", "requests").out
+    assert "labels have arrived" in desk.run("testset", "requests").out
 
 
 def test_without_httpx_one_line_says_what_to_install(
@@ -143,7 +143,7 @@ def test_own_authority(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         assert shown.code == 1
         assert "its certificate is not trusted here: give its authority with --ca" in shown.err
         trusted = desk.run("meters", "--server", server.address, "--ca", "cert.pem")
-        assert trusted == Shown(0, "no meter at which you have a seat\n", "")
+        assert trusted == Shown(0, "you have no seat at any meter\n", "")
         wrong_file = desk.run("meters", "--server", server.address, "--ca", "key.pem")
         assert "no certificates (PEM) in it" in wrong_file.err
 

@@ -20,7 +20,7 @@ def test_a_report_that_cannot_be_written(desk: Workbench) -> None:
 def test_nothing_told_yet(tmp_path: Path) -> None:
     desk = Workbench(tmp_path)
     desk.init()
-    assert desk.ok("history") == "nothing was told yet: no test set has been delivered\n"
+    assert desk.ok("history") == "no answers yet: no test set has been delivered\n"
     assert "test set 1: requested" in desk.ok("status")
     assert desk.json("history") == []
     desk.ok("report", "--html", "r.html", "--svg", "r.svg", "--badge", "b.svg")
@@ -31,7 +31,7 @@ def test_tenants_have_their_own_books(tmp_path: Path) -> None:
     labels = ready(desk, tenants=(3, 1))
     assert desk.submit(labels, VALIDATION, "--tenant", "2")["steps_left"] == 0
     files = desk.predictions(labels, VALIDATION, name="b")
-    assert "no answer left for this tenant" in desk.refused(3, "submit", *files, "--tenant", "2")
+    assert "no answer left for this team" in desk.refused(3, "submit", *files, "--tenant", "2")
     assert desk.json("status", "--tenant", "1")["signals"] == []
     assert desk.submit(labels, VALIDATION, name="b")["steps_left"] == 2
     assert "from 1 to 2" in desk.refused(2, "status", "--tenant", "3")

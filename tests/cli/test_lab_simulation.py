@@ -50,7 +50,7 @@ def test_coverage_for_people(capsys: pytest.CaptureFixture[str]) -> None:
         "--developer",
         "climber",
     )
-    assert "it remembers more than the last 1 signals" in " ".join(out.split())
+    assert "it remembers more than the last 1 answers" in " ".join(out.split())
 
 
 def test_coverage_goes_on_from_a_file(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

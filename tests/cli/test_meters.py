@@ -84,7 +84,7 @@ def develop(desk: Workbench, labels: list[str]) -> None:
     n = len(labels)
     assert f"{n} rows" in desk.ok("testset", "inputs", "--out", "inputs.parquet")
     assert pq.read_schema(desk.folder / "inputs.parquet").names == ["id", "x", "y"]
-    assert "20 rows, in force from the next submission" in desk.validate(VALIDATION)
+    assert "20 rows, used from the next submission" in desk.validate(VALIDATION)
     first = desk.ok("submit", *desk.predictions(wrong(labels, 1), VALIDATION, name="a"))
     assert first.startswith("Step 1: band 1 of 3, model a-on-test\n")
     assert "75 %, 3 steps promised, 3 expected" in first
@@ -122,7 +122,7 @@ def test_the_whole_loop(tmp_path: Path, kind: str) -> None:
 
     # Spent: a request for exactly n labels, and only then the truth.
     files = desk.predictions(labels, VALIDATION, name="e")
-    asked = f"meter: test set 1 is spent: the labelers are asked for {n} fresh labels (test set 2)"
+    asked = f"meter: test set 1 is spent: {n} fresh labels are needed (test set 2)"
     assert desk.refused(3, "submit", *files) == asked + "\n"
     released = desk.json("release")
     assert released["files"] == ["report.html", "retrospective.json", "testset.parquet"]
@@ -153,7 +153,7 @@ def test_init_shows_the_plan_and_both_budgets(tmp_path: Path) -> None:
     plain = desk.run(*spec).out
     assert f"labels needed          {n} " in plain
     assert "This rests on:" in plain
-    assert "elastic = true would take" in plain
+    assert "elastic = true would need" in plain
     assert "Embedded mode is an honour system" in plain
 
     text = (tmp_path / "spec.toml").read_text(encoding="utf-8")

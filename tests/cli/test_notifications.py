@@ -25,12 +25,12 @@ def test_a_webhook_is_added_listed_and_removed(
     secret = shown.out.removesuffix("\n")
     assert secret.startswith("whsec_")
     assert len(secret.split()) == 1
-    assert shown.err.startswith("shown this once: ")
+    assert shown.err.startswith("shown only once: ")
     assert secret not in shown.err + caplog.text
     identifier = shown.err.split()[-1]
     assert office.ok("webhook", "list") == (
         f"{URL}, id {identifier}\n"
-        f"  told: {', '.join(EVENTS)}\n"
+        f"  events: {', '.join(EVENTS)}\n"
         "  messages: 0 sent, 0 waiting, 0 given up\n"
     )
 

@@ -74,7 +74,9 @@ def test_a_tolerance_asked_for_is_reached_or_not(
     code, out, _ = run(capsys, "plan", *asked)
     said = "is reached" if reached else "is not reached"
     assert code == 0
-    assert f"The tolerance asked for, 0.1, {said} with {labels:,} labels: it takes 1,660." in out
+    assert (
+        f"The tolerance you asked for, 0.1, {said} with {labels:,} labels: it takes 1,660." in out
+    )
 
 
 def test_without_a_tolerance_none_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
@@ -106,7 +108,7 @@ def test_the_table_says_what_is_promised(capsys: pytest.CaptureFixture[str]) -> 
     code, out, _ = run(capsys, "plan", *HEADLINE, "--tenants", "5,5")
     assert code == 0
     assert "With probability at least 0.99" in out
-    assert "no tenant's models depend on another tenant's signals" in " ".join(out.split())
+    assert "no team's models depend on another team's answers" in " ".join(out.split())
 
 
 BAD = {

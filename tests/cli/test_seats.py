@@ -16,7 +16,7 @@ def test_seats_and_users(office: Office, monkeypatch: pytest.MonkeyPatch) -> Non
     assert f"eve of {name}, id " in office.ok("user", "list")
     assert "admin (admin), id " in office.ok("user", "list")
     office.ok("seat", "give", f"eve of {name}", "runner")
-    assert f"eve of {name}: runner of tenant 1" in office.ok("seat", "list")
+    assert f"eve of {name}: runner of team 1" in office.ok("seat", "list")
     office.ok("seat", "take", f"eve of {name}", "runner")
     assert f"eve of {name}" not in office.ok("seat", "list")
     assert "no account" in office.refused(2, "seat", "give", "nobody", "labeler")

@@ -183,16 +183,16 @@ def test_the_whole_loop(office: Office) -> None:
     assert office.left() == 2
     assert len(office.json("history")[0]["signals"]) == 2
     assert "wrote page.html" in office.ok("report", "--html", "page.html")
-    assert "20 rows, in force" in office.validate(VALIDATION, verb="replace", seed=5)
+    assert "20 rows, used from" in office.validate(VALIDATION, verb="replace", seed=5)
 
     files = office.predictions(wrong(labels, 2), VALIDATION, name="r")
     told = office.acting("runner").ok("submit", *files)
     assert told == (
-        "submitted as step 3 of test set 1: the signal is shown to the developers of tenant 1\n"
+        "submitted as step 3 of test set 1: the answer is shown to the developers of team 1\n"
     )
     again = office.json("submit", *files)
     assert (again["signal"], again["state"]) == (None, "done")
-    assert "may not see signals" in office.refused(5, "status")
+    assert "may not see answers" in office.refused(5, "status")
 
     office.acting("developer").submit(labels, VALIDATION, name="d")
     files = office.predictions(wrong(labels, 3), VALIDATION, name="e")

@@ -127,9 +127,9 @@ def test_labels_in_parts(office: Office) -> None:
         sealed = f"part-{number}.sealed"
         office.ok("seal", source, "--label", "label", "--id", "id", "--out", sealed)
     shown = office.ok("testset", "add", "--part", "part-1.sealed")
-    assert shown == f"part taken in: 10 of {needed} labels of test set 1 are here\n"
+    assert shown == f"part added: 10 of {needed} labels of test set 1 have arrived\n"
     asked = office.ok("testset", "requests")
-    assert asked.startswith(f"test set 1: 10 of {needed} labels are here\n  part 1: 10 rows")
+    assert asked.startswith(f"test set 1: 10 of {needed} labels have arrived\n  part 1: 10 rows")
     assert f"test set 1 is active: {needed} rows" in office.ok("testset", "add", "part-2.sealed")
-    assert office.ok("testset", "requests") == "no labels are asked for\n"
+    assert office.ok("testset", "requests") == "no labels are needed\n"
     assert "may not see requests" in office.acting("developer").refused(5, "testset", "requests")

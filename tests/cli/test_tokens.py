@@ -43,20 +43,20 @@ def test_login_and_logout(site: Live, tmp_path: Path, monkeypatch: pytest.Monkey
     assert not credentials_file().exists()
 
     shown = logged_in(desk, site, monkeypatch, PASSWORD)
-    assert shown.out.startswith(f"logged in at {site.address} as {name} until 20")
+    assert shown.out.startswith(f"logged in to {site.address} as {name} until 20")
     assert credentials_file().stat().st_mode & 0o777 == 0o600
     kept = find(site.address)
     assert kept is not None
     assert kept.token not in shown.out + repr(kept)
     assert PASSWORD not in credentials_file().read_text()
     at_server = ("meters", "--server", f"{site.address}/")
-    assert desk.run(*at_server).out == "no meter at which you have a seat\n"
+    assert desk.run(*at_server).out == "you have no seat at any meter\n"
 
     credentials_file().chmod(0o640)
     assert "others can read it: run chmod 600" in desk.run(*at_server).err
     credentials_file().chmod(0o600)
 
-    assert desk.run("logout", "--server", site.address).out == f"logged out from {site.address}\n"
+    assert desk.run("logout", "--server", site.address).out == f"logged out of {site.address}\n"
     with pytest.raises(Unauthenticated, match="revoked"):
         tokens.recognize(ANYONE, site.served.site, kept.token)
     assert desk.run(*at_server).code == 5
@@ -83,7 +83,7 @@ def test_logout_from_a_server_that_is_gone(tmp_path: Path, monkeypatch: pytest.M
         assert Workbench(tmp_path).run("login", "--server", site.address).code == 0
         monkeypatch.delenv("METER_TOKEN")
     shown = Workbench(tmp_path).run("logout", "--server", site.address)
-    assert shown.out == f"logged out from {site.address}\n"
+    assert shown.out == f"logged out of {site.address}\n"
     assert shown.err.startswith("warning: the token was not revoked: ")
     assert find(site.address) is None
 
@@ -143,7 +143,7 @@ def test_scopes_of_a_token(office: Admins) -> None:
     assert "a token with scopes may not do this: log in" in refused
     office.acting("developer")
     other = office.new_token("--scope", "labeler")
-    assert office.using(other["token"]).ok("meters") == "no meter at which you have a seat\n"
+    assert office.using(other["token"]).ok("meters") == "you have no seat at any meter\n"
 
 
 @pytest.mark.parametrize(

@@ -57,10 +57,10 @@ def test_from_the_request_to_an_active_test_set(people: People) -> None:
     assert [row.phase for row in developer.generations] == [Phase.REQUESTED]
     with pytest.raises(WrongPhase, match="no validation set yet"):
         developer.replace_validation(people.validation())
-    with pytest.raises(WrongPhase, match="no test set yet: the labelers are asked for"):
+    with pytest.raises(WrongPhase, match=r"no test set yet: .* labels are needed"):
         developer.export_inputs(people.folder / "early.parquet")
     labels = people.begin()
-    with pytest.raises(WrongPhase, match="is active: no other one is asked for"):
+    with pytest.raises(WrongPhase, match="is active: no other one is needed"):
         people.sealed(fresh(labels))
     with pytest.raises(WrongPhase, match="a validation set already"):
         developer.set_validation(people.validation(), label="label")
@@ -102,7 +102,7 @@ def test_spent_released_audited(people: People) -> None:
     for errors, model in zip((0, len(labels) // 5, len(labels), 1), "abcd", strict=True):
         people.submit(labels, errors, model=model)
     assert [row.phase for row in developer.generations] == [Phase.SPENT, Phase.REQUESTED]
-    with pytest.raises(Spent, match="test set 1 is spent: the labelers are asked for"):
+    with pytest.raises(Spent, match=r"test set 1 is spent: .* fresh labels are needed"):
         people.submit(labels, 2, model="e")
     with pytest.raises(Denied):
         developer.release()
@@ -142,7 +142,7 @@ def test_roles_are_the_servers(site: Live, at_server: People, tmp_path: Path) ->
     meter = f"{tmp_path.name}-meter"
     files = at_server.predictions(labels, 0)
     with site.meter(f"{tmp_path.name}-runner", meter) as runner:
-        with pytest.raises(Untold, match=r"step 1 of test set 1.*developers of tenant 1") as told:
+        with pytest.raises(Untold, match=r"step 1 of test set 1.*developers of team 1") as told:
             runner.submit(*files, model="m")
         assert told.value.receipt["signal"] is None
         with pytest.raises(Denied):
@@ -155,7 +155,7 @@ def test_roles_are_the_servers(site: Live, at_server: People, tmp_path: Path) ->
         at_server.developer.seal(at_server.validation(), "x.sealed", label="label")
     with pytest.raises(NotFound, match="you have a seat"):
         site.meter("stranger", meter)
-    with pytest.raises(NotFound, match="no meter at which you have a seat"):
+    with pytest.raises(NotFound, match="you have no seat at any meter"):
         site.meter("stranger")
     with pytest.raises(Unauthenticated, match="log in again"):
         connect(site.address, meter, token="emt_wrong")  # noqa: S106

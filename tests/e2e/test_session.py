@@ -102,7 +102,7 @@ def _deliver_in_parts(labeler: Tab, folder: Path) -> Labels:
     """Send the labels that are asked for, encrypted by the page, in two parts."""
     page = labeler.page
     page.get_by_role("link", name="spam filter").click()
-    page.get_by_role("link", name="Labels asked for").click()
+    page.get_by_role("link", name="Labels needed").click()
     needed = int(page.locator("#here").get_attribute("max") or 0)
     labels = np.random.default_rng(1).integers(0, 2, needed)
     table = rows(labels, seed=1)
@@ -115,7 +115,7 @@ def _deliver_in_parts(labeler: Tab, folder: Path) -> Labels:
         if start == 0:  # later parts must be like the first one: the page knows
             page.get_by_label("Id column").fill("id")
         page.get_by_role("button", name="Encrypt and send").click()
-        said = f"10 of {needed} labels are here." if start == 0 else "Test set 1 begins"
+        said = f"10 of {needed} labels have arrived." if start == 0 else "Test set 1 is active"
         expect(page.locator("main")).to_contain_text(said)
     sent = [body for body in bodies if body]
     assert len(sent) == 2

@@ -116,7 +116,7 @@ def test_the_page_says_what_was_claimed_and_found(drawn: Drawn) -> None:
         badges = re.findall(rf'class="verdict \w+">{verdict}<', page)
         assert len(badges) == judged.count(str(verdict))
     assert "not published as numbers" in page
-    assert "no tenant's models depend on another tenant's signals" in page
+    assert "no team's models depend on another team's answers" in page
     assert "fixed in advance" in page
 
 

@@ -181,7 +181,7 @@ def test_the_audit_chain_shows_a_change_by_hand(tmp_path: Path) -> None:
             "UPDATE audit SET details = json_replace(details, '$.answer', '3') WHERE event = 'told'"
         )
     problems = session.meter.audit().problems
-    assert any("does not fit" in problem for problem in problems)
+    assert any("does not match" in problem for problem in problems)
 
 
 def test_an_entry_removed_by_hand_comes_back_and_shows(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def test_a_share_out_of_range_is_drawn_at_the_end() -> None:
 @pytest.mark.parametrize(
     ("answers", "words"),
     [
-        ([], "nothing told yet"),
+        ([], "no answers yet"),
         ([1, 2], "band 2, 8 steps left"),
         ([1] * 9, "band 1, 1 step left"),
         ([1] * 10, "band 1, spent"),

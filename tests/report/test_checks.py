@@ -36,7 +36,7 @@ def test_another_answer_is_wrong(answer: int) -> None:
     first, second = checks(view)
     assert first.right
     assert second.right is False
-    assert second.words == "NO: band 2 was due"
+    assert second.words == "NO: should be band 2"
     assert summary((first, second)).endswith("call for: step 2.")
 
 

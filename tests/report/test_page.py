@@ -51,7 +51,7 @@ def test_what_stands_on_it() -> None:
     assert view.promise in page.text
     for assumption in view.assumptions:
         assert assumption in page.text
-    assert "marched from band 1 to band 2" in page.text
+    assert "climbed from band 1 to band 2" in page.text
     assert page.count("tr") == 1 + 3
     row = "3 augmented-v3 band 2 0.02 to 0.05 0.01 to 0.06 2026-03-02T23:00:00Z 7 promised, 10"
     assert row in page.text
@@ -73,12 +73,12 @@ def test_the_incremental_meter_says_that_it_tells_the_worst() -> None:
 def test_after_release_the_truth_is_shown() -> None:
     view = released(SPEC, [(0.2, 0.21), (0.15, 0.19), None])
     page = check(html_page(view))
-    assert "In all 2 steps with losses, the answer told was the right one." in page.text
-    assert "Not known, now or ever, is the true loss" in page.text
+    assert "In all 2 steps with losses, the answer was right." in page.text
+    assert "The true loss stays unknown" in page.text
     assert "2 wider-net-v2 band 2 0.15000 0.19000 0.04000 0.18000 to 0.20000 yes" in page.text
     assert "3 augmented-v3 no reading unknown unknown unknown nothing nothing to check" in page.text
     wrong = check(html_page(told(view, 1, 4)))
-    assert "NO: band 1 was due" in wrong.text
+    assert "NO: should be band 1" in wrong.text
 
 
 def test_the_policy_lets_nothing_in_but_its_own_style() -> None:

@@ -43,7 +43,7 @@ def test_one_answer_without_colour() -> None:
         "Step 3: band 2 of 5, model augmented-v3",
         "  .....1~~~~~~#####2######~~...3...........4...........5......",
         "  0           0.02        0.05        0.1         0.2         1",
-        "  Gap of validation and test loss (#): 0.02 to 0.05. Tolerance (~): 0.01.",
+        "  Gap between validation and test loss (#): 0.02 to 0.05. Tolerance (~): 0.01.",
     ]
     assert lines[-1] == "  left: [#######---] 70 %, 7 steps promised, 10 expected"
 
@@ -175,9 +175,9 @@ def test_history() -> None:
     text = printed(history_terminal(session([1, 2, REVERTED, ABOVE_CEILING, NO_READING], MASKING)))
     assert "sentiment, test set 1: active" in text
     assert "2 wider-net-v2 ■ band 2      0.02-0.05 0.01-0.06 2026-03-02 16:00:00 8 (80 %)" in text
-    assert "above ceiling not told" in text
+    assert "above ceiling unknown" in text
     assert max(map(len, text.splitlines())) <= 80
-    assert "nothing told yet" in printed(history_terminal(session([])))
+    assert "no answers yet" in printed(history_terminal(session([])))
 
 
 def test_history_after_release() -> None:
@@ -188,13 +188,12 @@ def test_history_after_release() -> None:
         "model",
         "answer",
         "gap",
-        "told",
         "validation",
         "test",
         "right?",
     ]
     assert rows[2].rstrip().endswith("yes")
-    assert "NO: band 2 was due" in rows[3]
+    assert "NO: should be band 2" in rows[3]
     assert "unknown" in rows[4]
 
 

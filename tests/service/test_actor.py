@@ -64,7 +64,7 @@ def test_the_tenant_is_one_of_the_seats() -> None:
     two = caller(("m", Role.DEVELOPER, 2), ("m", Role.DEVELOPER, 3))
     assert acting(two.at("m")) == (Role.DEVELOPER, 2)
     assert acting(two.at("m", 3)) == (Role.DEVELOPER, 3)
-    with pytest.raises(Denied, match="tenant 1: not yours"):
+    with pytest.raises(Denied, match="team 1: not yours"):
         acting(two.at("m", 1))
     everywhere = caller(("m", Role.LABELER, 0))
     assert acting(everywhere.at("m")) == (Role.LABELER, 1)

@@ -274,7 +274,7 @@ class TestNoAnswerIsForgotten:
         assert len(copy.meter.status().signals) == 1
         copy.submit(1, model="c")
         (problem,) = copy.meter.audit().problems
-        assert "what was told in between is not known" in problem
+        assert "answers given in between are unknown" in problem
 
     def test_a_newer_backup_completes_what_an_older_one_restored(
         self, site: Site, room: Room, fresh: Fresh, tmp_path: Path
@@ -563,7 +563,7 @@ class TestAFolder:
         with Meter.open(there.folder, clock=Clock()) as meter:
             assert meter.status() == session.meter.status()
             assert replace(session, meter=meter).submit(1, 0, model="a").repeated
-            assert "not known" in meter.audit().problems[0]
+            assert "unknown" in meter.audit().problems[0]
 
     def test_it_holds_one_meter(self, tmp_path: Path) -> None:
         make_session(tmp_path).meter.close()

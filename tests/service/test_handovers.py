@@ -179,7 +179,7 @@ def test_an_older_database_put_back_remembers_it(tmp_path: Path) -> None:
 def test_refusals(tmp_path: Path) -> None:
     session = made(tmp_path)
     space = session.meter.workspace
-    with pytest.raises(InvalidInput, match="another tenant"):
+    with pytest.raises(InvalidInput, match="a team other than"):
         hand_over(SYSTEM, space, 1, 1)
     with pytest.raises(InvalidInput, match="from 1 to 2"):
         hand_over(SYSTEM, space, 1, 3, confirm=True)

@@ -84,4 +84,4 @@ def test_the_audit_finds_an_account_changed_by_hand(session: Session) -> None:
     mine = schema.accounts.c.tenant == 1
     change(session, schema.accounts.update().where(mine), {"folded": changed})
     (problem,) = session.meter.audit().problems
-    assert "the stored account of tenant 1 is not what its entries come to" in problem
+    assert "the stored account of team 1 is not what its entries come to" in problem

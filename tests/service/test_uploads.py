@@ -70,7 +70,7 @@ def test_a_piece_never_exceeds_the_size_announced(inbox: Inbox, labeler: Actor) 
 
 def test_an_unfinished_one_is_not_taken_in_and_stays(inbox: Inbox, labeler: Actor) -> None:
     found = uploads.begin_upload(labeler, inbox, "set", 10)
-    with pytest.raises(MeterError, match="0 of 10 bytes are here"):
+    with pytest.raises(MeterError, match="0 of 10 bytes have arrived"):
         uploads.finish_upload(labeler, inbox, found.id)
     with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
         piece.write(b"no sealed!")

@@ -406,9 +406,9 @@ def test_what_the_meter_enforces_rests_on_nobody(options: dict[str, Any]) -> Non
 @pytest.mark.parametrize(
     ("options", "words"),
     [
-        ({"tenants": (5, 7)}, "no tenant's models depend on another tenant's signals"),
+        ({"tenants": (5, 7)}, "no team's models depend on another team's answers"),
         ({"reverts": (2, 5)}, "fixed in advance"),
-        ({"memory": 2}, "at most the last 2 signals"),
+        ({"memory": 2}, "at most the last 2 answers"),
         ({"protocol": "independent"}, "no model depends on any answer"),
         ({"inputs": "public"}, "which are public"),
     ],
@@ -424,7 +424,7 @@ def test_what_rests_on_people_says_so(options: dict[str, Any], words: str) -> No
         ({}, "independent random sample"),
         ({}, "the loss of each example is 0 or 1"),
         ({"loss": "squared"}, "lies between 0 and 1"),
-        ({}, "S test sets in a row fail with at most S * delta"),
+        ({}, "S test sets in a row fail with probability at most S * delta"),
         ({"sessions": 4}, "divided among 4 test sets"),
         ({"protocol": "resampling"}, "a fresh test set"),
         ({"protocol": "incremental", "tolerance": BY_BAND}, "later models get only its tolerance"),
@@ -443,7 +443,7 @@ def test_every_meter_rests_on_independent_randomness(options: dict[str, Any]) ->
 
 
 def test_marching_is_no_matter_with_one_tolerance() -> None:
-    assert not any("marched" in line for line in assumptions_of(meter(protocol="incremental")))
+    assert not any("climbed" in line for line in assumptions_of(meter(protocol="incremental")))
 
 
 def test_the_promise_names_its_numbers() -> None:
@@ -457,10 +457,10 @@ def test_a_running_maximum_promises_no_lower_edge() -> None:
     """The band told may be an earlier model's: this one's gap can be far below it."""
     promise = required_labels(meter(protocol="incremental")).promise
     assert promise.endswith(
-        "So its true gap is at most the upper edge of the band told plus that tolerance."
+        "So its true gap is at most the upper edge of the reported band plus that tolerance."
     )
     assert "lower edge" not in promise
-    assert "between the lower edge of the band told" in required_labels(meter()).promise
+    assert "between the lower edge of the reported band" in required_labels(meter()).promise
 
 
 def test_a_plan_is_plain_data() -> None:

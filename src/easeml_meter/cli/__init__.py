@@ -16,32 +16,32 @@ from easeml_meter.version import __version__
 _COMMANDS = {
     "plan": ("easeml_meter.cli.plan", "How many labels the hidden test set needs."),
     "compare": ("easeml_meter.cli.plan", "All meters side by side, with a chart."),
-    "init": ("easeml_meter.cli.meters", "Make a meter in a folder, or at a server."),
+    "init": ("easeml_meter.cli.meters", "Make a meter in a folder, or on a server."),
     "key": ("easeml_meter.cli.keys", "Keys of people who may open sealed test sets."),
     "seal": ("easeml_meter.cli.testsets", "Seal labelled rows as a test set (labelers)."),
-    "testset": ("easeml_meter.cli.testsets", "Add a sealed test set; inputs; notices to labelers."),
-    "validation": ("easeml_meter.cli.validation", "Give or replace the validation set."),
-    "submit": ("easeml_meter.cli.submissions", "Submit predictions or a model, get a signal."),
-    "status": ("easeml_meter.cli.history", "Battery, steps promised and expected, last signal."),
-    "history": ("easeml_meter.cli.history", "Everything that was told."),
-    "report": ("easeml_meter.cli.history", "Draw a session: html, svg, badge."),
-    "handover": ("easeml_meter.cli.handovers", "What handing a checkpoint over costs; record it."),
+    "testset": ("easeml_meter.cli.testsets", "Test sets: add, requests, inputs, notices, fetch."),
+    "validation": ("easeml_meter.cli.validation", "Hand in or replace the validation set."),
+    "submit": ("easeml_meter.cli.submissions", "Submit predictions or a model, get an answer."),
+    "status": ("easeml_meter.cli.history", "The budget left, all answers so far, what to do now."),
+    "history": ("easeml_meter.cli.history", "All answers, test set by test set."),
+    "report": ("easeml_meter.cli.history", "Draw the answers: html, svg, badge."),
+    "handover": ("easeml_meter.cli.handovers", "Show what a hand-over costs, and record it."),
     "audit": ("easeml_meter.cli.audit", "Verify the chain of disclosures."),
-    "release": ("easeml_meter.cli.testsets", "Hand a spent test set to the developers."),
-    "login": ("easeml_meter.cli.tokens", "Log in at a server, with a password or a token."),
-    "logout": ("easeml_meter.cli.tokens", "Log out from a server."),
-    "meters": ("easeml_meter.cli.meters", "Your meters at a server."),
-    "user": ("easeml_meter.cli.users", "Accounts at a server (admins)."),
-    "seat": ("easeml_meter.cli.seats", "Who does what at a meter of a server (admins)."),
-    "token": ("easeml_meter.cli.tokens", "Your tokens at a server, for scripts and jobs."),
+    "release": ("easeml_meter.cli.testsets", "Release a spent test set to the developers."),
+    "login": ("easeml_meter.cli.tokens", "Log in to a server, with a password or a token."),
+    "logout": ("easeml_meter.cli.tokens", "Log out of a server."),
+    "meters": ("easeml_meter.cli.meters", "Your meters on a server."),
+    "user": ("easeml_meter.cli.users", "Accounts on a server (admins)."),
+    "seat": ("easeml_meter.cli.seats", "Who has which role at a meter (admins)."),
+    "token": ("easeml_meter.cli.tokens", "Your tokens on a server, for scripts and jobs."),
     "webhook": (
         "easeml_meter.cli.notifications",
-        "Addresses told what happens at a meter (admins).",
+        "Addresses to notify about a meter (admins).",
     ),
-    "serve": ("easeml_meter.cli.server", "Run a server for a team."),
-    "worker": ("easeml_meter.cli.worker", "Answer a server's queued submissions, on any machine."),
+    "serve": ("easeml_meter.cli.server", "Run a server for teams."),
+    "worker": ("easeml_meter.cli.worker", "Run a server's queued submissions, on any machine."),
     "backup": ("easeml_meter.cli.backup", "Back up a meter's folder, or a server."),
-    "restore": ("easeml_meter.cli.backup", "Restore a backup; what was told stays told."),
+    "restore": ("easeml_meter.cli.backup", "Restore a backup; answers given since still count."),
     "lab": ("easeml_meter.cli.lab", "Attack the promise; redraw the paper's evaluation."),
 }
 
@@ -58,7 +58,7 @@ _LONGEST = 450
 @click.option(
     "--server",
     envvar="METER_SERVER",
-    help="Use a meter at a team's server, not in a folder. [METER_SERVER]",
+    help="Use a meter on a server, not in a folder. [METER_SERVER]",
 )
 @click.option("--meter", "meter_name", envvar="METER_NAME", help="Its name or id. [METER_NAME]")
 @click.option(
@@ -71,9 +71,9 @@ _LONGEST = 450
 def meter(context: click.Context, /, **_: object) -> None:
     """Keep machine-learning teams honest about overfitting.
 
-    The commands of a meter take --server, --meter and --ca, too.
+    The commands of a meter also take --server, --meter and --ca.
 
-    Exit codes: 0 done, 1 failed, 2 wrong input, 3 test set spent, 4 not the time for it,
+    Exit codes: 0 done, 1 failed, 2 wrong input, 3 test set spent, 4 not possible now,
     5 not allowed; one line on stderr says what was wrong.
     """
     if context.invoked_subcommand is None:

@@ -31,7 +31,7 @@ def _details(details: dict[str, Any]) -> str:
 @place_options
 @json_option
 def audit(place: MeterPlace, as_json: bool) -> None:
-    """Verify the chain of everything that was disclosed. Exit code 1: something does not fit."""
+    """Verify the chain of everything that was disclosed. Exit code 1: something does not match."""
     found = open_meter(place).audit()
     if as_json:
         links = [

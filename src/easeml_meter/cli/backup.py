@@ -32,14 +32,14 @@ def _where(command: Command) -> Command:
         "-C",
         type=click.Path(path_type=Path),
         envvar="METER_FOLDER",
-        help="Folder of a meter, or of a server. Default: this one, else the server's settings.",
+        help="Folder of a meter or a server. Default: this one, or the server's settings.",
     )(command)
 
 
 @click.command()
 @file_argument("out")
-@click.option("--meter", "identifier", help="Id of one meter of a server. Default: all of it.")
-@click.option("--with-key", is_flag=True, help="Put the secret key into it, too.")
+@click.option("--meter", "identifier", help="Id of one meter of a server. Default: all meters.")
+@click.option("--with-key", is_flag=True, help="Include the secret key.")
 @_where
 @json_option
 def backup(
@@ -52,10 +52,10 @@ def backup(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Back up a meter's folder, or a server, to the file OUT; it may be in use meanwhile.
+    """Back up a meter's folder, or a server, to the file OUT, even while it is in use.
 
-    Test sets and kept submissions are in it as they are stored, encrypted; validation sets and
-    released test sets are plain. The key that opens it all is not, unless you say --with-key.
+    Test sets and stored submissions stay encrypted; validation sets and released test sets are
+    plain. The key that opens everything is not included, unless you say --with-key.
     """
     from easeml_meter.service.backup import back_up
 
@@ -100,9 +100,9 @@ def restore(
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Restore what is in FILE, into an empty folder or server, or beside what is there.
+    """Restore FILE into an empty folder or server, or over an existing one.
 
-    Nothing that is there is lost: answers told since the backup was made stay told.
+    Nothing that is there is lost: answers given since the backup still count.
     """
     from easeml_meter.service.backup import Backup
     from easeml_meter.service.place import Home
@@ -137,8 +137,8 @@ def restore(
         )
         if not each.witnessed:
             click.echo(
-                "warning: there was no journal to compare with: what was told since the backup is "
-                "not known, and meter audit says so from now on",
+                "warning: there was no journal to compare with: answers given since the backup are "
+                "unknown, and meter audit says so from now on",
                 err=True,
             )
 

@@ -48,10 +48,10 @@ _FOLDER = click.option(
     help="Folder of the meter. Default: this one, or METER_FOLDER.",
 )
 
-_SERVER = click.option("--server", help="Address of a team's server, or METER_SERVER.")
+_SERVER = click.option("--server", help="Address of a server, or METER_SERVER.")
 
 _METER = click.option(
-    "--meter", help="Name or id of the meter at the server, or METER_NAME. Default: the only one."
+    "--meter", help="Name or id of the meter on the server, or METER_NAME. Default: the only one."
 )
 
 _CA = click.option(
@@ -115,13 +115,13 @@ def _place(
 def tenant_option(command: Command) -> Command:
     """Add --tenant."""
     return click.option(
-        "--tenant", type=int, help="Number of the tenant. Default: 1, at a server your own."
+        "--tenant", type=int, help="Number of the team. Default: 1, on a server your own."
     )(command)
 
 
 def json_option(command: Command) -> Command:
     """Add --json."""
-    return click.option("--json", "as_json", is_flag=True, help="Machine-readable answer.")(command)
+    return click.option("--json", "as_json", is_flag=True, help="Print JSON.")(command)
 
 
 def chart_option(command: Command) -> Command:

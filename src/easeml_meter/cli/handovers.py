@@ -18,13 +18,13 @@ from easeml_meter.cli.common import (
 @click.command()
 @click.argument("giver", type=int)
 @click.argument("receiver", type=int)
-@click.option("--confirm", is_flag=True, help="Record it; without this, only the cost is told.")
+@click.option("--confirm", is_flag=True, help="Record it; without this, only show the cost.")
 @place_options
 @json_option
 def handover(giver: int, receiver: int, confirm: bool, place: MeterPlace, as_json: bool) -> None:
-    """Tell what it costs if tenant GIVER hands a checkpoint to tenant RECEIVER; record it.
+    """Show what it costs if team GIVER hands a checkpoint to team RECEIVER, or record it.
 
-    From then on both depend on all answers that either has got, and share what is left.
+    From then on, both depend on all answers that either got, and share what is left.
     """
     found = open_meter(place).hand_over(giver, receiver, confirm=confirm)
     if as_json:

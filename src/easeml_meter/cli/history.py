@@ -24,7 +24,7 @@ from easeml_meter.errors import invalid
 @place_options
 @json_option
 def status(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
-    """Show the battery, the steps promised and expected, and the last signal."""
+    """Show the budget left, all answers so far, and what to do now."""
     view = open_meter(place).status(tenant=tenant)
     if as_json:
         echo_json(view_json(view))
@@ -39,12 +39,12 @@ def status(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
 @place_options
 @json_option
 def history(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
-    """Show everything that was told, test set by test set."""
+    """Show all answers, test set by test set."""
     views = open_meter(place).history(tenant=tenant)
     if as_json:
         echo_json([view_json(view) for view in views])
     elif not views:
-        click.echo("nothing was told yet: no test set has been delivered")
+        click.echo("no answers yet: no test set has been delivered")
     else:
         from easeml_meter.report.terminal import history_terminal
 
@@ -54,14 +54,14 @@ def history(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
 @click.command()
 @click.option("--html", type=click.Path(path_type=Path), help="One self-contained page.")
 @click.option("--svg", type=click.Path(path_type=Path), help="The meter, step by step.")
-@click.option("--badge", type=click.Path(path_type=Path), help="The last signal as a badge (svg).")
-@click.option("--generation", type=int, help="Number of the test set. Default: the one in use.")
+@click.option("--badge", type=click.Path(path_type=Path), help="The last answer as a badge (svg).")
+@click.option("--generation", type=int, help="Number of the test set. Default: the active one.")
 @tenant_option
 @place_options
 def report(
     place: MeterPlace, tenant: int | None, generation: int | None, **outputs: Path | None
 ) -> None:
-    """Draw a session: --html, --svg, --badge."""
+    """Draw the answers of a test set: --html, --svg, --badge."""
     from easeml_meter.report.badges import badge_svg
     from easeml_meter.report.meter import meter_svg
     from easeml_meter.report.page import html_page

@@ -17,7 +17,7 @@ def key() -> None:
 @key.command()
 @file_argument("file")
 def new(file: Path) -> None:
-    """Make a key in FILE (readable by you alone) and print its public part."""
+    """Make a key in FILE, which only you can read, and print its public half."""
     from easeml_meter.vault.keys import Identity
 
     identity = Identity.new()

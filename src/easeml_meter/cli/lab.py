@@ -34,13 +34,13 @@ def lab(context: click.Context) -> None:
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
-@click.option("--only", multiple=True, metavar="NAME", help="Only this figure; may be repeated.")
+@click.option("--only", multiple=True, metavar="NAME", help="Only this figure. Repeatable.")
 @json_option
 def figures(out: Path, only: tuple[str, ...], as_json: bool) -> None:
     """Draw every figure of the paper's evaluation, and check every claim and number.
 
-    Writes, for each figure, NAME.svg, NAME.png and NAME.csv; then numbers.csv, claims.csv,
-    misprints.csv and index.html, which tells what the paper claims and what was found.
+    Writes NAME.svg, NAME.png and NAME.csv for each figure, then numbers.csv, claims.csv,
+    misprints.csv and index.html, which shows what the paper claims and what was found.
 
     \b
     Figures: uniform, signals, nonuniform, tenants, time-travel, case-study, trees, traces.

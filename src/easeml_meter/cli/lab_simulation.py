@@ -57,8 +57,8 @@ def _run_options(runs: int) -> Callable[[Command], Command]:
     def add(command: Command) -> Command:
         for option in (
             click.option("--jobs", type=int, help="Processes. Default: one for each processor."),
-            click.option("--seed", type=int, default=7, help="The same seed, the same numbers."),
-            click.option("--runs", type=int, default=runs, help=f"Sessions. Default {runs:,}."),
+            click.option("--seed", type=int, default=7, help="Seed. Default: 7."),
+            click.option("--runs", type=int, default=runs, help=f"Sessions. Default: {runs:,}."),
         ):
             command = option(command)
         return command
@@ -100,11 +100,11 @@ def _bars() -> Iterator[Callable[[str, int], Advance]]:
 
 @click.command()
 @json_option
-@click.option("--resume", type=click.Path(path_type=Path), help="Keep results here, and go on.")
+@click.option("--resume", type=click.Path(path_type=Path), help="File to store results in.")
 @_run_options(10_000)
 @_world_option
-@click.option("--share", type=float, help="Predictions changed per step, in the correlated world.")
-@click.option("--true-loss", type=float, help="Of all models. Default: where it hurts most.")
+@click.option("--share", type=float, help="Predictions redrawn per step, in the correlated world.")
+@click.option("--true-loss", type=float, help="Of all models. Default: the hardest to measure.")
 @click.option("--labels", type=int, help="Size of the test set. Default: as planned.")
 @click.option("--developer", default="threshold", help="Who submits. Default: threshold.")
 @_meter_options
@@ -113,14 +113,15 @@ def coverage(
 ) -> None:
     """How often does the promise fail against a developer?
 
-    Plays seeded sessions with the meter's real rules, on simulated test sets of the size planned.
-    A session fails if one answered model's test loss is further from its true loss than promised.
+    Plays seeded sessions by the meter's real rules, on simulated test sets of the planned size. A
+    session fails if the test loss of some answered model is further from its true loss than
+    promised.
 
     \b
     The verdict follows from the exact (Clopper-Pearson) interval of 99.8 %:
       promise broken   the interval lies above delta
       promise holds    it does not, and it lies below twice delta
-      not decided      else: more runs are needed
+      not decided      neither: more runs are needed
     """
     from easeml_meter.lab.simulation import coverage as lab
 
@@ -189,7 +190,7 @@ def _show_coverage(found: Coverage) -> None:
 @json_option
 @_run_options(2_000)
 @_world_option
-@click.option("--developer", "developers", multiple=True, help="Repeat for several. Default: all.")
+@click.option("--developer", "developers", multiple=True, help="Repeatable. Default: all.")
 @_meter_options
 def limit(
     as_json: bool,
@@ -202,7 +203,7 @@ def limit(
     """How many labels does the best known attack make necessary?
 
     Searches for the smallest test set on which the best attack stays below delta. The plan is a
-    proof against all attacks; the ratio says how far it is from what is known to be necessary.
+    proof against all attacks; the ratio shows how far it is from what is known to be necessary.
     """
     from easeml_meter.lab.simulation.coverage import workers
     from easeml_meter.lab.simulation.limit import find_limit
@@ -247,9 +248,9 @@ def _show_limit(found: Limit) -> None:
 def misuse(as_json: bool, runs: int, jobs: int | None, chart: Path | None, seed: int) -> None:
     """What happens when people break the assumption that a count rests on?
 
-    Two counts of the paper hold under an assumption about people: tenants who stay isolated, and
-    reverts fixed in advance. Here developers hand on checkpoints, and revert after bad signals.
-    With a chart, also at larger test sets, up to the size that needs no assumption.
+    Two counts of the paper rest on an assumption about people: teams stay isolated, and reverts
+    are fixed in advance. Here, developers pass on checkpoints and revert after bad answers. With
+    --chart, also plays on larger test sets, up to the size that needs no assumption.
     """
     from easeml_meter import charts
     from easeml_meter.lab.simulation import misuse as lab
@@ -283,4 +284,4 @@ def misuse(as_json: bool, runs: int, jobs: int | None, chart: Path | None, seed:
     for each, outcome in found:
         click.echo(f"{each.name}:")
         _show_coverage(outcome)
-        click.echo(f"  without the assumption {each.needed:,} labels are planned\n")
+        click.echo(f"  without the assumption, the plan needs {each.needed:,} labels\n")

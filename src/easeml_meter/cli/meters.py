@@ -32,14 +32,14 @@ from easeml_meter.cli.common import (
 @click.option(
     "--spec", "path", type=click.Path(path_type=Path), help="The meter.toml to start from."
 )
-@click.option("--name", help="Name of the meter. Default: the folder's; at a server it is needed.")
+@click.option("--name", help="Name of the meter. Default: the folder's; required on a server.")
 @click.option("--yes", is_flag=True, help="Do not ask before committing to the plan.")
 @place_options
 @json_option
 def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_json: bool) -> None:
-    """Make a meter in a folder, or at a server: from a meter.toml, or by questions at a terminal.
+    """Make a meter in a folder or on a server, from a meter.toml or by questions at a terminal.
 
-    The plan is shown before anything is written: how many labels every test set will need.
+    Shows the plan before anything is written: how many labels every test set will need.
     """
     from easeml_meter.cli.plan import show_plan
     from easeml_meter.meter import Meter
@@ -77,7 +77,7 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
     if as_json:
         echo_json({"folder": str(folder), **meter.plan.to_json()})
         return
-    click.echo(f"meter made in {folder}: the labelers are asked for {plan.labels:,} labels")
+    click.echo(f"meter made in {folder}: it needs {plan.labels:,} labels")
     click.echo(HONOUR)
 
 
@@ -89,10 +89,8 @@ def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json
     if as_json:
         echo_json({"server": server, "meter": meter.id, **plan.to_json()})
     else:
-        click.echo(f"meter {name} made at {server}, its id is {meter.id}")
-        click.echo(
-            f"{plan.labels:,} labels are asked for; give people their seats: meter seat give"
-        )
+        click.echo(f"meter {name} made on {server}, its id is {meter.id}")
+        click.echo(f"it needs {plan.labels:,} labels; give people their seats: meter seat give")
 
 
 def _offer_elastic(spec: MeterSpec, plain: int) -> None:
@@ -106,8 +104,8 @@ def _offer_elastic(spec: MeterSpec, plain: int) -> None:
     except InvalidInput:
         return
     click.echo(
-        f"\nelastic = true would take {labels:,} labels instead of {plain:,}, and go on after the\n"
-        "promised steps as long as the signals are predictable.\n"
+        f"\nelastic = true would need {labels:,} labels instead of {plain:,}, and continue after\n"
+        "the promised steps while the answers are predictable.\n"
     )
 
 
@@ -125,7 +123,7 @@ def _ask() -> MeterSpec:
     tolerance = click.prompt("Tolerance (test loss against true loss)?", default=0.05, type=float)
     delta = click.prompt("Probability that the promise may fail (delta)?", default=0.05, type=float)
     protocol = click.prompt(
-        "Tell every band (regular) or only the worst so far (incremental)?",
+        "Report every band (regular) or only the worst so far (incremental)?",
         type=click.Choice([str(Protocol.REGULAR), str(Protocol.INCREMENTAL)]),
         default=str(Protocol.REGULAR),
     )
@@ -148,7 +146,7 @@ def _ask() -> MeterSpec:
     elastic = spec.replace(elastic=True)
     plain, more = required_labels(spec).labels, required_labels(elastic).labels
     question = (
-        f"Elastic budget: go on while signals are predictable ({plain:,} -> {more:,} labels)?"
+        f"Elastic budget: continue while answers are predictable ({plain:,} -> {more:,} labels)?"
     )
     return elastic if click.confirm(question, default=False) else spec
 
@@ -157,7 +155,7 @@ def _ask() -> MeterSpec:
 @server_options
 @json_option
 def meters(place: MeterPlace, as_json: bool) -> None:
-    """List your meters at a server; an admin sees all of them."""
+    """List your meters on a server; admins see all of them."""
     from easeml_meter.client import list_meters
     from easeml_meter.client.connection import Connection
 
@@ -172,4 +170,4 @@ def meters(place: MeterPlace, as_json: bool) -> None:
     for each in found:
         click.echo(f"{each['name']} ({', '.join(each['roles'])}), id {each['id']}")
     if not found:
-        click.echo("no meter at which you have a seat")
+        click.echo("you have no seat at any meter")

@@ -17,7 +17,7 @@ from easeml_meter.errors import invalid
 
 @click.group()
 def webhook() -> None:
-    """Addresses that are told what happens at a meter of a server (admins)."""
+    """Addresses to notify about a meter on a server (admins)."""
 
 
 @webhook.command(name="add")
@@ -26,12 +26,12 @@ def webhook() -> None:
     "--event",
     "events",
     multiple=True,
-    help="What it is told, such as spent; may be repeated. Default: all but signals (told:TENANT).",
+    help="An event, such as spent. Repeatable. Default: all except answers (told:TEAM).",
 )
 @place_options
 @json_option
 def add_webhook(place: MeterPlace, url: str, events: tuple[str, ...], as_json: bool) -> None:
-    """Tell URL from now on; the secret that signs the messages is printed this once."""
+    """Notify URL from now on, and print the secret that signs the messages once."""
     from easeml_meter.service.notifications.webhooks import check_url
 
     check_url(url)
@@ -43,7 +43,7 @@ def add_webhook(place: MeterPlace, url: str, events: tuple[str, ...], as_json: b
         return
     click.echo(made["secret"])
     click.echo(
-        "shown this once: give it to the receiver, to check signatures with; to end it: "
+        "shown only once: give it to the receiver, to check signatures; to remove the webhook: "
         f"meter webhook remove {made['id']}",
         err=True,
     )
@@ -53,7 +53,7 @@ def add_webhook(place: MeterPlace, url: str, events: tuple[str, ...], as_json: b
 @place_options
 @json_option
 def list_webhooks(place: MeterPlace, as_json: bool) -> None:
-    """List a meter's webhooks, and what became of their messages."""
+    """List a meter's webhooks, with how many messages were sent, are waiting, or were given up."""
     with connected(place) as connection, open_remote(place) as meter:
         found = list(connection.listed(f"/meters/{meter.id}/webhooks"))
     if as_json:
@@ -61,7 +61,7 @@ def list_webhooks(place: MeterPlace, as_json: bool) -> None:
         return
     for each in found:
         click.echo(f"{each['url']}, id {each['id']}")
-        click.echo(f"  told: {', '.join(each['events'])}")
+        click.echo(f"  events: {', '.join(each['events'])}")
         counts = f"{each['sent']} sent, {each['waiting']} waiting, {each['given_up']} given up"
         click.echo(f"  messages: {counts}")
     if not found:
@@ -72,7 +72,7 @@ def list_webhooks(place: MeterPlace, as_json: bool) -> None:
 @click.argument("identifier", metavar="ID")
 @place_options
 def remove_webhook(place: MeterPlace, identifier: str) -> None:
-    """Tell an address nothing more, not even what is waiting."""
+    """Remove a webhook, with the messages that wait for it."""
     with connected(place) as connection, open_remote(place) as meter:
         path = f"/meters/{meter.id}/webhooks"
         if identifier not in [each["id"] for each in connection.listed(path)]:

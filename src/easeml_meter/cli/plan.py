@@ -36,40 +36,40 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 
 
 @click.command()
-@click.option("--steps", type=int, help="Signals to be handed out, T.")
+@click.option("--steps", type=int, help="Number of promised answers, T.")
 @click.option(
-    "--signals", type=int, help="Number of bands, m. Default 5, or as many as tolerances."
+    "--signals", type=int, help="Number of bands, m. Default: 5, or one for each tolerance."
 )
-@click.option("--tolerance", help="One number, or a comma list with one for each signal.")
-@click.option("--delta", type=float, help="Probability that the promise may fail. Default 0.01.")
-@click.option("--confidence", type=float, help="1 - delta, instead of it.")
+@click.option("--tolerance", help="One number, or a comma-separated list with one for each band.")
+@click.option("--delta", type=float, help="Probability that the promise may fail. Default: 0.01.")
+@click.option("--confidence", type=float, help="Given instead of delta: 1 - delta.")
 @click.option(
-    "--protocol", type=click.Choice([str(name) for name in Protocol]), help="Default regular."
+    "--protocol", type=click.Choice([str(name) for name in Protocol]), help="Default: regular."
 )
 @click.option(
     "--bound",
     type=click.Choice([str(name) for name in Bound]),
-    help="Default: tightest for the loss.",
+    help="Tail bound. Default: the tightest that is valid for the loss.",
 )
-@click.option("--loss", help='Loss per example. Default "0-1"; others lie in [0,1] and take kl.')
+@click.option("--loss", help='Loss of each example. Default: "0-1". Others use the kl bound.')
 @click.option("--published", is_flag=True, help="The paper's own counting and Hoeffding's bound.")
-@click.option("--tenants", help="Steps of each isolated tenant, such as 5,5.")
-@click.option("--handover", is_flag=True, help="Tenants start from each other's checkpoints.")
-@click.option("--reverts", help="Steps undone, fixed in advance, such as 1,2,3.")
-@click.option("--masked-reverts", type=int, help="Steps the meter may undo without telling why.")
-@click.option("--mask-above", type=int, help="Signals above this one are masked.")
-@click.option("--memory", type=int, help="Models depend on at most this many last signals.")
-@click.option("--resets", type=int, help="Resets of the incremental meter's maximum.")
+@click.option("--tenants", help="Steps of each isolated team, such as 5,5.")
+@click.option("--handover", is_flag=True, help="Teams start from each other's checkpoints.")
+@click.option("--reverts", help="Steps to undo, fixed in advance, such as 1,2,3.")
+@click.option("--masked-reverts", type=int, help="Steps the meter may undo unreported.")
+@click.option("--mask-above", type=int, help="Bands above this one are masked.")
+@click.option("--memory", type=int, help="Models depend on at most this many of the last answers.")
+@click.option("--resets", type=int, help="How often an incremental meter's maximum may restart.")
 @click.option("--ceiling", type=float, help='Answer "above the ceiling" for larger test losses.')
-@click.option("--elastic", is_flag=True, help="Go on after the steps if answers are predictable.")
-@click.option("--labels", type=int, help="Labels at hand: how many steps, or which tolerance?")
+@click.option("--elastic", is_flag=True, help="Continue while the answers are predictable.")
+@click.option("--labels", type=int, help="Labels you have: how many steps, or which tolerance?")
 @click.option("--spec", "path", type=click.Path(path_type=Path), help="Start from a meter.toml.")
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable answer.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -> None:
     """How many labels does the hidden test set need?
 
-    Give steps and tolerance to learn the labels. Give labels and tolerance to learn the steps.
-    Give labels and steps to learn the tolerance that can be promised.
+    Give steps and tolerance to get the labels. Give labels and tolerance to get the steps. Give
+    labels and steps to get the tolerance that can be promised.
 
     \b
     Examples:
@@ -112,8 +112,8 @@ def _compared(wanted: Plan, labels: int) -> str:
     """Say whether these labels reach the tolerance that was asked for."""
     reached = "is reached" if wanted.labels <= labels else "is not reached"
     return (
-        f"\nThe tolerance asked for, {_tolerances(wanted.spec)}, {reached} with {labels:,} labels: "
-        f"it takes {wanted.labels:,}."
+        f"\nThe tolerance you asked for, {_tolerances(wanted.spec)}, {reached} with {labels:,} "
+        f"labels: it takes {wanted.labels:,}."
     )
 
 
@@ -168,7 +168,7 @@ def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -
 
 def _one_each(tolerances: list[float], signals: int) -> list[float]:
     if len(tolerances) not in (1, signals):
-        raise invalid("tolerance", tolerances, f"one number, or one for each of {signals} signals")
+        raise invalid("tolerance", tolerances, f"one number, or one for each of {signals} bands")
     return tolerances * signals if len(tolerances) == 1 else tolerances
 
 
@@ -186,10 +186,10 @@ def show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
     if spec.elastic:
         failure += " in the promised steps"
     rows = [
-        ("labels needed" if not labels_given else "labels at hand", f"{plan.labels:,}"),
+        ("labels needed" if not labels_given else "labels given", f"{plan.labels:,}"),
         ("steps supported" if labels_given and not steps_given else "steps", f"{spec.steps:,}"),
         ("tolerance reached" if labels_given and steps_given else "tolerance", _tolerances(spec)),
-        ("signals", str(spec.signals)),
+        ("bands", str(spec.signals)),
         ("delta", at_most(session_delta(spec))),
         ("failure probability", failure),
         ("protocol", str(spec.protocol)),
@@ -220,19 +220,19 @@ def _count(log: float) -> str:
 
 
 @click.command()
-@click.option("--steps", type=int, required=True, help="Signals to be handed out, T.")
-@click.option("--signals", type=int, help="Number of bands, m. Default 5.")
+@click.option("--steps", type=int, required=True, help="Number of promised answers, T.")
+@click.option("--signals", type=int, help="Number of bands, m. Default: 5.")
 @click.option("--tolerance", required=True, help="One number (k times it for band k), or a list.")
 @click.option("--delta", type=float, default=0.01, help="Probability that the promise may fail.")
-@click.option("--ceiling", type=float, default=0.1, help="Ceiling of that column. Default 0.1.")
-@click.option("--price", type=float, help="Price of one label, to see the money.")
+@click.option("--ceiling", type=float, default=0.1, help="Ceiling of that column. Default: 0.1.")
+@click.option("--price", type=float, help="Price of one label, to show what they cost.")
 @chart_option
-@click.option("--json", "as_json", is_flag=True, help="Machine-readable answer.")
+@click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(steps: int, price: float | None, chart: Path | None, **options: Any) -> None:
-    """All meters side by side: as published, tightened, with a ceiling; the ideal, the baseline.
+    """Compare all meters: as published, tightened, with a ceiling; the ideal and the baseline.
 
-    One tolerance is used as it is by the uniform meters, and as 1, 2, .. m times it, band by
-    band, by the nonuniform ones (as in the paper's evaluation).
+    Uniform meters use a single tolerance for all bands. Nonuniform ones use 1, 2, .. m times it,
+    band by band, as in the paper's evaluation.
     """
     from easeml_meter.report.labels import labels_svg
     from easeml_meter.stats import comparison
@@ -306,13 +306,13 @@ def _show_comparison(rows: tuple[Comparison, ...], setting: Setting, price: floa
         name = row.name + (" *" if row.rests_on_people else "")
         table.add_row(name, *cells, style=None if real else "dim")
     console.print(
-        f"{spec.steps:,} steps, {setting.signals} signals, tolerance {setting.tolerances[0]:g} "
+        f"{spec.steps:,} steps, {setting.signals} bands, tolerance {setting.tolerances[0]:g} "
         f"(nonuniform: up to {setting.tolerances[-1]:g}), delta {setting.delta:g}"
     )
     console.print(table)
     console.print("published: the paper's counting and Hoeffding's bound")
     console.print("tightened: distinct models and the exact binomial tail; the same promise")
-    console.print(f'{ceiling}: larger test losses are answered "above the ceiling" only')
+    console.print(f'{ceiling}: larger test losses are only answered "above the ceiling"')
     console.print(
         "saving: published resampling / tightened" + (", cost: of tightened" if price else "")
     )

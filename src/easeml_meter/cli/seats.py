@@ -19,13 +19,13 @@ _ROLES = click.Choice(["developer", "labeler", "runner"])
 
 @click.group()
 def seat() -> None:
-    """Who does what at a meter of a server (admins)."""
+    """Who has which role at a meter on a server (admins)."""
 
 
 @seat.command()
 @click.argument("name")
 @click.argument("role", type=_ROLES)
-@click.option("--tenant", type=int, help="Number of the tenant of a developer or runner.")
+@click.option("--tenant", type=int, help="Number of the team of a developer or runner.")
 @place_options
 def give(place: MeterPlace, name: str, role: str, tenant: int | None) -> None:
     """Give the user NAME a seat as developer, labeler or runner."""
@@ -43,7 +43,7 @@ def give(place: MeterPlace, name: str, role: str, tenant: int | None) -> None:
 @seat.command()
 @click.argument("name")
 @click.argument("role", type=_ROLES)
-@click.option("--tenant", type=int, help="Number of the tenant of a developer or runner.")
+@click.option("--tenant", type=int, help="Number of the team of a developer or runner.")
 @place_options
 def take(place: MeterPlace, name: str, role: str, tenant: int | None) -> None:
     """Take a seat away from the user NAME."""
@@ -58,7 +58,7 @@ def take(place: MeterPlace, name: str, role: str, tenant: int | None) -> None:
 @place_options
 @json_option
 def list_seats(place: MeterPlace, as_json: bool) -> None:
-    """List who sits at a meter."""
+    """List the seats of a meter."""
     with connected(place) as connection, open_remote(place) as meter:
         names = {each["id"]: each["name"] for each in connection.listed("/users")}
         found = [
@@ -79,4 +79,4 @@ def seat_tenant(role: str, tenant: int | None) -> int:
 
 def described(role: str, tenant: object) -> str:
     """Describe a seat in words."""
-    return role if role == "labeler" else f"{role} of tenant {tenant}"
+    return role if role == "labeler" else f"{role} of team {tenant}"

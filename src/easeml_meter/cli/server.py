@@ -40,7 +40,7 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
             "--settings",
             "settings_file",
             type=click.Path(path_type=Path),
-            help="TOML file with settings by the names of the flags, - written as _.",
+            help="TOML file with settings named like the flags, with _ instead of -.",
         )(command)
 
     return add
@@ -70,17 +70,17 @@ def _shown(value: object) -> str:
 
 
 @click.command()
-@click.option("--new-admin-token", is_flag=True, help="Make and print a token of the user admin.")
+@click.option("--new-admin-token", is_flag=True, help="Make and print a token for the user admin.")
 @settings_options()
 def serve(settings_file: Path | None, new_admin_token: bool, **flags: Any) -> None:
-    """Serve meters to a team: REST API, accounts, roles.
+    """Serve meters to teams: REST API, dashboard, accounts, roles.
 
-    Prints the address and, while no admin could sign in otherwise, a token of the user "admin".
+    Prints the address and, while no admin can sign in otherwise, a token for the user "admin".
     Logs go to stderr, one JSON object per line. SIGTERM and Ctrl-C let accepted requests finish.
 
-    Each setting is taken from its flag, else from its environment variable, else from the file
-    given with --settings. Several values in one variable are set apart by commas. Pass secrets by
-    environment or file: others on this machine can see flags.
+    Each setting comes from its flag, its environment variable, or the file given with --settings,
+    in this order of precedence. Several values in one variable are separated by commas. Pass
+    secrets through the environment or the file: others on this machine can see flags.
     """
     settings = given_settings(settings_file, flags)
     try:

@@ -27,8 +27,8 @@ _PATH = click.Path(path_type=Path)
 
 
 @click.command()
-@click.option("--test", type=_PATH, help="Predictions on the test set, with --validation.")
-@click.option("--validation", type=_PATH, help="Predictions on the validation set.")
+@click.option("--test", type=_PATH, help="Predictions for the test set, with --validation.")
+@click.option("--validation", type=_PATH, help="Predictions for the validation set.")
 @click.option("--onnx", type=_PATH, help="A model in ONNX format, instead of predictions.")
 @click.option("--command", help='A command, such as "python predict.py", run in a sandbox.')
 @click.option(
@@ -36,15 +36,15 @@ _PATH = click.Path(path_type=Path)
     "files",
     type=_PATH,
     multiple=True,
-    help="A file or folder the command needs; those it names are taken anyway.",
+    help="A file or folder the command needs, besides those it names. Repeatable.",
 )
 @click.option("--model", help="Name of the model. Default: the name of the file or command.")
 @click.option("--executor", help="inline (default), processes[:N] or dask:tcp://HOST:PORT.")
 @click.option(
     "--seconds",
     type=float,
-    help="Time a model gets on the test set; the answer comes when it is up. Default: by its "
-    "time on the validation set.",
+    help="Time a model gets on the test set; the answer comes when it is up. Default: based on "
+    "its time on the validation set.",
 )
 @tenant_option
 @place_options
@@ -52,12 +52,12 @@ _PATH = click.Path(path_type=Path)
 def submit(
     model: str | None, place: MeterPlace, tenant: int | None, as_json: bool, **options: Any
 ) -> None:
-    """Submit predictions on both sets, or a model, which is run on both; get a signal.
+    """Submit predictions for both sets, or a model to run on both, and get an answer.
 
     A command reads its inputs as an Arrow IPC stream from stdin and writes predictions to stdout
-    as another. Until the answer is entered, Ctrl-C cancels a submission without cost.
+    as another. Until the answer is entered, Ctrl-C cancels a submission at no cost.
 
-    Exit code 3: the test set is spent, and the labelers are asked for a fresh one.
+    Exit code 3: the test set is spent, and fresh labels are needed.
     """
     from easeml_meter.client import Untold
     from easeml_meter.service.submissions.measuring import Conditions
@@ -123,5 +123,5 @@ def _submitted(options: dict[str, Any]) -> tuple[Submitted, str]:
         return Command(bundle), bundle.command[:200]
     if not (test and validation):
         missing = "--validation" if test else "--test"
-        raise invalid(missing, None, "predictions on both sets are needed")
+        raise invalid(missing, None, "predictions for both sets are needed")
     return PredictionFiles(test, validation), test.stem

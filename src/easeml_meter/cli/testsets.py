@@ -25,18 +25,18 @@ if TYPE_CHECKING:
 @click.command()
 @file_argument("data")
 @click.option("--label", required=True, help="Name of the label column.")
-@click.option("--id", "id_column", help="Name of an id column; predictions are checked against it.")
+@click.option("--id", "id_column", help="Name of the id column, to check predictions against.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The sealed file.")
 @click.option(
     "--recipient",
     "recipients",
     multiple=True,
-    help="Public key, or a file with one, that may open it, too.",
+    help="Public key (or a file with one) of someone else who may open it. Repeatable.",
 )
 @place_options
 @json_option
 def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
-    """Seal labelled rows (CSV, Parquet, Arrow, JSON Lines) as the test set that is asked for."""
+    """Seal labelled rows (CSV, Parquet, Arrow, JSON Lines) as the test set that is needed."""
     manifest = open_meter(place).seal(data, out, **options)
     if as_json:
         echo_json(asdict(manifest))
@@ -46,19 +46,19 @@ def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any
 
 @click.group()
 def testset() -> None:
-    """Test sets: add a sealed one, see what labelers are told, fetch a released one."""
+    """Test sets: add a sealed one, see requests and notices, fetch a released one."""
 
 
 @testset.command()
 @file_argument("file")
-@click.option("--part", is_flag=True, help="These are some of the rows, more follow.")
+@click.option("--part", is_flag=True, help="These are some of the rows; more will follow.")
 @place_options
 @json_option
 def add(file: Path, part: bool, place: MeterPlace, as_json: bool) -> None:
-    """Take in a sealed test set; from then on submissions are answered.
+    """Add a sealed test set; from then on, submissions are answered.
 
-    With --part, and at a server whenever there are fewer rows than needed, they become a part; the
-    test set begins with the part that makes them enough.
+    With --part, and on a server whenever there are fewer rows than needed, they become a part; the
+    test set becomes active with the part that completes it.
     """
     from easeml_meter.core.lifecycle import Phase
 
@@ -83,7 +83,7 @@ def _show_part(request: LabelRequest, as_json: bool) -> None:
         numbers = {"labels_here": request.labels_here, "labels_needed": asked.labels_needed}
         echo_json({"generation": asked.number, **numbers})
     else:
-        click.echo(f"part taken in: {_progress_of(request)} of test set {asked.number} are here")
+        click.echo(f"part added: {_progress_of(request)} of test set {asked.number} have arrived")
 
 
 def _progress_of(request: LabelRequest) -> str:
@@ -94,7 +94,7 @@ def _progress_of(request: LabelRequest) -> str:
 @place_options
 @json_option
 def requests(place: MeterPlace, as_json: bool) -> None:
-    """The labels that are needed: how many, how many are here, why, until when."""
+    """Show which labels are needed: how many, how many have arrived, why, until when."""
     found = open_meter(place).requests()
     if as_json:
         echo_json([_request_json(each) for each in found])
@@ -102,13 +102,13 @@ def requests(place: MeterPlace, as_json: bool) -> None:
     for each in found:
         asked = each.test_set
         until = f", until {asked.deadline[:10]}" if asked.deadline else ""
-        click.echo(f"test set {asked.number}: {_progress_of(each)} are here{until}")
+        click.echo(f"test set {asked.number}: {_progress_of(each)} have arrived{until}")
         if asked.reason:
             click.echo(f"  {asked.reason}")
         for part in each.parts:
             click.echo(f"  part {part.number}: {part.rows:,} rows, {part.added_at[:19]}")
     if not found:
-        click.echo("no labels are asked for")
+        click.echo("no labels are needed")
 
 
 def _request_json(request: LabelRequest) -> dict[str, Any]:
@@ -135,7 +135,7 @@ def fetch(number: int, out: Path, place: MeterPlace) -> None:
 )
 @place_options
 def inputs(out: Path, place: MeterPlace) -> None:
-    """Write the inputs, without labels, of the test set in use (if the meter says public)."""
+    """Write the inputs of the active test set, without labels (if the meter says public)."""
     rows = open_meter(place).export_inputs(out)
     click.echo(f"wrote the inputs of {rows:,} rows to {out}")
 
@@ -144,7 +144,7 @@ def inputs(out: Path, place: MeterPlace) -> None:
 @place_options
 @json_option
 def notices(place: MeterPlace, as_json: bool) -> None:
-    """What labelers alone are told: rows of a validation set that stand in the test set."""
+    """Show rows of a validation set that are also in the test set (labelers only)."""
     found = open_meter(place).notices()
     if as_json:
         echo_json(found)
@@ -160,7 +160,7 @@ def notices(place: MeterPlace, as_json: bool) -> None:
 @place_options
 @json_option
 def release(place: MeterPlace, as_json: bool) -> None:
-    """Hand the spent test set to the developers, with the retrospective report."""
+    """Release the spent test set to the developers, with the retrospective report."""
     where = open_meter(place).release()
     files = sorted(path.name for path in where.iterdir())
     if as_json:

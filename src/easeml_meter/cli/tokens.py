@@ -25,7 +25,7 @@ from easeml_meter.errors import invalid
 
 @click.group()
 def token() -> None:
-    """Your tokens at a server, for scripts and jobs."""
+    """Your tokens on a server, for scripts and jobs."""
 
 
 @token.command()
@@ -36,14 +36,14 @@ def token() -> None:
     "scopes",
     metavar="ROLE[:METER]",
     multiple=True,
-    help="Limit it to a role, or to a seat at one meter; may be repeated.",
+    help="Limit it to a role, or to a seat at one meter. Repeatable.",
 )
 @server_options
 @json_option
 def new(place: MeterPlace, name: str, days: float, scopes: tuple[str, ...], as_json: bool) -> None:
-    """Make a token of your account; it is printed this once.
+    """Make a token of your account, and print it once.
 
-    Without --scope it may do all that you may. A token with scopes makes no others.
+    Without --scope it may do everything you may. A token with scopes cannot make other tokens.
     """
     from easeml_meter.service.tokens import check_token
 
@@ -56,7 +56,7 @@ def new(place: MeterPlace, name: str, days: float, scopes: tuple[str, ...], as_j
         return
     click.echo(made["token"])
     click.echo(
-        f"valid until {made['expires_at'][:10]} and shown this once: keep it secret, use it as "
+        f"valid until {made['expires_at'][:10]} and shown only once: keep it secret, use it as "
         f"METER_TOKEN; to end it: meter token revoke {made['id']}",
         err=True,
     )
@@ -66,7 +66,7 @@ def new(place: MeterPlace, name: str, days: float, scopes: tuple[str, ...], as_j
 @server_options
 @json_option
 def list_tokens(place: MeterPlace, as_json: bool) -> None:
-    """List your tokens, the newest first; those that were revoked only with --json."""
+    """List your tokens, newest first; revoked ones only with --json."""
     with connected(place) as connection:
         found = list(connection.listed("/tokens"))
     if as_json:
@@ -107,12 +107,12 @@ def _scope(place: MeterPlace, given: str) -> str:
 @click.command()
 @server_options
 @click.option("--name", help="Name of your account. Default: asked for.")
-@click.option("--token", help="A token that an admin gave you; better put it in METER_TOKEN.")
+@click.option("--token", help="A token that an admin gave you. Safer: put it in METER_TOKEN.")
 def login(place: MeterPlace, name: str | None, token: str | None) -> None:
-    """Log in at a server: the token it gives is kept in a file that you alone can read.
+    """Log in to a server, and store its token in a file that only you can read.
 
     Without a terminal, the password is the first line of stdin. With a token, no password is
-    needed: it is tried, and kept.
+    needed: the token is tried and stored.
     """
     from easeml_meter.client import credentials, list_meters
     from easeml_meter.client.connection import TOKEN, Connection
@@ -137,8 +137,8 @@ def login(place: MeterPlace, name: str | None, token: str | None) -> None:
     expires_at = me["token"]["expires_at"]
     path = credentials.store(connection.server, credentials.Credential(token, expires_at))
     user = me["user"]["name"]
-    click.echo(f"logged in at {connection.server} as {user} until {expires_at[:10]}")
-    click.echo(f"the token is kept in {path}")
+    click.echo(f"logged in to {connection.server} as {user} until {expires_at[:10]}")
+    click.echo(f"the token is stored in {path}")
     if meters:
         click.echo(f"your meters: {', '.join(each['name'] for each in meters)}")
 
@@ -161,7 +161,7 @@ def ask_password(question: str = "Password", *, twice: bool = False) -> str:
 @click.command()
 @server_options
 def logout(place: MeterPlace) -> None:
-    """Log out from a server: the token is revoked there, and forgotten here."""
+    """Log out of a server: revoke the token there, and forget it here."""
     from easeml_meter.client import credentials
     from easeml_meter.client.connection import Connection
     from easeml_meter.errors import Unauthenticated, Unreachable
@@ -180,4 +180,4 @@ def logout(place: MeterPlace) -> None:
     finally:
         connection.close()
     credentials.forget(server)
-    click.echo(f"logged out from {server}")
+    click.echo(f"logged out of {server}")

@@ -22,17 +22,17 @@ if TYPE_CHECKING:
 
 @click.group()
 def user() -> None:
-    """Accounts at a server (admins)."""
+    """Accounts on a server (admins)."""
 
 
 @user.command(name="add")
 @click.argument("name")
-@click.option("--email", help="Where labelers are written to.")
+@click.option("--email", help="Address for e-mail to labelers.")
 @click.option("--admin", is_flag=True, help="May manage the server.")
 @server_options
 @json_option
 def add_user(place: MeterPlace, name: str, email: str | None, admin: bool, as_json: bool) -> None:
-    """Open an account; its password is asked for, or is the first line of stdin."""
+    """Open an account; asks for its password, or reads it from the first line of stdin."""
     password = ask_password(f"Password of {name}", twice=True)
     given = {"name": name, "password": password, "email": email, "admin": admin}
     with connected(place) as connection:
@@ -76,7 +76,7 @@ def disable(place: MeterPlace, name: str, as_json: bool) -> None:
 @server_options
 @json_option
 def enable(place: MeterPlace, name: str, as_json: bool) -> None:
-    """Open the account NAME again; tokens that were revoked stay so."""
+    """Open the account NAME again; revoked tokens stay revoked."""
     changed = _set_disabled(place, name, False)
     if as_json:
         echo_json(changed)

@@ -1,4 +1,4 @@
-"""`meter validation`: give or replace the validation set."""
+"""`meter validation`: hand in or replace the validation set."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from easeml_meter.cli.common import MeterPlace, file_argument, open_meter, place
 
 @click.group()
 def validation() -> None:
-    """The validation set: give the first one, replace it."""
+    """The validation set: hand in the first one, replace it."""
 
 
 @validation.command(name="set")
@@ -19,17 +19,17 @@ def validation() -> None:
 @click.option("--label", required=True, help="Name of the label column.")
 @place_options
 def set_(file: Path, label: str, place: MeterPlace) -> None:
-    """Give the first validation set."""
+    """Hand in the first validation set."""
     row = open_meter(place).set_validation(file, label=label)
-    click.echo(f"validation set {row.number}: {row.rows:,} rows, in force from the next submission")
+    click.echo(f"validation set {row.number}: {row.rows:,} rows, used from the next submission")
 
 
 @validation.command()
 @file_argument("file")
 @click.option("--label", help="Name of the label column. Default: as before.")
-@click.option("--reset", is_flag=True, help="Also reset an incremental meter (if resets are left).")
+@click.option("--reset", is_flag=True, help="Also reset an incremental meter, if resets are left.")
 @place_options
 def replace(file: Path, label: str | None, reset: bool, place: MeterPlace) -> None:
-    """Replace the validation set, from the next submission on."""
+    """Replace the validation set; this takes effect with the next submission."""
     row = open_meter(place).replace_validation(file, label=label, reset=reset)
-    click.echo(f"validation set {row.number}: {row.rows:,} rows, in force from the next submission")
+    click.echo(f"validation set {row.number}: {row.rows:,} rows, used from the next submission")

@@ -17,18 +17,18 @@ from easeml_meter.errors import MeterError
     type=float,
     default=10.0,
     show_default=True,
-    help="Seconds between signs of life; after three missed ones another worker takes over.",
+    help="Seconds between signs of life; after three missed ones, another worker takes over.",
 )
 @settings_options("database", "files", "folder", "key", "log_level", "shutdown_seconds")
 def worker(settings_file: Path | None, heartbeat: float, **flags: Any) -> None:
-    """Answer the submissions that wait at a server, on this machine.
+    """Run the submissions that wait on a server, on this machine.
 
-    Any number of workers on any number of machines share the work; the steps of each tenant keep
-    their order. A worker needs what the server has: its PostgreSQL, its files (a shared folder or a
-    URL) and a copy of its key file. The settings are those of meter serve, and are taken from the
-    same places.
+    Any number of workers on any number of machines share the work; each team's submissions are
+    answered in order. A worker needs what the server has: its PostgreSQL, its files (a shared
+    folder or a URL) and a copy of its key file. The settings are those of meter serve, and come
+    from the same places.
 
-    SIGTERM and Ctrl-C let the submission under way finish, or put it back.
+    SIGTERM and Ctrl-C let the current submission finish, or put it back.
     """
     settings = given_settings(settings_file, flags)
     try:

@@ -68,8 +68,8 @@ class Untold(MeterError):
     def __init__(self, receipt: dict[str, Any]) -> None:
         self.receipt = receipt
         super().__init__(
-            f"submitted as step {receipt['step']} of test set {receipt['generation']}: the signal "
-            f"is shown to the developers of tenant {receipt['tenant']}"
+            f"submitted as step {receipt['step']} of test set {receipt['generation']}: the answer "
+            f"is shown to the developers of team {receipt['tenant']}"
         )
 
 
@@ -129,7 +129,7 @@ def _find(connection: Connection, meter: str | None) -> str:
     if meter is not None and not found:
         raise NotFound(f"meter {meter[:80]!r}: none of that name that you have a seat at")
     if not meters:
-        raise NotFound(f"{connection.server}: no meter at which you have a seat: ask an admin")
+        raise NotFound(f"{connection.server}: you have no seat at any meter: ask an admin")
     if meter is not None:
         raise invalid("meter", meter[:80], f"{len(found)} have that name: give the id of one")
     names = ", ".join(sorted(each["name"] for each in meters)[:10])
@@ -435,7 +435,7 @@ class RemoteMeter:
         except NotFound:  # the first of two tries did it
             pass
         except MeterError:
-            return "interrupted: the submission is under way, see its signal with meter history"
+            return "interrupted: the submission is running, see its answer with meter history"
         return "interrupted: the submission was taken back, it cost nothing"
 
     def _seen(self, tenants: int) -> list[int]:

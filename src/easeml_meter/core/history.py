@@ -52,12 +52,12 @@ class MeterState:
         spent = [row for row in self.generations if row.phase in (Phase.SPENT, Phase.RELEASED)]
         if latest.phase is Phase.REQUESTED and spent:
             raise Spent(
-                f"test set {spent[-1].number} is spent: the labelers are asked for "
-                f"{latest.labels_needed:,} fresh labels (test set {latest.number})"
+                f"test set {spent[-1].number} is spent: "
+                f"{latest.labels_needed:,} fresh labels are needed (test set {latest.number})"
             )
         if latest.phase is Phase.REQUESTED:
             raise WrongPhase(
-                f"no test set yet: the labelers are asked for {latest.labels_needed:,} labels; "
+                f"no test set yet: {latest.labels_needed:,} labels are needed; "
                 "seal them with meter seal, then meter testset add"
             )
         if latest.phase is not Phase.ACTIVE:
@@ -68,9 +68,7 @@ class MeterState:
         """Return the test set that labels are needed for, or say that none is."""
         latest = self.generations[-1]
         if latest.phase is not Phase.REQUESTED:
-            raise WrongPhase(
-                f"test set {latest.number} is {latest.phase}: no other one is asked for"
-            )
+            raise WrongPhase(f"test set {latest.number} is {latest.phase}: no other one is needed")
         return latest
 
     def numbered(self, number: int) -> TestSet:

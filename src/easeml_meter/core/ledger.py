@@ -100,12 +100,12 @@ class Ledger:
         spec = self.spec
         named = " and ".join(map(str, group))
         if spec.elastic or spec.handover or not spec.tenants:
-            raise invalid("handover", named, "only of isolated tenants, on a plain budget")
+            raise invalid("handover", named, "only between isolated teams, on a plain budget")
         if self.rules.incremental:  # one running maximum is counted, not one for each tenant
             raise invalid(
                 "handover",
                 named,
-                "not on an incremental meter, which counts one running maximum for each tenant "
+                "not on an incremental meter, which counts one running maximum for each team "
                 "alone: declare handover = true when planning",
             )
 

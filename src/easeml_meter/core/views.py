@@ -76,7 +76,7 @@ class Signal:
             return "The model could not be measured on the hidden inputs: nothing is promised."
         if self.true_gap is None:
             ceiling = at_least(self.spec.ceiling or 0.0)
-            return f"The test loss is above the ceiling ({ceiling}); no more is told."
+            return f"The test loss is above the ceiling ({ceiling}); nothing else is reported."
         lower, upper = self.true_gap
         sure = (
             f"With probability at least {confidence(self.spec)}, for all answers of this test set"

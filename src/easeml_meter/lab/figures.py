@@ -54,7 +54,7 @@ FIGURES = {
         "Time travel: reverting steps 1 to B, m = 5, delta = 0.01",
         curves.time_travel,
         note="Masked reverts are not in the paper: the meter itself undoes every step that it "
-        "would answer with a signal above 1, and tells no more. They need no trust in people.",
+        "would answer with a band above 1, and reports no more. They need no trust in people.",
         meters=(curves.REGULAR_TRAVEL,),
     ),
     "case-study": Figure("Figure 13", "The case study: eight development steps", curves.case_study),
@@ -69,14 +69,14 @@ FIGURES = {
     ),
     "traces": Figure(
         "Figure 3",
-        "Two development histories, and what the meters tell at each step",
+        "Two development histories, and what the meters report at each step",
         _histories,
-        key="Bar: the band told (pale: this model may lie lower). Grey: tolerance. Diamond: real "
-        "gap.",
+        key="Bar: the reported band (pale: this model may lie lower). Grey: tolerance. Diamond: "
+        "real gap.",
         note="The paper's two traces are not published as numbers. These are two histories of "
-        "eight steps, run here with scikit-learn (examples/development_history.py shows them). "
-        "Models and seed were picked, after trying a few, to show overfitting plainly: they "
-        "illustrate what meters tell, and are no evidence of how often developers overfit.",
+        "eight steps, run here with scikit-learn (examples/development_history.py shows them). We "
+        "tried a few models and seeds and picked those that show overfitting clearly: they "
+        "illustrate what meters report, and are not evidence of how often developers overfit.",
     ),
 }
 """Every figure by the name that --only takes, in the order of the page."""

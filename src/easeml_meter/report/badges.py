@@ -52,7 +52,7 @@ def badge_svg(view: SessionView) -> str:
     """Draw a badge for a README: the last published answer and nothing else."""
     label = "meter"
     if not view.signals:
-        words, colour = "nothing told yet", _GREY
+        words, colour = "no answers yet", _GREY
     else:
         last = view.signals[-1]
         left = f"{steps_words(last.steps_left)} left" if last.steps_left else "spent"

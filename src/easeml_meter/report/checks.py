@@ -53,7 +53,7 @@ class Check:
             return "nothing to check"
         if self.right:
             return "yes"
-        return f"NO: {answer_words(self.due)} was due"
+        return f"NO: should be {answer_words(self.due)}"
 
 
 def checks(view: SessionView) -> tuple[Check, ...]:
@@ -91,9 +91,9 @@ def summary(found: tuple[Check, ...]) -> str:
         return "No step has losses to check an answer against."
     wrong = [f"{check.signal.step:,}" for check in known if not check.right]
     if not wrong:
-        return f"In all {steps_words(len(known))} with losses, the answer told was the right one."
+        return f"In all {steps_words(len(known))} with losses, the answer was right."
     some = ", ".join(wrong[:20]) + (", …" if len(wrong) > 20 else "")
     return (
-        f"In {len(wrong):,} of {steps_words(len(known))} with losses, the answer told is not the "
-        f"one that these losses call for: step {some}."
+        f"In {len(wrong):,} of {steps_words(len(known))} with losses, the answer is not the one "
+        f"that these losses call for: step {some}."
     )

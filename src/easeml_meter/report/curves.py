@@ -213,5 +213,5 @@ def _signs(axes: _Axes) -> list[tuple[str, str]]:
         (grey, "true loss, as promised"),
     ]
     if any(check.right is False for check in axes.found):
-        entries.append((_crosses(_cross(0, 0)), "wrong answer was told"))
+        entries.append((_crosses(_cross(0, 0)), "wrong answer"))
     return entries

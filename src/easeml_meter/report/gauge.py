@@ -117,7 +117,7 @@ def told_lines(signal: Signal, told: str = "", tolerance: str = "") -> list[str]
     """Return what was told and promised, line by line; signs may be named with it."""
     lines = [signal.promise]
     if signal.gap is not None and signal.tolerance is not None:
-        gap = f"Gap of validation and test loss{told}: {gap_words(signal.gap)}."
+        gap = f"Gap between validation and test loss{told}: {gap_words(signal.gap)}."
         lines.insert(0, f"{gap} Tolerance{tolerance}: {at_most(signal.tolerance)}.")
     if signal.repeated:
         lines.append("The same submission was answered before: nothing was charged.")

@@ -66,7 +66,7 @@ def meter_svg(view: SessionView) -> str:
 
 
 def _heading(layout: Layout) -> str:
-    caption = "height: gap of validation and test loss; bands equally high"
+    caption = "height: gap between validation and test loss; bands equally high"
     standing = f", {standing_words(layout.view)}"
     room = layout.width - 2 * MARGIN - text_width(standing, BOLD)
     title = escaped(fitted(layout.view.meter, BOLD, room) + standing)
@@ -238,7 +238,7 @@ def _signs(layout: Layout) -> list[tuple[str, str]]:
     answers = {signal.answer for signal in view.signals}
     solid = element("path", d=box(-6, -6, 12, 12), fill=band_colours(view.spec.signals)[0])
     grey = element("path", d=box(-6, -6, 12, 12), fill=TOLERANCE, class_="m-tol")
-    entries = [(solid, "gap told, with its band"), (grey, "tolerance")]
+    entries = [(solid, "reported gap, with its band"), (grey, "tolerance")]
     entries += [(_glyph(each), answer_words(each)) for each in _ODD if each in answers]
     if layout.coming:
         line = {"fill": "none", "stroke": "currentColor", "stroke_dasharray": "2 2"}

@@ -27,10 +27,10 @@ from easeml_meter.report.words import (
 from easeml_meter.stats.rounding import confidence
 
 _PHASES = {
-    Phase.REQUESTED: "The labelers have been asked for it.",
+    Phase.REQUESTED: "The labelers have been asked for its labels.",
     Phase.ACTIVE: "It answers submissions.",
-    Phase.SPENT: "It has said everything it can safely say.",
-    Phase.RELEASED: "It was handed to the developers and hides nothing more.",
+    Phase.SPENT: "It has given every answer it safely can.",
+    Phase.RELEASED: "It was given to the developers and hides nothing any more.",
 }
 _NAME_LENGTH = 60
 
@@ -111,12 +111,12 @@ def _meter(view: SessionView) -> str:
     told = (
         "the worst band so far: the gap is at most that"
         if Rules(view.spec).incremental
-        else "the band that the gap between validation loss and test loss falls into"
+        else "the band that contains the gap between validation loss and test loss"
     )
     caption = (
         f"One column per step. The solid bar is {told}. The grey bars are the tolerance: with them "
-        "it covers the gap to the true loss, as promised. Every band is drawn equally high; the "
-        "numbers at the axis are its edges."
+        "it covers the gap to the true loss, as promised. All bands are drawn at the same height; "
+        "the numbers on the axis are their edges."
     )
     figure = _scroll("The meter, step by step", meter_svg(view))
     return f"<figure>{figure}<figcaption>{caption}</figcaption></figure>"
@@ -125,7 +125,7 @@ def _meter(view: SessionView) -> str:
 def _left(view: SessionView) -> str:
     facts = [
         ("steps promised, whatever the answers", f"{view.steps_left:,}"),
-        ("steps expected, if answers go on as they did", f"{view.steps_expected:,}"),
+        ("steps expected, if the answers continue as before", f"{view.steps_expected:,}"),
         ("steps taken", f"{len(view.signals):,}"),
         ("labels in this test set", "none yet" if view.rows is None else f"{view.rows:,}"),
         ("labels that a test set needs", f"{view.labels_needed:,}"),
@@ -164,10 +164,10 @@ def _answer(signal: Signal, colours: tuple[str, ...]) -> str:
 
 def _history(view: SessionView) -> str:
     if not view.signals:
-        return "<p>Nothing has been told yet.</p>"
+        return "<p>No answers yet.</p>"
     tenants = len({signal.tenant for signal in view.signals}) > 1
     colours = band_colours(view.spec.signals)
-    headings = ["step", *(["tenant"] if tenants else []), "model", "answer", "gap told"]
+    headings = ["step", *(["team"] if tenants else []), "model", "answer", "gap"]
     headings += ["true gap promised", "when (UTC)", "steps left"]
     rows = []
     for signal in view.signals:
@@ -189,19 +189,19 @@ def _history(view: SessionView) -> str:
 def _retrospect(view: SessionView) -> str:
     found = checks(view)
     known = (
-        "Known now are the validation loss and the test loss of every step, and so whether each "
-        "answer told was the right one. Not known, now or ever, is the true loss: that it lies "
-        "within the tolerance of the test loss remains promised, with probability at least "
-        f"{confidence(view.spec)} for all steps together."
+        "The validation loss and the test loss of every step are now known, and so is whether each "
+        "answer was right. The true loss stays unknown: that it lies within the tolerance of the "
+        f"test loss remains a promise, with probability at least {confidence(view.spec)} for all "
+        "steps together."
     )
     figure = _scroll("Validation and test loss, step by step", curves_svg(view))
-    headings = ["step", "model", "told", "validation loss", "test loss", "gap"]
-    headings += ["true loss promised", "told right?"]
+    headings = ["step", "model", "answer", "validation loss", "test loss", "gap"]
+    headings += ["true loss promised", "right?"]
     colours = band_colours(view.spec.signals)
     rows = [_truth(check, colours) for check in found]
     return (
         f"<p><strong>{summary(found)}</strong></p><p>{known}</p>"
-        f"<figure>{figure}</figure>{_table('Every step as it was', headings, rows)}"
+        f"<figure>{figure}</figure>{_table('Every step, with its losses', headings, rows)}"
     )
 
 

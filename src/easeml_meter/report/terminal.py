@@ -197,7 +197,7 @@ def history_terminal(view: SessionView) -> Table:
     from rich.text import Text
 
     title = f"{shown(view.meter, 40)}, test set {view.generation}: {view.phase}"
-    title += "" if view.signals else ", nothing told yet"
+    title += "" if view.signals else ", no answers yet"
     table = Table(
         title=Text(title, style="bold"),
         title_justify="left",
@@ -209,10 +209,10 @@ def history_terminal(view: SessionView) -> Table:
     found = checks(view)
     tenants = len({signal.tenant for signal in view.signals}) > 1
     table.add_column("step", justify="right", no_wrap=True)
-    for heading in [*(["tenant"] if tenants else []), "model"]:
+    for heading in [*(["team"] if tenants else []), "model"]:
         table.add_column(heading, overflow="fold", min_width=10)
     late = ("validation", "test", "right?") if found else ("true gap", "when (UTC)", "left")
-    for heading in ("answer", "gap told", *late):
+    for heading in ("answer", "gap", *late):
         table.add_column(heading, no_wrap=heading not in ("left", "right?"), min_width=6)
     colours = band_colours(view.spec.signals)
     for index, signal in enumerate(view.signals):
@@ -248,7 +248,7 @@ def _truth(check: Check) -> list[Text]:
 
 
 def _dashed(edges: tuple[float, float] | None) -> str:
-    return "not told" if edges is None else f"{at_least(edges[0])}-{at_most(edges[1])}"
+    return "unknown" if edges is None else f"{at_least(edges[0])}-{at_most(edges[1])}"
 
 
 def _ltr(name: str) -> str:

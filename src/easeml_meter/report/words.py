@@ -47,7 +47,7 @@ def answer_words(answer: int) -> str:
 
 def gap_words(edges: tuple[float, float] | None) -> str:
     """Return the edges of a gap."""
-    return "not told" if edges is None else f"{at_least(edges[0])} to {at_most(edges[1])}"
+    return "unknown" if edges is None else f"{at_least(edges[0])} to {at_most(edges[1])}"
 
 
 def share_words(share: float) -> str:
@@ -76,14 +76,14 @@ def when(moment: datetime) -> str:
 def standing_words(view: SessionView) -> str:
     """Say where a test set stands."""
     if not view.signals:
-        return f"test set {view.generation}: nothing told yet"
+        return f"test set {view.generation}: no answers yet"
     return f"test set {view.generation}: {answer_words(view.signals[-1].answer)}"
 
 
 def history_words(view: SessionView) -> str:
     """Return what was told, step by step or, where it changes often, by counts."""
     if not view.signals:
-        return "Nothing has been told yet."
+        return "No answers yet."
     runs = [(answer, list(run)) for answer, run in groupby(view.signals, lambda each: each.answer)]
     if len(runs) > _MOST_RUNS:
         counts = Counter(signal.answer for signal in view.signals)
@@ -103,7 +103,7 @@ def meaning_words(view: SessionView) -> str:
         f"tolerance {at_most(band.tolerance)}"
         for number, band in enumerate(view.spec.bands, 1)
     ]
-    worst = " The worst band so far is told." if Rules(view.spec).incremental else ""
+    worst = " The meter reports the worst band so far." if Rules(view.spec).incremental else ""
     return f"Band {'; band '.join(bands)}.{worst}"
 
 
@@ -120,21 +120,20 @@ def advice(view: SessionView) -> tuple[str, ...]:
     labels = f"{view.labels_needed:,} labels"
     if view.phase is Phase.REQUESTED:
         return (
-            f"Labelers: seal a test set of at least {labels} (`meter seal`) and hand it in "
-            "(`meter testset add`); more are put to use.",
-            "Developers: nothing can be answered until then; submissions are refused and cost "
-            "nothing.",
+            f"Labelers: seal a test set of at least {labels} (`meter seal`) and deliver it "
+            "(`meter testset add`). More labels are welcome.",
+            "Developers: until then, submissions are refused, at no cost.",
         )
     if view.phase is Phase.SPENT:
         return (
-            "This test set has said everything it can safely say; further submissions are refused.",
+            "This test set has given every answer it safely can; further submissions are refused.",
             f"Ask the labelers for exactly {labels}: a fresh, independent test set.",
-            "The old test set can then be handed out: `meter release`.",
+            "Then release the old test set to the developers: `meter release`.",
         )
     if view.phase is Phase.RELEASED:
         return (
-            "This test set is released: its labels are yours to train and validate on. It can "
-            "promise nothing any more.",
+            "This test set is released: its labels are yours to train and validate on. It cannot "
+            "promise anything any more.",
             f"Further answers come from the next test set, of {labels}.",
         )
     return (*_advice_on_answers(view), *_advice_on_budget(view, labels))
@@ -150,25 +149,25 @@ def _advice_on_answers(view: SessionView) -> tuple[str, ...]:
     now, lowest = readings[-1], min(readings)
     if now > lowest:
         again = (
-            " An incremental meter tells the worst band so far and does not come down by itself."
+            " An incremental meter reports the worst band so far and does not come down by itself."
             if Rules(view.spec).incremental
             else ""
         )
         return (
             *last,
-            f"The meter has marched from band {lowest} to band {now}: the validation loss has "
+            f"The meter has climbed from band {lowest} to band {now}: the validation loss has "
             "drifted away from the test loss, so what looks like progress on the validation set "
-            "may be none.",
-            "Consider replacing the validation set by fresh examples: `meter validation replace`. "
-            f"It costs no step and counts from the next submission on.{again}",
+            "may not be real.",
+            "Consider replacing the validation set with fresh examples: `meter validation replace`."
+            f" That costs no step and takes effect with the next submission.{again}",
         )
     if now == 1:
         return (*last, "Carry on: the gap is in the lowest band.")
     return (
         *last,
-        f"The gap was never below band {now}, so these steps did not make it. Check that the "
-        "validation set comes from the same source as the test set and is large enough; if it "
-        "was used up by earlier work, replace it: `meter validation replace`.",
+        f"The gap was never below band {now}, so these steps did not cause it. Check that the "
+        "validation set comes from the same source as the test set and is large enough. If "
+        "earlier work used it up, replace it: `meter validation replace`.",
     )
 
 
@@ -176,16 +175,16 @@ def _advice_on(last: Signal) -> tuple[str, ...]:
     if last.answer == ABOVE_CEILING:
         ceiling = at_least(last.spec.ceiling or 0.0)
         return (
-            f"The last model's test loss is above the ceiling of {ceiling}, so nothing "
-            "else is told about it. Submit again once models are better than that.",
+            f"The last model's test loss is above the ceiling of {ceiling}, so the meter reports "
+            "nothing else about it. Submit again once your models are better than that.",
         )
     if last.answer == REVERTED:
-        return ("The last step was undone: go on from the model before it, another way.",)
+        return ("The last step was undone: go back to the model before it and try something else.",)
     if last.answer == NO_READING:
         return (
             "The last model could not be measured on the hidden inputs (it crashed, ran out of "
-            "time, or gave no valid answer). That was a step as well: try the model on inputs of "
-            "the same schema before the next one.",
+            "time, or gave no valid predictions). That cost a step: before you submit the next "
+            "one, test it on inputs with the same columns.",
         )
     return ()
 
@@ -193,4 +192,4 @@ def _advice_on(last: Signal) -> tuple[str, ...]:
 def _advice_on_budget(view: SessionView, labels: str) -> tuple[str, ...]:
     if view.battery >= LOW_BATTERY:
         return ()
-    return (f"The budget runs low. Labels take time: ask now for the next {labels}.",)
+    return (f"The budget is running low, and labels take time: ask for the next {labels} now.",)

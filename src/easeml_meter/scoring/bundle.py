@@ -92,7 +92,7 @@ class Bundle:
             if not all(name.startswith(_FILES) for name in found):
                 raise ValueError
         except (ValueError, TypeError, KeyError, AttributeError, RecursionError):
-            line = "bundle: damaged, or no bundle at all: make it anew with this version of meter"
+            line = "bundle: damaged, or no bundle at all: make it again with this version of meter"
             raise InvalidInput(line) from None
         files = (BundledFile(name.removeprefix(_FILES), *found[name]) for name in sorted(found))
         return cls(command, tuple(files))

@@ -51,7 +51,7 @@ class Metrics:
             f"meter_failed_logins_total {failed}",
             *_head("meter_submissions", "gauge", "Submissions in the queue's books, by state."),
             *(f'meter_submissions{{state="{name}"}} {n}' for name, n in total.submissions.items()),
-            *_head("meter_answers", "gauge", "Signals told, of all meters."),
+            *_head("meter_answers", "gauge", "Answers given, by all meters."),
             f"meter_answers {total.answers}",
         ]
         return "\n".join([*lines, ""])

@@ -35,57 +35,57 @@ class Settings(BaseSettings):
     )
 
     host: str = "127.0.0.1"
-    """Address to listen at."""
+    """Address to listen on."""
     port: int = Field(default=8080, ge=0, le=65535)
-    """Port to listen at; 0: any free one."""
+    """Port to listen on; 0: any free one."""
     folder: Path = Field(default=Path("meter-server"), strict=False)
-    """Folder of the key and, unless set otherwise, database and files."""
+    """Folder of the key and, by default, of database and files."""
     database: str = Field(default="", repr=False)
     """Address of the database; empty: SQLite in the folder."""
     files: str = Field(default="", repr=False)
     """Folder or fsspec URL of sealed files; empty: in the folder."""
     key: Path | None = Field(default=None, strict=False)
-    """The server's secret key, made if new; empty: in the folder."""
+    """The server's secret key, made if there is none; empty: in the folder."""
     tls_certificate: Path | None = Field(default=None, strict=False)
     """Certificate chain (PEM), to serve https."""
     tls_key: Path | None = Field(default=None, strict=False)
     """Private key of the certificate (PEM)."""
     trusted_proxy: tuple[str, ...] = Field(default=(), strict=False)
-    """Address or network of a proxy whose forwarded headers count; repeatable."""
+    """Address or network of a proxy whose forwarded headers are trusted; repeatable."""
     allowed_host: tuple[str, ...] = Field(default=(), strict=False)
-    """Host name that requests may be for; repeatable; empty: any."""
+    """Host name that requests may use; repeatable; empty: any."""
     largest_body: int = Field(default=64 << 20, ge=1)
-    """Bytes of one submission or validation set."""
+    """Most bytes of one submission or validation set."""
     login_days: int = Field(default=7, ge=1)
     """Days until a token from a login expires."""
     requests_per_second: float = Field(default=100.0, ge=0)
-    """Requests a second of one user; 0: any number."""
+    """Requests per second of one user; 0: no limit."""
     burst: int = Field(default=500, ge=1)
     """Requests of one user at once."""
     logins_per_minute: float = Field(default=20.0, ge=0)
-    """Logins a minute from one address; 0: any number."""
+    """Logins per minute from one address; 0: no limit."""
     plans_per_minute: float = Field(default=60.0, ge=0)
-    """Questions a minute to the planner from one address; 0: any number."""
+    """Requests per minute to the planner from one address; 0: no limit."""
     metrics_public: bool = False
     """Show /metrics to everyone, not only to this machine and to admins."""
     badges: bool = False
-    """Show everyone the last signal of a meter at /badge/METER.svg."""
+    """Show everyone the last answer of a meter at /badge/METER.svg."""
     log_level: Level = "info"
-    """Least level that is logged: debug, info, warning, error."""
+    """Minimum log level: debug, info, warning, error."""
     shutdown_seconds: int = Field(default=30, ge=1)
     """Longest wait for accepted requests when stopping."""
     private_webhooks: bool = False
-    """Let webhooks go to addresses of this machine and of private networks."""
+    """Allow webhooks to addresses of this machine and of private networks."""
     smtp_host: str = ""
-    """Mail server; empty: no mail is sent."""
+    """Mail server; empty: no e-mail is sent."""
     smtp_port: int = Field(default=587, ge=1, le=65535)
     """Port of the mail server."""
     smtp_user: str = ""
-    """Account at the mail server; empty: none."""
+    """Account on the mail server; empty: none."""
     smtp_password: str = Field(default="", repr=False)
     """Password of that account."""
     smtp_from: str = ""
-    """Sender of mails."""
+    """Sender of e-mail."""
     smtp_starttls: bool = True
     """Encrypt the connection to the mail server."""
 

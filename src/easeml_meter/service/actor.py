@@ -17,7 +17,7 @@ class Permission(StrEnum):
 
     SEE_METER = "see the meter"
     SUBMIT = "submit"
-    SEE_SIGNALS = "see signals"
+    SEE_SIGNALS = "see answers"
     SET_VALIDATION = "set the validation set"
     SEE_VALIDATION = "see the validation set"
     SEAL = "seal a test set"
@@ -135,7 +135,7 @@ class Actor:
         if self.tenant is None:
             return tenants[0]
         if self.tenant not in tenants:
-            raise Denied(f"tenant {self.tenant}: not yours")
+            raise Denied(f"team {self.tenant}: not yours")
         return self.tenant
 
     def may(self, permission: Permission) -> bool:

@@ -64,7 +64,7 @@ def _wrong_accounts(books: Books, state: MeterState) -> Iterator[str]:
             entries = books.entries.all(state.meter.id, test_set.number, tenant)
             if stored != fold(ledger_of(state.spec, test_set), entries, tenant):
                 yield (
-                    f"test set {test_set.number}: the stored account of tenant {tenant} is not "
+                    f"test set {test_set.number}: the stored account of team {tenant} is not "
                     "what its entries come to: the books were changed by hand"
                 )
 
@@ -72,7 +72,7 @@ def _wrong_accounts(books: Books, state: MeterState) -> Iterator[str]:
 def _broken(links: list[AuditLink]) -> Iterator[str]:
     number = broken_link(links)
     if number is not None:
-        yield f"audit link {number} does not fit: the books were changed by hand"
+        yield f"audit link {number} does not match: the books were changed by hand"
 
 
 def _unknown_answers(
@@ -94,7 +94,7 @@ def _unknown_answers(
         missing = [each for each in journal if (number, each.tenant, each.step) not in told]
         if missing:
             yield (
-                f"test set {number} has told {len(missing)} answers that these "
+                f"test set {number} has given {len(missing)} answers that these "
                 "books do not know: an older copy was put back"
             )
 
@@ -107,7 +107,7 @@ def _restorations(links: list[AuditLink]) -> Iterator[str]:
         elif link.event == Event.RESTORED and not link.details["witnessed"]:
             yield (
                 f"{link.at}: restored from a backup of {link.details['backup_at']} with no journal "
-                "to compare with: what was told in between is not known"
+                "to compare with: answers given in between are unknown"
             )
 
 

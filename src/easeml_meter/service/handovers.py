@@ -37,7 +37,7 @@ class Consequence:
         named = " and ".join(map(str, self.sharing))
         before = " + ".join(map(str, self.steps_left_before))
         return (
-            f"Tenants {named} will share one history on test set {self.generation}: "
+            f"Teams {named} will share one history on test set {self.generation}: "
             f"{before} steps left now, {self.steps_left_after} together afterwards. "
             f"A meter with handover = true needs {self.labels_planned_shared:,} labels."
         )
@@ -57,7 +57,7 @@ def hand_over(
         InvalidInput: there is no such tenant, they share a history already, or the meter cannot.
     """
     if not (actor.acts_for(giver) or actor.acts_for(receiver)):
-        raise Denied(f"tenants {giver} and {receiver}: neither is yours")
+        raise Denied(f"teams {giver} and {receiver}: neither is yours")
     if not confirm:
         with space.reading() as books:
             return _case(space, books, giver, receiver).consequence
@@ -89,10 +89,10 @@ def _case(space: Workspace, books: Books, giver: int, receiver: int) -> _Proposa
     generation = situation.active()
     pair = situation.tenant(giver), situation.tenant(receiver)
     if giver == receiver:
-        raise invalid("receiver", receiver, "another tenant than the giver")
+        raise invalid("receiver", receiver, "a team other than the giver")
     known = books.handovers.all(generation.meter, generation.number)
     if pair[1] in sharing(pair[0], known):
-        raise invalid("receiver", receiver, f"shares one history with tenant {giver} already")
+        raise invalid("receiver", receiver, f"already shares one history with team {giver}")
     before = histories_of(books, situation, generation)
     before.ledger.check_handover(pair)
     row = HandOver(generation.meter, generation.number, *pair, "")

@@ -115,7 +115,7 @@ class _Case:
                 other.answer,
             ):
                 raise MeterError(
-                    f"meter {self.meter.name!r}: step {entry.step} of tenant {entry.tenant} "
+                    f"meter {self.meter.name!r}: step {entry.step} of team {entry.tenant} "
                     "was answered differently here and in the backup: two copies were in use; "
                     "nothing was restored"
                 )

@@ -123,7 +123,7 @@ def finish_upload(
     upload = find_upload(actor, inbox, identifier)
     here = inbox.arrived(upload)
     if here != upload.size:
-        raise MeterError(f"upload: {here:,} of {upload.size:,} bytes are here: send the rest")
+        raise MeterError(f"upload: {here:,} of {upload.size:,} bytes have arrived: send the rest")
     added = add_labels(actor, inbox.space, inbox.path(upload), part=part)
     _remove(inbox, upload)
     return added

@@ -106,7 +106,7 @@ def _enter(
     _notify(space, state.current, found)
     with space.writing() as books:
         if len(books.validation.all(found.meter)) != number - 1:
-            raise MeterError("another validation set was given meanwhile: try again")
+            raise MeterError("another validation set was handed in meanwhile: try again")
         books.validation.add(found)
         event = Event.VALIDATION_REPLACED if before else Event.VALIDATION_SET
         details = {"number": number, "rows": found.rows, "digest": found.digest, "reset": reset}

@@ -67,7 +67,7 @@ def _special(setting: Setting, steps: int, most_masked: int) -> list[tuple[str, 
     found = []
     if steps >= 2:
         halves = (steps - steps // 2, steps // 2)
-        found.append(("regular, two tenants", regular.replace(tenants=halves)))
+        found.append(("regular, two teams", regular.replace(tenants=halves)))
     if setting.signals >= 2 and 4 <= steps <= most_masked:
         masked = regular.replace(masked_reverts=steps // 3, mask_above=1)
         found.append((f"regular, {steps // 3} masked reverts", masked))

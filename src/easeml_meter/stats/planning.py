@@ -62,7 +62,7 @@ class Plan:
         tolerances = sorted(set(spec.tolerances))
         many = at_most(tolerances[0])
         if len(tolerances) > 1:
-            many += f" to {at_most(tolerances[-1])} (by the band told)"
+            many += f" to {at_most(tolerances[-1])} (by the reported band)"
         excuse = ""
         if spec.ceiling is not None:
             excuse = f' (or is reported as "above the ceiling", {at_least(spec.ceiling)})'
@@ -72,10 +72,10 @@ class Plan:
             steps = f"all steps together ({promised} promised, more if the answers are predictable)"
         # A running maximum may be another model's band: its lower edge says nothing of this one.
         edges = (
-            "is at most the upper edge of the band told plus that tolerance"
+            "is at most the upper edge of the reported band plus that tolerance"
             if spec.protocol is Protocol.INCREMENTAL
-            else "lies between the lower edge of the band told minus that tolerance and the upper "
-            "edge plus it"
+            else "lies between the lower edge of the reported band minus that tolerance and the "
+            "upper edge plus it"
         )
         return (
             f"With probability at least {confidence(spec)}, in {steps}, "
@@ -190,7 +190,7 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     """List, in plain words, everything the promise rests on."""
     found = [
         "the test set is an independent random sample from the distribution that matters, and "
-        "developers learn nothing of it but the meter's answers",
+        "developers learn nothing about it except the meter's answers",
         "the developer's own randomness is independent of the test set",
     ]
     if spec.tail is Bound.EXACT:
@@ -204,25 +204,28 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     if spec.protocol is Protocol.RESAMPLING:
         found.append("every step is measured on a fresh test set that no earlier answer came from")
     if spec.tenants and not spec.handover:
-        found.append("no tenant's models depend on another tenant's signals (about people)")
+        found.append("no team's models depend on another team's answers (about people)")
     if spec.reverts:
         found.append(
             "the steps to revert are fixed in advance, and nothing learnt from a reverted step is "
             "used afterwards (about people)"
         )
     if spec.memory is not None:
-        found.append(f"each model depends on at most the last {spec.memory} signals (about people)")
+        found.append(f"each model depends on at most the last {spec.memory} answers (about people)")
     if spec.elastic:
         found.append(
             "how the elastic budget weighs histories of answers is fixed before a label is seen, "
             "and refusals depend on the answers only"
         )
     if spec.sessions == 1:
-        found.append("delta is for one test set: S test sets in a row fail with at most S * delta")
+        found.append(
+            "delta applies to one test set: S test sets in a row fail with probability at most "
+            "S * delta"
+        )
     else:
         found.append(f"delta is divided among {spec.sessions} test sets in a row")
     if spec.protocol is Protocol.INCREMENTAL and len(set(spec.tolerances)) > 1:
-        found.append("once the meter has marched to a band, later models get only its tolerance")
+        found.append("once the meter has climbed to a band, later models get only its tolerance")
     return tuple(found)
 
 

@@ -146,7 +146,7 @@ def test_the_audit_trail_is_verified_and_hides_answers(
     assert told.status_code == 200
     page = admin.get(f"/admin/meters/{meter}")
     said = words(page)
-    assert "every link of the chain fits" in said
+    assert "every link of the chain matches" in said
     assert " told - " in said
     assert "the-model" not in page.text
     assert "band" not in said.partition("Audit trail")[2].partition("Webhooks")[0]
@@ -155,7 +155,7 @@ def test_the_audit_trail_is_verified_and_hides_answers(
         books.connection.execute(
             table.update().where(table.c.number == 2), {"at": datetime.now(UTC).isoformat()}
         )
-    assert "The chain does not fit." in words(admin.get(f"/admin/meters/{meter}"))
+    assert "The chain does not match." in words(admin.get(f"/admin/meters/{meter}"))
 
 
 def test_a_long_trail_is_read_page_by_page(served: Served, admin: Visitor) -> None:
@@ -165,12 +165,12 @@ def test_a_long_trail_is_read_page_by_page(served: Served, admin: Visitor) -> No
         seats.add_seat(SYSTEM, served.site.space(meter), user, Role.LABELER)
         seats.remove_seat(SYSTEM, served.site.space(meter), user, Role.LABELER)
     first = admin.get(f"/admin/meters/{meter}")
-    following = re.search(r'href="([^"]+)#audit">What followed', first.text)
+    following = re.search(r'href="([^"]+)#audit">Later links', first.text)
     assert following
     second = admin.get(following[1])
     numbers = [re.findall(r'<th scope="row">(\d+)</th>', page.text) for page in (first, second)]
     assert [int(number) for number in numbers[0] + numbers[1]] == list(range(1, 66))
-    assert "What followed" not in second.text
+    assert "Later links" not in second.text
 
 
 def test_webhooks_are_added_with_a_secret_and_removed(served: Served, admin: Visitor) -> None:

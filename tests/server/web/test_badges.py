@@ -12,7 +12,7 @@ def test_show_the_last_signal_to_everyone_where_the_site_wants_that(tmp_path: Pa
     with serve(tmp_path / "site", badges=True) as served:
         meter = served.add_meter()
         visitor = Visitor(served)
-        assert "nothing told yet" in visitor.get(f"/badge/{meter}.svg").text
+        assert "no answers yet" in visitor.get(f"/badge/{meter}.svg").text
         labels = begin(served, meter, tmp_path)
         submit(served.client("developer"), meter, labels, model="secret name")
         answer = visitor.get(f"/badge/{meter}.svg")

@@ -24,7 +24,7 @@ class TestHandover:
         path = f"/meters/{meter}/handover"
         for _ in range(2):
             shown = visitor.send(path, giver="1", receiver="2")
-            assert "Tenants 1 and 2 will share one history on test set 1" in words(shown)
+            assert "Teams 1 and 2 will share one history on test set 1" in words(shown)
         answer = visitor.send(path, giver="1", receiver="2", confirm="yes")
         assert answer.status_code == 303
         assert "share one history from now on" in words(visitor.get(f"/meters/{meter}"))

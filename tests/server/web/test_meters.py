@@ -29,7 +29,7 @@ class TestList:
         assert "active test set 1, your role: developer" in words(answer)
         assert "band 2 at step 1; 3 steps promised" in words(answer)
         assert "requested test set 1" in words(answer)
-        assert "nothing told yet" in words(answer)
+        assert "no answers yet" in words(answer)
         assert f'href="/meters/{meter}"' in answer.text
 
     def test_shows_signals_only_to_those_who_may_see_them(
@@ -59,10 +59,10 @@ class TestMeter:
         submit(served.client("developer"), meter, labels, errors=len(labels) // 5, salt="b")
         answer = Visitor(served, "developer").get(f"/meters/{meter}")
         said = words(answer)
-        assert "The meter has marched from band 1 to band 2" in said
+        assert "The meter has climbed from band 1 to band 2" in said
         assert "this model's true gap lies between 0 and 0.55" in said
         assert "steps promised, whatever the answers 2" in said
-        assert "steps expected, if answers go on as they did 2" in said
+        assert "steps expected, if the answers continue as before 2" in said
         assert re.search(r"1 net <1> band 1 0 to 0.1 0 to 0.35 developer 20\S+Z 3 \(75 %\)", said)
         assert 'class="m-svg m-meter' in answer.text
         assert 'class="m-svg m-battery"' in answer.text
@@ -86,7 +86,7 @@ class TestMeter:
             "submit": "Submit predictions",
             "validation": "20 rows",
             "replace": "Replace the validation set",
-            "labels": "Labels asked for",
+            "labels": "Labels needed",
             "manage": "Manage this meter",
         }
         shown = {}
@@ -143,15 +143,15 @@ class TestMeter:
         submit(served.client("developer"), meter, begin(served, meter, tmp_path), model="only")
         visitor = Visitor(served, "developer")
         spent = words(visitor.get(f"/meters/{meter}"))
-        assert "has said everything it can safely say" in spent
-        assert "Nothing can be submitted now" in spent
+        assert "has given every answer it safely can" in spent
+        assert "You cannot submit now" in spent
         assert "In retrospect" not in spent
         files = f"/meters/{meter}/test-sets/1/released"
         assert visitor.get(f"{files}/testset.parquet").status_code == 404
         released = served.client("labeler").post(f"/meters/{meter}/test-sets/1/release")
         assert released.status_code == 200
         page = visitor.get(f"/meters/{meter}")
-        assert "In all 1 step with losses, the answer told was the right one." in words(page)
+        assert "In all 1 step with losses, the answer was right." in words(page)
         assert 'class="m-svg m-curves' in page.text
         links = re.findall(rf'href="({files}/[^"]+)"', page.text)
         assert len(links) == 3

@@ -30,7 +30,7 @@ class TestErrors:
     @pytest.mark.parametrize(
         ("error", "status", "heading"),
         [
-            (MeterError("done <b>before</b>"), 409, "This does not fit"),
+            (MeterError("done <b>before</b>"), 409, "Something changed"),
             (ValueError("label 7 of row 3"), 500, "The server failed"),
             (StorageError("host db.internal refused"), 503, "The server cannot answer now"),
         ],
@@ -53,7 +53,7 @@ class TestErrors:
         answer = visitor.put_in("/fails", b"")
         assert answer.status_code == 409
         assert "<html" not in answer.text
-        assert words(answer) == "This does not fit what happened meanwhile. done before"
+        assert words(answer) == "Something changed in the meantime. done before"
 
     def test_of_unknown_pages_know_who_asks(self, served: Served) -> None:
         answer = Visitor(served, "admin").get("/nowhere")

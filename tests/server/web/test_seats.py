@@ -20,7 +20,7 @@ def test_seats_are_given_and_taken(served: Served, admin: Visitor) -> None:
     assert "stranger is developer of this meter now." in words(admin.get(path))
     own = [seat for seat in seats.list_seats(SYSTEM, served.site.space(meter)) if seat.user == user]
     assert [(seat.role, seat.tenant) for seat in own] == [(Role.DEVELOPER, 2)]
-    assert "developer (tenant 2) of" in words(admin.get(f"/admin/users/{user}"))
+    assert "developer (team 2) of" in words(admin.get(f"/admin/users/{user}"))
     taken = admin.send(f"{path}/seats/remove", user=user, role="developer", tenant="2")
     assert taken.status_code == 303
     assert user not in {seat.user for seat in seats.list_seats(SYSTEM, served.site.space(meter))}

@@ -39,7 +39,7 @@ class TestSubmitting:
         answer = Visitor(served, "runner").put_in(
             f"/meters/{meter}/submit", body_with(labels), model="net"
         )
-        assert words(answer).startswith("Taken as step 1.")
+        assert words(answer).startswith("Submitted as step 1.")
         assert "band" not in answer.text
 
     def test_of_a_bad_file_costs_nothing(self, served: Served, tmp_path: Path) -> None:
@@ -49,7 +49,7 @@ class TestSubmitting:
         for body in (b"no tar", body_with(labels[1:]), packed(model_onnx=b"x")):
             answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
             assert answer.status_code == 422
-            assert words(answer).startswith("Something in this is not right.")
+            assert words(answer).startswith("Something is not right.")
             assert "<html" not in answer.text
         assert "steps taken 0" in words(visitor.get(f"/meters/{meter}"))
 
@@ -77,14 +77,14 @@ class TestSubmitting:
         visitor = Visitor(served, "developer")
         body = packed(model_onnx=classifier(np.eye(2, dtype="float32")))
         answer = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
-        assert "The model waits for its turn: queued." in words(answer)
+        assert "The model is waiting for its turn: queued." in words(answer)
         found = re.search(r'data-poll="([^"]+)"', answer.text)
         assert found is not None
         headers = {"HX-Request": "true"}
         assert "queued" in words(visitor.get(found[1], headers=headers))
         assert visitor.get(found[1]).headers["location"] == f"/meters/{meter}?tenant=1"
         page = visitor.get(f"/meters/{meter}")
-        assert "net queued Take back" in words(page)
+        assert "net queued Withdraw" in words(page)
         taken = visitor.send(found[1].replace("?", "/cancel?"))
         assert taken.status_code == 303
         assert "It cost nothing." in words(visitor.get(f"/meters/{meter}"))

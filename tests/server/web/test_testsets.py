@@ -56,9 +56,9 @@ def as_csv(table: pa.Table) -> bytes:
 def test_the_page_says_what_is_asked_for(served: Served, meter: str, labeler: Visitor) -> None:
     page = labeler.get(f"/meters/{meter}/labels")
     assert page.status_code == 200
-    assert "Test set 1 is asked for" in words(page)
+    assert "Test set 1 needs labels" in words(page)
     needed = served.client("labeler").get(f"/meters/{meter}/requests").json()["items"][0]
-    assert f"0 of {needed['labels_needed']} labels are here" in words(page)
+    assert f"0 of {needed['labels_needed']} labels have arrived" in words(page)
     assert f'data-recipient="{served.site.identity.recipient}"' in page.text
     assert f"--server http://server --meter {meter}" in words(page)
 
@@ -87,8 +87,8 @@ def test_labels_from_a_browser_become_a_test_set(
     taken = give(served, labeler, meter, content, kind)
     assert (taken.status_code, taken.headers["hx-redirect"]) == (204, f"/meters/{meter}/labels")
     page = labeler.get(f"/meters/{meter}/labels")
-    assert "Test set 1 begins, with 40 labels." in words(page)
-    assert "No labels are asked for now" in words(page)
+    assert "Test set 1 is active, with 40 labels." in words(page)
+    assert "No labels are needed now" in words(page)
     space = served.site.space(meter)
     with space.reading() as books:
         generation = space.state(books).active()
@@ -103,7 +103,7 @@ def test_parts_are_listed_and_can_be_taken_back(
         assert give(served, labeler, meter, parquet(TABLE.slice(start, 5))).status_code == 204
     page = words(labeler.get(f"/meters/{meter}/labels"))
     assert "10 of" in page
-    assert page.count("labeler Take back") == 2
+    assert page.count("labeler Withdraw") == 2
     assert "meter seal labels.parquet --label label --id id --out" in page
     path = f"/meters/{meter}/labels/1/parts/1/withdraw"
     assert labeler.send(path).status_code == 303
@@ -197,7 +197,7 @@ def test_the_page_is_for_labelers(served: Served, meter: str, user: str) -> None
     visitor = Visitor(served, user)
     page = visitor.get(f"/meters/{meter}/labels")
     assert page.status_code == 403
-    assert "This is not for you" in words(page)
+    assert "You may not see or do this" in words(page)
     assert give(served, visitor, meter, parquet(TABLE)).status_code == 403
     for path in ("1/describe", "1/parts/1/withdraw", "1/release"):
         assert visitor.send(f"/meters/{meter}/labels/{path}").status_code == 403
@@ -223,7 +223,7 @@ def test_a_spent_test_set_is_released(
         assert submit(served.client("developer"), meter, labels, errors=step).is_success
     page = words(labeler.get(f"/meters/{meter}/labels"))
     assert "Test set 1 is spent" in page
-    assert "Test set 2 is asked for" in page
+    assert "Test set 2 needs labels" in page
     assert labeler.send(path).status_code == 303
     page = words(labeler.get(f"/meters/{meter}/labels"))
     assert "Test set 1 is released to the developers." in page
@@ -243,4 +243,4 @@ def test_labelers_are_told_of_shared_rows(
         .is_success
     )
     page = words(labeler.get(f"/meters/{meter}/labels"))
-    assert "holds 4 rows of test set 1 , first 1, 2, 3, 4" in page
+    assert "contains 4 rows of test set 1 , first 1, 2, 3, 4" in page

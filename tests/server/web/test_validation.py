@@ -18,7 +18,7 @@ class TestValidation:
         unnamed = visitor.put_in(path, content, suffix="parquet", label="")
         assert unnamed.status_code == 422
         first = visitor.put_in(path, content, suffix="parquet", label="label")
-        assert words(first).startswith("Validation set 1 with 20 rows counts")
+        assert words(first).startswith("Validation set 1 with 20 rows takes effect")
         fresh = parquet(rows(VALIDATION[:10], seed=8))
         second = visitor.put_in(path, fresh, suffix="parquet", label="label")
         assert "Validation set 2 with 10 rows" in words(second)

@@ -37,7 +37,7 @@ def test_a_session_from_the_first_answer_to_the_next_test_set(tmp_path: Path) ->
     assert [signal.band for signal in answers] == [1, 2, 3, 1]
     assert [signal.steps_left for signal in answers] == [3, 2, 1, 0]
     assert answers[1].true_gap == (0.0, 0.55)
-    with pytest.raises(Spent, match=f"asked for {n} fresh labels"):
+    with pytest.raises(Spent, match=f"{n} fresh labels are needed"):
         session.submit(1, 1, model="e")
     assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.REQUESTED]
 

@@ -54,7 +54,7 @@ def test_the_request_says_what_is_here(space: Workspace, tmp_path: Path) -> None
     last = parts.add_labels(LABELER, space, sealed(space, tmp_path, 10, 30))
     assert (last.test_set.phase, last.test_set.rows, last.labels_here) == (Phase.ACTIVE, 40, 40)
     assert not space.files.names("parts")
-    with pytest.raises(WrongPhase, match="its labels are here already"):
+    with pytest.raises(WrongPhase, match="its labels have already arrived"):
         parts.withdraw_part(LABELER, space, 1, 1)
 
 

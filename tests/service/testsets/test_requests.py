@@ -71,7 +71,7 @@ def test_only_an_open_request_is_described_and_only_by_some(tmp_path: Path) -> N
     make_session(tmp_path)
     space = Workspace.open(tmp_path / "meter")
     assert requests.list_requests(LABELER, space) == []
-    with pytest.raises(WrongPhase, match="its labels are here already"):
+    with pytest.raises(WrongPhase, match="its labels have already arrived"):
         requests.describe_request(LABELER, space, 1, reason="late", deadline=None)
     with pytest.raises(NotFound):
         requests.describe_request(LABELER, space, 2, reason="early", deadline=None)

@@ -57,11 +57,11 @@ class Developer:
     def breaks(self, spec: MeterSpec) -> str | None:
         """Say which assumption about people this developer breaks under a meter, if any."""
         if self.passes and spec.tenants and not spec.handover:
-            return "tenants start from each other's checkpoints, but are counted as isolated"
+            return "teams start from each other's checkpoints, but are counted as isolated"
         if self.adaptive and spec.reverts:
             return "it acts on the answers to steps that count as undone"
         if self.adaptive and not self.forgets and spec.memory is not None:
-            return f"it remembers more than the last {spec.memory} signals"
+            return f"it remembers more than the last {spec.memory} answers"
         return None
 
     def run(
@@ -98,7 +98,7 @@ _ALL = (
     Developer("climber", "honest hill-climbing on a validation set of its own", climber),
     Developer(
         "threshold",
-        "puts a band edge where the answer tells most, weighs and combines the models",
+        "puts a band edge where the answer reveals most, weighs and combines the models",
         voter(evidence),
     ),
     Developer("majority", "majority vote of the models that scored well", voter(kept)),
@@ -110,23 +110,23 @@ _ALL = (
         rare=0.1,
     ),
     Developer(
-        "reverter", "goes back after every bad answer, and takes the opposite", voter(opposite)
+        "reverter", "goes back after every bad answer and tries the opposite", voter(opposite)
     ),
     Developer(
         "checkpoints",
-        "as threshold, with tenants who hand their checkpoints on",
+        "as threshold, with teams that pass on their checkpoints",
         voter(evidence),
         passes=True,
     ),
     Developer(
         "forgetful",
-        "as threshold, starting anew after as many answers as it can remember",
+        "as threshold, but starts over after as many answers as it can remember",
         voter(evidence, _memory),
         forgets=True,
     ),
     Developer(
         "crasher",
-        "as threshold, with models that crash where that tells most",
+        "as threshold, with models that crash where that reveals most",
         crasher,
         crashes=True,
     ),

@@ -64,13 +64,13 @@ def _published(steps: int, **options: Any) -> MeterSpec:
 
 MISUSES = (
     Misuse(
-        "16 tenants hand on checkpoints, but are counted as isolated",
+        "16 teams pass on checkpoints, but are counted as isolated",
         _published(400, tenants=(25,) * 16),
         "checkpoints",
         _published(400, tenants=(25,) * 16, handover=True),
     ),
     Misuse(
-        "200 reverts after bad signals, but counted as fixed in advance",
+        "200 reverts after bad answers, but counted as fixed in advance",
         _published(200, reverts=tuple(range(1, 201))),
         "reverter",
         _published(200),

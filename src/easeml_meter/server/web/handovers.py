@@ -22,12 +22,12 @@ def handover(visit: VisitHere, meter: str) -> Response:
     own = giver if actor.acts_for(giver) else receiver
     if not confirmed:
         return MeterPage.open(visit, meter, own).render("handover.html", found=found)
-    message = f"Recorded: tenants {giver} and {receiver} share one history from now on."
+    message = f"Recorded: teams {giver} and {receiver} share one history from now on."
     return visit.redirect(f"/meters/{meter}?tenant={own}", message)
 
 
 def _tenant(visit: Visit, name: str) -> int:
     text = visit.field(name, longest=7)
     if not (text.isascii() and text.isdigit()):
-        raise invalid(name, text, "the number of a tenant")
+        raise invalid(name, text, "the number of a team")
     return int(text)

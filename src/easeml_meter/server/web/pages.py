@@ -300,12 +300,12 @@ def error_page(request: Request, status: int, problem: Problem) -> Response:
 
 
 _HEADINGS = {
-    403: "This is not for you to see or do",
+    403: "You may not see or do this",
     404: "There is no such page",
     405: "There is no such page",
-    409: "This does not fit what happened meanwhile",
+    409: "Something changed in the meantime",
     413: "This is too large",
-    422: "Something in this is not right",
+    422: "Something is not right",
     429: "Too many requests",
     500: "The server failed",
     503: "The server cannot answer now",

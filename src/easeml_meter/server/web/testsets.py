@@ -116,8 +116,8 @@ async def add_labels(
 def _progress(added: LabelRequest) -> str:
     test_set, here = added.test_set, added.labels_here
     if test_set.rows is not None:
-        return f"Test set {test_set.number} begins, with {here:,} labels."
-    return f"Taken in: {here:,} of {test_set.labels_needed:,} labels are here."
+        return f"Test set {test_set.number} is active, with {here:,} labels."
+    return f"Received: {here:,} of {test_set.labels_needed:,} labels have arrived."
 
 
 @router.post("/meters/{meter}/labels/{number}/describe")

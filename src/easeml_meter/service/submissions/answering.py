@@ -165,7 +165,7 @@ def _open(actor: Actor, state: MeterState, submission: Submission, measured: Mea
     """Open a submission, which finds everything that is wrong with its files."""
     tenant = state.tenant(submission.tenant)
     if not actor.acts_for(tenant):
-        raise Denied(f"tenant {tenant}: not yours")
+        raise Denied(f"team {tenant}: not yours")
     attempt = submission.submitted.open(measured)
     entry = Entry(
         meter=measured.generation.meter,

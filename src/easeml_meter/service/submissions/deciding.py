@@ -106,7 +106,7 @@ class Decisions:
     def spent(self) -> Spent:
         """Return the refusal of a submission for which no answer is left."""
         return Spent(
-            f"test set {self.test_set.number} has no answer left for this tenant: a fresh one of "
+            f"test set {self.test_set.number} has no answer left for this team: a fresh one of "
             f"{self.state.plan.labels:,} labels is needed"
         )
 

@@ -53,7 +53,7 @@ def describe_request(
     Raises:
         InvalidInput: the reason is not one short line, or the deadline not a moment with a zone.
         NotFound: there is no test set of that number.
-        WrongPhase: its labels are here already.
+        WrongPhase: its labels have already arrived.
     """
     if reason and (len(reason) > LONGEST_REASON or not reason.isprintable()):
         raise invalid("reason", reason[:40], f"one line of at most {LONGEST_REASON} characters")
@@ -87,7 +87,7 @@ def open_request(space: Workspace, books: Books, number: int) -> TestSet:
     """Return a test set that labels are still needed for."""
     found = space.state(books).numbered(number)
     if not _is_open(found):
-        raise WrongPhase(f"test set {number} is {found.phase}: its labels are here already")
+        raise WrongPhase(f"test set {number} is {found.phase}: its labels have already arrived")
     return found
 
 
