@@ -1,0 +1,108 @@
+"""Tests mirror the source: `service/uploads.py` is tested in `tests/service/test_uploads.py`.
+
+A module without a test of its name stands below, under what tests it instead. Do not add to the
+list for convenience: a newcomer looks for the test of a module under its name.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+TESTS = Path(__file__).parent
+SOURCE = TESTS.parent / "src" / "easeml_meter"
+
+VALUES = ("version", "core/idempotency", "core/notifications", "core/people", "core/submissions")
+"""Values without behavior."""
+
+ELSEWHERE = {
+    # The statistics of the planner, and its charts, are compared as one.
+    "cli/test_plan.py": ("charts", "stats/comparison"),
+    "cli/test_lab.py": ("cli/progress",),
+    "server/test_worker.py": ("cli/worker",),
+    # Values that every test of these handles.
+    "core/test_history.py": ("core/lifecycle", "core/model"),
+    "client/test_meter.py": ("core/views", "report/shown"),
+    # A claim or a figure of the paper is checked as a whole.
+    "lab/test_claims.py": (
+        *(f"lab/claims/{name}" for name in ("cases", "meters", "nonuniform", "sharing")),
+        "lab/verdicts",
+    ),
+    "lab/test_numbers.py": ("lab/misprints", "lab/paper"),
+    "lab/test_figures.py": (
+        *(f"lab/drawings/{name}" for name in ("curves", "style", "traces", "trees")),
+        *("lab/page", "lab/results", "lab/tables"),
+    ),
+    "lab/test_traces.py": ("lab/histories",),
+    "lab/simulation/test_arena.py": ("lab/simulation/developers", "lab/simulation/questions"),
+    "lab/simulation/test_coverage.py": ("lab/simulation/limit",),
+    "lab/simulation/test_promise.py": ("lab/simulation/misuse",),
+    "lab/simulation/test_worlds.py": ("lab/simulation/behaviours", "lab/simulation/players"),
+    # A drawing is looked at as a whole.
+    "report/test_meter.py": ("report/gauge", "report/layout", "report/svg"),
+    "report/test_palette.py": ("report/style",),
+    # Parts of one machine: a model in the sandbox, an ONNX file, predictions in a file.
+    "scoring/test_sandbox.py": ("scoring/command", "scoring/predictor"),
+    "scoring/test_escapes.py": ("scoring/seccomp",),
+    "scoring/test_running.py": ("scoring/function", "scoring/silence"),
+    "scoring/test_onnx_model.py": (
+        *("scoring/onnx_checks", "scoring/onnx_child"),
+        *("scoring/onnx_inputs", "scoring/onnx_runner"),
+    ),
+    "scoring/test_predictions.py": ("scoring/ids", "scoring/outputs"),
+    # Asked by every request, or only through a route.
+    "server/api/test_routing.py": ("server/api/common", "server/parameters"),
+    "server/test_serve.py": ("server/health",),
+    "server/test_metrics.py": ("service/metrics", "storage/books/counts"),
+    "server/web/test_admin.py": ("server/web/forms",),
+    "server/api/test_audit.py": ("service/audit",),
+    "server/api/test_meters.py": ("service/meters",),
+    "server/api/test_seats.py": ("service/seats", "storage/books/seats"),
+    "server/api/test_users.py": ("service/users", "storage/books/users"),
+    "server/api/test_tokens.py": ("storage/books/tokens",),
+    "server/api/test_validation.py": ("storage/books/validation",),
+    "server/test_idempotency.py": ("storage/books/idempotency",),
+    "service/test_handovers.py": ("storage/books/handovers",),
+    "service/notifications/test_delivery.py": ("storage/books/deliveries",),
+    "service/notifications/test_webhooks.py": ("storage/books/webhooks",),
+    "service/submissions/test_queue.py": ("storage/books/submissions",),
+    "service/submissions/test_answering.py": ("service/submissions/deciding",),
+    "service/test_backup.py": ("service/restore", "storage/books/copies"),
+    "properties/test_durability.py": ("service/journal",),
+    "storage/test_store.py": ("storage/books/repository",),
+    "storage/test_migrations.py": (
+        *("storage/migrate", "storage/migrations/env", "storage/older", "storage/schema"),
+    ),
+    # A reader of one format each: every test runs with all formats.
+    "tables/test_opening.py": (
+        *(f"tables/{name}" for name in ("binary", "comma_separated", "files", "json_lines")),
+        *(f"tables/{name}" for name in ("numpy_file", "table", "text", "wording", "writing")),
+    ),
+    "vault/test_tampering.py": ("vault/containers", "vault/errors"),
+    "vault/test_sealing.py": ("vault/reading", "vault/survey"),
+    "vault/test_digests.py": ("vault/siphash",),
+}
+
+
+def modules() -> set[str]:
+    """Return every module but packages and single migrations, as in `service/uploads`."""
+    found = {path.relative_to(SOURCE).with_suffix("") for path in SOURCE.rglob("*.py")}
+    return {str(each) for each in found if each.name != "__init__" and "versions" not in each.parts}
+
+
+def mirrored(module: str) -> bool:
+    path = TESTS / module
+    return path.with_name(f"test_{path.name}.py").exists()
+
+
+def test_every_module_has_a_test_of_its_name_or_is_listed() -> None:
+    found = modules()
+    own = {each for each in found if mirrored(each)}
+    listed = [*VALUES, *(each for covered in ELSEWHERE.values() for each in covered)]
+    share = f"{len(own)} of {len(found)} modules have a test of their name"
+    assert sorted(found - own - set(listed)) == [], f"{share}; these have none"
+    assert sorted(set(listed) - (found - own)) == [], f"{share}; take these off the list"
+    assert len(listed) == len(set(listed))
+
+
+def test_the_tests_of_the_list_exist() -> None:
+    assert [each for each in ELSEWHERE if not (TESTS / each).exists()] == []
