@@ -7,8 +7,9 @@ SYSTEM_PACKAGES = bubblewrap=bwrap chromium=chromium iproute2 libatomic1 openssl
 
 BIN = .venv/bin
 PYTEST = $(BIN)/pytest -n 2
-# What a contributor runs after every edit: no server, browser, sandbox or cluster.
-QUICK = tests/core tests/stats tests/spec tests/tables tests/storage tests/service tests/test_spec.py
+# What a contributor runs after every edit: no server, browser, sandbox, cluster or PostgreSQL.
+QUICK = tests/core tests/stats tests/tables tests/storage tests/report tests/service \
+	tests/test_checks.py tests/test_errors.py tests/test_layout.py tests/test_meter.py tests/test_spec.py
 
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.

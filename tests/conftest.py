@@ -26,6 +26,19 @@ settings.load_profile("meter")
 pytest_plugins = ["tests.postgresql", "tests.s3"]
 
 
+# Fixtures, and values of parameters, that start another program.
+PROGRAMS = {"postgresql", "team_database", "s3", "s3_address", "s3_url"}
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Mark as slow what starts one."""
+    for item in items:
+        case = getattr(item, "callspec", None)
+        given = [each for each in case.params.values() if isinstance(each, str)] if case else []
+        if PROGRAMS & {*getattr(item, "fixturenames", ()), *given}:
+            item.add_marker("slow")
+
+
 @pytest.fixture(autouse=True)
 def _no_logs_of_others() -> Iterator[None]:
     """Forget where a command that ran in this process logged to: its test closes that stream."""

@@ -33,6 +33,9 @@ SENT: dict[str, PredictionFiles | Model] = {
 }
 
 
+pytestmark = pytest.mark.slow
+
+
 def test_every_kind_that_a_server_takes_is_tried_here() -> None:
     assert {kind.kind for kind in KINDS} == set(SENT)
     assert {kind.kind for kind in KINDS if kind.queued} == set(MODELS)

@@ -39,6 +39,8 @@ from easeml_meter.service.submissions.measuring import (
 from easeml_meter.stats.planning import required_labels
 from easeml_meter.vault.sealing import seal
 
+pytestmark = pytest.mark.slow
+
 
 def test_models_cost_an_answer_more() -> None:
     plain, models = small_spec(), small_spec(models=True)

@@ -18,6 +18,8 @@ from tests.service.submissions.models import VISIBLE, hidden_spec, program
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.service.submissions.measuring import Conditions
 
+pytestmark = pytest.mark.slow
+
 
 @pytest.fixture(scope="module")
 def cluster() -> Iterator[LocalCluster]:
