@@ -14,14 +14,13 @@ import sqlite3
 import tempfile
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
 from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
+from hypothesis import given, settings
+from tests.properties.stories import INPUTS_SEED, ROWS, Action, Story, patient, stories
 from tests.service.helpers import Clock, Labels, rows, small_spec, write_predictions
 
 from easeml_meter.cli import main
@@ -31,8 +30,6 @@ from easeml_meter.service import place
 from easeml_meter.spec import MeterSpec
 
 IDS = re.compile(r"[0-9a-f]{32,64}")
-ROWS = 64
-INPUTS_SEED = 5
 
 
 @dataclass
@@ -104,22 +101,6 @@ class Side:
             return [signal.name for view in meter.history() for signal in view.signals]
 
 
-Action = tuple[str, Any]
-
-guesses = st.lists(st.integers(0, 1), min_size=ROWS, max_size=ROWS)
-actions = st.lists(
-    st.one_of(
-        st.tuples(st.just("submit"), st.tuples(guesses, st.integers(0, 30))),
-        st.tuples(st.just("repeat"), st.none()),
-        st.tuples(st.just("bad"), st.sampled_from(["short", "class", "order", "name"])),
-        st.tuples(st.just("validation"), st.integers(10, 13)),
-        st.tuples(st.just("look"), st.sampled_from(["status", "history", "report", "audit"])),
-    ),
-    min_size=1,
-    max_size=7,
-)
-
-
 def perform(side: Side, action: Action, number: int) -> tuple[object, str, str]:
     """Do on one side what the developer decided to do."""
     kind, detail = action
@@ -161,39 +142,22 @@ def bad_submission(side: Side, kind: str) -> list[str]:
     return ["submit", "--test", "bad.parquet", "--validation", "bv.parquet", "--model", name]
 
 
-@given(
-    labels=guesses,
-    flips=st.lists(st.integers(0, ROWS - 1), max_size=6),
-    todo=actions,
-    protocol=st.sampled_from(["regular", "incremental"]),
-    ceiling=st.sampled_from([None, 0.6]),
-    elastic=st.booleans(),
+told = stories(
+    Story,
+    validation=30,
+    bad=("short", "class", "order", "name"),
+    looks=("status", "history", "report", "audit"),
 )
-@settings(
-    max_examples=25,
-    deadline=None,
-    derandomize=True,
-    suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large],
-)
-def test_equal_signals_look_equal(  # noqa: PLR0917
-    labels: list[int],
-    flips: list[int],
-    todo: list[Action],
-    protocol: str,
-    ceiling: float | None,
-    elastic: bool,
-) -> None:
-    # Bands so wide that the two often agree though their losses differ.
-    spec = small_spec(
-        signals=2, edges=[0.4], protocol=protocol, ceiling=ceiling, elastic=elastic, steps=3
-    )
-    first = np.array(labels)
-    second = first.copy()
-    second[flips] ^= 1
+
+
+@given(story=told)
+@settings(patient, max_examples=25)
+def test_equal_signals_look_equal(story: Story) -> None:
+    first, second = story.both
     with tempfile.TemporaryDirectory() as left, tempfile.TemporaryDirectory() as right:
-        sides = [Side(Path(left), first, spec), Side(Path(right), second, spec)]
+        sides = [Side(Path(left), first, story.spec), Side(Path(right), second, story.spec)]
         assert sides[0].files() == sides[1].files()
-        for number, action in enumerate(todo):
+        for number, action in enumerate(story.todo):
             shown = [perform(side, action, number) for side in sides]
             if sides[0].answers() != sides[1].answers():
                 return  # the signals differ: from here on everything may

@@ -12,14 +12,12 @@ import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
+from tests.properties.stories import INPUTS_SEED, ROWS, patient
 from tests.properties.test_noninterference_over_http import (
-    INPUTS_SEED,
-    ROWS,
     Side,
-    Story,
-    patient,
+    ToldOverHttp,
     perform,
-    stories,
+    told,
     two_sides,
 )
 from tests.server.driving import parquet
@@ -66,16 +64,16 @@ class Browser(Side):
         return self.visitor.client.request(method, address, headers=headers, **options)
 
 
-@given(story=stories)
+@given(story=told)
 @settings(patient, max_examples=8)
-def test_equal_signals_give_equal_pages(story: Story) -> None:
+def test_equal_signals_give_equal_pages(story: ToldOverHttp) -> None:
     story.play(Browser)
 
 
 @pytest.mark.verify
-@given(story=stories)
+@given(story=told)
 @settings(patient, max_examples=200)
-def test_equal_signals_give_equal_pages_in_many_stories(story: Story) -> None:
+def test_equal_signals_give_equal_pages_in_many_stories(story: ToldOverHttp) -> None:
     story.play(Browser)
 
 

@@ -20,8 +20,9 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given, settings
 from hypothesis import strategies as st
+from tests.properties.stories import INPUTS_SEED, ROWS, Action, Story, patient, stories
 from tests.server.driving import (
     VALIDATION,
     add,
@@ -36,8 +37,6 @@ from tests.service.helpers import Clock, Labels, rows, small_spec
 
 from easeml_meter.spec import MeterSpec
 
-ROWS = 64
-INPUTS_SEED = 5
 IDS = re.compile(r"[0-9a-f]{16,64}|age1[0-9a-z]{58}")
 _START = re.compile(r"(meter_start_time_seconds) \S+\n")
 LOOKS = (
@@ -142,23 +141,6 @@ def two_sides(
         yield sides
 
 
-Action = tuple[str, Any]
-
-guesses = st.lists(st.integers(0, 1), min_size=ROWS, max_size=ROWS)
-actions = st.lists(
-    st.one_of(
-        st.tuples(st.just("submit"), st.tuples(guesses, st.integers(0, 20))),
-        st.tuples(st.just("repeat"), st.none()),
-        st.tuples(st.just("bad"), st.sampled_from(["short", "class", "order", "name", "tar"])),
-        st.tuples(st.just("validation"), st.integers(10, 13)),
-        st.tuples(st.just("look"), st.sampled_from(LOOKS)),
-        st.tuples(st.just("events"), st.none()),
-    ),
-    min_size=1,
-    max_size=7,
-)
-
-
 def perform(side: Side, action: Action, number: int) -> dict[str, object]:
     """Do on one side what the developer decided to do."""
     kind, detail = action
@@ -198,31 +180,12 @@ def bad_submission(kind: str) -> tuple[str, bytes]:
 
 
 @dataclass(frozen=True)
-class Story:
-    """Two test sets, a meter, and what its developer does."""
-
-    labels: list[int]
-    flips: list[int]
-    todo: list[Action]
-    protocol: str
-    ceiling: float | None
-    elastic: bool
+class ToldOverHttp(Story):
+    """A story at two servers."""
 
     def play(self, kind: type[Side] = Side) -> None:
         """Do it on both sides, and compare."""
-        # Bands so wide that the two often agree though their losses differ.
-        spec = small_spec(
-            signals=2,
-            edges=[0.4],
-            steps=3,
-            protocol=self.protocol,
-            ceiling=self.ceiling,
-            elastic=self.elastic,
-        )
-        first = np.array(self.labels)
-        second = first.copy()
-        second[self.flips] ^= 1
-        with two_sides(first, second, spec, kind) as sides:
+        with two_sides(*self.both, self.spec, kind) as sides:
             for number, action in enumerate(self.todo):
                 shown = [perform(side, action, number) for side in sides]
                 if sides[0].answers() != sides[1].answers():
@@ -234,28 +197,25 @@ class Story:
                 assert seen[0] == seen[1]
 
 
-stories = st.builds(
-    Story,
-    labels=guesses,
-    flips=st.lists(st.integers(0, ROWS - 1), max_size=6),
-    todo=actions,
-    protocol=st.sampled_from(["regular", "incremental"]),
-    ceiling=st.sampled_from([None, 0.6]),
-    elastic=st.booleans(),
+told = stories(
+    ToldOverHttp,
+    st.tuples(st.just("events"), st.none()),
+    validation=20,
+    bad=("short", "class", "order", "name", "tar"),
+    looks=LOOKS,
 )
-patient = settings(suppress_health_check=[HealthCheck.too_slow, HealthCheck.data_too_large])
 
 
-@given(story=stories)
+@given(story=told)
 @settings(patient, max_examples=8)
-def test_equal_signals_look_equal(story: Story) -> None:
+def test_equal_signals_look_equal(story: ToldOverHttp) -> None:
     story.play()
 
 
 @pytest.mark.verify
-@given(story=stories)
+@given(story=told)
 @settings(patient, max_examples=200)
-def test_equal_signals_look_equal_in_many_stories(story: Story) -> None:
+def test_equal_signals_look_equal_in_many_stories(story: ToldOverHttp) -> None:
     story.play()
 
 
