@@ -142,6 +142,17 @@ def test_links_of_readme_lead_somewhere() -> None:
             assert urlsplit(link).scheme or (ROOT / link).exists(), f"{name}: {link}"
 
 
+@pytest.mark.parametrize("name", ["ARCHITECTURE.md", "CONTRIBUTING.md"])
+def test_files_named_for_contributors_are_there(name: str) -> None:
+    """Paths are below the root, the package or the tests."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    named = re.findall(r"`([\w./]+/[\w.]*)`", text)
+    assert named
+    roots = (ROOT, ROOT / "src" / "easeml_meter", ROOT / "tests")
+    gone = [path for path in named if not any((root / path).exists() for root in roots)]
+    assert gone == []
+
+
 def test_reference_is_fresh(tmp_path: Path) -> None:
     script = ROOT / "scripts" / "reference.py"
     subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
