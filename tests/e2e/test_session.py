@@ -127,10 +127,10 @@ def _deliver_in_parts(labeler: Tab, folder: Path) -> Labels:
 def _give_validation(page: Page, folder: Path) -> None:
     file = folder / "validation.parquet"
     file.write_bytes(parquet(rows(VALIDATION, seed=7)))
-    page.get_by_text("Give the validation set").click()
+    page.get_by_text("Hand in the validation set").click()
     page.get_by_label("Labelled rows").set_input_files(file)
     page.get_by_label("Name of the label column").fill("label")
-    page.get_by_role("button", name="Give", exact=True).click()
+    page.get_by_role("button", name="Hand in", exact=True).click()
     expect(page.locator("main")).to_contain_text("Validation set 1 with 20 rows")
     page.reload()
 

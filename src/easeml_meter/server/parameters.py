@@ -12,5 +12,5 @@ Number = Annotated[int, Path(ge=1, le=1_000_000, description="Number, from 1.")]
 
 Tenant = Annotated[
     int | None,
-    Query(ge=1, le=1_000_000, description="Number of the tenant; one's own unless given."),
+    Query(ge=1, le=1_000_000, description="Number of the team; by default your own."),
 ]

@@ -41,7 +41,7 @@ class AuditShown(BaseModel):
 def audit(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> AuditShown:
     """Verify the chain of everything that was disclosed, and show it, the oldest link first.
 
-    Of answers, developers read those of their own tenant, and admins only that there were some.
+    Developers see the answers of their own team; admins see only that there were some.
     """
     found = verify(actor, space)
     shown = paged(found.links, page, key=lambda link: f"{link.number:09}", show=_shown)

@@ -21,7 +21,7 @@ Tenant = Annotated[int, Field(ge=1, le=1_000_000)]
 
 
 class HandoverAsked(Given):
-    """Who gives a checkpoint to whom; without `confirm`, only the consequence is told."""
+    """Who gives a checkpoint to whom; without `confirm`, only returns what it would cost."""
 
     giver: Tenant
     receiver: Tenant
@@ -46,7 +46,7 @@ class HandoverShown(BaseModel):
 async def handover(
     actor: ActorHere, space: WorkspaceHere, once: OnceHere, given: HandoverAsked
 ) -> JSONResponse:
-    """Tell what a hand-over would do to the budget; with `confirm`, record it."""
+    """Return what a hand-over would do to the budget; with `confirm`, record it."""
 
     def make() -> tuple[int, HandoverShown]:
         found = hand_over(actor, space, given.giver, given.receiver, confirm=given.confirm)

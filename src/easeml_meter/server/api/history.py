@@ -35,7 +35,7 @@ ViewHere = Annotated[SessionView, Depends(the_view)]
 
 @router.get("/meters/{meter}/signals", responses=answers(404))
 def list_signals(view: ViewHere, page: PageHere) -> Listed[dict[str, Any]]:
-    """List what a tenant was told from a test set, the oldest first."""
+    """List a team's answers from a test set, oldest first."""
     return paged(
         view.signals,
         page,
@@ -88,7 +88,7 @@ def picture(view: ViewHere) -> Response:
     response_class=Response,
 )
 def badge(view: ViewHere) -> Response:
-    """Draw the last signal as a badge."""
+    """Draw the last answer as a badge."""
     from easeml_meter.report.badges import badge_svg
 
     return Response(badge_svg(view), media_type="image/svg+xml")

@@ -94,7 +94,7 @@ async def create_meter(
 
 @router.get("/meters/{meter}", responses=answers(404))
 def show_meter(actor: ActorHere, space: WorkspaceHere) -> MeterShown:
-    """Show what a meter promises, and where its test set stands; nothing of the signals."""
+    """Show what a meter promises and where its test set stands, but no answers."""
     return _shown(meters.show_meter(actor, space))
 
 
@@ -117,7 +117,7 @@ def _shown(found: MeterSummary) -> MeterShown:
 
 @router.post("/plans", responses=answers(only=(413, 422, 429)), tags=["plans"])
 def plan(_: PlanCounted, given: PlanAsked) -> dict[str, Any]:
-    """Tell how many labels a meter needs; with labels, whether those given are enough."""
+    """Return how many labels a meter needs; with `labels`, whether those are enough."""
     found = required_labels(MeterSpec.from_mapping(given.settings)).to_json()
     if given.labels is not None:
         if not 1 <= given.labels <= MAX_LABELS:

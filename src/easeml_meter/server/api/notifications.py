@@ -69,7 +69,7 @@ def list_webhooks(
 async def add_webhook(
     meter: Id, given: NewWebhook, site: SiteHere, actor: ActorHere, once: OnceHere
 ) -> JSONResponse:
-    """Add a webhook: from now on it is told what happens."""
+    """Add a webhook: from now on it is notified of what happens."""
 
     def make() -> tuple[int, MadeWebhook]:
         made, secret = webhooks.add_webhook(actor, site, meter, given.url, given.events)

@@ -24,7 +24,7 @@ SeatRole = Literal["developer", "labeler", "runner"]
 
 
 class NewMember(Given):
-    """A seat to give. Developers and runners sit with a tenant, numbered from 1."""
+    """A seat to give. Developers and runners belong to a team, numbered from 1."""
 
     user: Annotated[str, StringConstraints(pattern="^[0-9a-f]{32}$")]
     role: SeatRole

@@ -72,7 +72,7 @@ class SubmissionListed(BaseModel):
 
 
 class SubmissionShown(SubmissionListed):
-    """A submission, and its signal for those who may see it."""
+    """A submission, with its answer (`signal`) for those who may see it."""
 
     signal: dict[str, Any] | None
 
@@ -152,7 +152,7 @@ async def _settled(
 def list_submissions(
     actor: TenantActorHere, space: WorkspaceHere, page: PageHere
 ) -> Listed[SubmissionListed]:
-    """List a tenant's submissions, the newest first."""
+    """List a team's submissions, newest first."""
     return paged(
         queue.receipts(actor, space),
         page,
@@ -191,7 +191,7 @@ async def submission_events(
     space: WorkspaceHere,
     submission: Id,
 ) -> StreamingResponse:
-    """Tell each change of a submission's state until it is answered."""
+    """Send each change of a submission's state until it is answered."""
     first = await run_in_threadpool(queue.receipt, actor, space, submission)
     return StreamingResponse(_events(request, actor, space, first), media_type="text/event-stream")
 
@@ -217,6 +217,6 @@ async def _events(
     "/meters/{meter}/submissions/{submission}", status_code=204, responses=answers(404, 409)
 )
 def cancel_submission(actor: TenantActorHere, space: WorkspaceHere, submission: Id) -> Response:
-    """Take a submission back before any worker has begun it; it costs nothing."""
+    """Withdraw a submission before a worker starts it; this costs nothing."""
     queue.cancel(actor, space, submission)
     return Response(status_code=204)

@@ -44,7 +44,7 @@ class PartShown(BaseModel):
 
 
 class RequestShown(BaseModel):
-    """Labels that are asked for."""
+    """Labels that are needed."""
 
     generation: int
     labels_needed: int
@@ -58,7 +58,7 @@ class RequestShown(BaseModel):
 
 
 class Described(Given):
-    """Why labels are asked for, and until when; what is left out is taken back."""
+    """Why labels are needed, and until when; what is left out is removed."""
 
     reason: (
         Annotated[
@@ -113,7 +113,7 @@ class Released(BaseModel):
 
 
 class Notice(BaseModel):
-    """What labelers alone are told: rows of a validation set that stand in the test set."""
+    """For labelers only: rows of a validation set that are also in the test set."""
 
     at: str
     validation_set: int
@@ -137,7 +137,7 @@ def list_requests(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Lis
 def describe_request(
     actor: ActorHere, space: WorkspaceHere, number: Number, given: Described
 ) -> RequestShown:
-    """Say why the labels are asked for, and until when (a labeler or an admin)."""
+    """Say why labels are needed, and until when (labelers and admins)."""
     described = requests.describe_request(
         actor,
         space,
@@ -159,7 +159,7 @@ def withdraw_part(actor: ActorHere, space: WorkspaceHere, number: Number, part: 
 
 @router.get("/meters/{meter}/test-sets", responses=answers(404))
 def list_test_sets(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Listed[TestSetShown]:
-    """List the test sets asked for and delivered, the oldest first."""
+    """List the test sets, requested and delivered, oldest first."""
     return paged(
         requests.list_test_sets(actor, space),
         page,
@@ -203,7 +203,7 @@ def show_test_set(actor: ActorHere, space: WorkspaceHere, number: Number) -> Tes
     response_class=StreamingResponse,
 )
 def test_inputs(actor: ActorHere, space: WorkspaceHere, number: Number) -> StreamingResponse:
-    """Give the test inputs: to labelers and runners, and if the meter says so to developers."""
+    """Download the test inputs: for labelers and runners, and for developers if they are public."""
     pieces = inputs.stream_inputs(actor, space, number)
     return StreamingResponse(pieces, media_type=PARQUET)
 
@@ -239,7 +239,7 @@ def released_file(
     number: Number,
     file: Literal["testset.parquet", "retrospective.json", "report.html"],
 ) -> Response:
-    """Give a file of a released test set; of retrospective and report, one's own tenant's."""
+    """Download a file of a released test set; of retrospective and report, your own team's."""
     match file:
         case "testset.parquet":
             return file_response(space, release.released_test_set(actor, space, number), PARQUET)

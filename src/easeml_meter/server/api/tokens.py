@@ -101,7 +101,7 @@ def logout(site: SiteHere, caller: CallerHere) -> Response:
 
 @router.get("/me", responses=answers())
 def me(caller: CallerHere) -> Me:
-    """Tell who asks."""
+    """Return who is asking."""
     seats = [seat for seat in caller.members if seat in caller.seats(seat.meter)]
     return Me(
         user=user_shown(caller.user),

@@ -77,7 +77,7 @@ def _shown(inbox: Inbox, upload: Upload) -> UploadShown:
 
 @router.get("/meters/{meter}/uploads/{upload}", responses=answers(404))
 def show_upload(inbox: InboxHere, actor: ActorHere, upload: Id) -> UploadShown:
-    """Tell how much has arrived."""
+    """Return how much has arrived."""
     return _shown(inbox, uploads.find_upload(actor, inbox, upload))
 
 

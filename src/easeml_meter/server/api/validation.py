@@ -73,7 +73,7 @@ async def set_validation(  # noqa: PLR0917
     reset: bool = False,
     key: Key = None,
 ) -> JSONResponse:
-    """Give the first validation set, or replace it, from the next submission on."""
+    """Hand in the first validation set, or replace it from the next submission on."""
     # Refused before the body is read: a stranger's may be long.
     permit(actor, validation.give_validation)
     body = await body_of(request, settings)
@@ -94,6 +94,6 @@ async def set_validation(  # noqa: PLR0917
     response_class=StreamingResponse,
 )
 def validation_file(actor: ActorHere, space: WorkspaceHere, number: Number) -> StreamingResponse:
-    """Give a validation set."""
+    """Download a validation set."""
     name = validation.validation_file(actor, space, number)
     return file_response(space, name, "application/octet-stream")

@@ -45,5 +45,5 @@ async def set_validation(
 
 @router.get("/meters/{meter}/validation/{number}")
 def validation_file(visit: VisitHere, meter: str, number: Number) -> Response:
-    """Give a validation set."""
+    """Download a validation set."""
     return file_of_validation(visit.at(meter), visit.site.space(meter), number)
