@@ -145,6 +145,6 @@ def _readable(actor: Actor, links: list[AuditLink]) -> tuple[AuditLink, ...]:
 
 def _concerned(link: AuditLink) -> set[int]:
     """Return the tenants whose answers a link is about, or follows from."""
-    if link.event == Event.HANDED_OVER:
+    if link.event in (Event.HANDED_OVER, Event.HAND_OVER_MISSING):
         return {link.details["giver"], link.details["receiver"]}
     return {tenant for _, tenant, _ in _answers_in(link)}

@@ -5,9 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 from tests.server.driving import begin, submit
 from tests.server.helpers import Served
 from tests.service.helpers import small_spec
+
+from easeml_meter.core.model import AuditLink, Event
+from easeml_meter.core.people import Role
+from easeml_meter.service.actor import Actor
+from easeml_meter.service.audit import _readable
 
 
 def test_the_audit_shows_each_role_its_part(served: Served, tmp_path: Path) -> None:
@@ -39,3 +45,14 @@ def test_a_tenant_alone_sees_the_whole_chain(served: Served, tmp_path: Path) -> 
     links = served.client("developer").get(f"/meters/{meter}/audit").json()["items"]
     assert all(link["digest"] for link in links)
     assert np.array([link["number"] for link in links]).tolist() == [*range(1, len(links) + 1)]
+
+
+@pytest.mark.parametrize("event", [Event.HANDED_OVER, Event.HAND_OVER_MISSING])
+def test_a_hand_over_is_read_by_the_teams_it_concerns(event: Event) -> None:
+    """Also one that the journal brought back: others must not learn who works with whom."""
+    link = AuditLink("m", 1, "now", event, {"giver": 1, "receiver": 2}, "0", "1")
+    both = Actor(((Role.DEVELOPER, 1), (Role.DEVELOPER, 2)))
+    assert _readable(both, [link]) == (link,)
+    for other in (Actor(((Role.DEVELOPER, 3),)), Actor(((Role.ADMIN, 0),))):
+        (shown,) = _readable(other, [link])
+        assert (shown.details, shown.digest) == ({}, "")
