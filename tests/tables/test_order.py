@@ -7,11 +7,9 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from easeml_meter.errors import InvalidInput
 from easeml_meter.tables.order import OrderDigest
 
 
@@ -35,15 +33,6 @@ def test_the_order_digest_is_the_documented_one() -> None:
     assert order_digest(array.take([1, 0, 2])) != wanted
     assert order_digest(pa.array([7, 8])) == order_digest(pa.array(["7", "8"]))
     assert order_digest(pa.array(["12", "3"])) != order_digest(pa.array(["1", "23"]))
-
-
-def test_ids_are_text_or_whole_numbers_and_all_there() -> None:
-    with pytest.raises(InvalidInput, match="type double given, whole numbers or text needed"):
-        order_digest(pa.array([1.5]))
-    with pytest.raises(InvalidInput, match="missing"):
-        order_digest(pa.array([1, None]))
-    with pytest.raises(InvalidInput, match="missing"):
-        order_digest(pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None])))
 
 
 @given(st.lists(st.text()) | st.lists(st.integers(-(2**63), 2**63 - 1)), st.integers(0, 10))

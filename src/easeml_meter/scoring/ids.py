@@ -10,7 +10,8 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.tables.order import OrderDigest, as_texts
+from easeml_meter.tables.order import OrderDigest
+from easeml_meter.tables.spelling import as_texts
 from easeml_meter.tables.wording import excerpt
 
 

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.classes import Classes, WrongType
 from easeml_meter.scoring.losses import Loss, Output
+from easeml_meter.tables.spelling import is_text
 from easeml_meter.tables.wording import excerpt
 
 SUM_TOLERANCE = 1e-3
@@ -227,7 +228,7 @@ def _reals(column: Any, rows: Rows) -> NDArray[np.float64]:
     kind = column.type
     if pa.types.is_dictionary(kind):
         return _reals(column.dictionary_decode(), rows)
-    if _is_text(kind):
+    if is_text(kind):
         column = _numbers_in_text(column, rows, needed)
     elif pa.types.is_decimal(kind):
         column = column.cast(pa.float64())
@@ -292,7 +293,7 @@ def _as_it_is(column: Any, rows: Rows) -> NDArray[Any]:
             raise WrongType(f"type {excerpt(column.type)} given, lists of numbers or text needed")
         return _as_it_is(flat, rows[width]).reshape(-1, width)
     values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    if values.dtype.kind not in "biuf" and not _is_text(column.type):
+    if values.dtype.kind not in "biuf" and not is_text(column.type):
         raise WrongType(f"type {excerpt(column.type)} given, numbers or text needed")
     if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
         raise rows.refuse_first(~finite, values, "a finite number needed")
@@ -318,10 +319,4 @@ def _one_array(column: Any) -> Any:
 def _is_list(kind: Any) -> bool:
     return bool(
         pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )
-
-
-def _is_text(kind: Any) -> bool:
-    return bool(
-        pa.types.is_string(kind) or pa.types.is_large_string(kind) or pa.types.is_string_view(kind)
     )

@@ -13,6 +13,7 @@ import pyarrow as pa
 
 from easeml_meter.tables.files import Stamp
 from easeml_meter.tables.source import Held, Source, for_arrow
+from easeml_meter.tables.spelling import is_text
 from easeml_meter.tables.table import LEAST_ROWS, Batches, FileTable, Manner, RowRange, rows_at_once
 from easeml_meter.tables.wording import named
 
@@ -43,7 +44,7 @@ class ParquetTable(FileTable):
             schema, metadata = file.schema_arrow.remove_metadata(), file.metadata
             groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
             size = sum(group.total_byte_size for group in groups)
-            encoded = tuple(f.name for f in schema if manner.raw and _is_text(f.type))
+            encoded = tuple(f.name for f in schema if manner.raw and is_text(f.type))
             return cls(
                 name=named(path),
                 schema=schema,
@@ -90,11 +91,6 @@ class ParquetTable(FileTable):
             yield from file.iter_batches(
                 rows, columns=wanted, row_groups=groups, use_threads=len(columns) > 1
             )
-
-
-def _is_text(kind: pa.DataType) -> bool:
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(test(kind) for test in tests)
 
 
 @dataclass(frozen=True)

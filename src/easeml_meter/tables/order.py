@@ -1,4 +1,4 @@
-"""Ids in their order: as text, and as one digest of them all."""
+"""Ids in their order, as one digest of them all."""
 
 from __future__ import annotations
 
@@ -6,10 +6,8 @@ import hashlib
 from typing import Any
 
 import numpy as np
-import pyarrow as pa
 
-from easeml_meter.errors import InvalidInput
-from easeml_meter.tables.wording import excerpt
+from easeml_meter.tables.spelling import as_texts
 
 
 class OrderDigest:
@@ -37,20 +35,3 @@ class OrderDigest:
     def hexdigest(self) -> str:
         """Return the digest of all ids so far."""
         return hashlib.sha256(self._content.digest() + self._lengths.digest()).hexdigest()
-
-
-def as_texts(ids: Any) -> Any:
-    """Return ids as text, so that 7 is the same id in every format."""
-    if isinstance(ids, pa.ChunkedArray):
-        ids = ids.combine_chunks()
-    elif not isinstance(ids, pa.Array):
-        ids = pa.array(ids)
-    if pa.types.is_dictionary(ids.type):
-        ids = ids.dictionary_decode()
-    kind = ids.type
-    text = pa.types.is_string(kind) or pa.types.is_large_string(kind)
-    if not (text or pa.types.is_string_view(kind) or pa.types.is_integer(kind)):
-        raise InvalidInput(f"ids: type {excerpt(kind)} given, whole numbers or text needed")
-    if ids.null_count:
-        raise InvalidInput("ids: one is missing, each row needs one")
-    return ids.cast(pa.large_string())
