@@ -33,13 +33,13 @@ class Work:
     A negative number is refused, 666 ends all that came with it.
     """
 
-    def __init__(self, *, held: bool = False) -> None:
+    def __init__(self, *, held: bool = False, patience: bool = True) -> None:
         self.batches: list[tuple[str, list[int]]] = []
         self.most_at_once: dict[str, int] = {}
         self.go_on = threading.Event()
         if not held:
             self.go_on.set()
-        self.gathered = Batches(self._do)
+        self.gathered = Batches(self._do, patience=patience)
         self._under_way: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -269,6 +269,55 @@ def test_after_a_wait_in_vain_nobody_waits(monkeypatch: pytest.MonkeyPatch) -> N
         return [await work.gathered("a", item) for item in (5, 6)]
 
     assert run(main) == [10, 12]
+
+
+def test_two_groups_that_take_turns_become_one(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each group fills a batch of its own size, so nothing else would ever bring them together."""
+    patient(monkeypatch)
+    work = Work(held=True)
+
+    async def main() -> list[object]:
+        first = work.ask(1, 2)
+        await work.begun(1)
+        second = work.ask(3, 4)
+        await work.begun(1)
+        work.go_on.set()
+        found = await outcomes(first)
+        await asyncio.sleep(0.01)
+        assert work.sizes() == [2]  # the second group waits for the first to come back
+        return found + await outcomes([*second, *work.ask(5, 6)])
+
+    assert run(main) == [2, 4, 6, 8, 10, 12]
+    assert work.sizes() == [2, 4]
+
+
+def test_a_batch_waits_as_long_as_requests_keep_coming(monkeypatch: pytest.MonkeyPatch) -> None:
+    """All of them together take longer to come than anybody would wait for one."""
+    monkeypatch.setattr(batching, "PATIENCE", 0.2)
+    work = Work()
+
+    async def main() -> list[object]:
+        await outcomes(work.ask(1, 2, 3, 4))
+        asked = work.ask(5)
+        for item in (6, 7, 8):
+            await asyncio.sleep(0.12)
+            asked += work.ask(item)
+        return await outcomes(asked)
+
+    assert run(main) == [10, 12, 14, 16]
+    assert work.sizes() == [4, 4]
+
+
+def test_without_patience_a_batch_is_what_is_there(monkeypatch: pytest.MonkeyPatch) -> None:
+    patient(monkeypatch)
+    work = Work(patience=False)
+
+    async def main() -> list[object]:
+        await outcomes(work.ask(1, 2, 3))
+        return await outcomes(work.ask(4))
+
+    assert run(main) == [8]
+    assert work.sizes() == [3, 1]
 
 
 # --- Event loops ---

@@ -8,6 +8,7 @@ from fastapi import FastAPI
 
 from easeml_meter.server import errors, health, web
 from easeml_meter.server.api import ROUTERS
+from easeml_meter.server.auth import callers
 from easeml_meter.server.batching import Batches
 from easeml_meter.server.errors import PREFIX
 from easeml_meter.server.idempotency import Keys
@@ -39,6 +40,7 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     app.state.metrics = Metrics()
     app.state.stopping = threading.Event()
     app.state.worker = None
+    app.state.callers = callers(site)
     app.state.submissions = Batches(queue.accept_all)
     app.state.keys = Keys(site)
     errors.install(app)

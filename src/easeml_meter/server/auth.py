@@ -12,12 +12,13 @@ from fastapi.security.utils import get_authorization_scheme_param
 
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Unauthenticated
+from easeml_meter.server.batching import Batches
 from easeml_meter.server.middleware import USER
 from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import ANYONE, Actor
 from easeml_meter.service.place import Site, Workspace
-from easeml_meter.service.tokens import Caller, recognize
+from easeml_meter.service.tokens import Caller, recognize_all
 
 
 # Not in a thread, as there is nothing to wait for.
@@ -37,6 +38,11 @@ SiteHere = Annotated[Site, Depends(the_site)]
 SettingsHere = Annotated[Settings, Depends(the_settings)]
 
 
+def callers(site: Site) -> Batches[None, str, Caller]:
+    """Return what recognizes tokens; those that come at the same time, in one transaction."""
+    return Batches(lambda _, tokens: recognize_all(ANYONE, site, tokens), patience=False)
+
+
 class FindCaller(SecurityBase):
     """Finds out who asks, by the bearer token."""
 
@@ -46,8 +52,7 @@ class FindCaller(SecurityBase):
 
     async def __call__(self, request: Request) -> Caller:
         """Return the caller."""
-        site, token = request.app.state.site, token_of(request)
-        return noted(request, await run_in_threadpool(recognize, ANYONE, site, token))
+        return noted(request, await request.app.state.callers(None, token_of(request)))
 
 
 def token_of(request: Request) -> str:

@@ -20,7 +20,7 @@ Item = TypeVar("Item")
 Result = TypeVar("Result")
 
 PATIENCE = 0.003
-"""Seconds to wait at most for more requests; longer did not raise the throughput."""
+"""Seconds without a further request after which a batch waits no longer for more."""
 MOST = 32
 """Largest batch; the rest is the next one."""
 
@@ -29,8 +29,8 @@ MOST = 32
 class _Queue(Generic[Item, Result]):
     waiting: list[tuple[Item, Future[Result]]] = field(default_factory=list)
     enough: Event = field(default_factory=Event)
-    last: int = 1
-    """Size of the previous batch, which is how many requests the next one waits for."""
+    expected: int = 1
+    """How many requests the next batch waits for."""
     served: Task[None] | None = None
     """The task that serves this queue, while there is something to serve."""
 
@@ -38,13 +38,20 @@ class _Queue(Generic[Item, Result]):
 class Batches(Generic[Key, Item, Result]):
     """Serves the requests under each key in batches, one batch of a key at a time.
 
-    Clients that ask again and again come back soon after an answer. So a batch waits a moment for
-    as many requests as the one before had; where requests come one by one, none waits. `work`
-    returns a result or an error for each item, in order; what it raises is raised for all of them.
+    Clients that ask again and again come back soon after an answer. So a batch waits for those that
+    were just answered to join those that came meanwhile, as long as requests keep coming; where
+    they come one by one, none waits. Without `patience` a batch is what is there. `work` returns a
+    result or an error for each item, in order; what it raises is raised for all of them.
     """
 
-    def __init__(self, work: Callable[[Key, list[Item]], list[Result | Exception]]) -> None:
+    def __init__(
+        self,
+        work: Callable[[Key, list[Item]], list[Result | Exception]],
+        *,
+        patience: bool = True,
+    ) -> None:
         self._work = work
+        self._patience = patience
         # One set of queues for each event loop: a future belongs to the loop that made it.
         self._queues: WeakKeyDictionary[AbstractEventLoop, dict[Key, _Queue[Item, Result]]]
         self._queues = WeakKeyDictionary()
@@ -55,7 +62,7 @@ class Batches(Generic[Key, Item, Result]):
         queue = self._queues.setdefault(loop, {}).setdefault(key, _Queue())
         future: Future[Result] = loop.create_future()
         queue.waiting.append((item, future))
-        if len(queue.waiting) >= queue.last:
+        if len(queue.waiting) >= queue.expected:
             queue.enough.set()
         if queue.served is None:
             queue.served = loop.create_task(self._serve(key, queue))
@@ -64,14 +71,14 @@ class Batches(Generic[Key, Item, Result]):
     async def _serve(self, key: Key, queue: _Queue[Item, Result]) -> None:
         try:
             while queue.waiting:
-                if len(queue.waiting) < queue.last:
-                    queue.enough.clear()
-                    with suppress(TimeoutError):
-                        await asyncio.wait_for(queue.enough.wait(), PATIENCE)
+                await _gather(queue)
                 batch = queue.waiting[:MOST]
                 del queue.waiting[:MOST]
-                queue.last = len(batch)
                 await self._serve_batch(key, batch)
+                # Two groups of clients that take turns would stay apart, at twice the work, if the
+                # next batch did not wait for both.
+                if self._patience:
+                    queue.expected = min(len(batch) + len(queue.waiting), MOST)
         finally:
             queue.served = None
             for _, future in queue.waiting:  # nobody is left to serve them: the server stops
@@ -93,6 +100,16 @@ class Batches(Generic[Key, Item, Result]):
         finally:
             for future in _unanswered(batch):  # the server stops
                 future.cancel()
+
+
+async def _gather(queue: _Queue[Item, Result]) -> None:
+    """Wait until as many as expected are there, or nobody came for a while."""
+    before = 0
+    while before < len(queue.waiting) < queue.expected:
+        before = len(queue.waiting)
+        queue.enough.clear()
+        with suppress(TimeoutError):
+            await asyncio.wait_for(queue.enough.wait(), PATIENCE)
 
 
 def _unanswered(batch: list[tuple[Item, Future[Result]]]) -> list[Future[Result]]:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import re
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -16,6 +16,7 @@ from easeml_meter.errors import NotFound, Unauthenticated, invalid
 from easeml_meter.service import users
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site
+from easeml_meter.storage.books.tokens import Holder
 
 TOKEN_PREFIX = "emt_"  # noqa: S105 - what a token looks like, not one
 
@@ -75,25 +76,42 @@ class Caller:
 
 
 @needs(Permission.SIGN_IN)
-def recognize(_actor: Actor, site: Site, secret: str) -> Caller:
+def recognize(actor: Actor, site: Site, secret: str) -> Caller:
     """Return the caller who holds a token.
-
-    The token is found by its digest, so the time this takes says nothing about other tokens.
 
     Raises:
         Unauthenticated: the token is unknown, revoked or expired, or its account is disabled.
     """
+    (outcome,) = recognize_all(actor, site, [secret])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
+
+
+@needs(Permission.SIGN_IN)
+def recognize_all(_actor: Actor, site: Site, given: Sequence[str]) -> list[Caller | Exception]:
+    """Return the caller who holds each token, or why there is none.
+
+    Tokens are found by their digests, so the time this takes says nothing about other tokens.
+    """
+    # Nothing is remembered between requests: a token that was revoked, or a seat that was taken,
+    # here or by another process, counts at once.
+    digests = [_digest(secret) for secret in given]
     with site.reading() as books:
-        found = books.tokens.holder(_digest(secret))
-    if found is None:
-        raise Unauthenticated("the token is not known: log in again")
-    token, user, seats = found
+        holders = books.tokens.holders(set(digests))
+    return [_caller(site, holders.get(digest)) for digest in digests]
+
+
+def _caller(site: Site, holder: Holder | None) -> Caller | Unauthenticated:
+    if holder is None:
+        return Unauthenticated("the token is not known: log in again")
+    token, user, seats = holder
     if token.revoked_at is not None:
-        raise Unauthenticated("the token was revoked: log in again")
+        return Unauthenticated("the token was revoked: log in again")
     if token.expires_at <= site.now():
-        raise Unauthenticated("the token has expired: log in again")
+        return Unauthenticated("the token has expired: log in again")
     if user.disabled:
-        raise Unauthenticated("the account is disabled: ask an admin")
+        return Unauthenticated("the account is disabled: ask an admin")
     return Caller(user, token, seats)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import fields, replace
 from functools import cache
 from typing import Any
@@ -31,18 +32,20 @@ class Tokens(Repository):
         """Return a token by its id, if there is one."""
         return next(map(_token, self._values(schema.tokens, Token, id=identifier)), None)
 
-    def holder(self, digest: str) -> Holder | None:
-        """Return a token, its user and the user's seats in one query: every request needs them."""
-        rows = self._connection.execute(_holder(), {"digest": digest}).all()
-        if not rows:
-            return None
-        one, two = len(fields(Token)), len(fields(Token)) + len(fields(User))
-        seats = [Seat(*row[two:]) for row in rows if row[two] is not None]
-        return (
-            _token(Token(*rows[0][:one])),
-            User(*rows[0][one:two]),
-            tuple(replace(seat, role=Role(seat.role)) for seat in seats),
-        )
+    def holders(self, digests: Collection[str]) -> dict[str, Holder]:
+        """Return tokens by digest, with their users and the users' seats, in one query."""
+        found: dict[str, Holder] = {}
+        for digest, *row in self._connection.execute(_holders(), {"digests": list(digests)}):
+            token, user, seats = found.get(digest) or (
+                _token(Token(*row[:_USER])),
+                User(*row[_USER:_SEAT]),
+                (),
+            )
+            seat = Seat(*row[_SEAT:])
+            if seat.meter is not None:  # None: the user has no seat
+                seats += (replace(seat, role=Role(seat.role)),)
+            found[digest] = token, user, seats
+        return found
 
     def revoke(self, now: str, **which: str) -> None:
         """Revoke the tokens with this `id`, or of this `user`, unless they are already."""
@@ -56,15 +59,20 @@ def _token(stored: Token) -> Token:
     return replace(stored, scopes=tuple(stored.scopes))
 
 
+_USER = len(fields(Token))
+_SEAT = _USER + len(fields(User))
+
+
 @cache
-def _holder() -> sa.Select[Any]:
+def _holders() -> sa.Select[Any]:
     token, user, seat = schema.tokens, schema.users, schema.members
     rows = ((token, Token), (user, User), (seat, Seat))
+    columns = (table.c[field.name] for table, kind in rows for field in fields(kind))
     return (
-        sa.select(*(table.c[field.name] for table, kind in rows for field in fields(kind)))
+        sa.select(token.c.digest, *columns)
         .select_from(
             token.join(user, user.c.id == token.c.user).outerjoin(seat, seat.c.user == user.c.id)
         )
-        .where(token.c.digest == sa.bindparam("digest"))
+        .where(token.c.digest.in_(sa.bindparam("digests", expanding=True)))
         .order_by(seat.c.added_at, seat.c.role, seat.c.tenant)
     )
