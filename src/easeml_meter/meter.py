@@ -111,6 +111,9 @@ class MeterVerbs(Protocol):
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Return what it costs if one tenant goes on from another's model; `confirm` records it."""
 
+    def retire(self) -> TestSet:
+        """Retire the active test set early, and request the next one (labelers and admins)."""
+
     def release(self) -> Path:
         """Hand out a spent test set in the clear, with the retrospective report (labelers)."""
 
@@ -252,6 +255,10 @@ class Meter:
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Return what it costs if one tenant goes on from another's model; `confirm` records it."""
         return handovers.hand_over(self._actor, self.workspace, giver, receiver, confirm=confirm)
+
+    def retire(self) -> TestSet:
+        """Retire the active test set early, and request the next one (labelers and admins)."""
+        return requests.retire_test_set(self._actor, self.workspace)
 
     def release(self) -> Path:
         """Hand out a spent test set in the clear, with the retrospective report (labelers)."""

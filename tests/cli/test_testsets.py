@@ -133,3 +133,26 @@ def test_labels_in_parts(office: Office) -> None:
     assert f"test set 1 is active: {needed} rows" in office.ok("testset", "add", "part-2.sealed")
     assert office.ok("testset", "requests") == "no labels are needed\n"
     assert "may not see requests" in office.acting("developer").refused(5, "testset", "requests")
+
+
+def test_a_test_set_is_retired_once_it_is_confirmed(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    desk.deliver(animals(desk.init()))
+    desk.validate(VALIDATION)
+    assert "confirm it with --yes" in desk.refused(1, "testset", "retire")
+    needed = desk.json("status")["labels_needed"]
+    assert desk.ok("testset", "retire", "--yes").splitlines() == [
+        "test set 1 is retired: it gives no more answers",
+        f"test set 2 is needed: {needed} labels",
+    ]
+    assert "only an active one is retired" in desk.refused(4, "testset", "retire", "--yes")
+    assert "released to" in desk.ok("release")
+
+
+def test_a_test_set_on_a_server_is_retired(office: Office) -> None:
+    office.ready()
+    assert "may not retire a test set" in office.refused(5, "testset", "retire", "--yes")
+    office.acting("labeler")
+    shown = office.json("testset", "retire", "--yes")
+    assert (shown["generation"], shown["phase"]) == (1, "spent")
+    assert shown["next_labels_needed"] == shown["labels_needed"]

@@ -35,6 +35,8 @@ class Rule:
     params: dict[str, Any] = field(default_factory=dict)
     json: Any = None
     content: bytes | None = None
+    number: int = 1
+    """Of the test set; 9 is one that this meter does not have, for what would change the others."""
 
 
 VALIDATION_SET = parquet(rows(VALIDATION, seed=7))
@@ -55,6 +57,7 @@ METER: dict[str, Rule] = {
     "POST /test-sets": Rule("L", json={"upload": NOBODYS}),
     "GET /test-sets/{number}": Rule("DLRA"),
     "GET /test-sets/{number}/inputs": Rule("LR"),
+    "POST /test-sets/{number}/retire": Rule("LA", number=9),
     "POST /test-sets/{number}/release": Rule("L"),
     "GET /test-sets/{number}/released/{file}": Rule("DL", tenants=True),
     "GET /notices": Rule("L"),
@@ -131,7 +134,7 @@ class World:
             user=options.pop("about", NOBODYS),
             role="developer",
             tenant=1,
-            number=1,
+            number=rule.number,
             part=1,
             file=options.pop("file", "retrospective.json"),
             upload=NOBODYS,

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import itertools
 import math
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from tests.service.helpers import Session
+from tests.service.helpers import Session, make_session, small_spec
 from tests.service.sharing import TENANTS, made, tenant_spec
 
 from easeml_meter.core.history import sharing
 from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import HandOver
 from easeml_meter.core.signals import State
 from easeml_meter.errors import InvalidInput, Spent, WrongPhase
@@ -211,3 +213,61 @@ def test_log_failure_is_the_planners() -> None:
     from easeml_meter.stats import counting
 
     assert ledger._log_total == log_failure(spec, counting.log_models(spec), 300)
+
+
+def stuck(tmp_path: Path) -> Session:
+    """Make a session as the version before left it: nothing left, and still active."""
+    session = made(tmp_path, extra=0)
+    session.submit(0, 0, model="a", tenant=1)
+    space, (generation,) = session.meter.workspace, session.meter.generations
+    with space.writing() as books:
+        row = HandOver(generation.meter, generation.number, 1, 2, space.now())
+        books.handovers.add(row)
+    space.journal(generation).append_handover(row)
+    assert session.meter.generations[-1].phase is Phase.ACTIVE
+    return session
+
+
+def test_a_hand_over_that_leaves_nothing_spends_the_test_set(tmp_path: Path) -> None:
+    """Before, the meter stayed active for ever: nothing to answer, release or deliver."""
+    session = made(tmp_path, extra=0)
+    session.submit(0, 0, model="a", tenant=1)
+    shown = hand_over(SYSTEM, session.meter.workspace, 1, 2)
+    assert (shown.steps_left_after, shown.spends) == (0, True)
+    assert "Test set 1 will be spent." in shown.sentence
+    hand_over(SYSTEM, session.meter.workspace, 1, 2, confirm=True)
+    assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.REQUESTED]
+    assert session.meter.audit().problems == ()
+    session.meter.release()
+
+
+def test_a_hand_over_leaves_the_test_set_to_a_third_team(tmp_path: Path) -> None:
+    session = make_session(tmp_path, small_spec(steps=6, tenants=(2, 2, 2)))
+    shown = hand_over(SYSTEM, session.meter.workspace, 1, 2, confirm=True)
+    assert (shown.steps_left_after, shown.spends) == (0, False)
+    with pytest.raises(Spent):
+        session.submit(0, 0, model="a", tenant=1)
+    for model in ("b", "c"):
+        session.submit(0, 0, model=model, tenant=3)
+    assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.REQUESTED]
+
+
+def submitted(session: Session) -> None:
+    with pytest.raises(Spent, match="no answer left"):
+        session.submit(0, 0, model="b", tenant=2)
+
+
+@pytest.mark.parametrize(
+    "action",
+    [submitted, lambda session: session.meter.requests(), lambda session: session.meter.release()],
+    ids=["submit", "requests", "release"],
+)
+def test_a_meter_that_was_left_with_nothing_recovers(
+    tmp_path: Path, action: Callable[[Session], object]
+) -> None:
+    session = stuck(tmp_path)
+    action(session)
+    phases = [row.phase for row in session.meter.generations]
+    assert phases[0] in (Phase.SPENT, Phase.RELEASED)
+    assert phases[1:] == [Phase.REQUESTED]
+    assert session.meter.audit().problems == ()

@@ -91,3 +91,12 @@ def test_what_is_no_entry_is_left_out(files: FolderFiles, journal: Journal, line
     journal.append([ENTRY], 1)
     assert journal.read() == [ENTRY]
     assert journal.handovers() == []
+
+
+def test_a_retirement_counts_as_a_line_and_is_no_entry(journal: Journal) -> None:
+    journal.append([ENTRY], 1)
+    assert not journal.retired()
+    journal.retire("2026-01-02", 1)
+    assert journal.retired()
+    assert journal.answers() == 2
+    assert journal.read() == [ENTRY]

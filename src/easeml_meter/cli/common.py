@@ -16,7 +16,7 @@ import click
 from click.core import ParameterSource
 
 from easeml_meter.core.people import EMBEDDED
-from easeml_meter.errors import invalid
+from easeml_meter.errors import MeterError, invalid
 
 if TYPE_CHECKING:
     from easeml_meter.client import RemoteMeter
@@ -207,6 +207,16 @@ def print_rich(*items: Any) -> None:
 def at_terminal() -> bool:
     """Tell whether a person can be asked."""
     return sys.stdin.isatty() and sys.stdout.isatty()
+
+
+def confirm(question: str, *, yes: bool) -> None:
+    """Ask at a terminal before something that cannot be undone; elsewhere, demand --yes."""
+    if yes:
+        return
+    if not at_terminal():
+        raise MeterError("nothing was done: this cannot be undone; confirm it with --yes")
+    if not click.confirm(question, default=False):
+        raise MeterError("nothing was done: it was not confirmed")
 
 
 @contextmanager

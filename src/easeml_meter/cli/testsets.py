@@ -10,6 +10,7 @@ import click
 
 from easeml_meter.cli.common import (
     MeterPlace,
+    confirm,
     echo_json,
     file_argument,
     json_option,
@@ -46,7 +47,7 @@ def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any
 
 @click.group()
 def testset() -> None:
-    """Test sets: add a sealed one, see requests and notices, fetch a released one."""
+    """Test sets: add a sealed one, see requests and notices, retire one, fetch a released one."""
 
 
 @testset.command()
@@ -154,6 +155,29 @@ def notices(place: MeterPlace, as_json: bool) -> None:
             f"validation set {notice['validation_set']} shares {notice['rows_shared']} rows with "
             f"test set {notice['generation']}"
         )
+
+
+@testset.command()
+@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked.")
+@place_options
+@json_option
+def retire(yes: bool, place: MeterPlace, as_json: bool) -> None:
+    """Retire the active test set early, and request the next one (labelers and admins).
+
+    Its answers and their promise stay; what it had left is given up. It can then be released.
+    """
+    meter = open_meter(place)
+    active = meter.generations[-1]
+    confirm(f"Retire test set {active.number}? It gives no more answers.", yes=yes)
+    retired = meter.retire()
+    asked = meter.generations[-1]
+    if as_json:
+        needed = asked.labels_needed if asked.phase == "requested" else 0
+        echo_json({**retired.to_json(), "next_labels_needed": needed})
+        return
+    click.echo(f"test set {retired.number} is retired: it gives no more answers")
+    if asked.number > retired.number:
+        click.echo(f"test set {asked.number} is needed: {asked.labels_needed:,} labels")
 
 
 @click.command()

@@ -321,7 +321,14 @@ class RemoteMeter:
             steps_left_before=tuple(found["steps_left_before"]),
             steps_left_after=found["steps_left_after"],
             labels_planned_shared=found["labels_planned_shared"],
+            spends=found["spends"],
         )
+
+    def retire(self) -> TestSet:
+        """Retire the active test set early, and request the next one (labelers and admins)."""
+        number = self.generations[-1].number
+        retired = self._connection.call("POST", self._at("test-sets", number, "retire"))
+        return TestSet.from_json(self._id, retired)
 
     def release(self) -> Path:
         """Hand a spent test set out in the clear, with the retrospective report.

@@ -138,6 +138,8 @@ class Histories:
     folded: Mapping[int, Folded]
     """By tenant; every tenant of the meter is there."""
     handovers: Sequence[HandOver] = ()
+    retired: bool = False
+    """Whether the journal says that the test set was retired early."""
 
     @property
     def answers(self) -> int:
@@ -146,8 +148,9 @@ class Histories:
 
     @property
     def all_spent(self) -> bool:
-        """Whether no tenant has an answer left."""
-        return not any(self.ledger.may_submit(self.account(tenant)) for tenant in self.folded)
+        """Whether no tenant gets another answer."""
+        left = (self.ledger.may_submit(self.account(tenant)) for tenant in self.folded)
+        return self.retired or not any(left)
 
     def account(self, tenant: int) -> Account:
         """Return a tenant's account, joined with those it shares a history with by hand-over."""
@@ -183,7 +186,9 @@ def signal_of(
 
     A forecast walks ahead step by step: past steps do without one.
     """
-    left = ledger.steps_left(account)
+    # Past steps show what was left then; a test set that was retired has nothing left now.
+    over = forecast and situation.numbered(entry.generation).phase is not Phase.ACTIVE
+    left = 0 if over else ledger.steps_left(account)
     return Signal(
         spec=situation.spec,
         answer=answer_named(entry.answer),
@@ -192,9 +197,9 @@ def signal_of(
         model=entry.model,
         tenant=entry.tenant,
         told_at=datetime.fromisoformat(entry.told_at),
-        battery=ledger.battery(account),
+        battery=0.0 if over else ledger.battery(account),
         steps_left=left,
-        steps_expected=ledger.steps_expected(account) if forecast else left,
+        steps_expected=ledger.steps_expected(account) if forecast and not over else left,
         repeated=repeated,
     )
 
@@ -220,8 +225,11 @@ def session_view(
         for entry in entries:
             folded = folded.after(ledger, entry)
             signals.append(signal_of(state, ledger, entry, folded.account, forecast=False))
-        battery = ledger.battery(account)
-        left, expected = ledger.steps_left(account), ledger.steps_expected(account)
+        if test_set.phase is Phase.ACTIVE:
+            battery = ledger.battery(account)
+            left, expected = ledger.steps_left(account), ledger.steps_expected(account)
+        else:  # perhaps retired with budget left
+            battery, left, expected = 0.0, 0, 0
     return SessionView(
         meter=state.meter.name,
         spec=spec,

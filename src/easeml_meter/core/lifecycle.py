@@ -12,7 +12,7 @@ class Phase(StrEnum):
 
     REQUESTED = "requested"  # the labelers were asked for it
     ACTIVE = "active"  # sealed, and answering submissions
-    SPENT = "spent"  # everything it could safely say has been said
+    SPENT = "spent"  # everything it could safely say has been said, or it was retired early
     RELEASED = "released"  # handed to the developers in the clear
 
 

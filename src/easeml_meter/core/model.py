@@ -19,6 +19,7 @@ class Event(StrEnum):
     PART_ADDED = "part added"
     PART_WITHDRAWN = "part withdrawn"
     TEST_SET_ADDED = "test set added"
+    RETIRED = "retired"
     SPENT = "spent"
     RELEASED = "released"
     VALIDATION_SET = "validation set"

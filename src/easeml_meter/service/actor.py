@@ -24,6 +24,7 @@ class Permission(StrEnum):
     ADD_TEST_SET = "add a test set"
     SEE_REQUESTS = "see requests for labels"
     SEE_NOTICES = "see notices to labelers"
+    RETIRE = "retire a test set"
     RELEASE = "release a test set"
     SEE_RELEASED = "see a released test set"
     SEE_TEST_INPUTS = "see the test inputs"
@@ -58,6 +59,7 @@ _ALLOWED = {
         Permission.SEE_REQUESTS,
         Permission.SEE_NOTICES,
         Permission.SEE_TEST_INPUTS,
+        Permission.RETIRE,
         Permission.RELEASE,
         Permission.SEE_RELEASED,
         Permission.AUDIT,
@@ -72,6 +74,7 @@ _ALLOWED = {
     Role.ADMIN: {
         Permission.SEE_METER,
         Permission.SEE_REQUESTS,
+        Permission.RETIRE,
         Permission.AUDIT,
         Permission.MANAGE,
     },

@@ -10,6 +10,7 @@ from easeml_meter.errors import Denied, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import histories_of
 from easeml_meter.service.place import Workspace
+from easeml_meter.service.testsets.requests import settled
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
 from easeml_meter.storage.books import Books
@@ -30,6 +31,8 @@ class Consequence:
     """Promised to all of them together after the hand-over."""
     labels_planned_shared: int
     """Labels that the same steps take when tenants share a history from the start."""
+    spends: bool
+    """Whether no tenant at all has an answer left afterwards: then the test set is spent."""
 
     @property
     def sentence(self) -> str:
@@ -39,6 +42,7 @@ class Consequence:
         return (
             f"Teams {named} will share one history on test set {self.generation}: "
             f"{before} steps left now, {self.steps_left_after} together afterwards. "
+            f"{f'Test set {self.generation} will be spent. ' if self.spends else ''}"
             f"A meter with handover = true needs {self.labels_planned_shared:,} labels."
         )
 
@@ -74,6 +78,7 @@ def hand_over(
             "steps_left": case.consequence.steps_left_after,
         }
         books.audit.append(test_set.meter, now, Event.HANDED_OVER, details)
+        settled(space, books, space.state(books))  # it may have left nothing to anybody
     space.journal(test_set).append_handover(made)
     return case.consequence
 
@@ -106,6 +111,7 @@ def _case(space: Workspace, books: Books, giver: int, receiver: int) -> _Proposa
         steps_left_before=tuple(_left(before, tenant) for tenant in group),
         steps_left_after=_left(after, pair[0]),
         labels_planned_shared=_shared_plan(situation.spec),
+        spends=after.all_spent,
     )
     return _Proposal(generation, consequence)
 

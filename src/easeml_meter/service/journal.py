@@ -78,6 +78,7 @@ def reconcile(
         details = {"generation": test_set.number, "tenant_and_step": steps}
         books.audit.append(test_set.meter, space.now(), Event.BOOKS_BEHIND, details)
         histories = histories_of(books, state, test_set, store=True)
+    histories = replace(histories, retired=journal.retired())
     journaled = {(entry.tenant, entry.step) for entry in told}
     return histories, [each for each in entries if (each.tenant, each.step) not in journaled]
 

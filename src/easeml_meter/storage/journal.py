@@ -18,6 +18,7 @@ from easeml_meter.storage.schema import values
 
 SUFFIX = ".journal"
 _HANDOVERS = ".handovers"
+_RETIRED = "retired"
 _FORMAT = 2
 """Tenants count from 1 in lines that say so; lines without a format count them from 0."""
 
@@ -47,6 +48,17 @@ class Journal:
         """Give all entries."""
         return entries_in(self._files.lines(self._name))
 
+    def retire(self, at: str, answers: int) -> None:
+        """Add that the test set was retired early after this many answers.
+
+        It is counted like one more answer, so whoever has the older books reads the whole journal.
+        """
+        self._files.append(self._name, [json.dumps({_RETIRED: at})], answers + 1)
+
+    def retired(self) -> bool:
+        """Whether the test set was retired early."""
+        return any(_RETIRED in _mapping(line) for line in self._files.lines(self._name))
+
     def append_handover(self, row: HandOver) -> None:
         """Add a hand-over, in a file of its own, and wait until it is on disk."""
         self._files.append(self._handovers, [_line(row)])
@@ -74,6 +86,13 @@ def _entry(line: str) -> Entry | None:
         return Entry(**_read(line, "tenant"))
     except (ValueError, TypeError, KeyError):
         return None
+
+
+def _mapping(line: str) -> dict[str, Any]:
+    try:
+        return dict(json.loads(line))
+    except (ValueError, TypeError):  # cut short by a crash
+        return {}
 
 
 def _line(row: Entry | HandOver) -> str:

@@ -216,3 +216,21 @@ def test_notices_are_for_labelers(served: Served, meter: str, tmp_path: Path) ->
     notices = served.client("labeler").get(f"/meters/{meter}/notices").json()["items"]
     assert [each["rows_shared"] for each in notices] == [0, 4]
     assert notices[1]["first_rows"] == [1, 2, 3, 4]
+
+
+@pytest.mark.parametrize("user", ["labeler", "admin"])
+def test_a_test_set_is_retired_early(served: Served, meter: str, tmp_path: Path, user: str) -> None:
+    labels = begin(served, meter, tmp_path)
+    developer = served.client("developer")
+    assert submit(developer, meter, labels).status_code == 200
+    path = f"/meters/{meter}/test-sets/1/retire"
+    for other in ("developer", "runner"):
+        assert served.client(other).post(path).status_code == 403
+    retired = served.client(user).post(path)
+    assert (retired.status_code, retired.json()["phase"]) == (200, "spent")
+    (request,) = served.client("labeler").get(f"/meters/{meter}/requests").json()["items"]
+    assert request["generation"] == 2
+    refused = submit(developer, meter, labels, salt="b")
+    assert (refused.status_code, refused.json()["error"]) == (409, "spent")
+    again = served.client(user).post(path)
+    assert (again.status_code, again.json()["error"]) == (409, "wrong-time")

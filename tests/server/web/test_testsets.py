@@ -244,3 +244,17 @@ def test_labelers_are_told_of_shared_rows(
     )
     page = words(labeler.get(f"/meters/{meter}/labels"))
     assert "contains 4 rows of test set 1 , first 1, 2, 3, 4" in page
+
+
+@pytest.mark.parametrize("user", ["labeler", "admin"])
+def test_a_test_set_is_retired_early(served: Served, meter: str, tmp_path: Path, user: str) -> None:
+    begin(served, meter, tmp_path)
+    visitor = Visitor(served, user)
+    page = f"/meters/{meter}/labels" if user == "labeler" else f"/admin/meters/{meter}"
+    assert "Retire test set 1 early" in words(visitor.get(page))
+    path = f"/meters/{meter}/test-sets/1/retire"
+    assert Visitor(served, "developer").send(path).status_code == 403
+    assert visitor.send(path).status_code == 303
+    assert "Test set 1 is retired." in words(visitor.get(f"/meters/{meter}"))
+    assert "Retire test set" not in words(visitor.get(page))
+    assert visitor.send(path).status_code == 409

@@ -312,3 +312,26 @@ def test_predictions_do_not_wait_for_models(
     developer = served.client("developer")
     hand_in(developer, meter)
     assert submit(developer, meter, labels).json()["step"] == 1
+
+
+@pytest.mark.usefixtures("told")
+def test_models_of_a_test_set_that_is_retired(
+    served: Served, meter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The one that runs has touched hidden rows and is answered; the one that waits is refused."""
+    clients = {"runs": served.client("developer"), "waits": served.client("developer2")}
+    ids = {name: hand_in(client, meter, name).json()["id"] for name, client in clients.items()}
+    tell = answering._tell
+
+    def retired_before_it_is_told(*arguments: Any) -> Any:
+        monkeypatch.setattr(answering, "_tell", tell)
+        path = f"/meters/{meter}/test-sets/1/retire"
+        assert served.client("labeler").post(path).status_code == 200
+        return tell(*arguments)
+
+    monkeypatch.setattr(answering, "_tell", retired_before_it_is_told)
+    run_all(served)
+    done, refused = (show(clients[name], meter, ids[name]) for name in clients)
+    assert (done["state"], done["step"], done["signal"]["band"]) == ("done", 1, 1)
+    assert (refused["state"], refused["problem"]["error"]) == ("refused", "spent")
+    assert "fresh labels are needed (test set 2)" in refused["problem"]["message"]

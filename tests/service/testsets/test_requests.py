@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
-from tests.service.helpers import Clock, deliver, make_session, small_spec
+from tests.service.helpers import Clock, Session, deliver, make_session, small_spec
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import LabelRequest, TestSet
 from easeml_meter.core.people import Role
-from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, WrongPhase
+from easeml_meter.core.views import Signal
+from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, Spent, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Workspace
+from easeml_meter.service.submissions.kinds import PredictionFiles
+from easeml_meter.service.submissions.measuring import Conditions
 from easeml_meter.service.testsets import requests
 
 LABELER = Actor.embedded(Role.LABELER)
@@ -92,3 +97,110 @@ def test_what_is_told_of_a_test_set_is_read_again(tmp_path: Path) -> None:
         session.submit(step, 0, model=str(step))
     (request,) = requests.list_requests(LABELER, Workspace.open(tmp_path / "meter"))
     assert LabelRequest.from_json(request.test_set.meter, request.to_json()) == request
+
+
+ADMIN = Actor.embedded(Role.ADMIN)
+
+
+@pytest.mark.parametrize("role", [Role.LABELER, Role.ADMIN])
+def test_a_test_set_is_retired_early_and_the_next_one_requested(tmp_path: Path, role: Role) -> None:
+    session = make_session(tmp_path)
+    told = session.submit(0, 0, model="a")
+    space = session.meter.workspace
+    actor = replace(Actor.embedded(role), user="u1")
+    assert requests.retire_test_set(actor, space, 1).phase is Phase.SPENT
+    assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.REQUESTED]
+    (request,) = requests.list_requests(LABELER, space)
+    assert request.test_set.labels_needed == session.meter.plan.labels
+    shown = session.meter.status(generation=1)
+    assert (shown.steps_left, shown.steps_expected, shown.battery) == (0, 0, 0.0)
+    assert [signal.answer for signal in shown.signals] == [told.answer]
+    assert session.submit(0, 0, model="a").repeated
+    with pytest.raises(Spent, match="fresh labels are needed"):
+        session.submit(0, 0, model="b")
+    audit = session.meter.audit()
+    assert [link.event for link in audit.links[-3:]] == ["retired", "spent", "requested"]
+    assert audit.links[-3].details == {"generation": 1, "user": "u1"}
+    assert audit.problems == ()
+    session.meter.release()
+    assert len(session.meter.status(generation=1).retrospective) == 1
+
+
+def test_only_an_active_test_set_is_retired_and_only_by_some(tmp_path: Path) -> None:
+    meter = Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
+    with pytest.raises(WrongPhase, match="test set 1 is requested: only an active one is retired"):
+        meter.retire()
+    with pytest.raises(NotFound):
+        requests.retire_test_set(ADMIN, meter.workspace, 2)
+    for role in (Role.DEVELOPER, Role.RUNNER):
+        with pytest.raises(Denied):
+            requests.retire_test_set(Actor.embedded(role), meter.workspace)
+
+
+def test_the_last_planned_test_set_is_retired_without_another_request(tmp_path: Path) -> None:
+    session = make_session(tmp_path, small_spec(sessions=2))
+    session.meter.retire()
+    n = session.meter.plan.labels
+    deliver(session.meter, tmp_path, np.random.default_rng(5).integers(0, 2, n), seed=5)
+    session.meter.retire()
+    assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.SPENT]
+
+
+def submit_while(session: Session, deed: Callable[[], object], errors: int) -> Signal:
+    """Submit a model called a; do something else once, while it is measured on hidden rows."""
+    deeds = [deed]
+
+    def progress(what: str, _done: float, _total: float) -> None:
+        if what == "scoring on the test set" and deeds:
+            deeds.pop()()
+
+    given = PredictionFiles(*session.files(errors, 0, salt="a"))
+    told = session.meter.submit_any(given, model="a", conditions=Conditions(progress=progress))
+    assert not deeds
+    return told
+
+
+def test_what_was_being_measured_is_still_answered_and_charged(tmp_path: Path) -> None:
+    """It has touched hidden rows: to refuse it would make that free."""
+    session = make_session(tmp_path)
+    n = len(session.test_labels)
+    told = submit_while(session, session.meter.retire, n // 2)
+    assert (told.band, told.step, told.steps_left, told.battery) == (3, 1, 0, 0.0)
+    assert [signal.model for signal in session.meter.status(generation=1).signals] == ["a"]
+    assert session.submit(n // 2, 0, model="a").repeated
+    with pytest.raises(Spent):
+        session.submit(0, 0, model="b")
+    assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.REQUESTED]
+    assert session.meter.audit().problems == ()
+
+
+def test_a_released_set_answers_nothing_that_was_still_being_measured(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+
+    def released() -> None:
+        session.meter.retire()
+        session.meter.release()
+
+    with pytest.raises(Spent):
+        submit_while(session, released, 0)
+    assert session.meter.status(generation=1).signals == ()
+
+
+def test_an_older_database_put_back_knows_that_it_was_retired(tmp_path: Path) -> None:
+    """Its labels may be released by then, so it must not answer again."""
+    session = make_session(tmp_path)
+    session.submit(0, 0, model="a")
+    session.meter.close()
+    database = tmp_path / "meter" / "meter.db"
+    before = database.read_bytes()
+    with Meter.open(tmp_path / "meter") as meter:
+        meter.retire()
+        meter.release()
+    for name in ("meter.db-wal", "meter.db-shm"):
+        (tmp_path / "meter" / name).unlink(missing_ok=True)
+    database.write_bytes(before)
+    with Meter.open(tmp_path / "meter") as meter:
+        session.meter = meter
+        with pytest.raises(Spent):
+            session.submit(0, 0, model="b")
+        assert [row.phase for row in meter.generations] == [Phase.SPENT, Phase.REQUESTED]

@@ -39,6 +39,8 @@ class HandoverShown(BaseModel):
     steps_left_before: list[int]
     steps_left_after: int
     labels_planned_shared: int
+    spends: bool
+    """Whether the test set is spent afterwards."""
     sentence: str
 
 
@@ -65,5 +67,6 @@ def _shown(found: Consequence, *, recorded: bool) -> HandoverShown:
         steps_left_before=list(found.steps_left_before),
         steps_left_after=found.steps_left_after,
         labels_planned_shared=found.labels_planned_shared,
+        spends=found.spends,
         sentence=found.sentence,
     )

@@ -209,6 +209,24 @@ def test_inputs(actor: ActorHere, space: WorkspaceHere, number: Number) -> Strea
 
 
 @router.post(
+    "/meters/{meter}/test-sets/{number}/retire",
+    responses=answers(404, 409),
+    response_model=TestSetShown,
+    name="retire",
+)
+async def retire_test_set(
+    actor: ActorHere, space: WorkspaceHere, once: OnceHere, number: Number
+) -> JSONResponse:
+    """Retire the active test set early, and request the next one (labelers and admins)."""
+
+    def make() -> tuple[int, TestSetShown]:
+        retired = requests.retire_test_set(actor, space, number)
+        return 200, TestSetShown(**retired.to_json())
+
+    return await once.answer(make, actor=actor, use_case=requests.retire_test_set)
+
+
+@router.post(
     "/meters/{meter}/test-sets/{number}/release",
     responses=answers(404, 409),
     response_model=Released,

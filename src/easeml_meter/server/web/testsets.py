@@ -149,6 +149,13 @@ def release_test_set(page: LabelingHere, number: Number) -> Response:
     return page.back(f"Test set {number} is released to the developers.")
 
 
+@router.post("/meters/{meter}/test-sets/{number}/retire")
+def retire_test_set(visit: VisitHere, meter: Id, number: Number) -> Response:
+    """Retire the active test set early: for labelers and admins, who have different pages."""
+    requests.retire_test_set(visit.at(meter), visit.site.space(meter), number)
+    return visit.redirect(f"/meters/{meter}", f"Test set {number} is retired.")
+
+
 @router.get("/meters/{meter}/test-sets/{number}/inputs.parquet")
 def test_inputs(visit: VisitHere, meter: str, number: Number) -> Response:
     """Give the test inputs, to those who may see them."""

@@ -103,7 +103,9 @@ def answer_all(
             for each in opened
         ]
     drafts = [each for each in outcomes if isinstance(each, _Draft)]
-    told = iter(_tell(space, test_set, drafts) if drafts else ())
+    # Older books may hold a test set that is still active though a hand-over has spent it.
+    over = test_set.phase is Phase.ACTIVE and decisions.histories.all_spent
+    told = iter(_tell(space, test_set, drafts) if drafts or over else ())
     return [next(told) if isinstance(each, _Draft) else each for each in outcomes]
 
 
@@ -234,7 +236,9 @@ def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[_Draft]) -> list
             ledger = decisions.histories.ledger
             outcomes.append(signal_of(state, ledger, entry, account, repeated=repeated))
         if fresh:
-            _enter(space, books, decisions, fresh)
+            _enter(books, decisions, fresh)
+        if test_set.phase is Phase.ACTIVE and decisions.histories.all_spent:
+            retire(space, books, state, test_set)
         keeping.wait()
     # The answers are committed and count as given, so a crash from here on loses nothing: the next
     # answer adds their lines to the journal, and the same submission gets the same answer for free.
@@ -243,7 +247,7 @@ def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[_Draft]) -> list
     return outcomes
 
 
-def _enter(space: Workspace, books: Books, decisions: Decisions, fresh: Sequence[Entry]) -> None:
+def _enter(books: Books, decisions: Decisions, fresh: Sequence[Entry]) -> None:
     """Write answers, their audit links and the accounts they lead to in one transaction."""
     test_set, histories = decisions.test_set, decisions.histories
     books.entries.add(fresh)
@@ -251,8 +255,6 @@ def _enter(space: Workspace, books: Books, decisions: Decisions, fresh: Sequence
     books.accounts.put(test_set.meter, test_set.number, changed.values())
     links = [(entry.told_at, Event.TOLD, _disclosed(entry)) for entry in fresh]
     books.audit.append_all(test_set.meter, links)
-    if histories.all_spent:
-        retire(space, books, decisions.state, test_set)
 
 
 def _disclosed(entry: Entry) -> dict[str, object]:

@@ -80,7 +80,11 @@ class Decisions:
             Spent: the test set has no answer left for the tenant.
             MeterError: the validation set was replaced since the submission was measured.
         """
-        if losses is None or self.test_set.phase is not Phase.ACTIVE:
+        # Retired while this was measured, the test set still answers: the submission has touched
+        # hidden rows, and that must not be free. Once it is released, there is nothing to tell.
+        phase = self.test_set.phase
+        over = phase is Phase.RELEASED or (phase is Phase.ACTIVE and self.histories.retired)
+        if losses is None or over:
             raise self.spent()
         if validation_in_force(self.state).number != draft.validation_number:
             raise MeterError("the validation set was replaced meanwhile: submit again")
@@ -130,7 +134,7 @@ def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) 
     newest = state.validation
     if newest is None or not newest.settings.get("reset", False):
         return False
-    if newest.settings.get("generation") != state.current.number:
+    if newest.settings.get("generation") != test_set.number:
         return False
     # Validation sets only replace older ones, so the last answer was measured on the newest of all
     # that the tenant has used.

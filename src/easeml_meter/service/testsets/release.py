@@ -20,6 +20,7 @@ from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.keeping import read_kept
 from easeml_meter.service.submissions.kinds import measure_again
 from easeml_meter.service.submissions.measuring import Measured, open_sealed
+from easeml_meter.service.testsets.requests import settled
 from easeml_meter.storage.books import Books
 from easeml_meter.tables.source import Held
 
@@ -47,7 +48,7 @@ def release(
         WrongPhase: it is not spent, or an older one must be released first.
     """
     with space.writing() as books:
-        state = space.state(books)
+        state = settled(space, books, space.state(books))
         test_set = _next_to_release(state, number)
         histories, unjournaled = reconcile(space, books, state, test_set)
         entries = books.entries.all(test_set.meter, test_set.number)
@@ -59,6 +60,8 @@ def release(
     _export(space, test_set, entries, truths)
     # The phase changes last: a release that was cut short is simply done again.
     with space.writing() as books:
+        if books.entries.all(test_set.meter, test_set.number) != entries:
+            raise WrongPhase("a submission that was running was answered meanwhile: release again")
         now = space.now()
         released = replace(test_set, phase=advance(test_set.phase, Phase.RELEASED), changed_at=now)
         books.testsets.update(released)

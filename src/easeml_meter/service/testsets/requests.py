@@ -1,4 +1,4 @@
-"""Requests for labels: a fresh test set is requested when the last one is spent."""
+"""Requests for labels: a fresh test set is requested when the last one is spent or retired."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Event, LabelRequest, TestSet, stamp
 from easeml_meter.errors import WrongPhase, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.journal import histories_of
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
@@ -39,6 +40,12 @@ def show_test_set(_: Actor, space: Workspace, number: int) -> TestSet:
 @needs(Permission.SEE_REQUESTS)
 def list_requests(_: Actor, space: Workspace) -> list[LabelRequest]:
     """Return the requests that are open."""
+    with space.reading() as books:
+        state = space.state(books)
+        over = _is_over(books, state)
+    if over:
+        with space.writing() as books:
+            settled(space, books, space.state(books))
     with space.reading() as books:
         test_sets = space.state(books).generations
         return [as_request(space, books, each) for each in test_sets if _is_open(each)]
@@ -93,6 +100,52 @@ def open_request(space: Workspace, books: Books, number: int) -> TestSet:
 
 def _is_open(test_set: TestSet) -> bool:
     return test_set.phase is Phase.REQUESTED
+
+
+@needs(Permission.RETIRE)
+def retire_test_set(actor: Actor, space: Workspace, number: int | None = None) -> TestSet:
+    """Retire the active test set before it is spent, and request the next one.
+
+    Its answers stay, and so does their promise. `number` makes sure that it is the one meant.
+
+    Raises:
+        NotFound: there is no test set of that number.
+        WrongPhase: it is not active.
+    """
+    with space.writing() as books:
+        state = space.state(books)
+        test_set = state.generations[-1] if number is None else state.numbered(number)
+        if test_set.phase is not Phase.ACTIVE:
+            raise WrongPhase(
+                f"test set {test_set.number} is {test_set.phase}: only an active one is retired"
+            )
+        answers = histories_of(books, state, test_set).answers
+        now = space.now()
+        details: dict[str, object] = {"generation": test_set.number}
+        details |= {"user": actor.user} if actor.user else {}
+        books.audit.append(test_set.meter, now, Event.RETIRED, details)
+        retire(space, books, state, test_set)
+        retired = space.state(books).numbered(test_set.number)
+    # Once released, its labels are known: an older database put back must not let it answer again.
+    space.journal(test_set).retire(now, answers)
+    return retired
+
+
+def settled(space: Workspace, books: Books, state: MeterState) -> MeterState:
+    """Return the state, after closing the active test set if no tenant has an answer left.
+
+    Before hand-overs closed what they had spent, a meter could be left with such a test set:
+    nothing to answer, nothing to release, nothing requested.
+    """
+    if not _is_over(books, state):
+        return state
+    retire(space, books, state, state.generations[-1])
+    return space.state(books)
+
+
+def _is_over(books: Books, state: MeterState) -> bool:
+    latest = state.generations[-1]
+    return latest.phase is Phase.ACTIVE and histories_of(books, state, latest).all_spent
 
 
 def retire(space: Workspace, books: Books, state: MeterState, test_set: TestSet) -> None:
