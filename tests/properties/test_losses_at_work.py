@@ -12,6 +12,8 @@ import pyarrow.parquet as pq
 import pytest
 from tests.cli.workbench import Workbench, rows
 
+from easeml_meter.scoring.classes import Classes
+
 Values = list[Any]
 
 
@@ -105,6 +107,39 @@ def test_the_best_two_of_three(tmp_path: Path) -> None:
     three = desk.predictions([["a", "b", "c"]] * len(test), second_best(validation), name="three")
     assert "a list of 3" in desk.refused(2, "submit", *three)
     spend(desk, [0, share])
+
+
+# Classes whose order nobody declared
+
+PLACES = {"b": 0, "c": 1, "a": 2}
+"""The order that a developer's model knows; the validation set has them alphabetically."""
+
+
+@pytest.mark.parametrize("kind", ["csv", "parquet", "arrow", "jsonl"])
+def test_a_perfect_model_with_another_order_of_classes_is_refused(
+    tmp_path: Path, kind: str
+) -> None:
+    """Its losses were 1 and 1, so the gap was 0 and the answer band 1."""
+    desk = Workbench(tmp_path, kind)
+    test, validation = ready(desk, thirds, steps=2, classes=())
+    files = desk.predictions([PLACES[v] for v in test], [PLACES[v] for v in validation])
+    shown = desk.refused(2, "submit", *files)
+    assert "whole numbers given for classes of unknown order ('a', 'b', 'c')" in shown
+    assert desk.submit(test, validation, name="names")["band"] == 1
+
+
+def test_what_was_read_by_its_order_before_is_in_the_retrospective(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions before took places in the alphabetical list; their answers stay what they were."""
+    desk = Workbench(tmp_path, "parquet")
+    test, validation = ready(desk, thirds, steps=2, classes=())
+    with monkeypatch.context() as before:
+        before.setattr(Classes, "ordered", True)
+        places = ["abc".index(value) for value in test]
+        assert desk.submit(places, validation, name="places")["band"] == 1
+    assert desk.submit(test, validation, name="names")["band"] == 1
+    spend(desk, [0, 0])
 
 
 # A loss of one's own

@@ -120,6 +120,19 @@ class TestOutputs:
             found.tolist() == np.argsort(-(ROWS @ WEIGHTS), axis=1, kind="stable")[:, :2].tolist()
         )
 
+    def test_places_mean_nothing_unless_the_classes_were_declared(self) -> None:
+        found = Classes.of(ANIMALS.values, declared=False)
+        for loss, model in (
+            ("0-1", models.classifier),
+            ("top-2", models.linear),
+            ("brier", models.classifier),
+        ):
+            line = refusal(model(WEIGHTS), expected(4, loss, found))
+            assert "scores given for classes of unknown order" in line
+        content = models.words(["meow", "bark"], ["cat", "dog"])
+        batch = pa.record_batch({"sound": ["bark", "meow", "bark"]})
+        assert predict(content, expected(3, "0-1", found), batch).tolist() == [1, 0, 1]
+
     def test_a_number(self) -> None:
         found = predict(models.linear(WEIGHTS[:, :1]), expected(4, REAL), columns())
         assert found.tolist() == (ROWS @ WEIGHTS[:, 0]).tolist()

@@ -519,3 +519,56 @@ def test_ids_of_other_types_or_number(tmp_path: Path) -> None:
 def test_expectations_that_make_no_sense(rows: int, loss: str, classes: Classes | None) -> None:
     with pytest.raises(InvalidInput):
         expected(rows, loss, classes)
+
+
+# --- The order of the classes ---
+
+FOUND = Classes.of(ANIMALS.values, declared=False)
+"""The classes of a validation set, alphabetically: no developer knows that order for certain."""
+
+
+@pytest.mark.parametrize("ending", FORMATS)
+@pytest.mark.parametrize(
+    ("loss", "rows"),
+    [
+        ("0-1", [2, 0, 1]),
+        ("0-1", [[0.1, 0.2, 0.7], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]),
+        ("top-2", [[2, 0], [0, 1], [1, 2]]),
+        ("top-2", [[0.1, 0.2, 0.7], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]),
+        ("brier", [[0.1, 0.2, 0.7], [1.0, 0.0, 0.0], [0.0, 1.0, 0.0]]),
+    ],
+    ids=["whole numbers", "scores", "ranked places", "ranked scores", "probabilities"],
+)
+def test_places_in_a_class_list_that_was_not_declared_are_refused(
+    tmp_path: Path, ending: str, loss: str, rows: list[Any]
+) -> None:
+    """A perfect model that knew another order had the losses 1 and 1, so the gap 0 and band 1."""
+    if ending == ".csv" and isinstance(rows[0], list):
+        pytest.skip("a CSV file has no lists")
+    path = write(tmp_path / f"p{ending}", {"prediction": rows})
+    line = refusal(path, expected(3, loss, FOUND))
+    assert "given for classes of unknown order ('cat', 'dog', 'owl')" in line
+    assert "give class names, or one column probability_CLASS for each class" in line
+    assert len(read(path, expected(3, loss, ANIMALS))) == 3
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv", ".jsonl"])
+def test_named_scores_and_named_classes_need_no_order(tmp_path: Path, ending: str) -> None:
+    named = {
+        "probability_owl": [0.7, 0.0],
+        "probability_cat": [0.1, 1.0],
+        "probability_dog": [0.2, 0.0],
+    }
+    path = write(tmp_path / f"p{ending}", named)
+    for loss, found in (("0-1", [2, 0]), ("top-2", [[2, 1], [0, 1]])):
+        assert read(path, expected(2, loss, FOUND)) == found
+    ranked = {"prediction_1": ["owl", "cat"], "prediction_2": ["dog", "owl"]}
+    path = write(tmp_path / f"r{ending}", ranked)
+    assert read(path, expected(2, "top-2", FOUND)) == [[2, 1], [0, 2]]
+    path = write(tmp_path / f"n{ending}", {"prediction": ["owl", "cat"]})
+    assert read(path, expected(2, "0-1", FOUND)) == [2, 0]
+
+
+def test_scores_of_whole_numbers_line_up_by_themselves(tmp_path: Path) -> None:
+    path = write(tmp_path / "p.npy", {"prediction": [[0.1, 0.9], [1.0, 0.0]]})
+    assert read(path, expected(2, "0-1", Classes.of([3, 7], declared=False))) == [1, 0]

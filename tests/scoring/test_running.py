@@ -24,7 +24,7 @@ from tests.scoring.examples import write
 from easeml_meter.errors import InvalidInput, MeterError, VaultError
 from easeml_meter.scoring import running
 from easeml_meter.scoring.function import FunctionModel
-from easeml_meter.scoring.losses import Loss, LossFailed, parse_loss
+from easeml_meter.scoring.losses import Loss, LossFailed, ZeroOne, parse_loss
 from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor, SandboxUnavailable
 from easeml_meter.scoring.running import (
     SHARD_ROWS,
@@ -52,8 +52,9 @@ def sealed(tmp_path: Path) -> Iterator[SealedTestSet]:
 
 
 def visible(path: Path, loss: str | Loss, inputs: pa.Schema = INPUTS) -> VisibleRows:
+    classes = functions.CLASSES.get(loss) if isinstance(loss, str) else None
     loss = parse_loss(loss) if isinstance(loss, str) else loss
-    return VisibleRows.of(Validation.open(path, label="label", loss=loss), inputs)
+    return VisibleRows.of(Validation.open(path, label="label", loss=loss, classes=classes), inputs)
 
 
 def model(function: Callable[[pa.RecordBatch], Any]) -> FunctionModel:
@@ -353,6 +354,20 @@ def test_failures_on_visible_rows_are_told(
         score_model(model(function), visible(path, ABSOLUTE), LIMITS)
     assert str(failed.value).startswith(line)
     assert "\n" not in str(failed.value)
+
+
+@pytest.mark.parametrize("answer", [[1] * 8, [[0.5, 0.5]] * 8], ids=["places", "scores"])
+def test_places_of_undeclared_classes_are_refused_on_visible_rows(
+    tmp_path: Path, answer: list[Any]
+) -> None:
+    """They are found there, free of charge, before the model sees a hidden row."""
+    path = write(
+        tmp_path / "v.csv", {"size": [0.5] * 8, "weight": [1.5] * 8, "label": [*"abababab"]}
+    )
+    with pytest.raises(ModelFailed, match="given for classes of unknown order"):
+        score_model(model(lambda batch: answer), visible(path, ZeroOne()), LIMITS)
+    names = model(lambda batch: ["a"] * len(batch))
+    assert score_model(names, visible(path, ZeroOne()), LIMITS).mean == 0.5
 
 
 def test_a_loss_that_fails_on_visible_rows_says_so(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ def test_classes_come_from_the_table_sorted(tmp_path: Path, ending: str) -> None
     columns = {"x": [1, 2, 3, 4], "label": ["owl", "cat", "owl", "dog"]}
     path = write(tmp_path / f"v{ending}", columns)
     found = Validation.open(path, label="label", loss=parse_loss("0-1"))
-    assert found.classes == Classes(("cat", "dog", "owl"))
+    assert found.classes == Classes(("cat", "dog", "owl"), declared=False)
     assert found.rows == 4
     assert found.digest == hashlib.sha256(path.read_bytes()).hexdigest()
     submitted = write(tmp_path / "p.npy", {"prediction": ["owl", "cat", "cat", "cat"]})
@@ -42,7 +42,7 @@ def test_numbers_are_the_same_classes_in_every_format(
         values = [int(value) for value in values]
     path = write(tmp_path / f"v{ending}", {"label": values, "x": [1, 2, 3]})
     found = Validation.open(path, label="label", loss=parse_loss("0-1"))
-    assert found.classes == Classes((9, 10))
+    assert found.classes == Classes((9, 10), declared=False)
     np.save(tmp_path / "p.npy", np.array([10, 9, 10], np.int8))
     predictions = Predictions.open(tmp_path / "p.npy", expected=found.expected)
     assert found.score(predictions).mean == Fraction(1, 3)

@@ -16,9 +16,11 @@ from numpy.typing import NDArray
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.spec import MeterSpec
+from easeml_meter.tables.spelling import as_texts, is_text
 from easeml_meter.tables.wording import excerpt
 
 _WHOLE_NUMBER = re.compile(r"(0|-?[1-9][0-9]{0,17})(?:\.0+)?")
+_PLACE = re.compile(r"0|[1-9][0-9]{0,17}")
 _LARGEST_TABLE = 1 << 16
 
 
@@ -27,8 +29,10 @@ def classes_in_force(spec: MeterSpec, validation: ValidationSet | None) -> Class
 
     It never comes from test labels: a list that follows them would tell which ones occur.
     """
-    listed = spec.classes or (validation and validation.settings["classes"])
-    return Classes.of(listed) if listed else None
+    if spec.classes:
+        return Classes.of(spec.classes)
+    found = validation and validation.settings["classes"]
+    return Classes.of(found, declared=False) if found else None
 
 
 class WrongType(InvalidInput):
@@ -44,6 +48,8 @@ class Classes:
     """
 
     values: tuple[str, ...] | tuple[int, ...]
+    declared: bool = True
+    """Whether meter.toml lists them, so that developers know their order."""
 
     def __post_init__(self) -> None:
         if not self.values:
@@ -52,7 +58,7 @@ class Classes:
             raise InvalidInput("classes: one stands there twice, each must stand there once")
 
     @classmethod
-    def of(cls, values: Iterable[object]) -> Self:
+    def of(cls, values: Iterable[object], *, declared: bool = True) -> Self:
         """Take a list of texts or of whole numbers; texts that are all whole numbers are numbers.
 
         So a column of numbers means the same in a CSV file, where all is text, as in Parquet.
@@ -64,12 +70,12 @@ class Classes:
         texts = [str(value) for value in given]
         numbers = [_number_in(text) for text in texts]
         if None not in numbers:
-            return cls(tuple(number for number in numbers if number is not None))
+            return cls(tuple(number for number in numbers if number is not None), declared)
         for value in given:
             if not isinstance(value, str):
                 allowed = "either all text or all whole numbers of at most 18 digits"
                 raise InvalidInput(f"classes: {excerpt(value)} among texts or too long, {allowed}")
-        return cls(tuple(texts))
+        return cls(tuple(texts), declared)
 
     def __len__(self) -> int:
         return len(self.values)
@@ -89,10 +95,28 @@ class Classes:
         """The smallest type for a code: memory is what limits how many are kept."""
         return np.min_scalar_type(len(self))
 
+    @property
+    def ordered(self) -> bool:
+        """Whether everybody knows the order of the classes, so that a place in it means one.
+
+        Texts found in a validation set are listed alphabetically, which no model follows for
+        certain. Whole numbers have one order.
+        """
+        return self.declared or self.numeric
+
+    def check_order(self, given: str) -> None:
+        """Refuse what is read by the order of the classes, unless everybody knows that order."""
+        if self.ordered:
+            return
+        names = "class names, or one column probability_CLASS for each class"
+        remedy = f"give {names}, or list the classes in meter.toml before meter init"
+        raise WrongType(f"{given} given for classes of unknown order ({self}): {remedy}")
+
     def codes(self, column: Any, *, or_places: bool = False) -> NDArray[Any]:
         """Return the code of each value of a column without nulls; `len(self)` for strangers.
 
-        `or_places`: whole numbers for classes that are texts are places in the list, from 0.
+        `or_places`: whole numbers for classes that are texts are places in the list, from 0,
+        unless some class is itself named by a whole number.
         """
         if isinstance(column.type, pa.ExtensionType):
             column = column.storage
@@ -104,34 +128,46 @@ class Classes:
             return np.take(self.codes(column.dictionary, or_places=or_places), places)
         if pa.types.is_string_view(kind):
             column = column.cast(pa.large_string())
-        if pa.types.is_string(column.type) or pa.types.is_large_string(column.type):
-            return self._codes_of_texts(column)
-        if pa.types.is_boolean(kind) and not self.numeric:
+        if is_text(kind):
+            return self._codes_of_texts(column, or_places)
+        if pa.types.is_boolean(kind) and self._truths:
             false, true = (self._truths.get(word, len(self)) for word in ("false", "true"))
             return np.where(column.to_numpy(zero_copy_only=False), true, false).astype(self.dtype)
-        if pa.types.is_integer(kind) or pa.types.is_boolean(kind):
+        if pa.types.is_integer(kind):
             numbers = column.to_numpy(zero_copy_only=False)
             if self.numeric:
                 return self._codes_of_numbers(numbers)
+            if self._named_by_numbers:
+                return self._codes_of_texts(as_texts(column, "classes"), or_places)
             if or_places:
+                self.check_order("whole numbers")
                 return _places(numbers, 0, len(self), len(self), self.dtype)
         if pa.types.is_floating(kind) and self.numeric:
             return self._codes_of_floats(column.to_numpy(zero_copy_only=False))
         needed = "whole numbers" if self.numeric else "text"
         raise WrongType(f"type {excerpt(kind)} given, classes as {needed} needed ({self})")
 
-    def _codes_of_texts(self, column: Any) -> NDArray[Any]:
+    def _codes_of_texts(self, column: Any, or_places: bool) -> NDArray[Any]:
         texts = pa.array([str(value) for value in self.values], type=column.type)
         found = pc.index_in(column, value_set=texts)
-        if self.numeric and found.null_count:  # perhaps 3.0 for 3
-            words = column.dictionary_encode()
-            numbers = [_number_in(word) for word in words.dictionary.to_pylist()]
-            per_word = self._codes_of_numbers(np.array([n or 0 for n in numbers], np.int64))
-            strange = np.array([number is None for number in numbers])
-            per_word[strange] = len(self)
-            places: NDArray[Any] = words.indices.to_numpy()
-            return np.take(per_word, places)
-        return self._filled(found)
+        if not found.null_count:
+            return self._filled(found)
+        # Few words are left, as a rule: 3.0 for 3, True for true, or places of all rows.
+        words = column.dictionary_encode()
+        listed = words.dictionary.to_pylist()
+        by_place = or_places and found.null_count == len(column) and all(map(_is_place, listed))
+        if by_place and not (self.numeric or self._named_by_numbers):
+            self.check_order("whole numbers")
+            codes = np.array([min(int(word), len(self)) for word in listed], self.dtype)
+        else:
+            codes = np.array([self._code_of(word) for word in listed], self.dtype)
+        places: NDArray[Any] = words.indices.to_numpy()
+        return np.take(codes, places)
+
+    def _code_of(self, word: str) -> int:
+        number = _number_in(word) if self.numeric else None
+        known = self._by_value.get(word if number is None else number)
+        return self._truths.get(word.lower(), len(self)) if known is None else known
 
     def _codes_of_floats(self, numbers: NDArray[Any]) -> NDArray[Any]:
         numbers = numbers.astype(np.float64, copy=False)
@@ -154,9 +190,23 @@ class Classes:
         return np.asarray(found.fill_null(len(self)).to_numpy()).astype(self.dtype)
 
     @cached_property
+    def _by_value(self) -> dict[object, int]:
+        return {value: place for place, value in enumerate(self.values)}
+
+    @cached_property
+    def _named_by_numbers(self) -> bool:
+        """Whether a whole number could be the name of a class rather than its place."""
+        return any(_number_in(str(value)) is not None for value in self.values)
+
+    @cached_property
     def _truths(self) -> dict[str, int]:
-        """The places of "true" and "false", however they are written."""
-        return {str(value).lower(): place for place, value in enumerate(self.values)}
+        """The places of the classes that are true and false, however written, or 1 and 0."""
+        if self.numeric:
+            words = {0: "false", 1: "true"}
+            return {words[v]: i for i, v in enumerate(self.values) if v in words}
+        lower = [str(value).lower() for value in self.values]
+        # Where "True" and "true" are two classes, only their own spelling tells them apart.
+        return {w: lower.index(w) for w in ("false", "true") if lower.count(w) == 1}
 
     @cached_property
     def _numbers(self) -> NDArray[np.int64]:
@@ -181,6 +231,10 @@ class Classes:
 def _number_in(text: str) -> int | None:
     found = _WHOLE_NUMBER.fullmatch(text)
     return int(found[1]) if found else None
+
+
+def _is_place(word: str) -> bool:
+    return _PLACE.fullmatch(word) is not None
 
 
 def _places(

@@ -153,12 +153,17 @@ def _output_for(outputs: tuple[Tensor, ...], expected: Expected) -> tuple[Tensor
     scores = [tensor for tensor in plain if _holds(tensor, size)]
     scores.sort(key=lambda tensor: tensor.name not in _PREFERRED)
     found: list[tuple[Tensor, int | None]] = []
+    wanted = "names of classes [?]"
     match kind:
-        case Output.CLASS:
+        case Output.CLASS if expected.class_list.ordered or not _texts(single):
+            expected.class_list.check_order("integers or scores")
             wanted = f"classes as integers or text [?], or scores as float [?, {size}]"
             found = [(tensor, 0) for tensor in single if not tensor.kind.startswith("float")]
             found += [(tensor, size) for tensor in scores]
+        case Output.CLASS:  # only names say which class is meant
+            found = [(tensor, 0) for tensor in _texts(single)]
         case Output.RANKED | Output.PROBABILITIES:
+            expected.class_list.check_order("scores")
             wanted = f"{'scores' if kind is Output.RANKED else kind.value} as float [?, {size}]"
             found = [(tensor, size) for tensor in scores]
         case Output.REAL:
@@ -173,6 +178,10 @@ def _output_for(outputs: tuple[Tensor, ...], expected: Expected) -> tuple[Tensor
             hint = ": export it with zipmap=False"
         raise InvalidInput(f"model outputs {listing(outputs)} given, {wanted} needed{hint}")
     return found[0]
+
+
+def _texts(tensors: list[Tensor]) -> list[Tensor]:
+    return [tensor for tensor in tensors if tensor.kind == "str"]
 
 
 def _is_single(tensor: Tensor) -> bool:

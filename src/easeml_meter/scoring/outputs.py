@@ -200,6 +200,7 @@ def _matrix_of_reals(columns: Sequence[Any], expected: Expected, rows: Rows) -> 
         if len(columns) != size:
             raise WrongType(f"{excerpt(columns[0].type)} given, a list of {size} numbers needed")
         return np.stack([_reals(column, rows) for column in columns], axis=1)
+    expected.class_list.check_order("a list of scores")
     flat, width = _flat(columns[0], rows, size)
     return _reals(flat, rows[width]).reshape(-1, width)
 

@@ -94,4 +94,4 @@ def _classes_in(columns: Iterator[Any]) -> Classes:
     if not found:
         raise InvalidInput("no rows given, one per example needed")
     classes = Classes.of(found)
-    return Classes(tuple(sorted(classes.values)))  # type: ignore[arg-type]
+    return Classes(tuple(sorted(classes.values)), declared=False)  # type: ignore[arg-type]

@@ -117,6 +117,8 @@ class Measured(Closing):
     generation: TestSet
     validation: ValidationSet
     conditions: Conditions = USUAL
+    again: bool = False
+    """For a release: what was accepted once is read as it was then, even if it is refused now."""
 
     @cached_property
     def sealed(self) -> SealedTestSet:
@@ -159,7 +161,8 @@ class Measured(Closing):
     @cached_property
     def classes(self) -> Classes | None:
         """The class list in force."""
-        return classes_in_force(self.spec, self.validation)
+        found = classes_in_force(self.spec, self.validation)
+        return replace(found, declared=True) if found and self.again else found
 
     def expected(self, rows: int, **ids: Any) -> Expected:
         """What predictions on so many rows must look like."""

@@ -55,7 +55,7 @@ def release(
     space.journal(test_set).append(unjournaled, histories.answers)
     truths: list[Truth | None] = [None for _ in entries]
     if state.validation is not None:
-        with Measured(space, state.spec, test_set, state.validation) as on:
+        with Measured(space, state.spec, test_set, state.validation, again=True) as on:
             truths = [_truth(on, entry) for entry in entries]
     _export(space, test_set, entries, truths)
     # The phase changes last: a release that was cut short is simply done again.
