@@ -429,3 +429,55 @@ def strategies(meter: Rules, state: State, steps: int) -> Iterator[Counter[int]]
         ]
         for each in itertools.product(*below):
             yield sum(each, Counter([meter.level(chosen)]))
+
+
+# --- The true loss ---
+
+
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+@pytest.mark.parametrize("options", [{}, {"masked_reverts": 2, "mask_above": 1}, {"ceiling": 0.5}])
+def test_the_true_loss_lies_where_an_answer_promises_it(
+    protocol: str, options: dict[str, Any]
+) -> None:
+    """Every validation, test and true loss of a small world, after every state it can be in."""
+    meter = rules(3, 6, protocol=protocol, edges=[0.2, 0.5], **options)
+    twentieths = [Fraction(k, 20) for k in range(21)]
+    reached = set()
+    for state in (State(), State(top=2), State(reverts_used=2)):
+        for validation, test in itertools.product(twentieths, twentieths):
+            answer = meter.answer(state, validation, test)
+            least, most = meter.true_loss(answer, validation)
+            reached.add((answer, least is None, most is None))
+            eps = meter.tolerance(answer)
+            if eps is None:
+                assert (least, most) == (None, None)
+                continue
+            for true in twentieths:
+                if abs(test - true) <= Fraction(str(eps)):
+                    assert most is not None
+                    assert true <= Fraction(repr(most)) <= 1
+                    assert least is None or 0 <= Fraction(repr(least)) <= true
+    silent = {(ABOVE_CEILING, True, True)} if "ceiling" in options else set()
+    masked = {(REVERTED, protocol == "incremental", False)} if "mask_above" in options else set()
+    bands = {(band, protocol == "incremental", False) for band in (1, 2, 3)}
+    assert reached == bands | silent | masked
+
+
+def test_the_true_loss_is_rounded_outward_and_clipped() -> None:
+    meter = rules(3, 6, edges=[0.2, 0.5])
+    assert meter.true_loss(1, Fraction(19, 200)) == (0.0, 0.395)
+    assert meter.true_loss(2, Fraction(3, 4)) == (0.15, 1.0)
+    least, most = meter.true_loss(1, Fraction(2, 3))
+    assert least is not None
+    assert most is not None
+    assert (
+        Fraction(repr(least))
+        < Fraction(2, 3) - Fraction(3, 10)
+        < Fraction(repr(least)) + Fraction(1, 10**14)
+    )
+    assert (
+        Fraction(repr(most)) - Fraction(1, 10**14)
+        < Fraction(2, 3) + Fraction(3, 10)
+        < Fraction(repr(most))
+    )
+    assert meter.true_loss(NO_READING, Fraction(0)) == (None, None)

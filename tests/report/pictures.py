@@ -13,7 +13,8 @@ from easeml_meter.report.meter import meter_svg
 
 IMAGES = Path(__file__).parents[2] / "docs" / "images"
 
-MARCHING = session([1, 1, 1, 2, 1, 2, 3, 3])
+FALLING = [0.2, 0.18, 0.165, 0.15, 0.135, 0.12, 0.105, 0.095]
+MARCHING = session([1, 1, 1, 2, 1, 2, 3, 3], losses=FALLING)
 LOSSES = [(0.2 - 0.012 * step, 0.2 - 0.012 * step + 0.0015 * step**2) for step in range(10)]
 
 PICTURES = {

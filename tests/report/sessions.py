@@ -9,6 +9,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import NO_READING, Rules, State, gap_between
 from easeml_meter.core.views import SessionView, Signal, Truth
 from easeml_meter.spec import Band, MeterSpec
+from easeml_meter.stats.rounding import as_written
 
 START = datetime(2026, 3, 2, 9, 0, tzinfo=UTC)
 EDGES = (0.02, 0.05, 0.1, 0.2)
@@ -34,14 +35,19 @@ def session(
     phase: Phase = Phase.ACTIVE,
     retrospective: tuple[Truth | None, ...] = (),
     left: int | None = None,
+    losses: Sequence[float] = (),
 ) -> SessionView:
-    """A session in which these answers were told."""
+    """A session in which these answers were told, to models of these validation losses."""
     steps = len(answers)
     models = names(steps) if models is None else models
     total = max(spec.steps, steps) if left is None else max(1, steps + left)
 
     def signal(index: int) -> Signal:
         remain = total - index - 1
+        loss = losses[index] if losses else None
+        bounds: tuple[float | None, float | None] = (None, None)
+        if loss is not None:
+            bounds = Rules(spec).true_loss(answers[index], as_written(loss))
         return Signal(
             spec=spec,
             answer=answers[index],
@@ -53,6 +59,9 @@ def session(
             battery=remain / total,
             steps_left=remain,
             steps_expected=remain + remain // 2,
+            validation_loss=loss,
+            true_loss_at_least=bounds[0],
+            true_loss_at_most=bounds[1],
         )
 
     remain = total - steps
@@ -93,4 +102,7 @@ def released(spec: MeterSpec, losses: Sequence[tuple[float, float] | None]) -> S
         answers.append(rules.answer(state, *pair))
         state = rules.after(state, answers[-1])
         truths.append(Truth(*pair, band=rules.band_of(gap_between(*pair))))
-    return session(answers, spec, phase=Phase.RELEASED, retrospective=tuple(truths))
+    measured = [0.1 if pair is None else pair[0] for pair in losses]
+    return session(
+        answers, spec, phase=Phase.RELEASED, retrospective=tuple(truths), losses=measured
+    )

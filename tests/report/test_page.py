@@ -46,14 +46,14 @@ def test_every_phase_has_its_page(phase: Phase) -> None:
 
 
 def test_what_stands_on_it() -> None:
-    view = session([1, 1, 2])
+    view = session([1, 1, 2], losses=[0.3, 0.2, 0.095])
     page = check(html_page(view))
     assert view.promise in page.text
     for assumption in view.assumptions:
         assert assumption in page.text
     assert "climbed from band 1 to band 2" in page.text
     assert page.count("tr") == 1 + 3
-    row = "3 augmented-v3 band 2 0.02 to 0.05 0.01 to 0.06 2026-03-02T23:00:00Z 7 promised, 10"
+    row = "3 augmented-v3 band 2 0.02 to 0.05 9.5 % 3.5 to 15.5 % 2026-03-02T23:00:00Z 7 (70 %)"
     assert row in page.text
     assert "70 % " in page.text
     assert "86,542" in page.text

@@ -172,9 +172,10 @@ def test_status_before_the_first_answer_and_after_release() -> None:
 
 
 def test_history() -> None:
-    text = printed(history_terminal(session([1, 2, REVERTED, ABOVE_CEILING, NO_READING], MASKING)))
+    answers = [1, 2, REVERTED, ABOVE_CEILING, NO_READING]
+    text = printed(history_terminal(session(answers, MASKING, losses=[0.3, 0.2, 0.1, 0.1, 0.1])))
     assert "sentiment, test set 1: active" in text
-    assert "2 wider-net-v2 ■ band 2      0.02-0.05 0.01-0.06 2026-03-02 16:00:00 8 (80 %)" in text
+    assert "2 wider-net-v2 ■ band 2      0.02-0.05 20 %       14 to 26 % 2026-03-02" in text
     assert "above ceiling unknown" in text
     assert max(map(len, text.splitlines())) <= 80
     assert "no answers yet" in printed(history_terminal(session([])))

@@ -7,7 +7,7 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.sessions import INCREMENTAL, MASKING, session
+from tests.report.sessions import INCREMENTAL, MASKING, SPEC, session
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
@@ -15,6 +15,7 @@ from easeml_meter.report.words import (
     advice,
     answer_words,
     history_words,
+    loss_sentence,
     share_words,
     shown,
     steps_words,
@@ -120,3 +121,28 @@ def test_advice_does_not_depend_on_names() -> None:
     view = session([1, 2])
     other = replace(view, meter="`<b>", signals=tuple(replace(s, model="x") for s in view.signals))
     assert advice(view) == advice(other)
+
+
+@pytest.mark.parametrize(
+    ("answer", "loss", "sentence"),
+    [
+        (1, 0.01, "Validation error 1 %: true error at most 4 %, 99 % sure."),
+        (2, 0.2, "Validation error 20 %: true error at most 26 % and at least 14 %, 99 % sure."),
+        (5, 0.2, "Validation error 20 %. This answer puts no bound on the true error."),
+        (REVERTED, 0.2, "Validation error 20 %. This answer puts no bound on the true error."),
+        (NO_READING, 0.2, "Validation error 20 %. This answer puts no bound on the true error."),
+        (1, 1 / 3, "Validation error 33.33 %: true error at most 36.34 % and at least 30.33 %, 99"),
+    ],
+)
+def test_the_true_error_is_said_with_the_validation_error(
+    answer: int, loss: float, sentence: str
+) -> None:
+    (signal,) = session([answer], MASKING, losses=[loss]).signals
+    assert loss_sentence(signal).startswith(sentence)
+
+
+def test_other_losses_are_said_as_they_are_defined() -> None:
+    spec = INCREMENTAL.replace(loss="brier", delta=0.1)
+    (signal,) = session([2], spec, losses=[0.155]).signals
+    assert loss_sentence(signal) == "Validation loss 0.155: true loss at most 0.225, 90 % sure."
+    assert loss_sentence(session([2], SPEC).signals[0]) == ""

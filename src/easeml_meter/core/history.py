@@ -6,6 +6,7 @@ import json
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
+from fractions import Fraction
 from functools import lru_cache
 
 from easeml_meter.core.ledger import Account, Ledger
@@ -189,9 +190,12 @@ def signal_of(
     # Past steps show what was left then; a test set that was retired has nothing left now.
     over = forecast and situation.numbered(entry.generation).phase is not Phase.ACTIVE
     left = 0 if over else ledger.steps_left(account)
+    answer = answer_named(entry.answer)
+    loss = Fraction(entry.validation_loss) if entry.validation_loss else None
+    least, most = (None, None) if loss is None else ledger.rules.true_loss(answer, loss)
     return Signal(
         spec=situation.spec,
-        answer=answer_named(entry.answer),
+        answer=answer,
         step=entry.step,
         generation=entry.generation,
         model=entry.model,
@@ -201,6 +205,9 @@ def signal_of(
         steps_left=left,
         steps_expected=ledger.steps_expected(account) if forecast and not over else left,
         repeated=repeated,
+        validation_loss=None if loss is None else float(loss),
+        true_loss_at_least=least,
+        true_loss_at_most=most,
     )
 
 

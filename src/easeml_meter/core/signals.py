@@ -137,6 +137,23 @@ class Rules:
         band = self.spec.bands[answer - 1]
         return (0.0 if self.incremental else band.lower), band.upper
 
+    def true_loss(
+        self, answer: int, validation_loss: Fraction
+    ) -> tuple[float | None, float | None]:
+        """Return what an answer promises of the true loss: at least, at most; None for nothing.
+
+        The true loss is within the upper edge plus the tolerance of the validation loss. A running
+        maximum is used for its upper end only.
+        """
+        edges, tolerance = self.range_of(answer), self.tolerance(answer)
+        if edges is None or tolerance is None:
+            return None, None
+        reach = as_written(edges[1]) + as_written(tolerance)
+        most = float(at_most(min(validation_loss + reach, Fraction(1)), digits=15))
+        if self.incremental:
+            return None, most
+        return float(at_least(max(validation_loss - reach, Fraction(0)), digits=15)), most
+
 
 def gap_between(first: float | Fraction, second: float | Fraction) -> Fraction:
     """Return the distance of two losses, without rounding."""

@@ -36,6 +36,11 @@ class Signal:
     """Steps that follow if answers go on as they did."""
     repeated: bool = False
     """An identical submission was answered before: same answer, nothing charged."""
+    validation_loss: float | None = None
+    """The loss on the validation set; None where it was not measured."""
+    true_loss_at_least: float | None = None
+    true_loss_at_most: float | None = None
+    """What this answer promises of the true loss; None for nothing."""
 
     @property
     def name(self) -> str:
@@ -127,6 +132,9 @@ def signal_json(signal: Signal) -> dict[str, Any]:
         "gap": signal.gap,
         "tolerance": signal.tolerance,
         "true_gap": signal.true_gap,
+        "validation_loss": signal.validation_loss,
+        "true_loss_at_least": signal.true_loss_at_least,
+        "true_loss_at_most": signal.true_loss_at_most,
         "confidence": signal.confidence,
         "promise": signal.promise,
         "model": signal.model,
@@ -169,6 +177,10 @@ def signal_from_json(
         tenant=int(data["tenant"]),  # a server of the version before sends text
         told_at=datetime.fromisoformat(data["told_at"]),
         **{name: data[name] for name in _PLAIN},
+        # A server of a version before sends none of these.
+        validation_loss=data.get("validation_loss"),
+        true_loss_at_least=data.get("true_loss_at_least"),
+        true_loss_at_most=data.get("true_loss_at_most"),
     )
 
 

@@ -10,7 +10,14 @@ from dataclasses import dataclass
 
 from easeml_meter.core.signals import REVERTED, Rules
 from easeml_meter.core.views import Signal
-from easeml_meter.report.words import answer_words, gap_words, left_words, share_words, shown
+from easeml_meter.report.words import (
+    answer_words,
+    gap_words,
+    left_words,
+    loss_sentence,
+    share_words,
+    shown,
+)
 from easeml_meter.stats.rounding import at_most
 
 _WIDTH = 60
@@ -119,6 +126,8 @@ def told_lines(signal: Signal, told: str = "", tolerance: str = "") -> list[str]
     if signal.gap is not None and signal.tolerance is not None:
         gap = f"Gap between validation and test loss{told}: {gap_words(signal.gap)}."
         lines.insert(0, f"{gap} Tolerance{tolerance}: {at_most(signal.tolerance)}.")
+    if said := loss_sentence(signal):
+        lines.insert(-1, said)
     if signal.repeated:
         lines.append("The same submission was answered before: nothing was charged.")
     return lines

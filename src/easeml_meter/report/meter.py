@@ -32,6 +32,7 @@ from easeml_meter.report.words import (
     answer_words,
     gap_words,
     history_words,
+    loss_sentence,
     meaning_words,
     shown,
     standing_words,
@@ -134,6 +135,8 @@ def _column(layout: Layout, index: int, signal: Signal, colours: Sequence[str]) 
     reading = answer_words(signal.answer)
     if layout.few and signal.true_gap is not None:
         reading += f", gap {gap_words(signal.gap)}, promised {gap_words(signal.true_gap)}"
+    if layout.few and (said := loss_sentence(signal)):
+        reading += f". {said}"
     # Isolated, so that a name written from right to left cannot reorder what stands around it.
     name = f"\u2068{escaped(signal.model, 40 if layout.few else 24)}\u2069"
     parts = [element("title", f"{signal.step:,} {name}: {reading}")]

@@ -18,10 +18,15 @@ from easeml_meter.report.palette import band_colours
 from easeml_meter.report.style import STYLE
 from easeml_meter.report.svg import element, escaped
 from easeml_meter.report.words import (
+    TOGETHER,
     advice,
     answer_words,
     gap_words,
+    loss_name,
+    loss_sentence,
     share_words,
+    true_loss_words,
+    validation_words,
     when,
 )
 from easeml_meter.stats.rounding import confidence
@@ -72,6 +77,7 @@ def sections(view: SessionView) -> tuple[str, ...]:
     found = (
         _header(view),
         _section("What to do now", _bullets(advice(view)), kind="m-now"),
+        *_last(view),
         _section("The meter", _meter(view)),
         _section("What is left", _left(view)),
         _section("The promise", f"<p>{escaped(view.promise)}</p>"),
@@ -87,6 +93,16 @@ def _header(view: SessionView) -> str:
         f"<header><h1>Meter <bdi>{escaped(view.meter, _NAME_LENGTH)}</bdi>, "
         f"test set {view.generation}</h1><p>{phase}</p></header>"
     )
+
+
+def _last(view: SessionView) -> tuple[str, ...]:
+    """Say what is known of the last model's true loss."""
+    said = loss_sentence(view.signals[-1]) if view.signals else ""
+    if not said:
+        return ()
+    last = view.signals[-1]
+    words = f"Step {last.step:,}, {_name(last.model)}: <strong>{escaped(said)}</strong>"
+    return (_section("The last model", f"<p>{words} {TOGETHER}</p>"),)
 
 
 def _section(heading: str, content: str, kind: str = "") -> str:
@@ -168,19 +184,20 @@ def _history(view: SessionView) -> str:
     tenants = len({signal.tenant for signal in view.signals}) > 1
     colours = band_colours(view.spec.signals)
     headings = ["step", *(["team"] if tenants else []), "model", "answer", "gap"]
-    headings += ["true gap promised", "when (UTC)", "steps left"]
+    name = loss_name(view.spec)
+    headings += [f"validation {name}", f"true {name} promised", "when (UTC)", "steps left"]
     rows = []
     for signal in view.signals:
-        left = f"{signal.steps_left:,} promised, {signal.steps_expected:,} expected"
         cells = [
             f"{signal.step:,}",
             *([str(signal.tenant)] if tenants else []),
             _name(signal.model),
             _answer(signal, colours),
             gap_words(signal.gap),
-            gap_words(signal.true_gap),
+            validation_words(signal),
+            true_loss_words(signal),
             f"<time>{when(signal.told_at)}</time>",
-            f"{left} ({share_words(signal.battery)})",
+            f"{signal.steps_left:,} ({share_words(signal.battery)})",
         ]
         rows.append(_row(cells))
     return _table("Every answer, in order", headings, rows)

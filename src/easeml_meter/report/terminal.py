@@ -25,12 +25,17 @@ from easeml_meter.report.gauge import (
 from easeml_meter.report.palette import CHARGE, LOW_CHARGE, band_colours, text_on
 from easeml_meter.report.words import (
     LOW_BATTERY,
+    TOGETHER,
     advice,
     answer_words,
     gap_words,
     left_words,
+    loss_name,
+    loss_sentence,
     share_words,
     shown,
+    true_loss_words,
+    validation_words,
     when,
 )
 from easeml_meter.stats.rounding import at_least, at_most
@@ -108,6 +113,8 @@ def session_terminal(view: SessionView) -> Group:
     parts: list[RenderableType] = [title, left, labels, Text()]
     if view.signals:
         parts += [_chart(view), Text()]
+        if said := loss_sentence(view.signals[-1]):
+            parts += [Text(f"{_last_model(view)}: {said} {TOGETHER}"), Text()]
     parts += [Text(view.promise), Text()]
     found = checks(view)
     if found:
@@ -117,6 +124,11 @@ def session_terminal(view: SessionView) -> Group:
     for line in advice(view):
         steps.add_row(Text("-"), _with_commands(line))
     return Group(*parts, steps)
+
+
+def _last_model(view: SessionView) -> str:
+    last = view.signals[-1]
+    return f"Step {last.step:,}, model {_ltr(shown(last.model, 40))}"
 
 
 def _with_commands(line: str) -> Text:
@@ -211,9 +223,10 @@ def history_terminal(view: SessionView) -> Table:
     table.add_column("step", justify="right", no_wrap=True)
     for heading in [*(["team"] if tenants else []), "model"]:
         table.add_column(heading, overflow="fold", min_width=10)
-    late = ("validation", "test", "right?") if found else ("true gap", "when (UTC)", "left")
-    for heading in ("answer", "gap", *late):
-        table.add_column(heading, no_wrap=heading not in ("left", "right?"), min_width=6)
+    name = f"true {loss_name(view.spec)}"
+    late = ("test", "right?") if found else (name, "when (UTC)")
+    for heading in ("answer", "gap", "validation", *late):
+        table.add_column(heading, no_wrap=heading != "right?", min_width=6)
     colours = band_colours(view.spec.signals)
     for index, signal in enumerate(view.signals):
         names = [str(signal.tenant)] if tenants else []
@@ -224,9 +237,12 @@ def history_terminal(view: SessionView) -> Table:
         if found:
             late_cells = _truth(found[index])
         else:
-            moment = when(signal.told_at)[:-1].replace("T", " ")
-            left = f"{signal.steps_left:,} ({share_words(signal.battery)})"
-            late_cells = [Text(_dashed(signal.true_gap)), Text(moment), Text(left)]
+            cells = (
+                validation_words(signal),
+                true_loss_words(signal),
+                when(signal.told_at)[:10],
+            )
+            late_cells = [*map(Text, cells)]
         table.add_row(
             Text(f"{signal.step:,}"),
             *(Text(_ltr(name)) for name in names),

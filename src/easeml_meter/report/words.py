@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from datetime import UTC, datetime
+from decimal import Decimal
+from fractions import Fraction
 from itertools import groupby
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules
 from easeml_meter.core.views import SessionView, Signal
-from easeml_meter.stats.rounding import at_least, at_most
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
 
 _WITHOUT_BAND = {
     ABOVE_CEILING: "above ceiling",
@@ -22,6 +25,7 @@ _JOINERS = "\u200c\u200d"
 _MOST_RUNS = 30
 """A history with more changes than this is told by counts: nobody listens to the end."""
 LOW_BATTERY = 0.25
+TOGETHER = "The probability is for all answers of this test set together."
 
 
 def shown(text: str, limit: int = 60, *, ellipsis: str = "…", unprintable: str = "\ufffd") -> str:
@@ -48,6 +52,63 @@ def answer_words(answer: int) -> str:
 def gap_words(edges: tuple[float, float] | None) -> str:
     """Return the edges of a gap."""
     return "unknown" if edges is None else f"{at_least(edges[0])} to {at_most(edges[1])}"
+
+
+def is_error(spec: MeterSpec) -> bool:
+    """Whether the loss is the share of wrong predictions, which people know in percent."""
+    return spec.loss == "0-1"
+
+
+def loss_name(spec: MeterSpec) -> str:
+    """Return what people call the loss."""
+    return "error" if is_error(spec) else "loss"
+
+
+def loss_words(
+    spec: MeterSpec, loss: float, rounded: Callable[[Fraction, int], str] = at_most
+) -> str:
+    """Return a loss with a few digits, rounded up unless said otherwise; an error in percent."""
+    value = as_written(loss)
+    return f"{rounded(100 * value, 4)} %" if is_error(spec) else rounded(value, 4)
+
+
+def validation_words(signal: Signal) -> str:
+    """Return the validation loss of an answer, rounded to the nearest."""
+    loss = signal.validation_loss
+    return "unknown" if loss is None else loss_words(signal.spec, loss, _nearest)
+
+
+def _nearest(value: Fraction, digits: int) -> str:
+    return f"{float(value):.{digits}g}"
+
+
+def true_loss_words(signal: Signal) -> str:
+    """Return between which losses an answer promises the true loss to lie, for a table."""
+    if signal.true_loss_at_most is None:
+        return "0 to 100 %" if is_error(signal.spec) else "0 to 1"
+    least = loss_words(signal.spec, signal.true_loss_at_least or 0.0, at_least)
+    return f"{least.removesuffix(' %')} to {loss_words(signal.spec, signal.true_loss_at_most)}"
+
+
+def loss_sentence(signal: Signal) -> str:
+    """Say what was measured on the validation set, and what that promises of the true loss."""
+    spec, name = signal.spec, loss_name(signal.spec)
+    if signal.validation_loss is None:
+        return ""
+    measured = f"Validation {name} {validation_words(signal)}"
+    ends = []
+    if signal.true_loss_at_most is not None and signal.true_loss_at_most < 1:
+        ends.append(f"at most {loss_words(spec, signal.true_loss_at_most)}")
+    if signal.true_loss_at_least:
+        ends.append(f"at least {loss_words(spec, signal.true_loss_at_least, at_least)}")
+    if not ends:
+        return f"{measured}. This answer puts no bound on the true {name}."
+    return f"{measured}: true {name} {' and '.join(ends)}, {sure_words(spec)}."
+
+
+def sure_words(spec: MeterSpec) -> str:
+    """Return the probability that all promises of a test set hold, in percent."""
+    return f"{(100 * Decimal(confidence(spec))).normalize():f} % sure"
 
 
 def share_words(share: float) -> str:

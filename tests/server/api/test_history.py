@@ -16,6 +16,9 @@ def test_sessions_are_shown_and_drawn(served: Served, tmp_path: Path) -> None:
     view = developer.get(f"/meters/{meter}/status").json()
     assert [signal["answer"] for signal in view["signals"]] == [told["answer"]]
     assert (view["steps_left"], view["retrospective"]) == (3, [])
+    assert told["validation_loss"] == 0
+    assert told["true_loss_at_most"] == told["true_gap"][1] < 1
+    assert view["signals"][0]["true_loss_at_most"] == told["true_loss_at_most"]
     history = developer.get(f"/meters/{meter}/history").json()["items"]
     assert history == [view]
     for name, kind, start in (

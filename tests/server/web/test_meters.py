@@ -63,7 +63,9 @@ class TestMeter:
         assert "this model's true gap lies between 0 and 0.55" in said
         assert "steps promised, whatever the answers 2" in said
         assert "steps expected, if the answers continue as before 2" in said
-        assert re.search(r"1 net <1> band 1 0 to 0.1 0 to 0.35 developer 20\S+Z 3 \(75 %\)", said)
+        assert re.search(
+            r"1 net <1> band 1 0 to 0.1 0 % 0 to 35 % developer 20\S+Z 3 \(75 %\)", said
+        )
         assert 'class="m-svg m-meter' in answer.text
         assert 'class="m-svg m-battery"' in answer.text
         assert "net &lt;1&gt;" in answer.text
@@ -74,7 +76,7 @@ class TestMeter:
         submit(served.client("developer"), meter, labels)
         submit(served.client("runner"), meter, labels, salt="b")
         said = words(Visitor(served, "labeler").get(f"/meters/{meter}"))
-        found = re.findall(r"band 1 0 to 0.1 0 to 0.35 (\w+) 20", said)
+        found = re.findall(r"band 1 0 to 0.1 0 % 0 to 35 % (\w+) 20", said)
         assert found == ["runner", "developer"]
 
     def test_shows_each_role_what_it_may_see_and_do(self, served: Served, tmp_path: Path) -> None:

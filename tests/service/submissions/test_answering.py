@@ -37,6 +37,10 @@ def test_a_session_from_the_first_answer_to_the_next_test_set(tmp_path: Path) ->
     assert [signal.band for signal in answers] == [1, 2, 3, 1]
     assert [signal.steps_left for signal in answers] == [3, 2, 1, 0]
     assert answers[1].true_gap == (0.0, 0.55)
+    assert [signal.validation_loss for signal in answers[:3]] == [0, 0, 0]
+    assert answers[3].validation_loss == pytest.approx(1 / len(session.validation_labels))
+    assert [signal.true_loss_at_most for signal in answers[:3]] == [0.35, 0.55, 1]
+    assert session.meter.status().signals[1].true_loss_at_most == 0.55
     with pytest.raises(Spent, match=f"{n} fresh labels are needed"):
         session.submit(1, 1, model="e")
     assert [row.phase for row in session.meter.generations] == [Phase.SPENT, Phase.REQUESTED]

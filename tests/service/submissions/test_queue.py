@@ -252,6 +252,7 @@ def test_what_never_finishes_is_an_answer_at_last(
     queue.work(SYSTEM, served.site, submission)
     ended = show(developer, meter, submission)
     assert (ended["state"], ended["signal"]["answer"]) == ("done", "no-reading")
+    assert ended["signal"]["validation_loss"] is None
     assert "secret" not in str(ended)
 
 

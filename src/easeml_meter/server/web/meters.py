@@ -16,7 +16,17 @@ from easeml_meter.report.checks import checks, summary
 from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.meter import meter_svg
 from easeml_meter.report.palette import band_colours
-from easeml_meter.report.words import advice, answer_words, gap_words, share_words, when
+from easeml_meter.report.words import (
+    advice,
+    answer_words,
+    gap_words,
+    loss_name,
+    loss_sentence,
+    share_words,
+    true_loss_words,
+    validation_words,
+    when,
+)
 from easeml_meter.server.api.history import Generation
 from easeml_meter.server.api.history import report as report_of
 from easeml_meter.server.parameters import Tenant
@@ -42,6 +52,8 @@ class ShownAnswer:
 
     signal: Signal
     words: str
+    loss: str
+    """The validation loss, and what is promised of the true loss; may be empty."""
     colour: str | None
 
     @classmethod
@@ -49,7 +61,7 @@ class ShownAnswer:
         """Put an answer into words."""
         colours = band_colours(signal.spec.signals)
         colour = None if signal.band is None else colours[signal.band - 1]
-        return cls(signal, answer_words(signal.answer), colour)
+        return cls(signal, answer_words(signal.answer), loss_sentence(signal), colour)
 
 
 @dataclass(frozen=True)
@@ -60,7 +72,8 @@ class HistoryLine:
     who: str
     when: str
     gap: str
-    true_gap: str
+    validation_loss: str
+    true_loss: str
     battery: str
 
 
@@ -82,6 +95,11 @@ class Session:
     def last(self) -> ShownAnswer | None:
         """The last answer."""
         return ShownAnswer.of(self.view.signals[-1]) if self.view.signals else None
+
+    @property
+    def loss_name(self) -> str:
+        """What people call the loss."""
+        return loss_name(self.view.spec)
 
     @property
     def advice(self) -> tuple[str, ...]:
@@ -207,7 +225,8 @@ def _step(signal: Signal, who: str) -> HistoryLine:
         who=who,
         when=when(signal.told_at),
         gap=gap_words(signal.gap),
-        true_gap=gap_words(signal.true_gap),
+        validation_loss=validation_words(signal),
+        true_loss=true_loss_words(signal),
         battery=share_words(signal.battery),
     )
 

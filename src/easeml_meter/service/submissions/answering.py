@@ -198,7 +198,8 @@ def _measure(decisions: Decisions, opened: _Opened, measured: Measured) -> _Draf
     losses = attempt.measure(measured)
     content = attempt.content()
     kept = Kept(attempt.identity, attempt.suffix, content) if content else None
-    return _Draft(replace(entry, validation_loss=str(losses.validation)), losses, kept)
+    loss = "" if losses.validation is None else str(losses.validation)
+    return _Draft(replace(entry, validation_loss=loss), losses, kept)
 
 
 def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[_Draft]) -> list[Outcome]:

@@ -90,7 +90,7 @@ class Decisions:
             raise MeterError("the validation set was replaced meanwhile: submit again")
         account = self.check_budget(draft.tenant)
         answer = NO_READING
-        if losses.test is not None:
+        if losses.validation is not None and losses.test is not None:
             rules = self.histories.ledger.rules
             answer = rules.answer(account.state, losses.validation, losses.test)
         return replace(

@@ -64,7 +64,8 @@ Progress = Callable[[str, float, float], None]
 class Losses:
     """What was measured; it exists in memory only, until the answer is computed."""
 
-    validation: Fraction
+    validation: Fraction | None
+    """None: the model was given up before it was run once more, which is no reading."""
     test: Fraction | None
     """None: the loss or the model failed on the hidden rows, which is an answer, too."""
 
@@ -191,7 +192,7 @@ class ModelAttempt:
         """Run on the visible rows, then for a fixed time on the hidden ones."""
         conditions = on.conditions
         if conditions.hopeless:
-            return Losses(Fraction(1), None)
+            return Losses(None, None)
         with on.open_validation() as table, open_executor(conditions.executor) as executor:
             hidden = HiddenRows.of(on.sealed, parse_loss(on.spec.loss), on.classes)
             visible = VisibleRows.of(table, hidden.inputs)

@@ -171,7 +171,7 @@ def truths_of(space: Workspace, test_set: TestSet, tenant: int) -> tuple[Truth |
 
 def _truth(on: Measured, entry: Entry) -> Truth | None:
     """Measure again what was kept; None where a model could not be measured."""
-    if not entry.blob:
+    if not entry.blob or not entry.validation_loss:
         return None
     content, suffix = read_kept(on.space, entry.blob)
     test_loss = measure_again(Held(f"submission{suffix}", content), on)
