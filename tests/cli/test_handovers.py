@@ -29,9 +29,9 @@ def test_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str
 
 
 def test_refused_from_the_command_line(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    made(tmp_path, protocol="incremental").meter.close()
+    made(tmp_path, elastic=True).meter.close()
     for more in ([], ["--confirm"]):
         with pytest.raises(SystemExit) as ended:
             main(["handover", "1", "2", "-C", str(tmp_path / "meter"), *more])
         assert ended.value.code == 2
-        assert "declare handover = true when planning" in capsys.readouterr().err
+        assert "only between isolated teams, on a plain budget" in capsys.readouterr().err

@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+import itertools
+import math
+from collections.abc import Iterator, Sequence
 from typing import Any
 
+import numpy as np
 from scipy.stats import binom
 
+from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.lab.simulation.coverage import ERROR, Experiment, experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS
+from easeml_meter.lab.simulation.worlds import Flags
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats import counting
+from easeml_meter.stats.planning import log_failure, required_labels
 
 BY_BAND = [0.1, 0.2, 0.3]
 
@@ -96,6 +103,48 @@ def attacks(spec: MeterSpec, *, seed: int, world: str | None = None) -> Iterator
     for name, developer in DEVELOPERS.items():
         if developer.at_home(spec) and developer.breaks(spec) is None:
             yield experiment(spec, name, seed=seed, world=world)
+
+
+TWENTY_TEAMS = MeterSpec.uniform(
+    signals=5,
+    edges=(0.1, 0.2, 0.3, 0.4),
+    tolerance=0.1,
+    steps=480,
+    delta=0.1,
+    tenants=(24,) * 20,
+    protocol="incremental",
+)
+HANDED_OVER = 1998
+"""Labels at which the count of one developer gives twenty teams all of their steps together."""
+
+
+class OneMaximum(AnySizeLedger):
+    """A wrong count, as it once was: joint histories as if all teams had one running maximum."""
+
+    def shared_steps(self, group: Sequence[int]) -> int:
+        """Give what would fit if the group were one developer from the start."""
+        teams = len(self.spec.tenants)
+        slack = self.spec.session_delta - math.exp(self._log_total)
+        share = math.log(slack / (2**teams - teams - 1))
+        for steps in range(1, sum(self.spec.tenants[team - 1] for team in group) + 1):
+            alone = self.spec.replace(tenants=(), steps=steps)
+            if log_failure(alone, counting.log_models(alone), self.labels) > share:
+                return steps - 1
+        return steps
+
+
+def handed_over(ledger: AnySizeLedger, sessions: int) -> Flags:
+    """Let all teams hand over; give the sessions whose promise was broken."""
+    world = experiment(ledger.spec, labels=ledger.labels).world
+    rng = np.random.default_rng(1)
+    return DEVELOPERS["handover"].run(ledger, world, rng, sessions).failed
+
+
+def sharing_all(spec: MeterSpec) -> int:
+    """Give the smallest size at which all teams together can share every step."""
+    teams = range(1, len(spec.tenants) + 1)
+    sizes = itertools.count(required_labels(spec).labels)
+    return next(n for n in sizes if AnySizeLedger(spec, n).shared_steps(teams) == spec.steps)
 
 
 def power(runs: int, delta: float) -> float:

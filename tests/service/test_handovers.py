@@ -5,6 +5,7 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 
 import pytest
@@ -21,6 +22,7 @@ from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.handovers import hand_over
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats import counting
 from easeml_meter.stats.planning import log_failure, required_labels
 from easeml_meter.stats.tails import log_tail
 
@@ -71,62 +73,74 @@ def test_incremental_histories_join_at_the_worst() -> None:
     joined = ledger.merge([Account(1, 2, State(top=2)), Account(2, 1, State(top=3))])
     assert (joined.steps, joined.state.top, joined.group) == (3, 3, (1, 2))
     assert ledger.rules.answers(joined.state) == (3,)
-    assert not ledger.may_submit(joined)
 
 
-def monotone(bands: int, length: int) -> list[tuple[int, ...]]:
-    """List what an incremental meter may have told in this many steps."""
-    return list(itertools.combinations_with_replacement(range(bands), length))
+@lru_cache
+def joint_models(tops: tuple[int, ...], bands: int, steps: int) -> int:
+    """Count the models after the largest tree of joint answers: anyone may be asked next."""
+    if steps == 0:
+        return 0
+    return 1 + max(
+        sum(
+            joint_models((*tops[:member], answer, *tops[member + 1 :]), bands, steps - 1)
+            for answer in range(top, bands + 1)
+        )
+        for member, top in enumerate(tops)
+    )
 
 
 def test_joint_histories_of_running_maxima_outgrow_one_developers_count() -> None:
-    """Why a hand-over on an incremental meter is refused: each tenant brings a maximum."""
-    one_developer = len(monotone(3, 4))
-    joint = len(set(itertools.product(monotone(3, 2), monotone(3, 2))))
-    assert joint > one_developer
+    """A hand-over used to be counted so: each tenant brings a maximum of its own."""
+    one_developer = joint_models((1,), 3, 5)
+    joint = joint_models((1, 1), 3, 5)
+    assert one_developer < joint
 
 
-def incremental_with_handover(tmp_path: Path) -> Session:
-    """Make a session on books that hold a hand-over from before it was refused."""
+@pytest.mark.parametrize("bands", [2, 3])
+@pytest.mark.parametrize("tenants", [2, 3])
+def test_shared_steps_cover_the_joint_histories_of_running_maxima(bands: int, tenants: int) -> None:
+    """Every group could hand over, each at any time: all of them fit into delta."""
+    spec = MeterSpec.uniform(
+        signals=bands,
+        tolerance=[0.2, 0.3, 0.4][:bands],
+        steps=3 * tenants,
+        delta=0.2,
+        tenants=(3,) * tenants,
+        protocol="incremental",
+    )
+    most = set()
+    for labels in range(required_labels(spec).labels, 400, 20):
+        ledger = Ledger(spec, labels)
+        failure = math.exp(log_failure(spec, counting.log_models(spec), labels))
+        for size in range(2, tenants + 1):
+            for group in itertools.combinations(range(1, tenants + 1), size):
+                steps = ledger.shared_steps(group)
+                most.add((size, steps))
+                shared = joint_models((1,) * size, bands, steps)
+                failure += shared * math.exp(log_tail(spec.tail, labels, 0.2, None))
+        assert failure <= spec.session_delta
+    assert {(size, 3 * size) for size in range(2, tenants + 1)} <= most
+
+
+def test_teams_of_an_incremental_meter_share_what_fits(tmp_path: Path) -> None:
     session = made(tmp_path, extra=200, protocol="incremental")
     session.submit(0, 0, model="a", tenant=1)
-    space = session.meter.workspace
-    generation = session.meter.generations[0]
-    with space.writing() as books:
-        row = HandOver(generation.meter, generation.number, 1, 2, space.now())
-        books.handovers.add(row)
-    space.journal(generation).append_handover(row)
-    return session
+    left = hand_over(SYSTEM, session.meter.workspace, 1, 2, confirm=True).steps_left_after
+    assert left >= 2
+    for step in range(left):
+        session.submit(0, 0, model=f"m{step}", tenant=1 + step % 2)
+    for tenant in (1, 2):
+        with pytest.raises(Spent):
+            session.submit(1, 1, model="late", tenant=tenant)
+    assert session.meter.audit().problems == ()
 
 
-@pytest.mark.parametrize("confirm", [False, True])
-def test_refused_on_an_incremental_meter(tmp_path: Path, confirm: bool) -> None:
+def test_the_running_maximum_of_one_team_is_told_to_the_other(tmp_path: Path) -> None:
     session = made(tmp_path, extra=200, protocol="incremental")
-    session.submit(0, 0, model="a", tenant=1)
-    with pytest.raises(InvalidInput, match=r"running maximum.*handover = true") as refused:
-        hand_over(SYSTEM, session.meter.workspace, 1, 2, confirm=confirm)
-    assert "\n" not in str(refused.value)
-    assert [session.meter.status(tenant=tenant).steps_left for tenant in (1, 2)] == [2, 3]
-    assert session.meter.audit().links[-1].event != "handed over"
-
-
-def test_the_ledger_has_no_figure_for_shared_running_maxima() -> None:
-    ledger = Ledger(tenant_spec(protocol="incremental"), 400)
-    with pytest.raises(InvalidInput, match="not on an incremental meter"):
-        ledger.shared_steps((1, 2))
-
-
-def test_books_with_an_older_hand_over_promise_its_members_nothing_more(tmp_path: Path) -> None:
-    session = incremental_with_handover(tmp_path)
-    session.meter.close()
-    with Meter.open(tmp_path / "meter") as meter:
-        session.meter = meter
-        for tenant in (1, 2):
-            shown = meter.status(tenant=tenant)
-            assert (shown.steps_left, shown.steps_expected, shown.battery) == (0, 0, 0.0)
-            with pytest.raises(Spent):
-                session.submit(0, 0, model="b", tenant=tenant)
-        assert meter.audit().problems == ()
+    worst = session.submit(150, 0, model="bad", tenant=1)
+    assert session.submit(0, 0, model="good", tenant=2).answer == 1
+    hand_over(SYSTEM, session.meter.workspace, 1, 2, confirm=True)
+    assert session.submit(0, 0, model="better", tenant=2).answer == worst.answer > 1
 
 
 def test_shown_before_it_is_confirmed(tmp_path: Path) -> None:
@@ -210,8 +224,6 @@ def test_log_failure_is_the_planners() -> None:
     """The slack used is the one the planner's own inequality leaves."""
     spec = tenant_spec()
     ledger = Ledger(spec, 300)
-    from easeml_meter.stats import counting
-
     assert ledger._log_total == log_failure(spec, counting.log_models(spec), 300)
 
 

@@ -80,11 +80,9 @@ class Ledger:
         return spec.steps if spec.handover or not spec.tenants else spec.tenants[tenant - 1]
 
     def _promised(self, account: Account) -> int:
-        if not account.group:
-            return self.promised(account.tenant)
-        # Books kept before hand-overs were refused here may hold one. Nothing bounds the joint
-        # histories of several running maxima, so their members have no step left.
-        return 0 if self.rules.incremental else self.shared_steps(account.group)
+        if account.group:
+            return self.shared_steps(account.group)
+        return self.promised(account.tenant)
 
     def merge(self, accounts: Sequence[Account]) -> Account:
         """Join the histories of tenants of whom one handed a checkpoint to another."""
@@ -98,25 +96,18 @@ class Ledger:
     def check_handover(self, group: Sequence[int]) -> None:
         """Raise `InvalidInput` unless this meter can count what these tenants share."""
         spec = self.spec
-        named = " and ".join(map(str, group))
         if spec.elastic or spec.handover or not spec.tenants:
+            named = " and ".join(map(str, group))
             raise invalid("handover", named, "only between isolated teams, on a plain budget")
-        if self.rules.incremental:  # one running maximum is counted, not one for each tenant
-            raise invalid(
-                "handover",
-                named,
-                "not on an incremental meter, which counts one running maximum for each team "
-                "alone: declare handover = true when planning",
-            )
 
     def shared_steps(self, group: Sequence[int]) -> int:
         """Give the steps, told ones included, that tenants have together after a hand-over.
 
-        From then on their models depend on all of their answers, as those of one developer do. The
-        isolated histories stay possible until it happens, and whether it does may depend on the
-        answers. So the shared histories come on top: they must fit into what the plan has left of
-        delta, which is as much as the test set is larger than planned. Any group of tenants could
-        have been the one, so each has an equal share.
+        From then on their models depend on all of their answers. The isolated histories stay
+        possible until it happens, and whether it does may depend on the answers. So the shared
+        histories come on top: they must fit into what the plan has left of delta, which is as much
+        as the test set is larger than planned. Any group of tenants could have been the one, so
+        each has an equal share.
 
         Raises:
             InvalidInput: The meter's joint histories are not counted.
@@ -128,10 +119,13 @@ class Ledger:
         if slack <= 0:
             return 0
         share = math.log(slack) - math.log(2**tenants - tenants - 1)
+        # Each tenant of an incremental meter brings a running maximum of its own, so one
+        # developer's count is too small. Any sequence of answers covers every joint history.
+        answers = spec.signals + spec.silent_answers
+        room = share - self._log_tails[0]
         steps = 0
         while steps < sum(spec.tenants[tenant - 1] for tenant in group):
-            shared = spec.replace(tenants=(), steps=steps + 1)
-            if log_failure(shared, counting.log_models(shared), self.labels) > share:
+            if counting.log_geometric(answers, steps + 1) > room:
                 break
             steps += 1
         return steps

@@ -100,6 +100,19 @@ def test_tenants_who_hand_over_follow_each_other() -> None:
     assert seen == [(1, 0, True), (2, 0, True), (2, 1, True), (2, 2, False)]
 
 
+def test_teams_hand_over_before_the_last_step_they_share() -> None:
+    ledger = AnySizeLedger(meter(tenants=(2, 2), protocol="incremental"), LABELS)
+    desk = Arena(ledger, 1, [1, 2], shared=ledger.shared_steps((1, 2)))
+    seen = []
+    for validation in (0.8, 0.5, 0.5, 0.5):
+        account: Account = desk.places[0].account
+        seen.append((account.tenant, account.steps, account.group, bool(desk.sure[0])))
+        last = one(desk, validation, 500, 0.5)
+    assert seen == [(1, 0, (), True), (1, 1, (), True), (2, 0, (), True), (1, 3, (1, 2), False)]
+    assert last == 2  # the worst of both teams
+    assert not desk.open[0]
+
+
 @pytest.mark.parametrize("developer", DEVELOPERS.values(), ids=DEVELOPERS.keys())
 def test_everybody_uses_exactly_the_steps_there_are(developer: Any) -> None:
     for name, spec in meters(steps=4, delta=0.1):

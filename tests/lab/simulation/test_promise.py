@@ -6,11 +6,22 @@ Here with few sessions (a rate of twice delta would still be noticed); `make ver
 from __future__ import annotations
 
 import pytest
-from tests.lab.attacked import attacks, meters, power
+from tests.lab.attacked import (
+    HANDED_OVER,
+    TWENTY_TEAMS,
+    OneMaximum,
+    attacks,
+    handed_over,
+    meters,
+    power,
+    sharing_all,
+)
 
+from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.lab.simulation.coverage import coverage, experiment
 from easeml_meter.lab.simulation.misuse import MISUSES, Misuse
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import required_labels
 
 DELTA = 0.1
 RUNS = 500
@@ -40,6 +51,29 @@ def test_too_few_labels_are_noticed() -> None:
     labels = experiment(spec).labels
     found = coverage(experiment(spec, "independent", labels=labels // 2), RUNS)
     assert found.verdict == "promise broken"
+
+
+def test_a_hand_over_on_an_incremental_meter_keeps_the_promise() -> None:
+    """Twenty teams may share some steps, or all if there are labels enough."""
+    for labels in (HANDED_OVER, 10 * HANDED_OVER):
+        assert AnySizeLedger(TWENTY_TEAMS, labels).shared_steps(range(1, 21)) > 1
+        found = coverage(experiment(TWENTY_TEAMS, "handover", labels=labels), 40)
+        assert found.failures == 0
+
+
+def test_one_running_maximum_for_all_teams_would_not() -> None:
+    """The count of one developer lets twenty teams share 480 steps, and most sessions fail."""
+    ledger = OneMaximum(TWENTY_TEAMS, HANDED_OVER)
+    assert ledger.shared_steps(range(1, 21)) == 480
+    assert handed_over(ledger, 20).mean() > 0.5
+
+
+@pytest.mark.parametrize("name", ["tenants", "tenants, incremental"])
+def test_teams_that_share_all_steps_keep_the_promise(name: str) -> None:
+    spec = SMALL[name]
+    labels = sharing_all(spec)
+    assert required_labels(spec).labels < labels
+    assert coverage(experiment(spec, "handover", labels=labels), RUNS).verdict == "promise holds"
 
 
 @pytest.mark.parametrize(

@@ -3,9 +3,18 @@
 from __future__ import annotations
 
 import pytest
-from tests.lab.attacked import attacks, meters, power
+from tests.lab.attacked import (
+    HANDED_OVER,
+    TWENTY_TEAMS,
+    OneMaximum,
+    attacks,
+    handed_over,
+    meters,
+    power,
+    sharing_all,
+)
 
-from easeml_meter.lab.simulation.coverage import coverage, experiment
+from easeml_meter.lab.simulation.coverage import ERROR, clopper_pearson, coverage, experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.misuse import MISUSES, Misuse
 from easeml_meter.spec import MeterSpec
@@ -65,6 +74,22 @@ def test_tight_plans(options: dict[str, object], developer: str) -> None:
 def test_the_headline_setting(developer: str) -> None:
     assert power(5000, 0.01) > 0.99
     assert coverage(experiment(HEADLINE, developer, seed=104), 5000).verdict == "promise holds"
+
+
+@pytest.mark.parametrize("name", ["tenants", "tenants, incremental"])
+def test_hand_over_of_all_steps(name: str) -> None:
+    spec = LONG[name]
+    attack = experiment(spec, "handover", labels=sharing_all(spec), seed=105)
+    assert coverage(attack, 6000).verdict == "promise holds"
+
+
+def test_hand_over_of_twenty_teams() -> None:
+    """With the right count the promise holds, with one running maximum it fails."""
+    for labels in (HANDED_OVER, 4 * HANDED_OVER, 16 * HANDED_OVER):
+        attack = experiment(TWENTY_TEAMS, "handover", labels=labels, seed=106)
+        assert coverage(attack, 500).verdict == "promise holds"
+    failed = handed_over(OneMaximum(TWENTY_TEAMS, HANDED_OVER), 500)
+    assert clopper_pearson(int(failed.sum()), 500, ERROR)[0] > 0.5
 
 
 @pytest.mark.parametrize("misuse", MISUSES, ids=lambda each: each.developer)

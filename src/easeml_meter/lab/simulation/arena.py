@@ -32,27 +32,46 @@ class AnySizeLedger(Ledger):
 class TreeNode:
     """Where a session stands in the tree of histories."""
 
-    def __init__(self, ledger: Ledger, account: Account, later: tuple[int, ...]) -> None:
-        """Stand at this account; `later` tenants follow when its budget is spent."""
-        if later and not ledger.may_submit(account):
+    def __init__(
+        self,
+        ledger: Ledger,
+        account: Account,
+        later: tuple[int, ...] = (),
+        earlier: tuple[Account, ...] = (),
+        shared: int = 0,
+    ) -> None:
+        """Stand at this account; `later` tenants follow when its budget is spent.
+
+        If they can have some `shared` steps together, all hand over before the last of these.
+        """
+        self.shared = 0 if account.group else shared
+        asked = account.steps + sum(each.steps for each in earlier)
+        if self.shared and asked == shared - 1:
+            account = ledger.merge([*earlier, account, *map(Account, later)])
+            later, earlier, self.shared = (), (), 0
+        elif later and not ledger.may_submit(account):
+            earlier = (*earlier, account)
             account, later = Account(tenant=later[0]), later[1:]
-        self.ledger, self.account, self.later = ledger, account, later
+        self.ledger, self.account, self.later, self.earlier = ledger, account, later, earlier
         self.state = account.state
         patient = account.steps < PATIENCE * ledger.promised(account.tenant)
-        self.open = patient and ledger.may_submit(account)
+        self.open = (patient or not ledger.spec.elastic) and ledger.may_submit(account)
 
     def after(self, answer: int) -> TreeNode:
         """Return the place once this was told."""
-        return TreeNode(self.ledger, self.ledger.record(self.account, answer), self.later)
+        return self._at(self.ledger.record(self.account, answer))
 
     def reset(self) -> TreeNode:
         """Return the place after a reset of the running maximum."""
-        return TreeNode(self.ledger, self.ledger.reset(self.account), self.later)
+        return self._at(self.ledger.reset(self.account))
+
+    def _at(self, account: Account) -> TreeNode:
+        return TreeNode(self.ledger, account, self.later, self.earlier, self.shared)
 
     @cached_property
     def sure(self) -> bool:
         """Whether one more submission can follow the next one, whatever that is answered."""
-        if self.later:
+        if self.later or self.shared:
             return True
         if not self.ledger.spec.elastic:
             return self.ledger.steps_left(self.account) > 1
@@ -64,15 +83,19 @@ class Arena:
     """Hands models in and keeps count of broken promises.
 
     All arrays have one entry for each session. `tenants` are served one after the other by the
-    same developer; isolated tenants have a desk each.
+    same developer; isolated tenants have a desk each. If they are to have `shared` steps, they
+    hand over before the last one of these.
     """
 
-    def __init__(self, ledger: Ledger, sessions: int, tenants: Sequence[int] = (1,)) -> None:
+    def __init__(
+        self, ledger: Ledger, sessions: int, tenants: Sequence[int] = (1,), shared: int = 0
+    ) -> None:
         """Open the books of all sessions."""
         self.ledger, self.sessions = ledger, sessions
         self.rules, self.spec = ledger.rules, ledger.spec
         self.promised = sum(ledger.promised(tenant) for tenant in tenants)
-        first = TreeNode(ledger, Account(tenant=tenants[0]), tuple(tenants[1:]))
+        start = Account(tenant=tenants[0])
+        first = TreeNode(ledger, start, tuple(tenants[1:]), shared=shared)
         self.places = [first] * sessions
         self.strain: Floats = np.zeros(sessions)
         """The largest distance of test and true loss yet, as a share of the tolerance promised."""

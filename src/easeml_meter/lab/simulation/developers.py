@@ -44,7 +44,9 @@ class Developer:
     forgets: bool = False
     """Whether they depend on the last answers only."""
     passes: bool = False
-    """Whether tenants hand their checkpoints on."""
+    """Whether tenants hand their checkpoints on without a word."""
+    hands_over: bool = False
+    """Whether isolated tenants pool what they learnt by a hand-over that the meter knows of."""
     rare: float = 0.5
     """The share of unusual answers it asks for."""
     crashes: bool = False
@@ -52,7 +54,10 @@ class Developer:
 
     def at_home(self, spec: MeterSpec) -> bool:
         """Whether a meter has what this developer makes use of; else it is another's twin."""
-        return (spec.may_fail or not self.crashes) and (bool(spec.tenants) or not self.passes)
+        if self.hands_over and (spec.handover or spec.elastic):
+            return False
+        shares = self.passes or self.hands_over
+        return (spec.may_fail or not self.crashes) and (bool(spec.tenants) or not shares)
 
     def breaks(self, spec: MeterSpec) -> str | None:
         """Say which assumption about people this developer breaks under a meter, if any."""
@@ -77,8 +82,11 @@ class Developer:
         spec = ledger.spec
         isolated = 1 if spec.handover else len(spec.tenants) or 1
         tenants = list(range(1, isolated + 1))
-        groups = [tenants] if self.passes else [[tenant] for tenant in tenants]
-        desks = [Arena(ledger, sessions, group) for group in groups]
+        # One shared step is worth nothing: the combination of all answers is the second.
+        shared = ledger.shared_steps(tenants) if self.hands_over and self.at_home(spec) else 0
+        together = self.passes or shared > 1
+        groups = [tenants] if together else [[tenant] for tenant in tenants]
+        desks = [Arena(ledger, sessions, group, shared * together) for group in groups]
         for desk in desks:
             cells = examples(world, ledger.labels, sessions, rng)
             self.play(Player(desk, cells, self.rare))
@@ -117,6 +125,12 @@ _ALL = (
         "as threshold, with teams that pass on their checkpoints",
         voter(evidence),
         passes=True,
+    ),
+    Developer(
+        "handover",
+        "as threshold, with isolated teams that all hand over before the last shared step",
+        voter(evidence),
+        hands_over=True,
     ),
     Developer(
         "forgetful",

@@ -8,7 +8,8 @@ from functools import lru_cache
 
 import numpy as np
 
-from easeml_meter.core.signals import Rules, State
+from easeml_meter.core.ledger import Account
+from easeml_meter.core.signals import Rules
 from easeml_meter.lab.simulation.arena import Arena
 from easeml_meter.lab.simulation.questions import QUANTILES, Question, best_question
 from easeml_meter.lab.simulation.worlds import Cells, Flags, Floats, Integers, Models
@@ -57,12 +58,12 @@ class Player:
         """
         found = []
         for index, place in enumerate(self.desk.places):
-            rare = self._rare(place.state, place.account.steps)
+            rare = self._rare(place.account)
             left = QUANTILES if possible is None else possible[index]
             found.append(_ask(self.rules, place.state, loss, deviation, possible=left, rare=rare))
         return found
 
-    def _rare(self, state: State, steps: int) -> float:
+    def _rare(self, account: Account) -> float:
         """Return the share of answers that may be unusual; an incremental meter marches seldom.
 
         In sixteenths, so that few different questions have to be worked out.
@@ -70,11 +71,12 @@ class Player:
         share = self.rare
         if self.rules.incremental:
             spec = self.desk.spec
-            marches = spec.signals - state.top
+            marches = spec.signals - account.state.top
             saved = int(spec.tolerances[0] < spec.tolerances[-1])
-            again = max(0, spec.resets - saved - state.resets_used)
+            again = max(0, spec.resets - saved - account.state.resets_used)
             marches += again * (spec.signals - 1)
-            share = min(share, marches / max(1, self.desk.promised - steps - 1))
+            steps = self.desk.ledger.promised(account.tenant)  # each tenant has its own maximum
+            share = min(share, marches / max(1, steps - account.steps - 1))
         return max(1, round(16 * share)) / 16
 
     def ask(self, which: Flags) -> tuple[Integers, list[Question]]:
