@@ -5,6 +5,7 @@ import pickle
 import traceback
 from pathlib import Path
 
+import pyrage
 import pytest
 
 from easeml_meter.errors import InvalidInput, VaultError
@@ -136,3 +137,19 @@ def test_each_recipient_can_unwrap_and_nobody_else() -> None:
         unwrap(blob, Identity.new())
     with pytest.raises(InvalidInput, match="at least one"):
         wrap(b"data key", [])
+
+
+def test_a_long_header_is_refused_before_it_is_parsed(meter_key: Identity) -> None:
+    """Trying 1,000 recipients took ten seconds, in which the server answered nobody."""
+    others = [pyrage.x25519.Identity.generate().to_public() for _ in range(200)]
+    own = pyrage.x25519.Recipient.from_str(meter_key.recipient)
+    blob = bytes(pyrage.encrypt(b"data key", [own, *others]))  # which this key would open
+    with pytest.raises(VaultError, match="cannot be opened"):
+        unwrap(blob, meter_key)
+
+
+def test_what_was_wrapped_for_as_many_as_allowed_opens(meter_key: Identity) -> None:
+    recipients = [meter_key.recipient, *(Identity.new().recipient for _ in range(99))]
+    assert unwrap(wrap(b"data key", recipients), meter_key) == b"data key"
+    with pytest.raises(InvalidInput, match="at most 100"):
+        wrap(b"data key", [*recipients, PUBLIC])

@@ -21,6 +21,10 @@ from easeml_meter.tables.writing import new_file
 from easeml_meter.vault.errors import opaque
 
 _LONGEST_KEY_FILE = 64 * 1024
+_LONGEST_HEADER = 16 << 10
+_END_OF_HEADER = b"\n--- "
+MOST_RECIPIENTS = 100
+"""So many recipients fit into a header that `unwrap` reads, with room to spare."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,14 +114,18 @@ def wrap(payload: bytes, recipients: Sequence[str]) -> bytes:
     """Encrypt `payload` so that each of `recipients` can open it."""
     if not recipients:
         raise invalid("recipients", list(recipients), "at least one public key is needed")
-    keys = [
-        pyrage.x25519.Recipient.from_str(_recipient(text, text))
-        for text in dict.fromkeys(recipients)
-    ]
+    distinct = list(dict.fromkeys(recipients))
+    if len(distinct) > MOST_RECIPIENTS:
+        raise invalid("recipients", len(distinct), f"at most {MOST_RECIPIENTS} public keys")
+    keys = [pyrage.x25519.Recipient.from_str(_recipient(text, text)) for text in distinct]
     return bytes(pyrage.encrypt(payload, keys))
 
 
 def unwrap(blob: bytes, identity: Identity, what: str = "the encrypted content") -> bytes:
     """Decrypt what `wrap` made, or raise the one opaque `VaultError`."""
     with opaque(what):
+        # Trying the stanzas of a header takes quadratic time, and holds the interpreter: 95 KB of
+        # them stop a server for ten seconds. So a header must end early, or it is not parsed.
+        if _END_OF_HEADER not in blob[:_LONGEST_HEADER]:
+            raise ValueError("the header is too long")
         return bytes(pyrage.decrypt(blob, [identity._key]))
