@@ -142,6 +142,10 @@ def test_a_meter_has_so_many_webhooks_and_no_more(site: Site) -> None:
         ("::ffff:8.8.8.8", True),
         ("64:ff9b::a00:1", False),
         ("2002:7f00:1::", False),
+        ("64:ff9b:1::a00:1", False),
+        ("fec0::1", False),
+        ("::7f00:1", False),
+        ("::ffff:0:7f00:1", False),
     ],
 )
 def test_which_addresses_are_public(address: str, public: bool) -> None:

@@ -33,6 +33,11 @@ _SECONDS = 15
 """How long one attempt to send may take."""
 _TRANSLATED = ipaddress.ip_network("64:ff9b::/96")
 """IPv6 addresses behind which stand IPv4 ones."""
+_LOCAL = tuple(
+    map(ipaddress.ip_network, ("::/96", "::ffff:0:0:0/96", "64:ff9b:1::/48", "fec0::/10"))
+)
+"""What Python calls global although it may lead into a private network: IPv4 addresses in old and
+local translations, and the site-local addresses that were given up."""
 
 
 @needs(Permission.MANAGE)
@@ -183,6 +188,8 @@ def is_public(text: str) -> bool:
     address = ipaddress.ip_address(text.partition("%")[0])
     meant: ipaddress.IPv4Address | ipaddress.IPv6Address = address
     if isinstance(address, ipaddress.IPv6Address):
+        if any(address in network for network in _LOCAL):
+            return False
         if address in _TRANSLATED:
             meant = ipaddress.IPv4Address(int(address) & 0xFFFF_FFFF)
         elif inner := address.ipv4_mapped or address.sixtofour:
