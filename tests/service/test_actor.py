@@ -15,6 +15,7 @@ OWN = {
     Permission.CHANGE_ACCOUNT,
     Permission.MAKE_TOKENS,
     Permission.REVOKE_TOKENS,
+    Permission.LOG_OUT,
 }
 
 
@@ -37,7 +38,7 @@ def test_at_a_site() -> None:
 
 
 def test_a_token_with_scopes_leads_to_no_wider_one() -> None:
-    narrow = {Permission.SIGN_IN, Permission.SEE_ACCOUNT, Permission.REVOKE_TOKENS}
+    narrow = {Permission.SIGN_IN, Permission.SEE_ACCOUNT, Permission.LOG_OUT}
     assert permissions(caller(scopes="developer").at_site()) == narrow
     assert permissions(caller(admin=True, scopes="developer").at_site()) == narrow
     managing = caller(admin=True, scopes="admin").at_site()

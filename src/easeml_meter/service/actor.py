@@ -33,10 +33,11 @@ class Permission(StrEnum):
     MANAGE = "manage users, keys and webhooks"
     OPERATE = "do what only the server itself does"
     SIGN_IN = "sign in"
-    SEE_ACCOUNT = "see their own account and tokens"
+    SEE_ACCOUNT = "see their own account"
     CHANGE_ACCOUNT = "change their own account"
     MAKE_TOKENS = "make tokens"
-    REVOKE_TOKENS = "revoke their own tokens"
+    REVOKE_TOKENS = "see and revoke their own tokens"
+    LOG_OUT = "log out"
 
 
 _ALLOWED = {
@@ -85,9 +86,10 @@ _ALLOWED = {
         Permission.CHANGE_ACCOUNT,
         Permission.MAKE_TOKENS,
         Permission.REVOKE_TOKENS,
+        Permission.LOG_OUT,
     },
-    # A leaked token with scopes must not lead to one without, nor to the account.
-    Role.LIMITED: {Permission.SIGN_IN, Permission.SEE_ACCOUNT, Permission.REVOKE_TOKENS},
+    # A leaked token with scopes must not lead to one without, nor to the account or its tokens.
+    Role.LIMITED: {Permission.SIGN_IN, Permission.SEE_ACCOUNT, Permission.LOG_OUT},
     Role.ANYONE: {Permission.SIGN_IN},
 }
 

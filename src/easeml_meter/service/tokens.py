@@ -197,7 +197,7 @@ def check_token(name: str, scopes: Iterable[str], days: float) -> None:
             raise invalid("scope", scope[:80], f"admin, or one of {roles} as ROLE or ROLE:METER")
 
 
-@needs(Permission.SEE_ACCOUNT)
+@needs(Permission.REVOKE_TOKENS)
 def list_tokens(actor: Actor, site: Site) -> list[Token]:
     """Return one's own tokens, the newest first."""
     with site.reading() as books:
@@ -222,6 +222,13 @@ def revoke_own_token(actor: Actor, site: Site, identifier: str) -> None:
         NotFound: there is no such token, or it is somebody else's.
     """
     _revoke(site, identifier, owner=actor.user)
+
+
+@needs(Permission.LOG_OUT)
+def log_out(_actor: Actor, site: Site, caller: Caller) -> None:
+    """Revoke the token that the caller uses, and no other."""
+    with site.writing() as books:
+        books.tokens.revoke(site.now(), id=caller.token.id)
 
 
 def _revoke(site: Site, identifier: str, *, owner: str | None) -> None:

@@ -107,6 +107,19 @@ class TestScopes:
         answer = limited.patch(f"/users/{served.users['dev'].id}", json=change)
         assert answer.status_code == 403
 
+    def test_neither_list_nor_revoke_the_other_tokens_of_their_owner(self, served: Served) -> None:
+        served.add_user("dev")
+        dev = served.client("dev")
+        made = dev.post("/tokens", json={"name": "x", "scopes": ["developer"]}).json()
+        other = dev.post("/tokens", json={"name": "y"}).json()
+        limited = served.client(token=made["token"])
+        assert limited.get("/tokens").status_code == 403
+        assert limited.delete(f"/tokens/{other['id']}").status_code == 403
+        assert served.client(token=other["token"]).get("/me").status_code == 200
+        assert limited.post("/logout").status_code == 204
+        assert limited.get("/me").status_code == 401
+        assert dev.get("/me").status_code == 200
+
     @SQLITE
     @pytest.mark.parametrize(
         "scope", ["", "king", "owner", "developer:", "developer:x", f"x:{NO_ID}", f"admin:{NO_ID}"]

@@ -95,7 +95,7 @@ def login(
 @router.post("/logout", status_code=204, responses=answers())
 def logout(site: SiteHere, caller: CallerHere) -> Response:
     """Revoke the token that this is asked with."""
-    tokens.revoke_own_token(caller.at_site(), site, caller.token.id)
+    tokens.log_out(caller.at_site(), site, caller)
     return Response(status_code=204)
 
 

@@ -106,7 +106,7 @@ def sign_in(request: Request, site: SiteHere, form: FormHere, _: LoginCounted) -
 @router.post("/sign-out")
 def sign_out(visit: VisitHere) -> Response:
     """End the session."""
-    tokens.revoke_own_token(visit.at_site(), visit.site, visit.caller.token.id)
+    tokens.log_out(visit.at_site(), visit.site, visit.caller)
     answer = visit.redirect("/sign-in", "You are signed out.")
     set_cookie(visit.request, answer, SESSION, "")
     return answer
