@@ -373,6 +373,13 @@ class TestOperators:
         line = refusal(models.content(body, domains={"evil": 1}))
         assert line == "operator 'evil.Upload' given, only those of onnxruntime itself are run"
 
+    def test_constant_without_output(self) -> None:
+        """The server failed at it, six times."""
+        kept = helper.make_node("Constant", [], [], value=constant("c", [1.0]))
+        copied = helper.make_node("Identity", ["x"], ["y"])
+        line = refusal(row_wise([kept, copied]))
+        assert line == "a Constant with 0 outputs given, 1 needed"
+
     def test_unknown_to_onnxruntime(self) -> None:
         body = graph(
             [helper.make_node("Upload", ["x"], ["y"], domain="com.microsoft")],
