@@ -31,6 +31,9 @@ class Event(StrEnum):
     RESTORED = "restored"
     MEMBER_ADDED = "member added"
     MEMBER_REMOVED = "member removed"
+    PASSWORD_SET = "password set by an admin"  # noqa: S105 - an event, not a password
+    ACCOUNT_DISABLED = "account disabled"
+    ACCOUNT_ENABLED = "account enabled"
     WEBHOOK_ADDED = "webhook added"
     WEBHOOK_REMOVED = "webhook removed"
 

@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from dataclasses import replace
 
-from easeml_meter.core.model import MeterRecord
+from easeml_meter.core.history import MeterState
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import AuditLink, Event, MeterRecord
 from easeml_meter.core.people import SEATED, Role, Seat
 from easeml_meter.errors import MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.spec import MeterSpec
+from easeml_meter.storage.books import Books
 
 
 @needs(Permission.MANAGE)
@@ -38,11 +42,52 @@ def add_seat(_actor: Actor, space: Workspace, user: str, role: Role, tenant: int
             raise MeterError(
                 f"role: {role} given, this user is {others.pop()} of the meter: one role each"
             )
+        if role is Role.DEVELOPER:
+            _check_developer(books, space.state(books), user, tenant, held)
         seat = Seat(user, meter.id, role, tenant, space.now())
         if not any(each.tenant == tenant for each in held):
             books.seats.add(seat)
-            books.audit.append(meter.id, seat.added_at, "member added", _details(seat))
+            books.audit.append(meter.id, seat.added_at, Event.MEMBER_ADDED, _details(seat))
     return seat
+
+
+def _check_developer(
+    books: Books, state: MeterState, user: str, tenant: int, held: Sequence[Seat]
+) -> None:
+    """Refuse a developer whose knowledge the promise does not allow for.
+
+    Isolated teams share no answers, so nobody sees those of two. Nor may anyone develop against
+    labels they have worked on, until these are released.
+    """
+    if any(each.tenant != tenant for each in held):
+        raise MeterError(
+            f"tenant: {tenant} given, this user is a developer of another one: one team each, "
+            "unless the meter is made with handover = true"
+        )
+    unreleased = {
+        test_set.number
+        for test_set in state.generations
+        if test_set.phase in (Phase.ACTIVE, Phase.SPENT)
+    }
+    if unreleased & _labeled_by(user, books.audit.all(state.meter.id)):
+        raise MeterError(
+            "role: developer given, this user was a labeler of a test set that is not released: "
+            "release it first, or ask another developer"
+        )
+
+
+def _labeled_by(user: str, chain: Iterable[AuditLink]) -> set[int]:
+    """Return the test sets that were requested or in use while a user was a labeler."""
+    found, seated, current = set(), False, 0
+    for link in chain:
+        details = link.details
+        if link.event == Event.REQUESTED:
+            current = int(details["generation"])
+        elif details.get("user") == user and details.get("role") == Role.LABELER:
+            seated = link.event == Event.MEMBER_ADDED
+        if seated:
+            found.add(current)
+    return found
 
 
 @needs(Permission.MANAGE)
@@ -58,7 +103,7 @@ def remove_seat(_actor: Actor, space: Workspace, user: str, role: Role, tenant: 
         if not any(replace(each, added_at=seat.added_at) == seat for each in books.seats.at(meter)):
             raise NotFound("member: there is no such seat")
         books.seats.remove(seat)
-        books.audit.append(meter, seat.added_at, "member removed", _details(seat))
+        books.audit.append(meter, seat.added_at, Event.MEMBER_REMOVED, _details(seat))
 
 
 def _details(seat: Seat) -> dict[str, str | int]:

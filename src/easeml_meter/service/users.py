@@ -5,16 +5,18 @@ from __future__ import annotations
 import re
 import secrets
 import threading
+import unicodedata
 from dataclasses import replace
 from datetime import datetime, timedelta
 from typing import Any
 
 from easeml_meter.checks import MAX_NAME, ODD, check_name
-from easeml_meter.core.model import stamp
+from easeml_meter.core.model import Event, stamp
 from easeml_meter.core.people import Credentials, User
 from easeml_meter.errors import Denied, MeterError, Unauthenticated, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site, Workspace
+from easeml_meter.storage.books import Books
 
 SHORTEST_PASSWORD = 10
 
@@ -50,14 +52,28 @@ def add_user(
         MeterError: another user has the name.
     """
     check_name("name", name)
+    _check_letters(name)
     _check_email(email)
     hashed = hash_password(password) if password is not None else None
     user = User(secrets.token_hex(16), name, email, admin, False, site.now())
     with site.writing() as books:
-        if books.users.named(name) is not None:
+        if _look(name) in {_look(user.name) for user in books.users.all()}:
             raise MeterError(f"name: {name!r} given, another user has it: choose another one")
         books.users.add(user, hashed)
     return user
+
+
+def _look(name: str) -> str:
+    """Return what a name looks like: names that differ only in case, width or blanks are one."""
+    return " ".join(unicodedata.normalize("NFKC", name).casefold().split())
+
+
+def _check_letters(name: str) -> None:
+    """Refuse a name with letters of several scripts, whose letters look alike."""
+    known = {unicodedata.name(letter, "").partition(" ")[0] for letter in name}
+    mixed = sorted(known & {"LATIN", "CYRILLIC", "GREEK"})
+    if len(mixed) > 1:
+        raise invalid("name", name, f"letters of one script, not of {' and '.join(mixed).title()}")
 
 
 @needs(Permission.MANAGE)
@@ -106,18 +122,18 @@ def change_user(
             raise Denied("only an admin may do this; of your own account, email and password")
         if "password" in changes:
             _check_current(site, identifier, current_password)
-    return _change(site, identifier, **changes)
+    return _change(actor, site, identifier, **changes)
 
 
 @needs(Permission.MANAGE)
-def reset_password(_actor: Actor, site: Site, identifier: str) -> str:
+def reset_password(actor: Actor, site: Site, identifier: str) -> str:
     """Give an account a random password and return it, as it is kept nowhere.
 
     Raises:
         NotFound: no account has this id.
     """
     password = random_password()
-    _change(site, identifier, password=password)
+    _change(actor, site, identifier, password=password)
     return password
 
 
@@ -137,7 +153,7 @@ def change_password(actor: Actor, site: Site, current: str, new: str) -> None:
         _check_current(site, actor.user, current)
     except Unauthenticated:
         raise invalid("current password", "(hidden)", "it is not right: try again") from None
-    _change(site, actor.user, password=new)
+    _change(actor, site, actor.user, password=new)
 
 
 def _check_current(site: Site, identifier: str, password: str) -> None:
@@ -146,13 +162,14 @@ def _check_current(site: Site, identifier: str, password: str) -> None:
     check_password(site, name, password)
 
 
-def _change(site: Site, identifier: str, **changes: Any) -> User:
+def _change(actor: Actor, site: Site, identifier: str, **changes: Any) -> User:
     _check_email(changes.get("email"))
     new_password = "password" in changes
     password = changes.pop("password", None)
     hashed = hash_password(password) if password is not None else None
     with site.writing() as books:
-        user = replace(books.users.get(identifier), **changes)
+        before = books.users.get(identifier)
+        user = replace(before, **changes)
         books.users.update(user)
         if new_password:
             books.users.update(Credentials(identifier, hashed))
@@ -161,7 +178,26 @@ def _change(site: Site, identifier: str, **changes: Any) -> User:
         if user.disabled or new_password:
             # Whoever knew the old password may have made tokens with it.
             books.tokens.revoke(site.now(), user=identifier)
+        if identifier != actor.user:
+            _tell_meters(books, site.now(), before, user, new_password=new_password)
     return user
+
+
+def _tell_meters(books: Books, now: str, before: User, after: User, *, new_password: bool) -> None:
+    """Enter what an admin did to an account into the chain of every meter where it has a seat.
+
+    Whoever sets a password can sign in with it, and then sees what the account may see.
+    """
+    events = []
+    if new_password:
+        events.append(Event.PASSWORD_SET)
+    if after.disabled != before.disabled:
+        events.append(Event.ACCOUNT_DISABLED if after.disabled else Event.ACCOUNT_ENABLED)
+    # In one order for everybody, so that two admins do not wait for each other's locks.
+    for meter in sorted({seat.meter for seat in books.seats.of(after.id)}):
+        if events:
+            books.lock(meter)
+            books.audit.append_all(meter, [(now, event, {"user": after.id}) for event in events])
 
 
 def check_password(site: Site, name: str, password: str) -> User:

@@ -47,6 +47,21 @@ class TestPasswords:
         served.client("admin").patch(f"/users/{anna}", json={"password": "set by an admin"})
         assert log_in(served, "anna", "set by an admin") == 200
 
+    def test_set_by_an_admin_shows_in_the_chain_of_every_meter(self, served: Served) -> None:
+        """Whoever sets a password can sign in as that person, and see what they see."""
+        meter = served.add_meter()
+        path = f"/users/{served.users['runner'].id}"
+        admin = served.client("admin")
+        for change in ({"password": "set by an admin"}, {"disabled": True}, {"disabled": False}):
+            assert admin.patch(path, json=change).status_code == 200
+        own = {"password": "a new one, longer", "current_password": "set by an admin"}
+        signed_in = {"name": "runner", "password": "set by an admin"}
+        token = served.client().post("/login", json=signed_in).json()["token"]
+        assert served.client(token=token).patch(path, json=own).status_code == 200
+        with served.site.reading() as books:
+            told = [link.event for link in books.audit.all(meter)]
+        assert told[-3:] == ["password set by an admin", "account disabled", "account enabled"]
+
     @SQLITE
     @pytest.mark.parametrize("length", [0, SHORTEST_PASSWORD - 1, 1001])
     def test_length(self, served: Served, length: int) -> None:
@@ -170,3 +185,10 @@ class TestUsers:
         answer = served.client("admin").post("/users", content=body, headers=headers)
         assert answer.status_code == 422
         assert answer.json()["error"] == "invalid"
+
+
+@SQLITE
+@pytest.mark.parametrize("name", ["ADMIN", "\uff41dmin", "admin ", "\u0430dmin"])
+def test_a_name_that_looks_like_another_is_refused(served: Served, name: str) -> None:
+    answer = served.client("admin").post("/users", json={"name": name})
+    assert answer.status_code in (409, 422)
