@@ -123,6 +123,15 @@ def test_a_meter_has_so_many_webhooks_and_no_more(site: Site) -> None:
         webhooks.add_webhook(SYSTEM, site, meter, URL)
 
 
+@pytest.mark.parametrize("host", ["127.0.0.1:1", "[::1]", "10.0.0.1", "localhost", "a.localhost."])
+def test_a_private_address_is_refused_when_it_is_given(site: Site, host: str) -> None:
+    """It was taken, and nothing was ever delivered."""
+    meter = create_meter(SYSTEM, site, small_spec(), "m").id
+    with pytest.raises(InvalidInput, match="private_webhooks"):
+        webhooks.add_webhook(SYSTEM, site, meter, f"http://{host}/x")
+    webhooks.add_webhook(SYSTEM, site, meter, f"http://{host}/x", private=True)
+
+
 @pytest.mark.parametrize(
     ("address", "public"),
     [

@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from easeml_meter.core.notifications import Webhook
 from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import ActorHere, SiteHere
+from easeml_meter.server.auth import ActorHere, SettingsHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.parameters import Id
@@ -67,12 +67,20 @@ def list_webhooks(
 
 @router.post("", status_code=201, response_model=MadeWebhook, responses=answers(404, 409))
 async def add_webhook(
-    meter: Id, given: NewWebhook, site: SiteHere, actor: ActorHere, once: OnceHere
+    meter: Id,
+    given: NewWebhook,
+    site: SiteHere,
+    actor: ActorHere,
+    *,
+    settings: SettingsHere,
+    once: OnceHere,
 ) -> JSONResponse:
     """Add a webhook: from now on it is notified of what happens."""
 
     def make() -> tuple[int, MadeWebhook]:
-        made, secret = webhooks.add_webhook(actor, site, meter, given.url, given.events)
+        made, secret = webhooks.add_webhook(
+            actor, site, meter, given.url, given.events, private=settings.private_webhooks
+        )
         return 201, MadeWebhook(**_shown(made).model_dump(), secret=secret)
 
     return await once.answer(make, actor=actor, use_case=webhooks.add_webhook, secret=True)

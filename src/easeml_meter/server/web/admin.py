@@ -175,7 +175,8 @@ def add_webhook(visit: VisitHere, meter: Id) -> Response:
     def add() -> Response:
         events = [name.removeprefix("on ") for name in visit.form if name.startswith("on ")]
         url = visit.field("url")
-        _, secret = webhooks.add_webhook(visit.caller.at(meter), visit.site, meter, url, events)
+        actor, private = visit.caller.at(meter), visit.settings.private_webhooks
+        _, secret = webhooks.add_webhook(actor, visit.site, meter, url, events, private=private)
         return _meter_page(visit, meter, secret=secret)
 
     return at_meter(visit, meter, "webhook", add)

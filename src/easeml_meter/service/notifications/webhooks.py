@@ -42,7 +42,13 @@ local translations, and the site-local addresses that were given up."""
 
 @needs(Permission.MANAGE)
 def add_webhook(
-    actor: Actor, site: Site, meter: str, url: str, events: Sequence[str] = tuple(EVENTS)
+    actor: Actor,
+    site: Site,
+    meter: str,
+    url: str,
+    events: Sequence[str] = tuple(EVENTS),
+    *,
+    private: bool = False,
 ) -> tuple[Webhook, str]:
     """Notify an address of what happens from now on; return its signing secret this once.
 
@@ -52,6 +58,8 @@ def add_webhook(
         InvalidInput: the address or an event cannot be used, or the meter has too many webhooks.
     """
     check_url(url)
+    if not private and not _may_be_public(urlsplit(url).hostname or ""):
+        raise invalid("url", url[:80], "a public address, unless the server has private_webhooks")
     secret = _SECRET_PREFIX + base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
     sealed = base64.b64encode(wrap(secret.encode(), [site.identity.recipient])).decode()
     with site.writing() as books:
@@ -181,6 +189,14 @@ async def _resolve(host: str, port: int, *, private: bool) -> str:
     if not private and not all(map(is_public, addresses)):
         raise Undelivered("the address is not public: set private_webhooks to allow it")
     return addresses[0]
+
+
+def _may_be_public(host: str) -> bool:
+    """Whether a host is not known to be private before its name is looked up."""
+    try:
+        return is_public(host)
+    except ValueError:  # a name
+        return host.rstrip(".").rpartition(".")[2] != "localhost"
 
 
 def is_public(text: str) -> bool:
