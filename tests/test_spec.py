@@ -37,7 +37,8 @@ def specs(draw: st.DrawFn) -> MeterSpec:
     """Any meter that is one, with some of its options."""
     inner = sorted(draw(st.sets(fractions, max_size=5)))
     signals = len(inner) + 1
-    tolerances = sorted(draw(st.lists(fractions, min_size=signals, max_size=signals)))
+    tolerated = st.floats(1e-6, 1, exclude_max=True)
+    tolerances = sorted(draw(st.lists(tolerated, min_size=signals, max_size=signals)))
     steps = draw(st.integers(1, 50))
     options: dict[str, Any] = {"protocol": draw(st.sampled_from(Protocol))}
     options["loss"] = draw(st.sampled_from(["0-1", "top-5", "squared", "log"]))
@@ -345,6 +346,9 @@ METER = "[meter]\nsteps = 10\ndelta = 0.01\n"
     ("text", "words"),
     [
         ("steps = = 10", "not a valid TOML file"),
+        (f"a = {'[' * 2000}", "nested too deeply"),
+        (f"a = {'9' * 5000}", "not a valid TOML file"),
+        (METER + BANDS.replace("0.1", "1e-300"), "at least 1e-06"),
         ("", "no [meter] table"),
         (METER, "no [[bands]]"),
         (BANDS, "no [meter] table"),

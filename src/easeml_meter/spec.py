@@ -34,6 +34,8 @@ class Bound(StrEnum):
 
 
 _SMALLEST_DELTA = 1e-300
+_SMALLEST_TOLERANCE = 1e-6
+"""A smaller one takes more than the 10^12 labels that any meter can have."""
 METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
 
 
@@ -61,6 +63,8 @@ class Band:
             raise invalid("band", f"[{self.lower}, {self.upper})", "0 <= lower < upper <= 1 needed")
         if self.tolerance <= 0:
             raise invalid("tolerance", self.tolerance, "a number above 0")
+        if self.tolerance < _SMALLEST_TOLERANCE:
+            raise invalid("tolerance", self.tolerance, f"at least {_SMALLEST_TOLERANCE:g}")
 
 
 @dataclass(frozen=True)
@@ -350,7 +354,9 @@ class MeterSpec:
         except OSError as error:
             reason = error.strerror or error
             raise InvalidInput(f"{path}: cannot be read ({reason}): give a meter.toml") from error
-        except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        except RecursionError:
+            raise InvalidInput(f"{path}: not a valid TOML file: nested too deeply") from None
+        except ValueError as error:  # also of a number with thousands of digits
             raise InvalidInput(f"{path}: not a valid TOML file: {error}") from error
         try:
             return cls.from_mapping(data)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -10,6 +11,7 @@ from typing import Any
 import pytest
 
 from easeml_meter.core.model import Entry, HandOver
+from easeml_meter.errors import MeterError
 from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import Journal
 
@@ -100,3 +102,24 @@ def test_a_retirement_counts_as_a_line_and_is_no_entry(journal: Journal) -> None
     assert journal.retired()
     assert journal.answers() == 2
     assert journal.read() == [ENTRY]
+
+
+@pytest.mark.parametrize(
+    "change", [{"step": 10**30}, {"step": "1"}, {"answer": 2}, {"model": None}]
+)
+def test_a_line_with_other_types_is_no_answer(tmp_path: Path, change: dict[str, Any]) -> None:
+    """It ended `meter submit` and `meter audit` with a traceback."""
+    journal = Journal(FolderFiles(tmp_path), "x.journal")
+    journal.append([ENTRY], 1)
+    line = json.dumps({"format": 2, **asdict(ENTRY), **change})
+    with (tmp_path / "x.journal").open("a") as file:
+        file.write(f"{line}\n")
+    assert journal.read() == [ENTRY]
+
+
+def test_a_pipe_in_the_place_of_a_journal_is_refused(tmp_path: Path) -> None:
+    os.mkfifo(tmp_path / "x.journal")
+    journal = Journal(FolderFiles(tmp_path), "x.journal")
+    for read in (journal.read, journal.answers):
+        with pytest.raises(MeterError, match="not a regular file"):
+            read()

@@ -173,7 +173,9 @@ class _Walk:
             self.attributes(node.attribute, constants)
             if node.op_type == "Constant":
                 if len(node.output) != 1:
-                    raise InvalidInput(f"a Constant with {len(node.output)} outputs given, 1 needed")
+                    raise InvalidInput(
+                        f"a Constant with {len(node.output)} outputs given, 1 needed"
+                    )
                 for attribute in node.attribute:
                     constants[node.output[0]] = attribute
             _check_size(node, constants)

@@ -11,6 +11,7 @@ import os
 import re
 import secrets
 import shutil
+import stat
 import tempfile
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -156,6 +157,7 @@ class FolderFiles:
     def lines(self, name: str) -> list[str]:
         """Read a journal."""
         try:
+            _check_regular(self._path(name))
             content = self.read(name)
         except FileNotFoundError:
             return []
@@ -165,6 +167,7 @@ class FolderFiles:
     def total(self, name: str) -> int | None:
         """Return the total noted last: it is the last line, unless a crash cut that short."""
         try:
+            _check_regular(self._path(name))
             with self._path(name).open("rb") as file:
                 size = file.seek(0, os.SEEK_END)
                 file.seek(max(0, size - _TAIL))
@@ -177,6 +180,12 @@ class FolderFiles:
     def under(self, folder: str) -> FolderFiles:
         """Give the files in a folder of these."""
         return FolderFiles(self._path(folder))
+
+
+def _check_regular(path: Path) -> None:
+    """Refuse a pipe or a device in the place of a journal: reading it would never end."""
+    if not stat.S_ISREG(path.stat().st_mode):
+        raise MeterError(f"{path}: not a regular file: put the journal back from a backup")
 
 
 _TOTAL = "#"

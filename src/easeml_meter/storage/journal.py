@@ -10,7 +10,7 @@ import json
 from collections.abc import Iterable
 from contextlib import suppress
 from operator import attrgetter
-from typing import Any
+from typing import Any, TypeVar, get_type_hints
 
 from easeml_meter.core.model import Entry, HandOver
 from easeml_meter.storage.files import Files
@@ -21,6 +21,11 @@ _HANDOVERS = ".handovers"
 _RETIRED = "retired"
 _FORMAT = 2
 """Tenants count from 1 in lines that say so; lines without a format count them from 0."""
+
+
+_MOST = 10**12
+"""No number of an entry is larger, and no database takes one of any size."""
+Row = TypeVar("Row", Entry, HandOver)
 
 
 class Journal:
@@ -68,7 +73,7 @@ class Journal:
         found = []
         for line in self._files.lines(self._handovers):
             with suppress(ValueError, TypeError, KeyError):  # cut short by a crash
-                found.append(HandOver(**_read(line, "giver", "receiver")))
+                found.append(_checked(HandOver(**_read(line, "giver", "receiver"))))
         return sorted(found, key=lambda row: row.at)
 
 
@@ -83,7 +88,7 @@ def entries_in(lines: Iterable[str]) -> list[Entry]:
 
 def _entry(line: str) -> Entry | None:
     try:
-        return Entry(**_read(line, "tenant"))
+        return _checked(Entry(**_read(line, "tenant")))
     except (ValueError, TypeError, KeyError):
         return None
 
@@ -93,6 +98,15 @@ def _mapping(line: str) -> dict[str, Any]:
         return dict(json.loads(line))
     except (ValueError, TypeError):  # cut short by a crash
         return {}
+
+
+def _checked(row: Row) -> Row:
+    """Refuse fields of other types than ours: a line that somebody else wrote is no answer."""
+    for name, kind in get_type_hints(type(row)).items():
+        value = getattr(row, name)
+        if type(value) is not kind or (kind is int and not 0 <= value <= _MOST):
+            raise ValueError(name)
+    return row
 
 
 def _line(row: Entry | HandOver) -> str:
