@@ -25,7 +25,7 @@ from easeml_meter.scoring.score import score
 
 ANIMALS = Classes.of(["cat", "dog", "owl"])
 DIGITS = Classes.of(range(10))
-FORMATS = (".parquet", ".arrow", ".arrows", ".csv", ".jsonl", ".npy")
+FORMATS = (".parquet", ".arrow", ".arrows", ".csv", ".jsonl", ".json", ".npy")
 
 
 def expected(rows: int, loss: str | Loss = "0-1", classes: Classes | None = None) -> Expected:
@@ -53,6 +53,8 @@ def write(path: Path, columns: dict[str, Any]) -> Path:
             csv.write_csv(table, str(path))
         case ".jsonl":
             path.write_text("".join(json.dumps(row) + "\n" for row in table.to_pylist()))
+        case ".json":
+            path.write_text(json.dumps(table.to_pylist(), indent=1))
         case ".npy":
             np.save(path, np.array(next(iter(columns.values()))))
     return path

@@ -239,8 +239,8 @@ NO_CSV, NO_JSON, NO_PARQUET, NO_ARROW, NO_NPY = (
     f"no {kind} file, or a damaged one: write it again"
     for kind in ("CSV", "JSON Lines", "Parquet", "Arrow", "npy")
 )
-NO_OBJECT = "no JSON object of the same kind as the rows before it: write one per line"
-FIRST_OBJECT = 'row 1: no JSON object, such as {"prediction": 3}: write one per line'
+NO_OBJECT = "no JSON object of the same kind as the rows before it: write one per row"
+FIRST_OBJECT = 'row 1: no JSON object, such as {"prediction": 3}: write one per row'
 
 BROKEN: dict[str, tuple[bytes, str]] = {
     "empty.csv": (b"", EMPTY),
@@ -477,3 +477,20 @@ def test_a_missing_column_is_named_next_to_those_there_are() -> None:
         InvalidInput, match=r"no column 'id' .*'c0', .*'c4' and 995 more.*the id column"
     ):
         wide.require("id", "id column")
+
+
+def test_columns_that_stay_text_keep_their_zeros(tmp_path: Path) -> None:
+    path = tmp_path / "t.csv"
+    path.write_text("id,label,n\n007,true,1\n10,0.50,2\n")
+    found = content(open_table(path, texts=["id", "label", "none"]))
+    assert found == {"id": ["007", "10"], "label": ["true", "0.50"], "n": [1, 2]}
+    lines = tmp_path / "t.jsonl"
+    lines.write_text('{"id": 7, "label": "007"}\n')
+    assert content(open_table(lines, texts=["id", "label"])) == {"id": [7], "label": ["007"]}
+
+
+def test_types_of_all_rows_where_they_are_asked_for(tmp_path: Path) -> None:
+    path = tmp_path / "t.jsonl"
+    path.write_text('{"n": 1, "id": 7}\n{"n": 0.5, "id": 8}\n')
+    assert content(open_raw(path, settled=True)) == {"n": [1, 0.5], "id": [7, 8]}
+    assert f"row 1 or later: {NO_OBJECT}" in refusal(path, open_raw)

@@ -22,7 +22,7 @@ from easeml_meter.tables import text
 from easeml_meter.tables.opening import open_raw, open_table
 from easeml_meter.tables.source import Given, Held, for_arrow, source_of
 
-FORMATS = (".parquet", ".arrow", ".arrows", ".csv", ".tsv", ".jsonl", ".npy")
+FORMATS = (".parquet", ".arrow", ".arrows", ".csv", ".tsv", ".jsonl", ".json", ".npy")
 LISTS = tuple(ending for ending in FORMATS if ending not in (".csv", ".tsv"))
 CLASSES = ["owl", "cat", "cat", "dog", "owl", "owl", "dog"]
 SCORES = [[0.25, 0.5, 0.25], [0.5, 0.0, 0.5], [0.0, 0.0, 1.0], [1.0, 0.0, 0.0]]

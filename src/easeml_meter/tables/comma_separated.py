@@ -40,9 +40,10 @@ class CsvTable(TextTable):
         if manner.raw:
             names = table._header()
             return replace(table, schema=pa.schema([(name, pa.string()) for name in names]))
-        table = table.settled(manner.types)
+        types = {**dict.fromkeys(manner.texts, pa.string()), **manner.types}
+        table = table.settled(types)
         for column in table.schema:
-            if pa.types.is_binary(column.type) and column.name not in manner.types:
+            if pa.types.is_binary(column.type) and column.name not in types:
                 raise _not_text(column.name)
         return table
 

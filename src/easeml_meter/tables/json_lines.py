@@ -32,14 +32,27 @@ class JsonTable(TextTable):
 
     kind: ClassVar[str] = "JSON Lines"
     mixed: ClassVar[bool] = False
+    many_lines: ClassVar[bool] = False
+    """Whether one object may stand on several lines."""
 
     @classmethod
     def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
-        """Look at all rows to settle columns and types; raw ones are those of the first row."""
+        """Look at all rows to settle columns and types; raw ones are those of the first row.
+
+        Columns that are to stay text keep their types: whole numbers have a text form as well.
+        """
         table = cls(named(path), pa.schema([]), None, path, stamp)
-        if manner.raw:
-            return replace(table, schema=_first_row(path, reals=manner.reals))
+        if manner.raw and not manner.settled:
+            return replace(table, schema=_schema_of(table._first_record(), reals=manner.reals))
         return table.settled(manner.types)
+
+    def _first_record(self) -> object:
+        """Return the first object; None if there is none."""
+        first = b""
+        with self.path.open("rb") as file:
+            while not first and (line := file.readline(4 * blocks.BLOCK)):
+                first = line.strip()
+        return json.loads(first) if first else None
 
     def _blocks(self) -> Iterator[bytes]:
         """Cut the file after lines."""
@@ -66,6 +79,7 @@ class JsonTable(TextTable):
                 pa.BufferReader(block.text),
                 read_options=pa.json.ReadOptions(block_size=len(block.text) + 1, use_threads=False),
                 parse_options=pa.json.ParseOptions(
+                    newlines_in_values=self.many_lines,
                     explicit_schema=None if columns is None else wanted,
                     unexpected_field_behavior="infer" if columns is None else "ignore",
                 ),
@@ -75,7 +89,7 @@ class JsonTable(TextTable):
             first = block.before + 1
             where = f"row {first + int(row[1])}" if row else f"row {first} or later"
             line = f"{where}: no JSON object of the same kind as the rows before it"
-            raise InvalidInput(f"{line}: write one per line") from None
+            raise InvalidInput(f"{line}: write one per row") from None
         if columns is not None:
             return table
         known = {
@@ -107,16 +121,11 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _first_row(path: Source, *, reals: bool) -> pa.Schema:
-    first = b""
-    with path.open("rb") as file:
-        while not first and (line := file.readline(4 * blocks.BLOCK)):
-            first = line.strip()
-    if not first:
+def _schema_of(record: object, *, reals: bool) -> pa.Schema:
+    if record is None:
         raise InvalidInput("no rows given, one per example needed")
-    record = json.loads(first)
     if not isinstance(record, dict):
-        raise InvalidInput('row 1: no JSON object, such as {"prediction": 3}: write one per line')
+        raise InvalidInput('row 1: no JSON object, such as {"prediction": 3}: write one per row')
     return pa.schema([(name, _type_of(value, reals=reals)) for name, value in record.items()])
 
 

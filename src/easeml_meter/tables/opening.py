@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables.binary import ArrowTable, ParquetTable
 from easeml_meter.tables.comma_separated import CsvTable
 from easeml_meter.tables.files import reading, stamp_of
+from easeml_meter.tables.json_array import JsonArrayTable
 from easeml_meter.tables.json_lines import JsonTable
 from easeml_meter.tables.numpy_file import NpyTable
 from easeml_meter.tables.source import Given, source_of
@@ -25,18 +28,22 @@ _FORMATS: dict[str, type[FileTable]] = {
     ".tsv": CsvTable,
     ".jsonl": JsonTable,
     ".ndjson": JsonTable,
+    ".json": JsonArrayTable,
     ".npy": NpyTable,
 }
 
 
-def open_table(source: Given | pa.Table, *, types: Types | None = None) -> Table:
+def open_table(
+    source: Given | pa.Table, *, types: Types | None = None, texts: Sequence[str] = ()
+) -> Table:
     """Open a file, or take a table in memory; every column has one type, in every batch.
 
-    The types of CSV and JSON Lines columns are found by looking at every row; `types` settles
-    them instead, say to read a file as the sealed test set was read.
+    The types of CSV and JSON columns are found by looking at every row; `types` settles them
+    instead, say to read a file as the sealed test set was read. `texts` are columns that CSV, in
+    which all is text, leaves as they are written: 007 is no number.
     """
     if not isinstance(source, pa.Table):
-        return _open(source, Manner(types or {}))
+        return _open(source, Manner(types or {}, texts))
     plain = source.replace_schema_metadata(None)
     table = MemoryTable("the table", plain.schema, plain.num_rows, plain)
     with about(table.name):
@@ -44,13 +51,14 @@ def open_table(source: Given | pa.Table, *, types: Types | None = None) -> Table
     return table
 
 
-def open_raw(path: Given, *, reals: bool = False) -> FileTable:
+def open_raw(path: Given, *, reals: bool = False, settled: bool = False) -> FileTable:
     """Open a file for values as they stand there, before any of them is read.
 
-    Those of CSV are all text; JSON Lines has the columns and types of its first row (`reals`:
-    whole numbers there may be fractions later); text in Parquet may come as dictionaries.
+    Those of CSV are all text; JSON has the columns and types of its first row (`reals`: whole
+    numbers there may be fractions later; `settled`: of all rows, at the cost of reading them);
+    text in Parquet may come as dictionaries.
     """
-    return _open(path, Manner(raw=True, reals=reals))
+    return _open(path, Manner(raw=True, reals=reals, settled=settled))
 
 
 def _open(path: Given, manner: Manner) -> FileTable:

@@ -31,8 +31,10 @@ class Manner:
     """How a file is opened (`opening` says what that means)."""
 
     types: Types = field(default_factory=dict)
+    texts: Sequence[str] = ()
     raw: bool = False
     reals: bool = False
+    settled: bool = False
 
 
 @dataclass(frozen=True)

@@ -28,7 +28,7 @@ from easeml_meter.tables.source import Held
 
 router = APIRouter(tags=["validation sets"], route_class=ApiRoute)
 
-Suffix = Literal["parquet", "arrow", "csv", "tsv", "jsonl", "npy"]
+Suffix = Literal["parquet", "arrow", "csv", "tsv", "jsonl", "json", "npy"]
 Label = Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 
 
