@@ -62,6 +62,23 @@ class Validation:
             table.check_unchanged()
         return replace(found, rows=rows)
 
+    @classmethod
+    def reopen(
+        cls,
+        path: Given,
+        *,
+        label: str,
+        loss: Loss,
+        classes: Classes | None,
+        rows: int,
+        digest: str,
+    ) -> Validation:
+        """Open a table that `open` has checked before; scoring checks every label again."""
+        table = open_raw(path, reals=loss.output in (Output.REAL, Output.ANY))
+        with about(path):
+            table.require(label, "label column")
+        return cls(table, label, loss, classes, rows, digest)
+
     @property
     def expected(self) -> Expected:
         """What predictions for this table must look like."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -108,17 +108,13 @@ class Workspace:
         """The key to which test sets are sealed."""
         return self.open_identity()
 
-    @contextmanager
-    def reading(self) -> Iterator[Books]:
+    def reading(self) -> AbstractContextManager[Books]:
         """Read a consistent snapshot of the books."""
-        with self.store.reading() as books:
-            yield books
+        return self.store.reading()
 
-    @contextmanager
-    def writing(self) -> Iterator[Books]:
+    def writing(self) -> AbstractContextManager[Books]:
         """Hold this meter's write lock; commit at the end, or leave no trace."""
-        with self.store.writing(self.meter) as books:
-            yield books
+        return self.store.writing(self.meter)
 
     def now(self) -> str:
         """Stamp this moment."""
@@ -188,14 +184,10 @@ class Site:
             claims=self.files.under("claims"),
         )
 
-    @contextmanager
-    def reading(self) -> Iterator[Books]:
+    def reading(self) -> AbstractContextManager[Books]:
         """Read a consistent snapshot of the books."""
-        with self.store.reading() as books:
-            yield books
+        return self.store.reading()
 
-    @contextmanager
-    def writing(self) -> Iterator[Books]:
+    def writing(self) -> AbstractContextManager[Books]:
         """Hold the lock of what belongs to no meter: users, tokens, the list of meters."""
-        with self.store.writing() as books:
-            yield books
+        return self.store.writing()

@@ -20,10 +20,12 @@ def upgrade(engine: sa.Engine) -> None:
     """Create the tables, or upgrade an older database, in one transaction."""
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
-    with engine.connect().execution_options(lock="IMMEDIATE") as connection, connection.begin():
-        config.attributes["connection"] = connection
-        Books(connection).lock(None)  # two servers may start at the same time
-        try:
-            command.upgrade(config, "head")
-        except CommandError as error:
-            raise UnknownVersion(str(error)) from error
+    with engine.connect() as connection:
+        connection.info["lock"] = "IMMEDIATE"  # two servers may start at the same time
+        with connection.begin():
+            config.attributes["connection"] = connection
+            Books(connection).lock(None)
+            try:
+                command.upgrade(config, "head")
+            except CommandError as error:
+                raise UnknownVersion(str(error)) from error

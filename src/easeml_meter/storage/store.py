@@ -15,7 +15,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 from collections.abc import Iterator
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
 
@@ -38,6 +38,7 @@ SELECT set_config('lock_timeout', '{_LOCK_SECONDS}s', false),
          WHEN 'off' THEN set_config('synchronous_commit', 'on', false)
        END
 """
+_SNAPSHOT: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
 _ADDRESSES = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
 
 
@@ -90,23 +91,20 @@ class Store:
             books.lock(meter)
             yield books
 
-    @contextmanager
-    def reading(self) -> Iterator[Books]:
+    def reading(self) -> AbstractContextManager[Books]:
         """Read a consistent snapshot."""
-        with self._connection("DEFERRED") as books:
-            yield books
+        return self._connection("DEFERRED")
 
     @contextmanager
     def _connection(self, mode: str) -> Iterator[Books]:
         try:
-            options: dict[str, Any] = {"lock": mode}
-            if mode == "DEFERRED" and self.dialect != "sqlite":
-                options |= {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-            with (
-                self._engine.connect().execution_options(**options) as connection,
-                connection.begin(),
-            ):
-                yield Books(connection)
+            with self._engine.connect() as connection:
+                if self.dialect == "sqlite":
+                    connection.info["lock"] = mode
+                elif mode == "DEFERRED":
+                    connection.execution_options(**_SNAPSHOT)
+                with connection.begin():
+                    yield Books(connection)
         except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
             raise StorageError(f"the books cannot be used: {_reason(error)}") from error
 
@@ -181,11 +179,12 @@ def _sqlite(address: sa.URL) -> sa.Engine:
         connection.execute("PRAGMA synchronous = FULL")  # a commit survives a power cut
         connection.execute("PRAGMA foreign_keys = ON")
 
-    @sa.event.listens_for(engine, "begin")
-    def begin(connection: sa.Connection) -> None:
-        mode = connection.get_execution_options().get("lock", "DEFERRED")
-        connection.exec_driver_sql(f"BEGIN {mode}")
+    def begin(connection: sa.PoolProxiedConnection) -> None:
+        mode = connection.info.pop("lock", "DEFERRED")
+        connection.driver_connection.execute(f"BEGIN {mode}")  # type: ignore[union-attr]
 
+    # Not by an event: SQLAlchemy looks for listeners at every statement once an engine has one.
+    engine.dialect.do_begin = begin  # type: ignore[assignment,method-assign]
     return engine
 
 

@@ -137,11 +137,13 @@ class Measured(Closing):
     def open_validation(self) -> Iterator[Validation]:
         """Open the validation set."""
         with self.space.files.local(self.validation.blob) as path:
-            yield Validation.open(
+            yield Validation.reopen(
                 path,
                 label=self.validation.settings["label"],
                 loss=parse_loss(self.spec.loss),
                 classes=self.classes,
+                rows=self.validation.rows,
+                digest=self.validation.digest,
             )
 
     @cached_property

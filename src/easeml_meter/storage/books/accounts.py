@@ -7,7 +7,6 @@ compares both.
 from __future__ import annotations
 
 from collections.abc import Iterable
-from dataclasses import asdict
 from functools import cache
 from typing import Any
 
@@ -18,7 +17,7 @@ from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import State
 from easeml_meter.stats.priors import Code
 from easeml_meter.storage import schema
-from easeml_meter.storage.books.repository import Repository
+from easeml_meter.storage.books.repository import Repository, columns_of
 
 
 class Accounts(Repository):
@@ -37,15 +36,13 @@ class Accounts(Repository):
 
     def put(self, meter: str, generation: int, folded: Iterable[Folded]) -> None:
         """Store accounts in the place of older ones."""
-        key = {"meter": meter, "generation": generation}
-        rows = [
-            key | {"tenant": each.account.tenant, "step": each.step, "folded": _written(each)}
-            for each in folded
-        ]
-        if rows:
-            same = [{f"its_{name}": row[name] for name in _KEY} for row in rows]
-            self._connection.execute(_delete(), same)
-            self._connection.execute(schema.accounts.insert(), rows)
+        for each in folded:
+            key = {"meter": meter, "generation": generation, "tenant": each.account.tenant}
+            row = {"step": each.step, "folded": _written(each)}
+            same = {f"its_{name}": value for name, value in key.items()}
+            # Nearly every answer finds an account to update; the first one of a team makes it.
+            if not self._connection.execute(_update(), same | row).rowcount:
+                self._connection.execute(schema.accounts.insert(), key | row)
 
     def _found(self, query: sa.Select[Any], meter: str, generation: int) -> dict[int, Folded]:
         rows = self._connection.execute(query, {"meter": meter, "generation": generation})
@@ -71,16 +68,19 @@ def _complete() -> sa.Select[Any]:
 
 
 @cache
-def _delete() -> sa.Delete:
+def _update() -> sa.Update:
     table = schema.accounts
-    return table.delete().where(*(table.c[name] == sa.bindparam(f"its_{name}") for name in _KEY))
+    same = (table.c[name] == sa.bindparam(f"its_{name}") for name in _KEY)
+    return (
+        table.update().where(*same).values(step=sa.bindparam("step"), folded=sa.bindparam("folded"))
+    )
 
 
 def _written(folded: Folded) -> dict[str, Any]:
     account = folded.account
     # Pairs, since JSON would make text of the symbols that a dictionary is keyed by.
-    code = asdict(account.code) | {"seen": list(account.code.seen.items())}
-    return {"steps": account.steps, "state": asdict(account.state), "code": code}
+    code = columns_of(account.code) | {"seen": list(account.code.seen.items())}
+    return {"steps": account.steps, "state": columns_of(account.state), "code": code}
 
 
 def _read(tenant: int, step: int, row: dict[str, Any]) -> Folded:
