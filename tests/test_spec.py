@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_meter.errors import InvalidInput, MeterError
-from easeml_meter.spec import Band, Bound, MeterSpec, Protocol
+from easeml_meter.spec import Band, Bound, Gap, MeterSpec, Protocol
 
 PLAIN: dict[str, Any] = {"signals": 3, "tolerance": 0.05, "steps": 10, "delta": 0.01}
 
@@ -43,6 +43,7 @@ def specs(draw: st.DrawFn) -> MeterSpec:
     options: dict[str, Any] = {"protocol": draw(st.sampled_from(Protocol))}
     options["loss"] = draw(st.sampled_from(["0-1", "top-5", "squared", "log"]))
     options["sessions"] = draw(st.integers(1, 9))
+    options["gap"] = draw(st.sampled_from(Gap))
     options["ceiling"] = draw(st.none() | fractions)
     special: dict[str, dict[str, Any]] = {
         "none": {},
@@ -289,6 +290,7 @@ def test_steps(steps: object) -> None:
         ({"published": True, "memory": 0}, "memory", "0"),
         ({"published": True, "resets": 1, "protocol": "incremental"}, "resets", "1"),
         ({"published": True, "masked_reverts": 1, "mask_above": 1}, "masked reverts", "1"),
+        ({"gap": "relative"}, "gap", "'relative'"),
         # elastic budgets
         ({"elastic": True, "published": True}, "elastic", "True"),
         ({"elastic": True, "protocol": "independent"}, "elastic", "True"),

@@ -33,6 +33,13 @@ class Bound(StrEnum):
     HOEFFDING = "hoeffding"
 
 
+class Gap(StrEnum):
+    """What the bands divide: how far validation loss and test loss are apart."""
+
+    ABSOLUTE = "absolute"  # |test loss - validation loss|, as in the paper
+    SIGNED = "signed"  # test loss - validation loss, and 0 where the test loss is the lower one
+
+
 _SMALLEST_DELTA = 1e-300
 _SMALLEST_TOLERANCE = 1e-6
 """A smaller one takes more than the 10^12 labels that any meter can have."""
@@ -80,6 +87,8 @@ class MeterSpec:
     delta: float
     protocol: Protocol = Protocol.REGULAR
     loss: str = "0-1"
+    gap: Gap = Gap.ABSOLUTE
+    """Whether a model that is better on the test set has a gap, too, or is in band 1."""
     bound: Bound | None = None
     """None: the tightest that is valid for the loss."""
     published: bool = False
@@ -119,6 +128,7 @@ class MeterSpec:
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
         object.__setattr__(self, "protocol", one_of("protocol", self.protocol, Protocol))
+        object.__setattr__(self, "gap", one_of("gap", self.gap, Gap))
         if self.bound is not None:
             object.__setattr__(self, "bound", one_of("bound", self.bound, Bound))
         _check_bands(self.bands)

@@ -200,7 +200,7 @@ def at_a_terminal(folder: Path, *answers: str) -> tuple[int, str]:
     return process.wait(), shown.decode().replace("\r\n", "\n")
 
 
-ANSWERS = ("4", "0.1,0.3", "0.25", "0.2", "regular", "0-1", "public")
+ANSWERS = ("4", "0.1,0.3", "0.25", "0.2", "regular", "signed", "0-1", "public")
 
 
 def test_init_by_questions(tmp_path: Path) -> None:
@@ -209,6 +209,8 @@ def test_init_by_questions(tmp_path: Path) -> None:
     spec = (tmp_path / "meter" / "meter.toml").read_text(encoding="utf-8")
     assert "elastic = true" in spec
     assert 'inputs = "public"' in spec
+    assert 'gap = "signed"' in spec
+    assert "signed: test loss minus validation loss" in shown
     plan = Workbench(tmp_path).json("status")
     offered = shown.index(f"-> {plan['labels_needed']} labels)")
     promised = shown.index("labels needed")

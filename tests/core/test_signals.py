@@ -20,7 +20,6 @@ from easeml_meter.core.signals import (
     Rules,
     State,
     answer_named,
-    gap_between,
     name_of,
     true_gap,
 )
@@ -123,9 +122,18 @@ def test_a_broken_test_loss_is_refused_without_being_shown(loss: float) -> None:
 
 
 def test_gaps_are_exact() -> None:
-    assert gap_between(0.7, 0.4) == Fraction(3, 10)
-    assert gap_between(Fraction(1, 3), Fraction(1, 2)) == Fraction(1, 6)
-    assert gap_between(0.25, Fraction(1, 3)) == Fraction(1, 12)
+    assert rules().gap(0.7, 0.4) == Fraction(3, 10)
+    assert rules().gap(Fraction(1, 3), Fraction(1, 2)) == Fraction(1, 6)
+    assert rules().gap(0.25, Fraction(1, 3)) == Fraction(1, 12)
+
+
+def test_a_signed_gap_is_how_much_worse_the_test_set_is() -> None:
+    signed = rules(gap="signed", edges=[0.1, 0.2, 0.3, 0.4])
+    assert signed.gap(0.4, 0.7) == Fraction(3, 10)
+    assert signed.gap(0.7, 0.4) == 0
+    losses = [(0.4, 0.7), (0.7, 0.4), (0.5, 0.5)]
+    assert told(signed, *losses) == [4, 1, 1]
+    assert told(rules(edges=[0.1, 0.2, 0.3, 0.4]), *losses) == [4, 4, 1]
 
 
 # --- Each protocol's rule ---
@@ -434,13 +442,14 @@ def strategies(meter: Rules, state: State, steps: int) -> Iterator[Counter[int]]
 # --- The true loss ---
 
 
+@pytest.mark.parametrize("gap", ["absolute", "signed"])
 @pytest.mark.parametrize("protocol", ["regular", "incremental"])
 @pytest.mark.parametrize("options", [{}, {"masked_reverts": 2, "mask_above": 1}, {"ceiling": 0.5}])
 def test_the_true_loss_lies_where_an_answer_promises_it(
-    protocol: str, options: dict[str, Any]
+    gap: str, protocol: str, options: dict[str, Any]
 ) -> None:
     """Every validation, test and true loss of a small world, after every state it can be in."""
-    meter = rules(3, 6, protocol=protocol, edges=[0.2, 0.5], **options)
+    meter = rules(3, 6, protocol=protocol, gap=gap, edges=[0.2, 0.5], **options)
     twentieths = [Fraction(k, 20) for k in range(21)]
     reached = set()
     for state in (State(), State(top=2), State(reverts_used=2)):
@@ -457,9 +466,16 @@ def test_the_true_loss_lies_where_an_answer_promises_it(
                     assert most is not None
                     assert true <= Fraction(repr(most)) <= 1
                     assert least is None or 0 <= Fraction(repr(least)) <= true
+                    edges = meter.range_of(answer)
+                    assert edges is not None
+                    low, high = (Fraction(repr(edge)) for edge in true_gap(edges, eps))
+                    assert low <= meter.gap(validation, true) <= high
     silent = {(ABOVE_CEILING, True, True)} if "ceiling" in options else set()
-    masked = {(REVERTED, protocol == "incremental", False)} if "mask_above" in options else set()
-    bands = {(band, protocol == "incremental", False) for band in (1, 2, 3)}
+    upper_only = protocol == "incremental"
+    masked = set()
+    if "mask_above" in options:  # it tells of this very model, so a sign gives its lower end
+        masked = {(REVERTED, upper_only and gap == "absolute", False)}
+    bands = {(band, upper_only or (gap == "signed" and band == 1), False) for band in (1, 2, 3)}
     assert reached == bands | silent | masked
 
 
@@ -481,3 +497,11 @@ def test_the_true_loss_is_rounded_outward_and_clipped() -> None:
         < Fraction(repr(most))
     )
     assert meter.true_loss(NO_READING, Fraction(0)) == (None, None)
+
+
+def test_a_signed_gap_above_band_1_also_says_how_high_the_true_loss_is_at_least() -> None:
+    meter = rules(3, 6, edges=[0.2, 0.5], gap="signed")
+    assert meter.true_loss(1, Fraction(3, 10)) == (None, 0.6)
+    assert meter.true_loss(2, Fraction(3, 10)) == (0.4, 0.9)
+    running = rules(3, 6, edges=[0.2, 0.5], gap="signed", protocol="incremental")
+    assert running.true_loss(2, Fraction(3, 10)) == (None, 0.9)

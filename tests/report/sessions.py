@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.signals import NO_READING, Rules, State, gap_between
+from easeml_meter.core.signals import NO_READING, Rules, State
 from easeml_meter.core.views import SessionView, Signal, Truth
 from easeml_meter.spec import Band, MeterSpec
 from easeml_meter.stats.rounding import as_written
@@ -101,7 +101,7 @@ def released(spec: MeterSpec, losses: Sequence[tuple[float, float] | None]) -> S
             continue
         answers.append(rules.answer(state, *pair))
         state = rules.after(state, answers[-1])
-        truths.append(Truth(*pair, band=rules.band_of(gap_between(*pair))))
+        truths.append(Truth(*pair, band=rules.band_of(rules.gap(*pair))))
     measured = [0.1 if pair is None else pair[0] for pair in losses]
     return session(
         answers, spec, phase=Phase.RELEASED, retrospective=tuple(truths), losses=measured

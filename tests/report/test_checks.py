@@ -77,3 +77,10 @@ def test_tenants_have_maxima_of_their_own() -> None:
 def test_nothing_is_checked_before_release() -> None:
     assert checks(session([1, 2])) == ()
     assert summary(()) == "No step has losses to check an answer against."
+
+
+def test_a_signed_gap_is_checked_with_its_sign() -> None:
+    (harder,) = checks(released(SPEC.replace(gap="signed"), [(0.5, 0.1)]))
+    assert (harder.due, harder.right, harder.gap) == (1, True, 0)
+    (absolute,) = checks(released(SPEC, [(0.5, 0.1)]))
+    assert (absolute.due, absolute.gap) == (5, 0.4)

@@ -203,3 +203,13 @@ def test_history_names_tenants_where_there_are_several() -> None:
     assert "tenant" not in printed(history_terminal(view))
     both = (view.signals[0], replace(view.signals[1], tenant=17))
     assert "17" in printed(history_terminal(replace(view, signals=both)))
+
+
+def test_a_signed_gap_is_said_with_its_sign() -> None:
+    spec = SPEC.replace(gap="signed")
+    first = plain(session([1], spec, losses=[0.5]).signals[0])
+    assert "Gap (test loss minus validation loss) (#): at most 0.02. Tolerance" in first
+    assert "true error at most 53 %, 99 % sure" in first
+    second = plain(session([2], spec, losses=[0.3]).signals[0])
+    assert "(test loss minus validation loss) (#): 0.02 to 0.05." in second
+    assert "true error at most 36 % and at least 31 %, 99 % sure" in second

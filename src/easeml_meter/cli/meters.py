@@ -111,7 +111,7 @@ def _offer_elastic(spec: MeterSpec, plain: int) -> None:
 
 def _ask() -> MeterSpec:
     """Ask for a meter at the terminal."""
-    from easeml_meter.spec import MeterSpec, Protocol
+    from easeml_meter.spec import Gap, MeterSpec, Protocol
     from easeml_meter.stats.planning import required_labels
 
     steps = click.prompt("How many answers should one test set give (steps)?", default=10, type=int)
@@ -127,6 +127,11 @@ def _ask() -> MeterSpec:
         type=click.Choice([str(Protocol.REGULAR), str(Protocol.INCREMENTAL)]),
         default=str(Protocol.REGULAR),
     )
+    gap = click.prompt(
+        "Gap: distance of validation and test loss (absolute) or test minus validation (signed)?",
+        type=click.Choice([str(each) for each in Gap]),
+        default=str(Gap.ABSOLUTE),
+    )
     loss = click.prompt("Loss?", default="0-1")
     inputs = click.prompt(
         "Do developers see the test inputs (public) or not (hidden)?",
@@ -141,6 +146,7 @@ def _ask() -> MeterSpec:
         edges=edges,
         protocol=protocol,
         loss=loss,
+        gap=gap,
         inputs=inputs,
     )
     elastic = spec.replace(elastic=True)

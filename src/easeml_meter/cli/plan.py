@@ -11,7 +11,7 @@ import click
 
 from easeml_meter.cli.common import chart_option, save_chart
 from easeml_meter.errors import invalid
-from easeml_meter.spec import METERS, Bound, MeterSpec, Protocol
+from easeml_meter.spec import METERS, Bound, Gap, MeterSpec, Protocol
 
 if TYPE_CHECKING:
     from easeml_meter.stats.comparison import Comparison, Setting
@@ -193,6 +193,7 @@ def show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
         ("delta", at_most(session_delta(spec))),
         ("failure probability", failure),
         ("protocol", str(spec.protocol)),
+        *([("gap", "signed: test loss minus validation loss")] if spec.gap is Gap.SIGNED else []),
         ("bound", f"{spec.tail}, {plan.counting} ({_count(plan.log_models)} of them)"),
     ]
     if plan.elastic is not None:

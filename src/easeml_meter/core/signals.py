@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import cached_property, lru_cache
 
 from easeml_meter.errors import invalid
-from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.spec import Gap, MeterSpec, Protocol
 from easeml_meter.stats.rounding import as_written, at_least, at_most
 
 ABOVE_CEILING = -1
@@ -55,6 +55,14 @@ class Rules:
         """Whether only the worst band so far is told."""
         return self.spec.protocol is Protocol.INCREMENTAL
 
+    def gap(self, validation_loss: float | Fraction, test_loss: float | Fraction) -> Fraction:
+        """Return the gap of two losses, without rounding.
+
+        A signed gap is 0 for a model that is better on the test set.
+        """
+        above = as_written(test_loss) - as_written(validation_loss)
+        return max(above, Fraction(0)) if self.spec.gap is Gap.SIGNED else abs(above)
+
     def band_of(self, gap: float | Fraction) -> int:
         """Return the number of the band that a gap falls into: lower edge in, upper edge out."""
         if not 0 <= gap <= 1:
@@ -92,7 +100,7 @@ class Rules:
             raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
         if spec.ceiling is not None and as_written(test_loss) > as_written(spec.ceiling):
             return ABOVE_CEILING
-        band = self.band_of(gap_between(validation_loss, test_loss))
+        band = self.band_of(self.gap(validation_loss, test_loss))
         if state.reverts_used < spec.masked_reverts and band > spec.mask_above:
             return REVERTED
         return max(state.top, band) if self.incremental else band
@@ -142,27 +150,27 @@ class Rules:
     ) -> tuple[float | None, float | None]:
         """Return what an answer promises of the true loss: at least, at most; None for nothing.
 
-        The true loss is within the upper edge plus the tolerance of the validation loss. A running
-        maximum is used for its upper end only.
+        Without a sign, the true loss is within the upper edge plus the tolerance of the validation
+        loss. With one, a gap above 0 says that the test loss is higher. A running maximum is used
+        for its upper end only.
         """
         edges, tolerance = self.range_of(answer), self.tolerance(answer)
         if edges is None or tolerance is None:
             return None, None
-        reach = as_written(edges[1]) + as_written(tolerance)
-        most = float(at_most(min(validation_loss + reach, Fraction(1)), digits=15))
-        if self.incremental:
+        (lower, upper), eps = map(as_written, edges), as_written(tolerance)
+        most = float(at_most(min(validation_loss + upper + eps, Fraction(1)), digits=15))
+        if self.spec.gap is Gap.SIGNED:
+            least = validation_loss + lower - eps if lower > 0 else None
+        else:
+            least = None if self.incremental else validation_loss - upper - eps
+        if least is None:
             return None, most
-        return float(at_least(max(validation_loss - reach, Fraction(0)), digits=15)), most
-
-
-def gap_between(first: float | Fraction, second: float | Fraction) -> Fraction:
-    """Return the distance of two losses, without rounding."""
-    return abs(as_written(first) - as_written(second))
+        return float(at_least(max(least, Fraction(0)), digits=15)), most
 
 
 @lru_cache(maxsize=1024)  # a meter has only a few bands, and a report asks at every step
 def true_gap(edges: tuple[float, float], tolerance: float) -> tuple[float, float]:
-    """Return what is promised of |validation loss - true loss|: the band, widened by eps."""
+    """Return what is promised of the gap to the true loss: the band, widened by eps."""
     lower, upper = (as_written(edge) for edge in edges)
     eps = as_written(tolerance)
     least, most = max(lower - eps, Fraction(0)), min(upper + eps, Fraction(1))

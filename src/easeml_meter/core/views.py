@@ -13,7 +13,7 @@ from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import NO_READING, Rules, answer_named, name_of, true_gap
-from easeml_meter.spec import MeterSpec
+from easeml_meter.spec import Gap, MeterSpec
 from easeml_meter.stats.rounding import at_least, at_most, confidence
 
 
@@ -64,12 +64,12 @@ class Signal:
 
     @property
     def gap(self) -> tuple[float, float] | None:
-        """Edges of |validation loss - test loss| as told; None without a reading."""
+        """Edges of the gap between validation and test loss as told; None without a reading."""
         return Rules(self.spec).range_of(self.answer)
 
     @property
     def true_gap(self) -> tuple[float, float] | None:
-        """Edges of |validation loss - true loss| as promised; None without a reading."""
+        """Edges of the gap between validation and true loss as promised; None without a reading."""
         if self.gap is None or self.tolerance is None:
             return None
         return true_gap(self.gap, self.tolerance)
@@ -86,7 +86,8 @@ class Signal:
         sure = (
             f"With probability at least {confidence(self.spec)}, for all answers of this test set"
         )
-        if Rules(self.spec).incremental and self.answer > 0:
+        told_upper_end = Rules(self.spec).incremental and self.answer > 0
+        if told_upper_end or (self.spec.gap is Gap.SIGNED and lower == 0):
             return f"{sure} together: this model's true gap is at most {at_most(upper)}."
         edges = f"{at_least(lower)} and {at_most(upper)}"
         return f"{sure} together: this model's true gap lies between {edges}."

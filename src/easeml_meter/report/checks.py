@@ -32,10 +32,11 @@ class Check:
 
     @property
     def gap(self) -> float | None:
-        """The distance of validation loss and test loss."""
+        """The gap between validation loss and test loss."""
         if self.truth is None:
             return None
-        return abs(self.truth.validation_loss - self.truth.test_loss)
+        truth = self.truth
+        return float(Rules(self.signal.spec).gap(truth.validation_loss, truth.test_loss))
 
     @property
     def true_loss(self) -> tuple[float, float] | None:

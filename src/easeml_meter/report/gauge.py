@@ -12,11 +12,12 @@ from easeml_meter.core.signals import REVERTED, Rules
 from easeml_meter.core.views import Signal
 from easeml_meter.report.words import (
     answer_words,
-    gap_words,
+    gap_name,
     left_words,
     loss_sentence,
     share_words,
     shown,
+    told_gap_words,
 )
 from easeml_meter.stats.rounding import at_most
 
@@ -124,7 +125,8 @@ def told_lines(signal: Signal, told: str = "", tolerance: str = "") -> list[str]
     """Return what was told and promised, line by line; signs may be named with it."""
     lines = [signal.promise]
     if signal.gap is not None and signal.tolerance is not None:
-        gap = f"Gap between validation and test loss{told}: {gap_words(signal.gap)}."
+        name = gap_name(signal.spec)
+        gap = f"{name[0].upper()}{name[1:]}{told}: {told_gap_words(signal)}."
         lines.insert(0, f"{gap} Tolerance{tolerance}: {at_most(signal.tolerance)}.")
     if said := loss_sentence(signal):
         lines.insert(-1, said)

@@ -30,6 +30,7 @@ from easeml_meter.report.svg import (
 )
 from easeml_meter.report.words import (
     answer_words,
+    gap_name,
     gap_words,
     history_words,
     loss_sentence,
@@ -67,7 +68,7 @@ def meter_svg(view: SessionView) -> str:
 
 
 def _heading(layout: Layout) -> str:
-    caption = "height: gap between validation and test loss; bands equally high"
+    caption = f"height: {gap_name(layout.view.spec)}; bands equally high"
     standing = f", {standing_words(layout.view)}"
     room = layout.width - 2 * MARGIN - text_width(standing, BOLD)
     title = escaped(fitted(layout.view.meter, BOLD, room) + standing)

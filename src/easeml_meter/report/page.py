@@ -21,6 +21,7 @@ from easeml_meter.report.words import (
     TOGETHER,
     advice,
     answer_words,
+    gap_name,
     gap_words,
     loss_name,
     loss_sentence,
@@ -127,7 +128,7 @@ def _meter(view: SessionView) -> str:
     told = (
         "the worst band so far: the gap is at most that"
         if Rules(view.spec).incremental
-        else "the band that contains the gap between validation loss and test loss"
+        else f"the band that contains the {gap_name(view.spec)}"
     )
     caption = (
         f"One column per step. The solid bar is {told}. The grey bars are the tolerance: with them "

@@ -13,7 +13,7 @@ from itertools import groupby
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules
 from easeml_meter.core.views import SessionView, Signal
-from easeml_meter.spec import MeterSpec
+from easeml_meter.spec import Gap, MeterSpec
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
 
 _WITHOUT_BAND = {
@@ -24,6 +24,7 @@ _WITHOUT_BAND = {
 _JOINERS = "\u200c\u200d"
 _MOST_RUNS = 30
 """A history with more changes than this is told by counts: nobody listens to the end."""
+_HARDER = ", or a test loss below the validation loss"
 LOW_BATTERY = 0.25
 TOGETHER = "The probability is for all answers of this test set together."
 
@@ -52,6 +53,13 @@ def answer_words(answer: int) -> str:
 def gap_words(edges: tuple[float, float] | None) -> str:
     """Return the edges of a gap."""
     return "unknown" if edges is None else f"{at_least(edges[0])} to {at_most(edges[1])}"
+
+
+def gap_name(spec: MeterSpec) -> str:
+    """Return what the meter's gap is."""
+    if spec.gap is Gap.SIGNED:
+        return "gap (test loss minus validation loss)"
+    return "gap between validation and test loss"
 
 
 def is_error(spec: MeterSpec) -> bool:
@@ -111,6 +119,13 @@ def sure_words(spec: MeterSpec) -> str:
     return f"{(100 * Decimal(confidence(spec))).normalize():f} % sure"
 
 
+def told_gap_words(signal: Signal) -> str:
+    """Return the edges of the gap told; a signed one may lie anywhere below its upper edge."""
+    if signal.gap is not None and signal.spec.gap is Gap.SIGNED and signal.gap[0] == 0:
+        return f"at most {at_most(signal.gap[1])}"
+    return gap_words(signal.gap)
+
+
 def share_words(share: float) -> str:
     """Return a share in percent; 0 % and 100 % are said only where they are exact."""
     if not 0 < share < 1:
@@ -164,6 +179,7 @@ def meaning_words(view: SessionView) -> str:
         f"tolerance {at_most(band.tolerance)}"
         for number, band in enumerate(view.spec.bands, 1)
     ]
+    bands[0] += _HARDER if view.spec.gap is Gap.SIGNED else ""
     worst = " The meter reports the worst band so far." if Rules(view.spec).incremental else ""
     return f"Band {'; band '.join(bands)}.{worst}"
 

@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from easeml_meter.errors import invalid
-from easeml_meter.spec import Bound, MeterSpec, Protocol
+from easeml_meter.spec import Bound, Gap, MeterSpec, Protocol
 from easeml_meter.stats import counting
 from easeml_meter.stats.rounding import at_least, at_most, confidence
 from easeml_meter.stats.tails import log_tail, log_tail_from
@@ -77,10 +77,13 @@ class Plan:
             else "lies between the lower edge of the reported band minus that tolerance and the "
             "upper edge plus it"
         )
+        signed = ""
+        if spec.gap is Gap.SIGNED:
+            signed = " (by how much its true loss exceeds its validation loss, or 0)"
         return (
             f"With probability at least {confidence(spec)}, in {steps}, "
-            f"each model's test loss is within {many} of its true loss{excuse}. So its true gap "
-            f"{edges}."
+            f"each model's test loss is within {many} of its true loss{excuse}. So its true gap"
+            f"{signed} {edges}."
         )
 
     def to_json(self) -> dict[str, Any]:
@@ -94,6 +97,7 @@ class Plan:
             "delta": spec.delta,
             "failure_probability": self.failure_probability,
             "protocol": str(spec.protocol),
+            "gap": str(spec.gap),
             "bound": str(spec.tail),
             "counting": self.counting,
             "log10_models": self.log_models / math.log(10),

@@ -23,6 +23,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
 from easeml_meter.meter import Meter
+from easeml_meter.stats.planning import required_labels
 
 
 def test_a_session_from_the_first_answer_to_the_next_test_set(tmp_path: Path) -> None:
@@ -58,6 +59,23 @@ def test_a_session_from_the_first_answer_to_the_next_test_set(tmp_path: Path) ->
     assert session.meter.status().generation == 2
     assert session.meter.status().steps_left == 4
     assert session.meter.audit().problems == ()
+
+
+def test_a_harder_validation_set_is_band_1_if_the_gap_has_a_sign(tmp_path: Path) -> None:
+    spec = small_spec(gap="signed")
+    session = make_session(tmp_path, spec, validation_size=20)
+    n = len(session.test_labels)
+    assert n == required_labels(small_spec()).labels
+    harder = session.submit(0, 10, model="harder")
+    assert (harder.band, harder.validation_loss, harder.true_loss_at_least) == (1, 0.5, None)
+    assert harder.promise.endswith("this model's true gap is at most 0.35.")
+    overfitted = session.submit(n // 2, 0, model="overfitted")
+    assert (overfitted.band, overfitted.true_loss_at_least) == (3, 0.05)
+    for model in ("c", "d"):
+        session.submit(0, 20, model=model)
+    session.meter.release()
+    truths = session.meter.status(generation=1).retrospective
+    assert [truth.band if truth else None for truth in truths] == [1, 3, 1, 1]
 
 
 def test_an_identical_submission_costs_nothing(tmp_path: Path) -> None:

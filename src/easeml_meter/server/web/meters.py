@@ -19,6 +19,7 @@ from easeml_meter.report.palette import band_colours
 from easeml_meter.report.words import (
     advice,
     answer_words,
+    gap_name,
     gap_words,
     loss_name,
     loss_sentence,
@@ -95,6 +96,11 @@ class Session:
     def last(self) -> ShownAnswer | None:
         """The last answer."""
         return ShownAnswer.of(self.view.signals[-1]) if self.view.signals else None
+
+    @property
+    def gap_name(self) -> str:
+        """What the meter's gap is."""
+        return gap_name(self.view.spec)
 
     @property
     def loss_name(self) -> str:

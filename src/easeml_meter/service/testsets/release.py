@@ -11,7 +11,7 @@ from typing import Any
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Entry, Event, TestSet
-from easeml_meter.core.signals import Rules, gap_between
+from easeml_meter.core.signals import Rules
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import NotFound, WrongPhase
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -178,5 +178,6 @@ def _truth(on: Measured, entry: Entry) -> Truth | None:
     if test_loss is None:
         return None
     validation_loss = Fraction(entry.validation_loss)
-    band = Rules(on.spec).band_of(gap_between(validation_loss, test_loss))
+    rules = Rules(on.spec)
+    band = rules.band_of(rules.gap(validation_loss, test_loss))
     return Truth(validation_loss=float(validation_loss), test_loss=float(test_loss), band=band)
