@@ -29,8 +29,7 @@ from tests.scoring.probes import (
 
 import easeml_meter
 from easeml_meter.meter import Meter
-from easeml_meter.scoring.command import HIDDEN_FAILURE
-from easeml_meter.scoring.predictor import Limits, ModelFailed
+from easeml_meter.scoring.predictor import HIDDEN_FAILURE, Limits, ModelFailed
 from easeml_meter.spec import MeterSpec
 
 as_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root could do this outside")

@@ -436,6 +436,17 @@ def test_assumptions(options: dict[str, Any], words: str) -> None:
 
 
 @any_meter
+def test_every_meter_rests_on_predictions_of_single_rows(options: dict[str, Any]) -> None:
+    """Else the test loss is no mean of independent terms; a meter for models checks it."""
+    for models in (False, True):
+        if models and options.get("published"):  # the paper has no models
+            return
+        lines = assumptions_of(meter(**options, models=models))
+        (line,) = (line for line in lines if "its own row only" in line)
+        assert ("which is checked" in line) is models
+
+
+@any_meter
 def test_every_meter_rests_on_independent_randomness(options: dict[str, Any]) -> None:
     """Given it, the next model is a function of the answers: that is what is counted."""
     lines = assumptions_of(meter(**options))

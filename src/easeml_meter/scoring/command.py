@@ -15,10 +15,14 @@ import pyarrow as pa
 
 from easeml_meter.scoring.answers import CutShort, Unreadable, read_answers
 from easeml_meter.scoring.bundle import Bundle
-from easeml_meter.scoring.predictor import Limits, ModelFailed, SandboxUnavailable
+from easeml_meter.scoring.predictor import (
+    HIDDEN_FAILURE,
+    Limits,
+    ModelFailed,
+    SandboxUnavailable,
+)
 from easeml_meter.scoring.sandbox import Run, missing
 
-HIDDEN_FAILURE = "the model failed on hidden inputs"
 _SHOWN = 500
 
 

@@ -18,7 +18,7 @@ import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.bundle import Bundle, BundledFile
-from easeml_meter.scoring.command import HIDDEN_FAILURE, CommandModel
+from easeml_meter.scoring.command import CommandModel
 from easeml_meter.scoring.losses import Output
 from easeml_meter.scoring.onnx_checks import (
     LARGEST_FILE,
@@ -31,7 +31,12 @@ from easeml_meter.scoring.onnx_checks import (
 from easeml_meter.scoring.onnx_child import PlainCommand
 from easeml_meter.scoring.onnx_inputs import Feed, feeds_for, made_up, packed, schema_of
 from easeml_meter.scoring.outputs import Expected
-from easeml_meter.scoring.predictor import Limits, ModelFailed, SandboxUnavailable
+from easeml_meter.scoring.predictor import (
+    HIDDEN_FAILURE,
+    Limits,
+    ModelFailed,
+    SandboxUnavailable,
+)
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.source import Given, source_of
 from easeml_meter.tables.wording import about

@@ -16,6 +16,8 @@ import pyarrow as pa
 from easeml_meter.checks import finite, whole
 from easeml_meter.errors import InvalidInput, MeterError, invalid
 
+HIDDEN_FAILURE = "the model failed on hidden inputs"
+
 
 class ModelFailed(InvalidInput):
     """The model crashed, took too long or answered wrongly.

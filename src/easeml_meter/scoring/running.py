@@ -2,12 +2,14 @@
 
 A shard is a run of consecutive row groups. Where the cuts are depends on the rows alone, so a model
 is run on the same pieces whatever executor runs it. A task opens its rows itself, runs the model on
-them once, and gives back the sum of the losses: neither inputs nor labels nor predictions leave it.
+them, runs it again on part of them (`rerun`), and gives back the sum of the losses: neither inputs
+nor labels nor predictions leave it.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Iterator, Sequence
+import time
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from typing import Any, ClassVar, Protocol, Self
@@ -20,7 +22,14 @@ from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import Loss
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import checked_answers
-from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor, SandboxUnavailable
+from easeml_meter.scoring.predictor import (
+    HIDDEN_FAILURE,
+    Limits,
+    ModelFailed,
+    Predictor,
+    SandboxUnavailable,
+)
+from easeml_meter.scoring.rerun import HIDDEN_RUNS, VISIBLE_RUNS, Part, part_of
 from easeml_meter.scoring.score import MapFunction, Score, total_loss, unscorable
 from easeml_meter.scoring.silence import silence
 from easeml_meter.scoring.validation import Validation
@@ -222,9 +231,21 @@ def shards(group_rows: Sequence[int]) -> list[range]:
     return found
 
 
+def effort(source: Source) -> tuple[int, int]:
+    """Return how often a model is started and on how many rows it runs, second runs included."""
+    groups = source.group_rows
+    sizes = [sum(groups[each.start : each.stop]) for each in shards(groups)]
+    starts = len(sizes) * (1 + _second_runs(source))
+    return starts, sum(size + part_of(size) for size in sizes)
+
+
+def _second_runs(source: Source) -> int:
+    return HIDDEN_RUNS if source.hidden else VISIBLE_RUNS
+
+
 @dataclass(frozen=True)
 class ShardTask:
-    """One run of a model, on one shard; everything in it can be sent to another machine."""
+    """The runs of a model on one shard; everything in it can be sent to another machine."""
 
     predictor: Predictor = field(repr=False)
     source: Source
@@ -233,6 +254,8 @@ class ShardTask:
     first_row: int
     """Counted from 1."""
     rows: int
+    again: bool = True
+    """Whether part of the rows run a second time, to be compared."""
 
     def total(self) -> int:
         """Run the model, and sum up its losses, in units of the loss.
@@ -256,9 +279,52 @@ class ShardTask:
         raise failure or unscorable() from None
 
     def _total(self, inputs: Iterator[pa.RecordBatch], labels: Iterator[Any]) -> int:
+        end = time.monotonic() + self.limits.seconds
+        if not self.again:
+            return self._scored(self._predict(inputs, self.limits), labels)
+        part = Part(self.rows, _second_runs(self.source))
+        answers = self._predict(part.keeping_inputs(inputs), self.limits)
+        with closing(answers):
+            total = self._scored(part.keeping_answers(answers), labels)
+        self._check(part, end)
+        return total
+
+    def _check(self, part: Part, end: float) -> None:
+        """Run part of the rows again, and refuse a model that predicts them otherwise."""
+        again: list[pa.RecordBatch] = []
+        try:
+            for inputs in part.runs():
+                limits = self.limits
+                if self.source.hidden:  # all runs share a limit, which ends at a fixed time
+                    if (left := end - time.monotonic()) <= 0:
+                        raise ModelFailed(HIDDEN_FAILURE)
+                    limits = replace(limits, seconds=left)
+                with closing(self._predict(inputs, limits)) as answers:
+                    again += answers
+        except ModelFailed as error:
+            raise ModelFailed(f"{error} (when part of the rows ran again)") from None
+        try:
+            part.check(again, self._read_part, self.source.expected.loss, self.first_row)
+        except InvalidInput as error:
+            raise ModelFailed(f"the model's predictions: {error}") from None
+
+    def _predict(
+        self, inputs: Iterable[pa.RecordBatch], limits: Limits
+    ) -> Generator[pa.RecordBatch, None, None]:
+        """Run the model."""
+        source = self.source
+        batches = self.predictor.predict(source.inputs, inputs, limits, hidden=source.hidden)
+        try:
+            yield from batches
+        finally:
+            if close := getattr(batches, "close", None):
+                close()
+
+    def _scored(self, batches: Iterable[pa.RecordBatch], labels: Iterator[Any]) -> int:
+        """Sum up the losses of answers."""
         expected, total, row = self.source.expected, 0, self.first_row
         waiting: Any = np.empty(0)
-        with closing(self._answers(inputs)) as answers:
+        with closing(self._checked(batches)) as answers:
             for values in answers:
                 at = 0
                 while at < len(values):
@@ -271,12 +337,10 @@ class ShardTask:
                     at += size
         return total
 
-    def _answers(self, inputs: Iterator[pa.RecordBatch]) -> Generator[Any, None, None]:
-        """Run the model; its answers are checked before the labels of the same rows are read."""
-        source = self.source
-        batches = self.predictor.predict(source.inputs, inputs, self.limits, hidden=source.hidden)
+    def _checked(self, batches: Iterable[pa.RecordBatch]) -> Generator[Any, None, None]:
+        """Check answers, before the labels of the same rows are read."""
         try:
-            yield from checked_answers(batches, source.expected, self.first_row, self.rows)
+            yield from checked_answers(batches, self.source.expected, self.first_row, self.rows)
         except ModelFailed:
             raise
         except InvalidInput as error:
@@ -284,6 +348,12 @@ class ShardTask:
         finally:
             if close := getattr(batches, "close", None):
                 close()
+
+    def _read_part(self, batches: Iterable[pa.RecordBatch]) -> Any:
+        """Return the answers for a part of the rows, as the loss takes them."""
+        held = list(batches)
+        rows = sum(batch.num_rows for batch in held)
+        return np.concatenate(list(checked_answers(held, self.source.expected, 1, rows)))
 
     def _read_labels(self, column: Any, row: int) -> Any:
         visible, expected = not self.source.hidden, self.source.expected
@@ -331,20 +401,22 @@ def score_model(
     *,
     map_function: MapFunction = map,
     progress: Callable[[int, int], None] | None = None,
+    again: bool = True,
 ) -> Score:
-    """Run a model on all rows, and score it; `limits` are those of the run on one shard.
+    """Run a model on all rows, and score it; `limits` are those of the runs on one shard together.
 
     The model was checked before (`Predictor.check`): here each start would take time that on hidden
     rows is limited.
 
     `map_function` is `map` or the `map` of an executor. `progress` is told, here, how many rows are
-    done, and how many there are.
+    done, and how many there are. `again`: part of the rows run a second time, and a model that
+    predicts them otherwise has failed.
     """
     expected, sizes = source.expected, source.group_rows
     tasks, row = [], 1
     for groups in shards(sizes):
         rows = sum(sizes[groups.start : groups.stop])
-        tasks.append(ShardTask(predictor, source, limits, groups, row, rows))
+        tasks.append(ShardTask(predictor, source, limits, groups, row, rows, again))
         row += rows
     total = done = 0
     for task, part in zip(tasks, map_function(ShardTask.total, tasks), strict=True):

@@ -196,6 +196,8 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
         "the test set is an independent random sample from the distribution that matters, and "
         "developers learn nothing about it except the meter's answers",
         "the developer's own randomness is independent of the test set",
+        "each prediction depends on its own row only"
+        + (", which is checked where the meter runs the model" if spec.models else ""),
     ]
     if spec.tail is Bound.EXACT:
         found.append("the loss of each example is 0 or 1")

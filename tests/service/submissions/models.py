@@ -38,8 +38,11 @@ VISIBLE = 20
 
 
 def program(trick: str = "    pass", after: str = "") -> Command:
-    """A command that predicts, and does `trick` with each batch; `hidden` tells it which set."""
-    body = f"    hidden = len(x) not in (1, {VISIBLE})\n{trick}"
+    """A command that predicts, and does `trick` with each batch; `hidden` tells it which set.
+
+    Batches of a second run are small, so that they pass for visible.
+    """
+    body = f"    hidden = len(x) > {VISIBLE}\n{trick}"
     text = HEAD + body + TAIL + after
     return Command(Bundle("python predict.py", (BundledFile("predict.py", text.encode()),)))
 
@@ -63,24 +66,52 @@ def fails(batch: pa.RecordBatch) -> Any:
     return by_x(batch)
 
 
+ON_ALL_ROWS = "    guess = (np.sin(1e4 * (x + x.sum())) > 0).astype(np.int64)"
+"""A trick: each prediction depends on all rows of the batch."""
+
+
 def threshold(path: Path) -> OnnxFile:
     """An ONNX model that predicts what `program` does."""
-    from onnx import TensorProto, helper, save
+    from onnx import TensorProto, helper
 
+    zero = helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0])
     nodes = [
-        helper.make_node("Gather", ["inputs", "first"], ["x"], axis=1),
         helper.make_node("Greater", ["x", "zero"], ["positive"]),
         helper.make_node("Cast", ["positive"], ["label"], to=TensorProto.INT64),
     ]
+    return _onnx(path, nodes, [zero])
+
+
+def on_all_rows(path: Path) -> OnnxFile:
+    """An ONNX model with a sum over the rows of a batch."""
+    from onnx import TensorProto, helper
+
+    constants = [
+        helper.make_tensor("rows", TensorProto.INT64, [1], [0]),
+        helper.make_tensor("often", TensorProto.FLOAT, [], [1e4]),
+        helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
+    ]
+    nodes = [
+        helper.make_node("ReduceSum", ["x", "rows"], ["sum"]),
+        helper.make_node("Add", ["x", "sum"], ["both"]),
+        helper.make_node("Mul", ["both", "often"], ["angle"]),
+        helper.make_node("Sin", ["angle"], ["wave"]),
+        helper.make_node("Greater", ["wave", "zero"], ["positive"]),
+        helper.make_node("Cast", ["positive"], ["label"], to=TensorProto.INT64),
+    ]
+    return _onnx(path, nodes, constants)
+
+
+def _onnx(path: Path, nodes: list[Any], constants: list[Any]) -> OnnxFile:
+    """Write a graph that makes `label` of `x`, the first column."""
+    from onnx import TensorProto, helper, save
+
     graph = helper.make_graph(
-        nodes,
-        "threshold",
+        [helper.make_node("Gather", ["inputs", "first"], ["x"], axis=1), *nodes],
+        "model",
         [helper.make_tensor_value_info("inputs", TensorProto.FLOAT, [None, 2])],
         [helper.make_tensor_value_info("label", TensorProto.INT64, [None])],
-        [
-            helper.make_tensor("first", TensorProto.INT64, [], [0]),
-            helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
-        ],
+        [helper.make_tensor("first", TensorProto.INT64, [], [0]), *constants],
     )
     opsets = [helper.make_opsetid("", 17)]
     save(helper.make_model(graph, opset_imports=opsets, ir_version=9), path)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import threading
 import time
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -16,9 +16,11 @@ import pyarrow as pa
 import pytest
 from tests.service.helpers import Session, make_session, small_spec
 from tests.service.submissions.models import (
+    ON_ALL_ROWS,
     VISIBLE,
     by_x,
     hidden_spec,
+    on_all_rows,
     program,
     run,
     threshold,
@@ -29,7 +31,7 @@ from easeml_meter.scoring import executors, running
 from easeml_meter.scoring.predictor import Limits, ModelFailed, SandboxUnavailable
 from easeml_meter.scoring.sandbox import Run
 from easeml_meter.service.submissions import measuring
-from easeml_meter.service.submissions.kinds import checked
+from easeml_meter.service.submissions.kinds import Function, checked
 from easeml_meter.service.submissions.measuring import (
     Attempt,
     Measured,
@@ -88,6 +90,30 @@ BAD = {
 }
 
 
+@pytest.mark.parametrize("kind", ["command", "onnx", "function"])
+def test_a_model_that_looks_at_all_rows_is_refused_free(
+    session: Session, tmp_path: Path, kind: str
+) -> None:
+    """Before, it was answered, and the promise did not hold for it."""
+    models: dict[str, Callable[[], Any]] = {
+        "command": lambda: program(ON_ALL_ROWS),
+        "onnx": lambda: on_all_rows(tmp_path / "model.onnx"),
+        "function": lambda: Function.of(
+            lambda batch: (np.arange(batch.num_rows) + batch.num_rows) % 2, "by place"
+        ),
+    }
+    with pytest.raises(ModelFailed, match="a prediction may depend on its own row only"):
+        run(session, models[kind](), seconds=60.0)
+    assert session.meter.status().signals == ()
+
+
+def test_a_model_that_looks_at_all_hidden_rows_is_not_read(session: Session) -> None:
+    """On visible rows it behaves; on hidden ones the first run and the second do not agree."""
+    trick = program(f"    if rows > {VISIBLE}:\n    {ON_ALL_ROWS}")
+    assert run(session, trick, seconds=8.0).name == "no-reading"
+    assert len(session.meter.status().signals) == 1
+
+
 def test_what_is_wrong_on_hidden_rows_is_one_answer(tmp_path: Path, capfd: Any) -> None:
     told, seen = [], []
     for name, trick in BAD.items():
@@ -113,7 +139,9 @@ def test_no_answer_leaves_before_its_time(session: Session) -> None:
     run(session, program(), seconds=4.0)
     quick = time.monotonic() - started
     started = time.monotonic()
-    slow = program("    if hidden:\n        import time\n        time.sleep(0.7)")
+    slow = program(
+        "    if hidden and rows == len(x):\n        import time\n        time.sleep(0.5)"
+    )
     assert run(session, slow, seconds=4.0).name != "no-reading"
     assert quick >= 4.0
     assert time.monotonic() - started >= 4.0
@@ -169,7 +197,7 @@ def test_executors_agree(session: Session, tmp_path: Path) -> None:
 def test_release_runs_models_again(tmp_path: Path) -> None:
     session = make_session(tmp_path, hidden_spec(steps=2), validation_size=VISIBLE)
     run(session, program())
-    run(session, program(BAD["crash"]), seconds=1.0)
+    run(session, program(BAD["crash"]))
     folder = session.meter.release()
     first, second = json.loads((folder / "retrospective.json").read_text())
     labels = session.test_labels
@@ -203,10 +231,10 @@ def session_in_shards(folder: Path, monkeypatch: pytest.MonkeyPatch, shards: int
 
 
 @pytest.mark.parametrize("shards", [1, 3])
-def test_a_model_is_started_once_for_each_purpose(
+def test_a_model_is_started_as_often_as_needed(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, shards: int
 ) -> None:
-    """A trial, the visible rows, each hidden shard; and one row, to learn what a start takes."""
+    """A trial, two visible runs, two on each hidden shard; one row to learn what a start takes."""
     session = session_in_shards(tmp_path, monkeypatch, shards)
     starts: list[Run] = []
 
@@ -218,13 +246,13 @@ def test_a_model_is_started_once_for_each_purpose(
     monkeypatch.setattr(measuring, "_wait_until", lambda deadline: None)
     model = threshold(tmp_path / "model.onnx")
     assert run(session, model, seconds=600.0).name != "no-reading"
-    assert len(starts) == 2 + shards
+    assert len(starts) == 3 + 2 * shards
     starts.clear()
     monkeypatch.setattr(measuring, "allotted", lambda estimate: 600.0)
     (tmp_path / "other").mkdir()
     other = session_in_shards(tmp_path / "other", monkeypatch, shards)
     assert run(other, model, seconds=None).name != "no-reading"
-    assert len(starts) == 3 + shards
+    assert len(starts) == 4 + 2 * shards
 
 
 class Clock:
@@ -247,7 +275,7 @@ class Simulated:
     start_up: float
     each: float = 0.0
     hidden_extra: float = 0.0
-    """Seconds that it takes for each hidden shard, and not for visible rows."""
+    """Seconds that it takes for each run on hidden rows, and not for visible ones."""
     digest: str = "simulated"
 
     def open(self, on: Measured) -> Attempt:
@@ -273,6 +301,7 @@ def clock(monkeypatch: pytest.MonkeyPatch) -> Clock:
     clock = Clock()
     monkeypatch.setattr(measuring, "time", clock)
     monkeypatch.setattr(executors, "time", clock)
+    monkeypatch.setattr(running, "time", clock)
     return clock
 
 
@@ -304,7 +333,7 @@ def test_every_start_has_its_time(
 
     # Three times as slow as on visible rows is still in time.
     rows = len(session.test_labels)
-    slower = 1.9 * (start_up + each * rows / shards)
+    slower = 1.9 * (start_up + 0.75 * each * rows / shards)  # in each of two runs
     assert answered(Simulated(clock, start_up, each)) != "no-reading"
     assert answered(Simulated(clock, start_up, each, slower, "slower")) != "no-reading"
     assert answered(Simulated(clock, start_up, each, 1e6, "asleep")) == "no-reading"
@@ -316,8 +345,8 @@ def test_many_shards_that_are_late_together_are_late(
     """No shard is over its time alone; all of them are, and nothing starts after the deadline."""
     session = session_in_shards(tmp_path, monkeypatch, 3)
     before = clock.now
-    assert run(session, Simulated(clock, 1.0, hidden_extra=4.0), seconds=9.0).name == "no-reading"
-    assert clock.now - before == pytest.approx(1.0 + 1.0 + 9.0)  # the check, the visible run
+    assert run(session, Simulated(clock, 1.0, hidden_extra=2.0), seconds=9.0).name == "no-reading"
+    assert clock.now - before == pytest.approx(1.0 + 2.0 + 9.0)  # the check, the visible runs
 
 
 @pytest.fixture

@@ -31,9 +31,9 @@ from easeml_meter.scoring.running import (
     HiddenRows,
     ShardTask,
     VisibleRows,
+    effort,
     imported,
     score_model,
-    shards,
 )
 from easeml_meter.scoring.score import MapFunction, Unscorable, score
 from easeml_meter.scoring.validation import Validation
@@ -272,12 +272,13 @@ def _hurried(tasks: Iterable[ShardTask], deadline: float) -> Iterator[ShardTask]
 def estimated(whole: float, start_up: float, visible: VisibleRows, hidden: HiddenRows) -> float:
     """Return how many seconds the hidden rows should take, if the visible ones took `whole`.
 
-    A model is started for each shard. They count as if they ran one after the other, although an
-    executor may run several at a time: how many is not known before.
+    A model is started several times for each shard. Shards count as if they ran one after the
+    other, although an executor may run several at a time: how many is not known before.
     """
-    running = max(0.0, whole - start_up * len(shards(visible.group_rows)))
-    each = running / visible.expected.rows
-    return start_up * len(shards(hidden.group_rows)) + each * hidden.expected.rows
+    starts, rows = effort(visible)
+    each = max(0.0, whole - start_up * starts) / rows
+    starts, rows = effort(hidden)
+    return start_up * starts + each * rows
 
 
 def allotted(estimate: float) -> float:
@@ -292,7 +293,7 @@ def model_loss(predictor: Predictor, on: Measured) -> Fraction | None:
     """Return a model's loss on the test set, for its release: nothing is secret any more."""
     hidden = HiddenRows.of(on.sealed, parse_loss(on.spec.loss), on.classes)
     try:
-        return score_model(predictor, hidden, Limits(seconds=_VISIBLE_SECONDS)).mean
+        return score_model(predictor, hidden, Limits(seconds=_VISIBLE_SECONDS), again=False).mean
     except (Unscorable, SystemExit):
         return None
 
