@@ -13,12 +13,11 @@ from typing import TYPE_CHECKING, Protocol
 
 from easeml_meter.core.model import LabelRequest, TestSet, ValidationSet
 from easeml_meter.core.people import Role
-from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.core.views import Consequence, SessionView, Signal
 from easeml_meter.report.shown import shown, shown_view
 from easeml_meter.service import audit, handovers, history, meters, validation
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.audit import Audit
-from easeml_meter.service.handovers import Consequence
 from easeml_meter.service.place import Clock, Home, Workspace, utc_now
 from easeml_meter.service.submissions import answering
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
@@ -109,7 +108,16 @@ class MeterVerbs(Protocol):
         """Return the sessions of all test sets delivered so far."""
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
-        """Return what it costs if one tenant goes on from another's model; `confirm` records it."""
+        """Return what it costs if one tenant goes on from another's model; `confirm` requests it.
+
+        It counts once all tenants have agreed that would share the history.
+        """
+
+    def handovers(self) -> list[Consequence]:
+        """Return the hand-overs that wait for a tenant to agree."""
+
+    def answer_handover(self, giver: int, receiver: int, *, accept: bool) -> Consequence:
+        """Agree to a hand-over that was requested, or decline it."""
 
     def retire(self) -> TestSet:
         """Retire the active test set early, and request the next one (labelers and admins)."""
@@ -253,8 +261,21 @@ class Meter:
         return tuple(map(shown_view, history.list_sessions(self._acting(tenant), self.workspace)))
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
-        """Return what it costs if one tenant goes on from another's model; `confirm` records it."""
+        """Return what it costs if one tenant goes on from another's model; `confirm` records it.
+
+        Whoever uses a meter in a folder acts for all tenants, so nobody else has to agree.
+        """
         return handovers.hand_over(self._actor, self.workspace, giver, receiver, confirm=confirm)
+
+    def handovers(self) -> list[Consequence]:
+        """Return the hand-overs that wait for a tenant to agree."""
+        return handovers.list_handovers(self._actor, self.workspace)
+
+    def answer_handover(self, giver: int, receiver: int, *, accept: bool) -> Consequence:
+        """Agree to a hand-over that was requested, or decline it."""
+        return handovers.answer_handover(
+            self._actor, self.workspace, giver, receiver, accept=accept
+        )
 
     def retire(self) -> TestSet:
         """Retire the active test set early, and request the next one (labelers and admins)."""

@@ -4,7 +4,10 @@ from __future__ import annotations
 
 import itertools
 import math
+import subprocess
+import sys
 from collections.abc import Callable
+from dataclasses import replace
 from functools import lru_cache
 from pathlib import Path
 
@@ -16,11 +19,12 @@ from easeml_meter.core.history import sharing
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import HandOver
+from easeml_meter.core.people import Role
 from easeml_meter.core.signals import State
-from easeml_meter.errors import InvalidInput, Spent, WrongPhase
+from easeml_meter.errors import Denied, InvalidInput, NotFound, Spent, WrongPhase
 from easeml_meter.meter import Meter
-from easeml_meter.service.actor import SYSTEM
-from easeml_meter.service.handovers import hand_over
+from easeml_meter.service.actor import SYSTEM, Actor
+from easeml_meter.service.handovers import answer_handover, hand_over, list_handovers
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
 from easeml_meter.stats.planning import log_failure, required_labels
@@ -153,7 +157,8 @@ def test_shown_before_it_is_confirmed(tmp_path: Path) -> None:
     assert shown.labels_planned_shared > required_labels(tenant_spec()).labels
     assert str(shown.steps_left_after) in shown.sentence
     assert session.meter.status(tenant=1).steps_left == 2  # nothing has happened
-    assert hand_over(SYSTEM, space, 1, 2, confirm=True) == shown
+    recorded = hand_over(SYSTEM, space, 1, 2, confirm=True)
+    assert recorded == replace(shown, agreed=(1, 2), recorded=True)
     for tenant in (1, 2):
         assert session.meter.status(tenant=tenant).steps_left == shown.steps_left_after
     assert session.meter.audit().links[-1].event == "handed over"
@@ -283,3 +288,152 @@ def test_a_meter_that_was_left_with_nothing_recovers(
     assert phases[0] in (Phase.SPENT, Phase.RELEASED)
     assert phases[1:] == [Phase.REQUESTED]
     assert session.meter.audit().problems == ()
+
+
+def developer(team: int) -> Actor:
+    return Actor(((Role.DEVELOPER, team),), user=f"user{team}")
+
+
+ADMIN = Actor(((Role.ADMIN, 0),), user="admin")
+
+
+def events(session: Session) -> list[str]:
+    return [link.event for link in session.meter.audit().links]
+
+
+def test_a_hand_over_spends_no_budget_without_the_other_teams_consent(tmp_path: Path) -> None:
+    """Before, one developer could spend the budget of another team alone."""
+    session = made(tmp_path)
+    space = session.meter.workspace
+    asked = hand_over(developer(1), space, 1, 2, confirm=True)
+    assert (asked.recorded, asked.agreed, asked.waiting_for) == (False, (1,), (2,))
+    for tenant in (1, 2):
+        shown = session.meter.status(tenant=tenant)
+        assert (shown.steps_left, shown.sharing, shown.handovers) == (3, (), (asked,))
+    assert hand_over(developer(1), space, 1, 2, confirm=True) == asked  # asking twice is no consent
+    assert events(session).count("hand-over requested") == 1
+    done = answer_handover(developer(2), space, 1, 2, accept=True)
+    assert done == replace(asked, agreed=(1, 2), recorded=True)
+    for tenant in (1, 2):
+        shown = session.meter.status(tenant=tenant)
+        assert (shown.steps_left, shown.sharing) == (done.steps_left_after, (1, 2))
+        assert shown.handovers == ()
+    assert events(session)[-1] == "handed over"
+    assert session.meter.audit().links[-1].details["user"] == "user2"
+    assert session.meter.audit().problems == ()
+
+
+def test_both_teams_requesting_it_agree(tmp_path: Path) -> None:
+    session = made(tmp_path)
+    hand_over(developer(1), session.meter.workspace, 1, 2, confirm=True)
+    assert hand_over(developer(2), session.meter.workspace, 2, 1, confirm=True).recorded
+
+
+@pytest.mark.parametrize(
+    "who", [developer(1), developer(2), ADMIN], ids=["asker", "other", "admin"]
+)
+def test_a_request_is_declined_or_withdrawn(tmp_path: Path, who: Actor) -> None:
+    session = made(tmp_path)
+    space = session.meter.workspace
+    hand_over(developer(1), space, 1, 2, confirm=True)
+    answer_handover(who, space, 1, 2, accept=False)
+    assert list_handovers(ADMIN, space) == []
+    with pytest.raises(NotFound, match="nobody has requested it"):
+        answer_handover(developer(2), space, 1, 2, accept=True)
+    assert session.meter.status(tenant=2).steps_left == 3
+    assert events(session)[-1] == "hand-over declined"
+
+
+def test_an_admin_agrees_for_every_team(tmp_path: Path) -> None:
+    session = made(tmp_path)
+    hand_over(developer(1), session.meter.workspace, 1, 2, confirm=True)
+    assert answer_handover(ADMIN, session.meter.workspace, 1, 2, accept=True).recorded
+
+
+def test_every_team_that_would_share_has_to_agree(tmp_path: Path) -> None:
+    """Team 3 shares with team 2: it loses as much as they do."""
+    session = make_session(tmp_path, small_spec(steps=6, tenants=(2, 2, 2)))
+    space = session.meter.workspace
+    hand_over(developer(1), space, 1, 2, confirm=True)
+    with pytest.raises(Denied, match="neither is yours"):
+        answer_handover(developer(3), space, 1, 2, accept=True)
+    assert list_handovers(developer(3), space) == []
+    hand_over(SYSTEM, space, 2, 3, confirm=True)
+    (waiting,) = list_handovers(developer(3), space)
+    assert (waiting.sharing, waiting.waiting_for) == ((1, 2, 3), (2, 3))
+    assert answer_handover(developer(2), space, 1, 2, accept=True).waiting_for == (3,)
+    assert events(session)[-1] == "hand-over agreed"
+    done = answer_handover(developer(3), space, 1, 2, accept=True)
+    assert (done.recorded, done.spends) == (True, True)
+    assert session.meter.generations[0].phase is Phase.SPENT
+
+
+def test_a_request_ends_with_its_test_set(tmp_path: Path) -> None:
+    session = made(tmp_path)
+    space = session.meter.workspace
+    hand_over(developer(1), space, 1, 2, confirm=True)
+    session.meter.retire()
+    assert list_handovers(ADMIN, space) == []
+    assert session.meter.status(generation=1, tenant=2).handovers == ()
+    with pytest.raises(Spent):
+        answer_handover(developer(2), space, 1, 2, accept=True)
+
+
+ANSWER = """
+import sys
+from pathlib import Path
+from easeml_meter.core.people import Role
+from easeml_meter.errors import MeterError
+from easeml_meter.service.actor import Actor
+from easeml_meter.service.handovers import answer_handover
+from easeml_meter.service.place import Workspace
+
+space, accept = Workspace.open(Path(sys.argv[1])), sys.argv[2] == "True"
+space.store
+print("ready", flush=True)
+sys.stdin.read()
+try:
+    done = answer_handover(Actor(((Role.DEVELOPER, 2),)), space, 1, 2, accept=accept)
+    print(done.recorded)
+except MeterError as error:
+    print(type(error).__name__)
+"""
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("accepts", [(True, True), (True, False)], ids=["twice", "or not"])
+def test_two_processes_that_answer_at_the_same_time_count_once(
+    tmp_path: Path, accepts: tuple[bool, bool]
+) -> None:
+    session = made(tmp_path)
+    hand_over(developer(1), session.meter.workspace, 1, 2, confirm=True)
+    session.meter.close()
+    workers = [
+        subprocess.Popen(
+            [sys.executable, "-c", ANSWER, str(tmp_path / "meter"), str(accept)],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+            text=True,
+        )
+        for accept in accepts
+    ]
+    for worker in workers:
+        assert worker.stdout is not None
+        assert worker.stdout.readline() == "ready\n"
+    for worker in workers:
+        assert worker.stdin is not None
+        worker.stdin.close()
+        worker.stdin = None
+    outcomes = {worker.communicate(timeout=120)[0].strip() for worker in workers}
+    with Meter.open(tmp_path / "meter") as meter:
+        told = [link.event for link in meter.audit().links]
+        recorded = told.count("handed over")
+        assert meter.audit().problems == ()
+        assert len(meter.workspace.journal(meter.generations[0]).handovers()) == recorded
+        assert meter.handovers() == []
+    # The second one finds the histories shared already, or the request gone.
+    if accepts == (True, True):
+        assert (recorded, outcomes) == (1, {"True", "InvalidInput"})
+    else:
+        assert recorded + told.count("hand-over declined") == 1
+        assert outcomes == ({"True", "InvalidInput"} if recorded else {"False", "NotFound"})

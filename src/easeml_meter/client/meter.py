@@ -27,11 +27,16 @@ from easeml_meter.core.model import (
     ValidationSet,
 )
 from easeml_meter.core.people import Role
-from easeml_meter.core.views import SessionView, Signal, signal_from_json, view_from_json
+from easeml_meter.core.views import (
+    Consequence,
+    SessionView,
+    Signal,
+    signal_from_json,
+    view_from_json,
+)
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, error_named, invalid
 from easeml_meter.report.shown import ShownSignal
 from easeml_meter.service.audit import Audit
-from easeml_meter.service.handovers import Consequence
 from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.answering import Submission
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
@@ -310,19 +315,23 @@ class RemoteMeter:
         return tuple(self._view(each) for each in found)
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
-        """Tell what handing a checkpoint to another tenant would cost; `confirm` records it."""
+        """Return what it costs if one tenant goes on from another's model; `confirm` requests it.
+
+        It counts once all tenants have agreed that would share the history.
+        """
         asked = {"giver": giver, "receiver": receiver, "confirm": confirm}
         found = self._connection.call("POST", self._at("handovers"), json=asked)
-        return Consequence(
-            generation=found["generation"],
-            giver=found["giver"],
-            receiver=found["receiver"],
-            sharing=tuple(found["sharing"]),
-            steps_left_before=tuple(found["steps_left_before"]),
-            steps_left_after=found["steps_left_after"],
-            labels_planned_shared=found["labels_planned_shared"],
-            spends=found["spends"],
-        )
+        return Consequence.from_json(found)
+
+    def handovers(self) -> list[Consequence]:
+        """Return the hand-overs that wait for a tenant to agree."""
+        return list(map(Consequence.from_json, self._connection.listed(self._at("handovers"))))
+
+    def answer_handover(self, giver: int, receiver: int, *, accept: bool) -> Consequence:
+        """Agree to a hand-over that was requested, or decline it."""
+        given = {"giver": giver, "receiver": receiver, "accept": accept}
+        found = self._connection.call("POST", self._at("handovers", "answer"), json=given)
+        return Consequence.from_json(found)
 
     def retire(self) -> TestSet:
         """Retire the active test set early, and request the next one (labelers and admins)."""

@@ -13,7 +13,7 @@ from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, HandOver, MeterRecord, TestSet, ValidationSet
 from easeml_meter.core.signals import answer_named
-from easeml_meter.core.views import SessionView, Signal, Truth
+from easeml_meter.core.views import Consequence, SessionView, Signal, Truth
 from easeml_meter.errors import NotFound, Spent, WrongPhase, invalid
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, assumptions_of, required_labels
@@ -158,10 +158,44 @@ class Histories:
         joined = [self.folded[each].account for each in sharing(tenant, self.handovers)]
         return joined[0] if len(joined) == 1 else self.ledger.merge(joined)
 
+    def steps_left(self, tenant: int) -> int:
+        """Return the steps that are promised to a tenant, alone or shared."""
+        return self.ledger.steps_left(self.account(tenant))
+
     def after(self, entry: Entry) -> Histories:
         """Return these with one entry more."""
         own = self.folded[entry.tenant].after(self.ledger, entry)
         return replace(self, folded={**self.folded, entry.tenant: own})
+
+
+def consequence_of(
+    state: MeterState, test_set: TestSet, histories: Histories, giver: int, receiver: int
+) -> Consequence:
+    """Return what a hand-over would mean.
+
+    Raises:
+        InvalidInput: there is no such tenant, they share a history already, or the meter cannot
+            count what they would share.
+    """
+    state.tenant(giver), state.tenant(receiver)
+    if giver == receiver:
+        raise invalid("receiver", receiver, "a team other than the giver")
+    if receiver in sharing(giver, histories.handovers):
+        raise invalid("receiver", receiver, f"already shares one history with team {giver}")
+    histories.ledger.check_handover((giver, receiver))
+    row = HandOver(test_set.meter, test_set.number, giver, receiver, "")
+    after = replace(histories, handovers=[*histories.handovers, row])
+    group = sharing(giver, after.handovers)
+    return Consequence(
+        generation=test_set.number,
+        giver=giver,
+        receiver=receiver,
+        sharing=group,
+        steps_left_before=tuple(histories.steps_left(tenant) for tenant in group),
+        steps_left_after=after.steps_left(giver),
+        labels_planned_shared=required_labels(state.spec.replace(handover=True)).labels,
+        spends=after.all_spent,
+    )
 
 
 def sharing(tenant: int, handovers: Sequence[HandOver]) -> tuple[int, ...]:

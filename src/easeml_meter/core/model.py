@@ -26,6 +26,9 @@ class Event(StrEnum):
     VALIDATION_REPLACED = "validation replaced"
     TOLD = "told"
     HANDED_OVER = "handed over"
+    HAND_OVER_REQUESTED = "hand-over requested"
+    HAND_OVER_AGREED = "hand-over agreed"
+    HAND_OVER_DECLINED = "hand-over declined"
     HAND_OVER_MISSING = "hand-over was missing"
     BOOKS_BEHIND = "books were behind the journal"
     RESTORED = "restored"
@@ -243,6 +246,19 @@ class HandOver:
     generation: int
     giver: int
     receiver: int
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class HandOverRequest:
+    """A hand-over that waits until every tenant whose budget it spends has agreed."""
+
+    meter: str
+    generation: int
+    giver: int
+    receiver: int
+    agreed: list[int]
+    """The tenants that have agreed; whoever requested it is among them."""
     at: str
 
 

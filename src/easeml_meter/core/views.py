@@ -6,8 +6,8 @@ test set has been released.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
 from typing import Any
 
@@ -94,6 +94,73 @@ class Signal:
 
 
 @dataclass(frozen=True)
+class Consequence:
+    """What a hand-over means, told before it is confirmed. Tenants count from 1."""
+
+    generation: int
+    giver: int
+    receiver: int
+    sharing: tuple[int, ...]
+    """All tenants that would share one history: each of them has to agree."""
+    steps_left_before: tuple[int, ...]
+    """Promised to each of them as things are."""
+    steps_left_after: int
+    """Promised to all of them together after the hand-over."""
+    labels_planned_shared: int
+    """Labels that the same steps take when tenants share a history from the start."""
+    spends: bool
+    """Whether no tenant at all has an answer left afterwards: then the test set is spent."""
+    agreed: tuple[int, ...] = ()
+    """The tenants that have agreed so far."""
+    recorded: bool = False
+    """Whether it counts."""
+
+    @property
+    def waiting_for(self) -> tuple[int, ...]:
+        """The tenants that have not agreed yet."""
+        return tuple(tenant for tenant in self.sharing if tenant not in self.agreed)
+
+    @property
+    def sentence(self) -> str:
+        """Say it to people."""
+        before = " + ".join(map(str, self.steps_left_before))
+        return (
+            f"Teams {_and(self.sharing)} will share one history on test set {self.generation}: "
+            f"{before} steps left now, {self.steps_left_after} together afterwards. "
+            f"{f'Test set {self.generation} will be spent. ' if self.spends else ''}"
+            f"A meter with handover = true needs {self.labels_planned_shared:,} labels."
+        )
+
+    @property
+    def standing(self) -> str:
+        """Say whether it counts, or what is missing."""
+        if self.recorded:
+            return f"Teams {_and(self.sharing)} share one history from now on."
+        if not self.agreed:
+            return "Nothing is recorded yet."
+        missing = self.waiting_for
+        teams = f"Team {missing[0]} has" if len(missing) == 1 else f"Teams {_and(missing)} have"
+        command = f"meter handover {self.giver} {self.receiver}"
+        return f"{teams} to agree: `{command} --accept` or `--decline`."
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it, with what it says to people."""
+        said = {"waiting_for": list(self.waiting_for), "sentence": self.sentence}
+        return {**asdict(self), **said, "standing": self.standing}
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Consequence:
+        """Read what `to_json` gave."""
+        found: dict[str, Any] = {each.name: data[each.name] for each in fields(cls)}
+        lists = {name: tuple(value) for name, value in found.items() if isinstance(value, list)}
+        return cls(**(found | lists))
+
+
+def _and(tenants: Iterable[int]) -> str:
+    return " and ".join(map(str, tenants))
+
+
+@dataclass(frozen=True)
 class Truth:
     """One step as it really was; known only after release."""
 
@@ -121,6 +188,10 @@ class SessionView:
     assumptions: tuple[str, ...]
     retrospective: tuple[Truth | None, ...] = ()
     """After release: one for each signal (None where a model could not be measured)."""
+    sharing: tuple[int, ...] = ()
+    """The tenants that share this history by hand-over; empty: the one tenant alone."""
+    handovers: tuple[Consequence, ...] = ()
+    """Hand-overs that wait for a tenant to agree, of those that concern this history."""
     submitters: tuple[str, ...] = field(default=(), compare=False)
     """Ids of the users who submitted each step, where there are accounts; not in the JSON."""
 
@@ -165,6 +236,8 @@ def view_json(view: SessionView) -> dict[str, Any]:
         "assumptions": list(view.assumptions),
         "signals": [signal_json(signal) for signal in view.signals],
         "retrospective": [truth and vars(truth) for truth in view.retrospective],
+        "sharing": list(view.sharing),
+        "handovers": [each.to_json() for each in view.handovers],
     }
 
 
@@ -214,4 +287,6 @@ def view_from_json(
         promise=data["promise"],
         assumptions=tuple(data["assumptions"]),
         retrospective=tuple(each and Truth(**each) for each in data["retrospective"]),
+        sharing=tuple(data.get("sharing", ())),  # servers of version 0.1.0 do not send these
+        handovers=tuple(map(Consequence.from_json, data.get("handovers", ()))),
     )

@@ -33,6 +33,7 @@ from easeml_meter.report.words import (
     loss_name,
     loss_sentence,
     share_words,
+    sharing_words,
     shown,
     true_loss_words,
     validation_words,
@@ -119,6 +120,8 @@ def session_terminal(view: SessionView) -> Group:
     found = checks(view)
     if found:
         parts += [Text(summary(found)), Text()]
+    for line in sharing_words(view):
+        parts += [_with_commands(line), Text()]
     parts.append(Text("What to do now", style="bold"))
     steps = Table.grid(padding=(0, 1))
     for line in advice(view):

@@ -192,6 +192,17 @@ def _span(first: int, last: int) -> str:
     return f"Step {first:,}" if first == last else f"Steps {first:,} to {last:,}"
 
 
+def sharing_words(view: SessionView) -> tuple[str, ...]:
+    """Say with whom a history is shared, and which hand-overs wait for a team to agree."""
+    teams = " and ".join(map(str, view.sharing))
+    shared = f"By hand-over, teams {teams} share one history and what is left of the budget."
+    asked = (
+        f"Hand-over from team {each.giver} to team {each.receiver}: {each.sentence} {each.standing}"
+        for each in view.handovers
+    )
+    return (*((shared,) if view.sharing else ()), *asked)
+
+
 def advice(view: SessionView) -> tuple[str, ...]:
     """Say what to do now, in plain words; `backticks` mark commands."""
     labels = f"{view.labels_needed:,} labels"

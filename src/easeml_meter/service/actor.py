@@ -29,6 +29,7 @@ class Permission(StrEnum):
     SEE_RELEASED = "see a released test set"
     SEE_TEST_INPUTS = "see the test inputs"
     HAND_OVER = "hand over a checkpoint"
+    CONSENT = "agree to a hand-over"
     AUDIT = "audit"
     MANAGE = "manage users, keys and webhooks"
     OPERATE = "do what only the server itself does"
@@ -49,6 +50,7 @@ _ALLOWED = {
         Permission.SEE_VALIDATION,
         Permission.SEE_RELEASED,
         Permission.HAND_OVER,
+        Permission.CONSENT,
         Permission.AUDIT,
     },
     Role.LABELER: {
@@ -76,6 +78,7 @@ _ALLOWED = {
         Permission.SEE_METER,
         Permission.SEE_REQUESTS,
         Permission.RETIRE,
+        Permission.CONSENT,
         Permission.AUDIT,
         Permission.MANAGE,
     },

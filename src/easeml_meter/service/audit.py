@@ -128,7 +128,7 @@ def _readable(actor: Actor, links: list[AuditLink]) -> tuple[AuditLink, ...]:
     own = {tenant for role, tenant in actor.seats if role is Role.DEVELOPER}
     if 0 in own:  # embedded, in the role of a developer
         own = {actor.acting_for}
-    hidden = {link.number for link in links if not _concerned(link) <= own}
+    hidden = {link.number for link in links if not _shown_to(own, link)}
     if not hidden:
         return tuple(links)
     # Each digest covers the link before: any one of them would let what is hidden be guessed.
@@ -143,8 +143,17 @@ def _readable(actor: Actor, links: list[AuditLink]) -> tuple[AuditLink, ...]:
     )
 
 
-def _concerned(link: AuditLink) -> set[int]:
-    """Return the tenants whose answers a link is about, or follows from."""
-    if link.event in (Event.HANDED_OVER, Event.HAND_OVER_MISSING):
-        return {link.details["giver"], link.details["receiver"]}
-    return {tenant for _, tenant, _ in _answers_in(link)}
+def _shown_to(own: set[int], link: AuditLink) -> bool:
+    """Whether developers of these tenants may read a link: their own answers and hand-overs."""
+    if link.event in _HAND_OVERS:
+        return bool({link.details["giver"], link.details["receiver"]} & own)
+    return {tenant for _, tenant, _ in _answers_in(link)} <= own
+
+
+_HAND_OVERS = (
+    Event.HAND_OVER_REQUESTED,
+    Event.HAND_OVER_AGREED,
+    Event.HAND_OVER_DECLINED,
+    Event.HANDED_OVER,
+    Event.HAND_OVER_MISSING,
+)

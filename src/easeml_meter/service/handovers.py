@@ -1,124 +1,157 @@
-"""Hand-overs: one tenant goes on from another's model, and what that costs."""
+"""Hand-overs: one tenant goes on from another's model, once all whom that costs have agreed."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import replace
 
-from easeml_meter.core.history import Histories, sharing
-from easeml_meter.core.model import Event, HandOver, TestSet
-from easeml_meter.errors import Denied, invalid
+from easeml_meter.core.history import consequence_of
+from easeml_meter.core.model import Event, HandOver, HandOverRequest, TestSet
+from easeml_meter.core.views import Consequence
+from easeml_meter.errors import Denied, NotFound
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.journal import histories_of
+from easeml_meter.service.journal import histories_of, requested_handovers
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.testsets.requests import settled
-from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 from easeml_meter.storage.books import Books
-
-
-@dataclass(frozen=True)
-class Consequence:
-    """What a hand-over means, told before it is confirmed. Tenants count from 1."""
-
-    generation: int
-    giver: int
-    receiver: int
-    sharing: tuple[int, ...]
-    """All tenants that would share one history."""
-    steps_left_before: tuple[int, ...]
-    """Promised to each of them as things are."""
-    steps_left_after: int
-    """Promised to all of them together after the hand-over."""
-    labels_planned_shared: int
-    """Labels that the same steps take when tenants share a history from the start."""
-    spends: bool
-    """Whether no tenant at all has an answer left afterwards: then the test set is spent."""
-
-    @property
-    def sentence(self) -> str:
-        """Say it to people."""
-        named = " and ".join(map(str, self.sharing))
-        before = " + ".join(map(str, self.steps_left_before))
-        return (
-            f"Teams {named} will share one history on test set {self.generation}: "
-            f"{before} steps left now, {self.steps_left_after} together afterwards. "
-            f"{f'Test set {self.generation} will be spent. ' if self.spends else ''}"
-            f"A meter with handover = true needs {self.labels_planned_shared:,} labels."
-        )
 
 
 @needs(Permission.HAND_OVER)
 def hand_over(
     actor: Actor, space: Workspace, giver: int, receiver: int, *, confirm: bool = False
 ) -> Consequence:
-    """Return what a hand-over means; with `confirm` record it.
+    """Return what a hand-over means; with `confirm` request it, or agree to it.
 
-    From then on the two tenants share one history, until the next test set. Developers of the
-    giver may hand over, and so may those of the receiver.
+    It counts once every tenant that would share the history has agreed; the actor agrees for the
+    tenants it acts for. From then on they share one history, until the next test set. It is not
+    refused where it leaves nothing: a checkpoint that was passed on must be recorded.
 
     Raises:
         Denied: the actor is of neither tenant.
         InvalidInput: there is no such tenant, they share a history already, or the meter cannot.
+        WrongPhase: there is no test set yet.
     """
     if not (actor.acts_for(giver) or actor.acts_for(receiver)):
         raise Denied(f"teams {giver} and {receiver}: neither is yours")
-    if not confirm:
-        with space.reading() as books:
-            return _case(space, books, giver, receiver).consequence
+    if confirm:
+        return _agree(actor, space, giver, receiver, request=True)
+    with space.reading() as books:
+        return _case(space, books, giver, receiver)[1]
+
+
+@needs(Permission.CONSENT)
+def list_handovers(actor: Actor, space: Workspace) -> list[Consequence]:
+    """Return the hand-overs that wait for a tenant to agree, of those that concern the actor."""
+    with space.reading() as books:
+        state = space.state(books)
+        test_set = state.generations[-1]
+        if test_set.rows is None:
+            return []
+        histories = histories_of(books, state, test_set)
+        waiting = requested_handovers(books, state, test_set, histories)
+    return [each for each in waiting if any(map(actor.acts_for, each.sharing))]
+
+
+@needs(Permission.CONSENT)
+def answer_handover(
+    actor: Actor, space: Workspace, giver: int, receiver: int, *, accept: bool
+) -> Consequence:
+    """Agree to a hand-over that was requested, for the actor's tenants, or decline it.
+
+    Whoever requested it withdraws it by declining. Admins decide for every tenant.
+
+    Raises:
+        Denied: none of the tenants that would share the history is the actor's.
+        InvalidInput: there is no such tenant.
+        NotFound: this hand-over was not requested, or was answered meanwhile.
+    """
+    if accept:
+        return _agree(actor, space, giver, receiver, request=False)
     with space.writing() as books:
-        case = _case(space, books, giver, receiver)
-        now = space.now()
-        test_set = case.generation
-        made = HandOver(test_set.meter, test_set.number, giver, receiver, now)
-        books.handovers.add(made)
-        details = {
-            "generation": test_set.number,
-            "giver": giver,
-            "receiver": receiver,
-            "steps_left": case.consequence.steps_left_after,
-        }
-        books.audit.append(test_set.meter, now, Event.HANDED_OVER, details)
+        test_set, found = _case(space, books, giver, receiver)
+        _own(actor, found)
+        waiting = _request(books, test_set, giver, receiver)
+        if waiting is None:
+            raise _not_requested(giver, receiver)
+        books.handovers.withdraw(waiting)
+        _link(actor, space, books, waiting, Event.HAND_OVER_DECLINED)
+    return found
+
+
+def _agree(
+    actor: Actor, space: Workspace, giver: int, receiver: int, *, request: bool
+) -> Consequence:
+    """Add the actor's consent under the lock, and record the hand-over if it was the last one."""
+    with space.writing() as books:
+        test_set, found = _case(space, books, giver, receiver)
+        own = _own(actor, found)
+        waiting = _request(books, test_set, giver, receiver)
+        if waiting is None and not request:
+            raise _not_requested(giver, receiver)
+        before = waiting.agreed if waiting else []
+        agreed = sorted({*before, *own})
+        made = waiting or HandOverRequest(*_key(test_set), giver, receiver, [], space.now())
+        made = replace(made, agreed=agreed)
+        found = replace(found, agreed=tuple(agreed))
+        if found.waiting_for:
+            books.handovers.request(made)
+            if agreed != before:
+                event = Event.HAND_OVER_AGREED if waiting else Event.HAND_OVER_REQUESTED
+                _link(actor, space, books, made, event)
+            return found
+        row = HandOver(*_key(test_set), made.giver, made.receiver, space.now())
+        books.handovers.add(row)
+        books.handovers.withdraw(made)
+        left = {"steps_left": found.steps_left_after}
+        _link(actor, space, books, made, Event.HANDED_OVER, **left)
         settled(space, books, space.state(books))  # it may have left nothing to anybody
-    space.journal(test_set).append_handover(made)
-    return case.consequence
+    space.journal(test_set).append_handover(row)
+    return replace(found, recorded=True)
 
 
-@dataclass(frozen=True)
-class _Proposal:
-    generation: TestSet
-    consequence: Consequence
+def _case(space: Workspace, books: Books, giver: int, receiver: int) -> tuple[TestSet, Consequence]:
+    state = space.state(books)
+    test_set = state.active()
+    histories = histories_of(books, state, test_set)
+    return test_set, consequence_of(state, test_set, histories, giver, receiver)
 
 
-def _case(space: Workspace, books: Books, giver: int, receiver: int) -> _Proposal:
-    situation = space.state(books)
-    generation = situation.active()
-    pair = situation.tenant(giver), situation.tenant(receiver)
-    if giver == receiver:
-        raise invalid("receiver", receiver, "a team other than the giver")
-    known = books.handovers.all(generation.meter, generation.number)
-    if pair[1] in sharing(pair[0], known):
-        raise invalid("receiver", receiver, f"already shares one history with team {giver}")
-    before = histories_of(books, situation, generation)
-    before.ledger.check_handover(pair)
-    row = HandOver(generation.meter, generation.number, *pair, "")
-    after = replace(before, handovers=[*known, row])
-    group = sharing(pair[0], after.handovers)
-    consequence = Consequence(
-        generation=generation.number,
-        giver=giver,
-        receiver=receiver,
-        sharing=group,
-        steps_left_before=tuple(_left(before, tenant) for tenant in group),
-        steps_left_after=_left(after, pair[0]),
-        labels_planned_shared=_shared_plan(situation.spec),
-        spends=after.all_spent,
+def _own(actor: Actor, found: Consequence) -> list[int]:
+    """Return the actor's tenants; asked first, so that others do not learn what is requested."""
+    own = [tenant for tenant in found.sharing if actor.acts_for(tenant)]
+    if not own:
+        raise Denied(f"teams {found.giver} and {found.receiver}: neither is yours")
+    return own
+
+
+def _request(books: Books, test_set: TestSet, giver: int, receiver: int) -> HandOverRequest | None:
+    """Return the request that two tenants share a history; which one gives changes nothing."""
+    waiting = books.handovers.requests(*_key(test_set))
+    return next(
+        (each for each in waiting if {each.giver, each.receiver} == {giver, receiver}), None
     )
-    return _Proposal(generation, consequence)
 
 
-def _left(histories: Histories, tenant: int) -> int:
-    return histories.ledger.steps_left(histories.account(tenant))
+def _key(test_set: TestSet) -> tuple[str, int]:
+    return test_set.meter, test_set.number
 
 
-def _shared_plan(spec: MeterSpec) -> int:
-    return required_labels(spec.replace(handover=True)).labels
+def _not_requested(giver: int, receiver: int) -> NotFound:
+    return NotFound(f"hand-over {giver} {receiver}: nobody has requested it, or it was answered")
+
+
+def _link(
+    actor: Actor,
+    space: Workspace,
+    books: Books,
+    about: HandOverRequest,
+    event: Event,
+    **more: object,
+) -> None:
+    details: dict[str, object] = {
+        "generation": about.generation,
+        "giver": about.giver,
+        "receiver": about.receiver,
+        **more,
+    }
+    details |= {"user": actor.user} if actor.user else {}
+    books.audit.append(about.meter, space.now(), event, details)

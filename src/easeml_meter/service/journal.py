@@ -4,10 +4,19 @@ from __future__ import annotations
 
 from dataclasses import replace
 
-from easeml_meter.core.history import Histories, MeterState, fold, ledger_of, session_view
+from easeml_meter.core.history import (
+    Histories,
+    MeterState,
+    consequence_of,
+    fold,
+    ledger_of,
+    session_view,
+    sharing,
+)
 from easeml_meter.core.ledger import Account
+from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, TestSet
-from easeml_meter.core.views import SessionView, Truth
+from easeml_meter.core.views import Consequence, SessionView, Truth
 from easeml_meter.service.place import Workspace
 from easeml_meter.storage.books import Books
 
@@ -43,10 +52,32 @@ def session_of(
 ) -> SessionView:
     """Return one tenant's session on a test set, which may still be requested."""
     entries = books.entries.all(test_set.meter, test_set.number, tenant)
-    account = Account(tenant)
-    if test_set.rows is not None:
-        account = histories_of(books, state, test_set).account(tenant)
-    return session_view(state, test_set, entries, account, truths=truths)
+    if test_set.rows is None:
+        return session_view(state, test_set, entries, Account(tenant), truths=truths)
+    histories = histories_of(books, state, test_set)
+    account = histories.account(tenant)
+    waiting = requested_handovers(books, state, test_set, histories)
+    return replace(
+        session_view(state, test_set, entries, account, truths=truths),
+        sharing=account.group,
+        handovers=tuple(each for each in waiting if tenant in each.sharing),
+    )
+
+
+def requested_handovers(
+    books: Books, state: MeterState, test_set: TestSet, histories: Histories
+) -> list[Consequence]:
+    """Return what the hand-overs mean that wait for a tenant to agree."""
+    if state.tenants == 1 or test_set.phase is not Phase.ACTIVE:
+        return []
+    return [
+        replace(
+            consequence_of(state, test_set, histories, each.giver, each.receiver),
+            agreed=tuple(each.agreed),
+        )
+        for each in books.handovers.requests(test_set.meter, test_set.number)
+        if each.receiver not in sharing(each.giver, histories.handovers)
+    ]
 
 
 def reconcile(

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0003"
+HEAD = "0004"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()
@@ -108,6 +108,18 @@ handovers = sa.Table(
     sa.Column("generation", sa.Integer, primary_key=True),
     sa.Column("giver", sa.Integer, primary_key=True),
     sa.Column("receiver", sa.Integer, primary_key=True),
+    sa.Column("at", sa.String(32), nullable=False),
+    sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
+)
+
+handover_requests = sa.Table(
+    "handover_requests",
+    metadata,
+    sa.Column("meter", sa.String(32), primary_key=True),
+    sa.Column("generation", sa.Integer, primary_key=True),
+    sa.Column("giver", sa.Integer, primary_key=True),
+    sa.Column("receiver", sa.Integer, primary_key=True),
+    sa.Column("agreed", sa.JSON, nullable=False),  # the tenants that have
     sa.Column("at", sa.String(32), nullable=False),
     sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
 )

@@ -25,11 +25,21 @@ def test_shown_then_confirmed(tmp_path: Path) -> None:
             assert shown.json()["recorded"] is False
         before = served.client("developer").get(f"/meters/{meter}/status").json()["steps_left"]
         assert shown.json()["steps_left_before"] == [before, before] == [3, 3]
-        done = served.client("developer2").post(path, json=asked | {"confirm": True})
-        assert done.json() == shown.json() | {"recorded": True}
+        asking = served.client("developer2").post(path, json=asked | {"confirm": True})
+        agreed = {"agreed": [2], "waiting_for": [1], "standing": asking.json()["standing"]}
+        assert asking.json() == shown.json() | agreed
+        for user in ("developer", "developer2", "admin"):
+            (waiting,) = served.client(user).get(path).json()["items"]
+            assert waiting == asking.json()
+        for user in ("developer", "developer2"):
+            status = served.client(user).get(f"/meters/{meter}/status").json()
+            assert (status["steps_left"], status["handovers"]) == (before, [waiting])
+        done = served.client("developer").post(f"{path}/answer", json=asked | {"accept": True})
+        assert (done.json()["recorded"], done.json()["agreed"]) == (True, [1, 2])
         for user in ("developer", "developer2"):
             status = served.client(user).get(f"/meters/{meter}/status").json()
             assert status["steps_left"] == done.json()["steps_left_after"]
+            assert (status["sharing"], status["handovers"]) == ([1, 2], [])
         again = served.client("developer").post(path, json=asked)
         assert again.status_code == 422
         assert "already" in again.json()["message"]

@@ -10,12 +10,15 @@ from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, words
 from tests.service.helpers import small_spec
 
+from easeml_meter.stats.planning import required_labels
+
 
 class TestHandover:
     @pytest.fixture
     def meter(self, served: Served, tmp_path: Path) -> str:
-        meter = served.add_meter(small_spec(steps=6, tenants=(3, 3)))
-        begin(served, meter, tmp_path)
+        spec = small_spec(steps=6, tenants=(3, 3))
+        meter = served.add_meter(spec)
+        begin(served, meter, tmp_path, size=required_labels(spec).labels + 10)
         return meter
 
     def test_is_shown_before_it_is_recorded(self, served: Served, meter: str) -> None:
@@ -27,10 +30,30 @@ class TestHandover:
             assert "Teams 1 and 2 will share one history on test set 1" in words(shown)
         answer = visitor.send(path, giver="1", receiver="2", confirm="yes")
         assert answer.status_code == 303
-        assert "share one history from now on" in words(visitor.get(f"/meters/{meter}"))
+        assert "Team 2 has to agree" in words(visitor.get(f"/meters/{meter}"))
+        assert "Withdraw" in words(visitor.get(f"/meters/{meter}"))
+        other = Visitor(served, "developer2")
+        assert "Hand-over from team 1 to team 2" in words(other.get(f"/meters/{meter}"))
+        accepted = other.send(f"{path}/answer", giver="1", receiver="2", answer="accept")
+        assert accepted.status_code == 303
+        assert "share one history from now on" in words(other.get(f"/meters/{meter}"))
+        assert "teams 1 and 2 share one history" in words(visitor.get(f"/meters/{meter}"))
         again = visitor.send(path, giver="1", receiver="2")
         assert again.status_code == 422
         assert "already" in words(again)
+
+    @pytest.mark.parametrize("answer", ["accept", "decline"])
+    def test_is_answered_by_an_admin(self, served: Served, meter: str, answer: str) -> None:
+        path, asked = f"/meters/{meter}/handover", {"giver": "1", "receiver": "2"}
+        Visitor(served, "developer").send(path, **asked, confirm="yes")
+        admin = Visitor(served, "admin")
+        assert "Agree to share one history" in words(admin.get(f"/admin/meters/{meter}"))
+        sent = admin.send(f"{path}/answer", **asked, answer=answer)
+        assert sent.headers["location"] == f"/admin/meters/{meter}"
+        links = served.client("labeler").get(f"/meters/{meter}/audit").json()["items"]
+        recorded = "handed over" in [link["event"] for link in links]
+        assert recorded is (answer == "accept")
+        assert "Hand-over from team 1" not in words(admin.get(f"/admin/meters/{meter}"))
 
     def test_is_for_developers_of_either_tenant(self, served: Served, meter: str) -> None:
         path = f"/meters/{meter}/handover"
@@ -53,15 +76,15 @@ class TestHandover:
         answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver=receiver)
         assert answer.status_code == 422
 
-    def test_is_refused_at_an_incremental_meter(self, served: Served, tmp_path: Path) -> None:
-        spec = small_spec(steps=6, tenants=(3, 3), protocol="incremental")
-        meter = served.add_meter(spec, prefix="incremental-")
-        begin(served, meter, tmp_path, prefix="incremental-")
-        visitor = Visitor(served, "incremental-developer")
+    def test_is_refused_at_an_elastic_meter(self, served: Served, tmp_path: Path) -> None:
+        spec = small_spec(steps=6, tenants=(3, 3), elastic=True)
+        meter = served.add_meter(spec, prefix="elastic-")
+        begin(served, meter, tmp_path, prefix="elastic-")
+        visitor = Visitor(served, "elastic-developer")
         for more in ({}, {"confirm": "yes"}):
             answer = visitor.send(f"/meters/{meter}/handover", giver="1", receiver="2", **more)
             assert answer.status_code == 422
-            assert "declare handover = true when planning" in words(answer)
+            assert "only between isolated teams, on a plain budget" in words(answer)
 
     def test_is_not_offered_where_there_is_nobody_else(
         self, served: Served, tmp_path: Path

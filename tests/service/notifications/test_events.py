@@ -11,8 +11,10 @@ import pytest
 from tests.service.helpers import small_spec
 from tests.service.sites import make_room, make_site
 
+from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
-from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.actor import SYSTEM, Actor
+from easeml_meter.service.handovers import hand_over
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.place import Site
@@ -117,3 +119,18 @@ def test_unknown_events_are_refused(tmp_path: Path, events: list[str]) -> None:
     with pytest.raises(InvalidInput, match="event"):
         webhooks.add_webhook(SYSTEM, site, meter, URL, events)
     site.close()
+
+
+def test_a_hand_over_is_told_when_it_is_requested_and_when_it_counts(
+    site: Site, tmp_path: Path
+) -> None:
+    room = make_room(site, tmp_path / "room", small_spec(steps=6, tenants=(2, 2, 2)))
+    webhooks.add_webhook(SYSTEM, site, room.id, URL)
+    space = site.space(room.id)
+    for team in (1, 2):
+        hand_over(Actor(((Role.DEVELOPER, team),), user="u"), space, 1, 2, confirm=True)
+    mailbox = Mailbox()
+    assert deliver_due(site, mailbox) == 2
+    assert mailbox.events == ["hand-over requested", "handed over"]
+    pair = {"generation": 1, "giver": 1, "receiver": 2}
+    assert [message.body["details"] for message in mailbox.messages] == [pair, pair]

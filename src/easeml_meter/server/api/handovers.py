@@ -1,4 +1,4 @@
-"""Hand-over of a checkpoint from one tenant to another: shown first, then confirmed."""
+"""Hand-overs of a checkpoint: shown first, then requested by one team and accepted by the other."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, Field
 
-from easeml_meter.server.api.common import Given
+from easeml_meter.core.views import Consequence
+from easeml_meter.server.api.common import Given, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import ActorHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
-from easeml_meter.service.handovers import Consequence, hand_over
+from easeml_meter.service.handovers import answer_handover, hand_over, list_handovers
 
 router = APIRouter(tags=["hand-overs"], route_class=ApiRoute)
 
@@ -28,10 +29,19 @@ class HandoverAsked(Given):
     confirm: bool = False
 
 
+class HandoverAnswered(Given):
+    """Whether a team agrees to a hand-over."""
+
+    giver: Tenant
+    receiver: Tenant
+    accept: bool
+
+
 class HandoverShown(BaseModel):
-    """What a hand-over means for the budget."""
+    """What a hand-over means for the budget, and who has agreed to it."""
 
     recorded: bool
+    """Whether it counts: all teams in `sharing` have agreed."""
     generation: int
     giver: int
     receiver: int
@@ -41,32 +51,56 @@ class HandoverShown(BaseModel):
     labels_planned_shared: int
     spends: bool
     """Whether the test set is spent afterwards."""
+    agreed: list[int]
+    waiting_for: list[int]
+    """The teams that have not agreed yet."""
     sentence: str
+    standing: str
+
+
+@router.get("/meters/{meter}/handovers", responses=answers(404))
+def list_requested(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Listed[HandoverShown]:
+    """List the hand-overs that wait for a team to agree: your team's; admins see all."""
+
+    def place(found: Consequence) -> str:
+        return f"{found.giver:09} {found.receiver:09}"
+
+    waiting = sorted(list_handovers(actor, space), key=place)
+    return paged(waiting, page, key=place, show=_shown)
 
 
 @router.post("/meters/{meter}/handovers", responses=answers(404, 409), response_model=HandoverShown)
 async def handover(
     actor: ActorHere, space: WorkspaceHere, once: OnceHere, given: HandoverAsked
 ) -> JSONResponse:
-    """Return what a hand-over would do to the budget; with `confirm`, record it."""
+    """Return what a hand-over would do to the budget; with `confirm`, request it.
+
+    It counts once every team that would share the history has agreed.
+    """
 
     def make() -> tuple[int, HandoverShown]:
         found = hand_over(actor, space, given.giver, given.receiver, confirm=given.confirm)
-        return 200, _shown(found, recorded=given.confirm)
+        return 200, _shown(found)
 
     return await once.answer(make, actor=actor, use_case=hand_over)
 
 
-def _shown(found: Consequence, *, recorded: bool) -> HandoverShown:
-    return HandoverShown(
-        recorded=recorded,
-        generation=found.generation,
-        giver=found.giver,
-        receiver=found.receiver,
-        sharing=list(found.sharing),
-        steps_left_before=list(found.steps_left_before),
-        steps_left_after=found.steps_left_after,
-        labels_planned_shared=found.labels_planned_shared,
-        spends=found.spends,
-        sentence=found.sentence,
-    )
+@router.post(
+    "/meters/{meter}/handovers/answer",
+    responses=answers(404, 409),
+    response_model=HandoverShown,
+)
+async def answer(
+    actor: ActorHere, space: WorkspaceHere, once: OnceHere, given: HandoverAnswered
+) -> JSONResponse:
+    """Agree to a hand-over that was requested, or decline it (the other team, or an admin)."""
+
+    def make() -> tuple[int, HandoverShown]:
+        found = answer_handover(actor, space, given.giver, given.receiver, accept=given.accept)
+        return 200, _shown(found)
+
+    return await once.answer(make, actor=actor, use_case=answer_handover)
+
+
+def _shown(found: Consequence) -> HandoverShown:
+    return HandoverShown(**found.to_json())

@@ -26,6 +26,7 @@ from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.server.web.planner import asked_of, spec_of, toml_of
 from easeml_meter.service import meters, seats, users
 from easeml_meter.service.actor import permit
+from easeml_meter.service.handovers import list_handovers
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.notifications.events import EVENTS, all_events
 from easeml_meter.spec import MeterSpec
@@ -136,6 +137,7 @@ def _meter_page(
         status=status,
         meter=situation.meter,
         situation=situation,
+        handovers=list_handovers(actor, space),
         seats=seats.list_seats(actor, space),
         users=[each for each in everyone if not each.disabled],
         names=names,

@@ -1,20 +1,22 @@
-"""Handing over on a meter's page: shown first, then confirmed."""
+"""Hand-overs on a meter's page: shown first, then requested, accepted or declined."""
 
 from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
+from easeml_meter.core.people import Role
 from easeml_meter.errors import invalid
+from easeml_meter.server.parameters import Id
 from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import Visit, VisitHere
-from easeml_meter.service.handovers import hand_over
+from easeml_meter.service.handovers import answer_handover, hand_over
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.post("/meters/{meter}/handover")
-def handover(visit: VisitHere, meter: str) -> Response:
-    """Tell what a hand-over would do to the budget; confirmed, record it."""
+def handover(visit: VisitHere, meter: Id) -> Response:
+    """Tell what a hand-over would do to the budget; confirmed, request it."""
     giver, receiver = _tenant(visit, "giver"), _tenant(visit, "receiver")
     actor, space = visit.at(meter), visit.site.space(meter)
     confirmed = "confirm" in visit.form
@@ -22,8 +24,19 @@ def handover(visit: VisitHere, meter: str) -> Response:
     own = giver if actor.acts_for(giver) else receiver
     if not confirmed:
         return MeterPage.open(visit, meter, own).render("handover.html", found=found)
-    message = f"Recorded: teams {giver} and {receiver} share one history from now on."
-    return visit.redirect(f"/meters/{meter}?tenant={own}", message)
+    return visit.redirect(f"/meters/{meter}?tenant={own}", found.standing.replace("`", ""))
+
+
+@router.post("/meters/{meter}/handover/answer")
+def answer(visit: VisitHere, meter: Id) -> Response:
+    """Agree to a hand-over, or decline it; the admin comes from another page."""
+    giver, receiver = _tenant(visit, "giver"), _tenant(visit, "receiver")
+    actor, space = visit.at(meter), visit.site.space(meter)
+    accept = visit.field("answer", longest=7) == "accept"
+    found = answer_handover(actor, space, giver, receiver, accept=accept)
+    said = found.standing.replace("`", "") if accept else "The hand-over is declined."
+    admin = actor.role is Role.ADMIN
+    return visit.redirect(f"/admin/meters/{meter}" if admin else f"/meters/{meter}", said)
 
 
 def _tenant(visit: Visit, name: str) -> int:

@@ -27,6 +27,8 @@ EVENTS = {
     "test set added": "test set added",
     "spent": "spent",
     "released": "released",
+    "hand-over requested": "hand-over requested",
+    "handed over": "handed over",
 }
 """What can be sent, and the audit link that says it. Signals (`told:TENANT`) have to be named."""
 
@@ -35,6 +37,7 @@ TOLD = "told"
 _COUNTED = {"part added": 1, "part withdrawn": -1}
 # Of a signal only what its developers see: not who submitted, nor the digest of the submission.
 _TOLD = ("generation", "tenant", "step", "answer", "model")
+_HANDED_OVER = ("generation", "giver", "receiver")
 _KEPT = timedelta(days=30)
 """How long the records of messages are kept."""
 
@@ -120,6 +123,8 @@ def _details(books: Books, link: AuditLink) -> dict[str, Any]:
     """Return what is sent of a link: of a signal what was published, of labels how many came."""
     if link.event == TOLD:
         return {name: link.details[name] for name in _TOLD}
+    if link.event in (EVENTS["hand-over requested"], EVENTS["handed over"]):
+        return {name: link.details[name] for name in _HANDED_OVER}
     if link.event != EVENTS["labels received"]:
         return link.details
     number = link.details["generation"]

@@ -31,7 +31,15 @@ FOLDED = schema.accounts.name
 """Accounts are folded from the entries: a restore removes them, and they are folded again."""
 LEFT_OUT = (
     FOLDED,
-    *(table.name for table in (schema.uploads, schema.idempotency, schema.deliveries)),
+    *(
+        table.name
+        for table in (
+            schema.uploads,
+            schema.idempotency,
+            schema.deliveries,
+            schema.handover_requests,
+        )
+    ),
 )
 """Besides accounts, what is under way at the moment; whoever began it begins again."""
 
@@ -66,7 +74,8 @@ class Copies(Repository):
 
     def remove(self, meter: str) -> None:
         """Remove everything about a meter, uploads under way included."""
-        for name in (schema.uploads.name, FOLDED, *reversed(METER_TABLES)):
+        begun = (schema.uploads.name, schema.handover_requests.name)
+        for name in (*begun, FOLDED, *reversed(METER_TABLES)):
             table = schema.metadata.tables[name]
             self._connection.execute(table.delete().where(_of_meter(table, meter)))
 
