@@ -22,7 +22,7 @@ from sklearn.ensemble import RandomForestClassifier
 from sklearn.svm import SVC
 from sklearn.tree import DecisionTreeClassifier
 
-from easeml_meter import Meter, MeterSpec, reachable_tolerance
+from easeml_meter import Meter, MeterSpec, RowMatching, Signal, reachable_tolerance
 from easeml_meter.errors import Spent
 from easeml_meter.report.terminal import history_terminal
 
@@ -100,7 +100,7 @@ def main(folder: Path) -> None:
         np.save(folder / "validation.npy", model.predict(images[TRAIN:hidden]))
         score = float(np.mean(model.predict(images[TRAIN:hidden]) == digits[TRAIN:hidden]))
         console.print(f"\n[bold]{name}[/bold]: {score:.1%} right on the validation set")
-        signal = meter.submit(folder / "test.npy", folder / "validation.npy", model=name)
+        signal = submit(meter, folder, name)
         console.print(signal)
 
     console.rule("The budget is spent")
@@ -109,8 +109,7 @@ def main(folder: Path) -> None:
         guess[attempt] = 0
         np.save(folder / "test.npy", guess)
         try:
-            signal = meter.submit(folder / "test.npy", folder / "validation.npy", model="one more")
-            console.print(signal)
+            console.print(submit(meter, folder, "one more"))
         except Spent as refusal:
             console.print(f"refused: {refusal}")
 
@@ -119,6 +118,12 @@ def main(folder: Path) -> None:
     console.print(history_terminal(meter.status(generation=1)))
     console.print(f"problems found by the audit: {len(meter.audit().problems)}")
     console.print(f"the report, with curves: {released}/report.html")
+
+
+def submit(meter: Meter, folder: Path, model: str) -> Signal:
+    """Submit the predictions of a model: arrays without ids, in the order of the rows."""
+    test, validation = folder / "test.npy", folder / "validation.npy"
+    return meter.submit(test, validation, model=model, matching=RowMatching(in_order=True))
 
 
 if __name__ == "__main__":

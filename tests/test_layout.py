@@ -48,7 +48,7 @@ ELSEWHERE = {
         *("scoring/onnx_checks", "scoring/onnx_child"),
         *("scoring/onnx_inputs", "scoring/onnx_runner"),
     ),
-    "scoring/test_predictions.py": ("scoring/ids", "scoring/outputs"),
+    "scoring/test_predictions.py": ("scoring/outputs",),
     # Asked by every request, or only through a route.
     "server/api/test_routing.py": ("server/api/common", "server/parameters"),
     "server/test_serve.py": ("server/health",),

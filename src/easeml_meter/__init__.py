@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from easeml_meter.core.views import SessionView, Signal
     from easeml_meter.errors import InvalidInput, MeterError
     from easeml_meter.meter import Meter
+    from easeml_meter.scoring.ids import RowMatching
     from easeml_meter.service.submissions.kinds import Command, Function, OnnxFile, PredictionFiles
     from easeml_meter.service.submissions.measuring import Conditions
     from easeml_meter.spec import Band, MeterSpec
@@ -41,6 +42,7 @@ _HOME = {
     "Plan": "easeml_meter.stats.planning",
     "PredictionFiles": "easeml_meter.service.submissions.kinds",
     "RemoteMeter": "easeml_meter.client",
+    "RowMatching": "easeml_meter.scoring.ids",
     "SessionView": "easeml_meter.core.views",
     "Signal": "easeml_meter.core.views",
     "connect": "easeml_meter.client",
@@ -62,6 +64,7 @@ __all__ = [
     "Plan",
     "PredictionFiles",
     "RemoteMeter",
+    "RowMatching",
     "SessionView",
     "Signal",
     "connect",

@@ -15,6 +15,7 @@ from easeml_meter.core.model import LabelRequest, TestSet, ValidationSet
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import Consequence, SessionView, Signal
 from easeml_meter.report.shown import shown, shown_view
+from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service import audit, handovers, history, meters, validation
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.audit import Audit
@@ -78,16 +79,29 @@ class MeterVerbs(Protocol):
     def notices(self) -> list[dict[str, object]]:
         """Return what only labelers are told."""
 
-    def set_validation(self, path: str | Path, *, label: str) -> ValidationSet:
-        """Give the first validation set (developers)."""
+    def set_validation(
+        self, path: str | Path, *, label: str, id_column: str | None = None
+    ) -> ValidationSet:
+        """Give the first validation set (developers); predictions are joined by its ids, if any."""
 
     def replace_validation(
-        self, path: str | Path, *, label: str | None = None, reset: bool = False
+        self,
+        path: str | Path,
+        *,
+        label: str | None = None,
+        id_column: str | None = None,
+        reset: bool = False,
     ) -> ValidationSet:
         """Replace the validation set, from the next submission on (developers)."""
 
     def submit(
-        self, test: str | Path, validation: str | Path, *, model: str, tenant: int | None = None
+        self,
+        test: str | Path,
+        validation: str | Path,
+        *,
+        model: str,
+        tenant: int | None = None,
+        matching: RowMatching = BY_IDS,
     ) -> Signal:
         """Submit predictions on the test set and on the validation set; get an answer."""
 
@@ -221,23 +235,43 @@ class Meter:
         """Return what only labelers are told."""
         return validation.list_notices(self._actor, self.workspace)
 
-    def set_validation(self, path: str | Path, *, label: str) -> ValidationSet:
-        """Give the first validation set (developers)."""
-        return validation.set_validation(self._actor, self.workspace, Path(path), label=label)
+    def set_validation(
+        self, path: str | Path, *, label: str, id_column: str | None = None
+    ) -> ValidationSet:
+        """Give the first validation set (developers); predictions are joined by its ids, if any."""
+        return validation.set_validation(
+            self._actor, self.workspace, Path(path), label=label, id_column=id_column
+        )
 
     def replace_validation(
-        self, path: str | Path, *, label: str | None = None, reset: bool = False
+        self,
+        path: str | Path,
+        *,
+        label: str | None = None,
+        id_column: str | None = None,
+        reset: bool = False,
     ) -> ValidationSet:
         """Replace the validation set, from the next submission on (developers)."""
         return validation.replace_validation(
-            self._actor, self.workspace, Path(path), label=label, reset=reset
+            self._actor,
+            self.workspace,
+            Path(path),
+            label=label,
+            id_column=id_column,
+            reset=reset,
         )
 
     def submit(
-        self, test: str | Path, validation: str | Path, *, model: str, tenant: int | None = None
+        self,
+        test: str | Path,
+        validation: str | Path,
+        *,
+        model: str,
+        tenant: int | None = None,
+        matching: RowMatching = BY_IDS,
     ) -> Signal:
         """Submit predictions on the test set and on the validation set; get an answer."""
-        given = PredictionFiles(Path(test), Path(validation))
+        given = PredictionFiles(Path(test), Path(validation), matching)
         return self.submit_any(given, model=model, tenant=tenant)
 
     def submit_any(

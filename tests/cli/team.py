@@ -47,8 +47,9 @@ def team(folder: Path, role: str) -> Iterator[dict[str, str]]:
                 seats.add_seat(SYSTEM, served.site.space(meter), user.id, seat, tenant)
         if role in (Role.DEVELOPER, Role.RUNNER):
             with found.meter("ann") as labeler:
-                labeler.seal(folder / "labelled.csv", folder / "all.sealed", label="label")
-                labeler.add_test_set(folder / "all.sealed")
+                labelled, sealed = folder / "labelled.csv", folder / "all.sealed"
+                labeler.seal(labelled, sealed, label="label", id_column="id")
+                labeler.add_test_set(sealed)
         if role == Role.RUNNER:
             with found.meter("dan") as developer:
                 developer.set_validation(folder / "validation.csv", label="label")

@@ -59,14 +59,14 @@ def folder_in_place_of_a_file(desk: Workbench) -> str:
 def nan_in_parquet(desk: Workbench) -> str:
     columns = good(desk)
     values = [float("nan"), *[0.0] * (len(columns["id"]) - 1)]
-    write_table(desk.folder / "bad.parquet", {"prediction": values})
+    write_table(desk.folder / "bad.parquet", {"id": columns["id"], "prediction": values})
     return "bad.parquet"
 
 
 PREDICTIONS: dict[str, tuple[Callable[[Workbench], str], str]] = {
-    "a row too few": (all_of(lambda column: column[:-1]), "34"),
-    "a row too many": (all_of(lambda column: [*column, column[-1]]), "36"),
-    "ids in another order": (changed(id=lambda column: column[::-1]), "id"),
+    "a row too few": (all_of(lambda column: column[:-1]), "without a row: '34'"),
+    "a row too many": (all_of(lambda column: [*column, column[-1]]), "more than once: '34'"),
+    "another id": (changed(id=lambda column: ["stranger", *column[1:]]), "'stranger'"),
     "an unknown class": (changed(prediction=lambda c: ["bird", *c[1:]]), "row 1: 'bird'"),
     "a missing prediction": (changed(prediction=lambda c: [*c[:4], "", *c[5:]]), "row 5"),
     "NaN in text": (changed(prediction=lambda c: ["NaN", *c[1:]]), "row 1"),
@@ -94,8 +94,8 @@ def test_predictions(desk: Workbench, case: str, side: str) -> None:
     files = {"test": "good-on-test.csv", "validation": "good-on-validation.csv"}
     files[side] = write(desk)
     options = [word for which, name in files.items() for word in (f"--{which}", name)]
-    if case == "ids in another order" and side == "validation":
-        return  # the validation set is the developer's own: nobody commits to an order
+    if case == "another id" and side == "validation":
+        return  # this validation set was given without ids
     shown = desk.refused(2, "submit", *options)
     if side == "test":
         assert words in shown

@@ -57,3 +57,17 @@ def test_resets_are_counted_when_they_are_asked_for(tmp_path: Path) -> None:
     assert desk.submit(wrong(fresh, half), VALIDATION, name="d")["band"] == 3
     desk.ok(*again)
     assert desk.submit(fresh, VALIDATION, name="e")["band"] == 1
+
+
+def test_predictions_are_joined_by_the_ids_of_a_validation_set(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    labels = ready(desk)
+    desk.ok("validation", "replace", "validation-1000.csv", "--id", "id")
+    files = desk.predictions(labels, VALIDATION, name="m")
+    lines = (desk.folder / files[3]).read_text().splitlines(keepends=True)
+    (desk.folder / files[3]).write_text("".join([lines[0], *reversed(lines[1:])]))
+    assert desk.json("submit", *files)["band"] == 1
+    (desk.folder / files[3]).write_text("".join(lines[:-2]))
+    assert "ids of the validation set without a row" in desk.refused(2, "submit", *files)
+    assert desk.json("submit", *files, "--missing", "wrong")["step"] == 2
+    assert "no column 'key'" in desk.refused(2, "submit", *files, "--id", "key")

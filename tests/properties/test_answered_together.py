@@ -299,10 +299,10 @@ def test_an_error_of_the_program_goes_to_whom_it_belongs(
     bad, good = Plan(1).made(session), Plan(2).made(session)
     real = PredictionFiles.open
 
-    def open_(files: PredictionFiles, on: Any) -> Any:
+    def open_(files: PredictionFiles, on: Any, **options: Any) -> Any:
         if files is bad.submitted:
             raise RuntimeError("a bug")
-        return real(files, on)
+        return real(files, on, **options)
 
     monkeypatch.setattr(PredictionFiles, "open", open_)
     outcomes = answer_all(SYSTEM, space_of(session), [bad, good])

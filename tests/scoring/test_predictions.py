@@ -19,10 +19,8 @@ from tests.scoring.examples import ANIMALS, DIGITS, FORMATS, expected, refusal, 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring import predictions as module
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.tables.order import OrderDigest
 
 TABLES = tuple(ending for ending in FORMATS if ending != ".npy")
 
@@ -333,9 +331,6 @@ def test_columns_that_do_not_say_what_they_are(tmp_path: Path) -> None:
         assert "columns 'x', 'y' given, a column named prediction" in line
     path.write_text("prediction,prediction\n1,2\n")
     assert "two columns named 'prediction'" in refusal(path, expected(1, "0-1", DIGITS))
-    path.write_text("id\n1\n")
-    only_ids = Expected(1, parse_loss("0-1"), DIGITS, id_column="id")
-    assert "columns 'id' given" in refusal(path, only_ids)
 
 
 @pytest.mark.parametrize("ending", FORMATS)
@@ -449,58 +444,6 @@ def test_more_predictions_than_there_are(tmp_path: Path) -> None:
     found = Predictions.open(path, expected=expected(2, "0-1", DIGITS))
     with pytest.raises(ValueError, match="3 predictions asked for, 2 there"):
         list(found.batches([1, 2]))
-
-
-# --- Ids ---
-
-
-@pytest.mark.parametrize("ending", TABLES)
-@pytest.mark.parametrize("by", ["ids", "digest"])
-def test_ids_in_the_committed_order(tmp_path: Path, ending: str, by: str) -> None:
-    committed = [pa.array([101, 7]), pa.array([], pa.int64()), pa.array([42, 9, 3])]
-    digest = OrderDigest()
-    for ids in committed:
-        digest.update(ids)
-    needed = Expected(
-        5,
-        parse_loss("0-1"),
-        DIGITS,
-        id_column="id",
-        ids=(lambda: committed) if by == "ids" else None,
-        ids_digest=digest.hexdigest() if by == "digest" else None,
-    )
-    good = {"id": [101, 7, 42, 9, 3], "prediction": [1, 2, 3, 4, 5]}
-    assert read(write(tmp_path / f"p{ending}", good), needed) == [1, 2, 3, 4, 5]
-    as_text = {**good, "id": [str(each) for each in good["id"]]}
-    assert read(write(tmp_path / f"t{ending}", as_text), needed) == [1, 2, 3, 4, 5]
-    without = {"prediction": [1, 2, 3, 4, 5]}
-    assert read(write(tmp_path / f"w{ending}", without), needed) == [1, 2, 3, 4, 5]
-    for bad in ([101, 7, 9, 42, 3], [101, 7, 8, 9, 3]):
-        line = refusal(write(tmp_path / f"b{ending}", {**good, "id": bad}), needed)
-        assert "keep the rows in the order of the inputs" in line
-        if by == "ids":
-            given = excerpt_free(line)
-            assert f"row 3: id {bad[2]} given" in given
-            assert "42" not in given.replace(str(bad[2]), "")
-    missing = {**good, "id": [101, 7, None, 9, 3]}
-    refusal(write(tmp_path / f"m{ending}", missing), needed)
-
-
-def excerpt_free(line: str) -> str:
-    return line.replace("'", "")
-
-
-def test_ids_of_other_types_or_number(tmp_path: Path) -> None:
-    needed = Expected(
-        2, parse_loss("0-1"), DIGITS, id_column="id", ids=lambda: [pa.array(["a", "b"])]
-    )
-    path = write(tmp_path / "p.parquet", {"id": [1.5, 2.5], "prediction": [1, 2]})
-    assert "ids: type double given" in refusal(path, needed)
-    path = write(tmp_path / "p.parquet", {"id": ["a", "b", "c"], "prediction": [1, 2, 3]})
-    assert "3 rows given" in refusal(path, needed)
-    short = Expected(2, parse_loss("0-1"), DIGITS, id_column="id", ids=lambda: [pa.array(["a"])])
-    path = write(tmp_path / "p.parquet", {"id": ["a", "b"], "prediction": [1, 2]})
-    assert "row 2: id 'b' given" in refusal(path, short)
 
 
 # --- What may be expected ---

@@ -97,3 +97,23 @@ def test_labelers_do_not_set_it_and_admins_do_not_see_it(tmp_path: Path) -> None
             validation.give_validation(Actor.embedded(role), space, CSV, label="label")
     with pytest.raises(Denied):
         validation.list_validation_sets(Actor.embedded(Role.ADMIN), space)
+
+
+def test_the_id_column_stays_until_another_is_named(tmp_path: Path) -> None:
+    Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
+    space = Workspace.open(tmp_path / "meter")
+    first = validation.set_validation(DEVELOPER, space, CSV, label="label", id_column="id")
+    assert first.to_json()["id_column"] == "id"
+    again = validation.replace_validation(DEVELOPER, space, CSV)
+    assert again.settings["order_digest"] == first.settings["order_digest"] is not None
+    without = validation.replace_validation(DEVELOPER, space, CSV, id_column="")
+    assert without.id_column is without.settings["order_digest"] is None
+
+
+def test_ids_of_a_validation_set_exist_and_are_distinct(tmp_path: Path) -> None:
+    Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
+    space = Workspace.open(tmp_path / "meter")
+    for column, words in (("key", "no column 'key'"), ("label", "not be the label"), ("y", "0.5")):
+        with pytest.raises(InvalidInput, match=words):
+            validation.set_validation(DEVELOPER, space, CSV, label="label", id_column=column)
+    assert validation.list_validation_sets(DEVELOPER, space) == []

@@ -38,6 +38,15 @@ _PATH = click.Path(path_type=Path)
     multiple=True,
     help="A file or folder the command needs, besides those it names. Repeatable.",
 )
+@click.option("--id", "id_column", help="Id column of both files. Default: as in each set.")
+@click.option("--no-ids", is_flag=True, help="Rely on the order of the rows; ignore ids.")
+@click.option(
+    "--missing",
+    type=click.Choice(["refuse", "wrong"]),
+    default="refuse",
+    show_default=True,
+    help="Rows without a prediction: refuse the file, or count them as wrong.",
+)
 @click.option("--model", help="Name of the model. Default: the name of the file or command.")
 @click.option("--executor", help="inline (default), processes[:N] or dask:tcp://HOST:PORT.")
 @click.option(
@@ -56,6 +65,9 @@ def submit(
 
     A command reads its inputs as an Arrow IPC stream from stdin and writes predictions to stdout
     as another. Until the answer is entered, Ctrl-C cancels a submission at no cost.
+
+    Predictions are joined to the rows of a set by its ids, in any order; without ids in the set,
+    they are in its order.
 
     Exit code 3: the test set is spent, and fresh labels are needed.
     """
@@ -97,6 +109,7 @@ class Interrupted(MeterError):
 
 def _submitted(options: dict[str, Any]) -> tuple[Submitted, str]:
     """Find out what is submitted, and give it a name."""
+    from easeml_meter.scoring.ids import BY_IDS, RowMatching
     from easeml_meter.service.submissions.kinds import Command, OnnxFile, PredictionFiles
 
     test, validation = options["test"], options["validation"]
@@ -112,6 +125,13 @@ def _submitted(options: dict[str, Any]) -> tuple[Submitted, str]:
     if len(given) != 1:
         needed = "give --test with --validation, or --onnx, or --command"
         raise invalid("submission", " and ".join(given) or "nothing", needed)
+    matching = RowMatching(
+        options["id_column"],
+        in_order=options["no_ids"],
+        missing_wrong=options["missing"] == "wrong",
+    )
+    if matching != BY_IDS and given != ["predictions"]:
+        raise invalid("--id, --no-ids, --missing", given[0], "only together with predictions")
     if options["files"] and given != ["--command"]:
         raise invalid("--with", str(options["files"][0]), "only together with --command")
     if options["onnx"]:
@@ -124,4 +144,4 @@ def _submitted(options: dict[str, Any]) -> tuple[Submitted, str]:
     if not (test and validation):
         missing = "--validation" if test else "--test"
         raise invalid(missing, None, "predictions for both sets are needed")
-    return PredictionFiles(test, validation), test.stem
+    return PredictionFiles(test, validation, matching), test.stem

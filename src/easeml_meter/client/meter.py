@@ -36,6 +36,7 @@ from easeml_meter.core.views import (
 )
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, error_named, invalid
 from easeml_meter.report.shown import ShownSignal
+from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service.audit import Audit
 from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.answering import Submission
@@ -243,28 +244,40 @@ class RemoteMeter:
         """Read what labelers alone are told."""
         return list(self._connection.listed(self._at("notices")))
 
-    def set_validation(self, path: str | Path, *, label: str) -> ValidationSet:
+    def set_validation(
+        self, path: str | Path, *, label: str, id_column: str | None = None
+    ) -> ValidationSet:
         """Give the first validation set."""
         if self._validations():
             raise WrongPhase("there is a validation set already: use meter validation replace")
-        return self._validate(Path(path), {"label": label})
+        return self._validate(Path(path), {"label": label, **_named(id_column=id_column)})
 
     def replace_validation(
-        self, path: str | Path, *, label: str | None = None, reset: bool = False
+        self,
+        path: str | Path,
+        *,
+        label: str | None = None,
+        id_column: str | None = None,
+        reset: bool = False,
     ) -> ValidationSet:
         """Replace the validation set, from the next submission on."""
         if not self._validations():
             raise WrongPhase("there is no validation set yet: give one with meter validation set")
-        chosen = {} if label is None else {"label": label}
+        chosen = _named(label=label, id_column=id_column)
         return self._validate(Path(path), {**chosen, "reset": reset})
 
     def submit(
-        self, test: str | Path, validation: str | Path, *, model: str, tenant: int | None = None
+        self,
+        test: str | Path,
+        validation: str | Path,
+        *,
+        model: str,
+        tenant: int | None = None,
+        matching: RowMatching = BY_IDS,
     ) -> Signal:
         """Submit predictions on the test set and on the validation set; get a signal."""
-        return self.submit_any(
-            PredictionFiles(Path(test), Path(validation)), model=model, tenant=tenant
-        )
+        given = PredictionFiles(Path(test), Path(validation), matching)
+        return self.submit_any(given, model=model, tenant=tenant)
 
     def submit_any(
         self,
@@ -291,7 +304,7 @@ class RemoteMeter:
                 answer = self._connection.call(
                     "POST",
                     self._at("submissions"),
-                    params={"model": model, **chosen},
+                    params={"model": model, **submitted.options(), **chosen},
                     content=submitted.packed(),
                 )
         except InvalidInput as error:
@@ -488,6 +501,11 @@ def _uninterrupted() -> Iterator[list[int]]:
 
 def _tenant(number: int | None) -> dict[str, int]:
     return {} if number is None else {"tenant": number}
+
+
+def _named(**columns: str | None) -> dict[str, str]:
+    """Return the columns that were named."""
+    return {name: value for name, value in columns.items() if value is not None}
 
 
 def _content(path: Source) -> bytes:

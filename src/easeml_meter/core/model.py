@@ -190,16 +190,23 @@ class ValidationSet:
         """Name of the label column."""
         return str(self.settings["label"])
 
+    @property
+    def id_column(self) -> str | None:
+        """Name of the id column; None: rows are known by their order alone."""
+        return self.settings.get("id_column")
+
     def to_json(self) -> dict[str, Any]:
         """Return what those who may read the file may know of it."""
-        shown = ("number", "rows", "digest", "label", "added_at")
+        shown = ("number", "rows", "digest", "label", "id_column", "added_at")
         return {name: getattr(self, name) for name in shown}
 
     @classmethod
     def from_json(cls, meter: str, data: dict[str, Any]) -> ValidationSet:
         """Return what `to_json` told of a validation set."""
         told = {name: data[name] for name in ("number", "rows", "digest", "added_at")}
-        return cls(meter=meter, settings={"label": data["label"]}, blob="", **told)
+        # A server of a version before knows no ids of validation sets.
+        settings = {"label": data["label"], "id_column": data.get("id_column")}
+        return cls(meter=meter, settings=settings, blob="", **told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,7 +6,7 @@ content is nobody's business but the labeler's.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -29,18 +29,11 @@ _OF_CLASSES = (Output.CLASS, Output.RANKED, Output.PROBABILITIES)
 
 @dataclass(frozen=True)
 class Expected:
-    """What a submission must look like; all of it is known to the developer.
-
-    With `id_column`, a file that has this column must have its rows in the committed order: the
-    ids that `ids` gives (arrays, one after the other), or those that `ids_digest` was taken of.
-    """
+    """What a submission must look like; all of it is known to the developer."""
 
     rows: int
     loss: Loss
     classes: Classes | None = None
-    id_column: str | None = None
-    ids: Callable[[], Iterable[Any]] | None = None
-    ids_digest: str | None = None
 
     def __post_init__(self) -> None:
         if self.rows < 1:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import math
 import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -14,11 +17,13 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.scoring.ids import Order
+from easeml_meter.scoring.ids import BY_IDS, CommittedIds, Joined, RowMatching, join
 from easeml_meter.scoring.losses import Output
+from easeml_meter.scoring.missing import Wrong, read_or_wrong, wrong_prediction
 from easeml_meter.scoring.outputs import Expected, read_predictions
 from easeml_meter.tables.comma_separated import CsvTable
 from easeml_meter.tables.opening import open_raw
+from easeml_meter.tables.order import OrderDigest
 from easeml_meter.tables.source import Given
 from easeml_meter.tables.table import FileTable, RowRange, Table, check_columns
 from easeml_meter.tables.wording import about, some
@@ -28,42 +33,53 @@ KEEP_BYTES = 128 << 20
 WORKERS = min(4, os.cpu_count() or 1)
 WORKER_ROWS = 1 << 18
 """Fewer rows are not worth another reader."""
+_TAKEN_ROWS = 1 << 16
 
 
 @dataclass(frozen=True)
 class Predictions:
-    """Predictions that passed every check: the right number, in order, each fit for the loss.
+    """Predictions that passed every check: one for each row, in order, each fit for the loss.
 
     Only `open` makes them, so whoever holds them may touch labels.
     """
 
     expected: Expected
     digest: str
-    """SHA-256 of the file's bytes: what makes two submissions the same."""
+    """SHA-256 of the file's bytes."""
     table: FileTable = field(repr=False)
     layout: ReadColumns = field(repr=False)
+    joined: Joined
     kept: NDArray[Any] | None = field(repr=False, compare=False)
 
     @classmethod
-    def open(cls, path: Given, *, expected: Expected) -> Predictions:
+    def open(
+        cls,
+        path: Given,
+        *,
+        expected: Expected,
+        ids: CommittedIds | None = None,
+        matching: RowMatching = BY_IDS,
+    ) -> Predictions:
         """Read and check a file of predictions; refuse it in one line that says why.
 
         Parquet, Arrow, CSV, JSON Lines or npy. A single column is the prediction, whatever its
         name; else it is the column `prediction`: a class, a number, or a list of ranked classes
         or of one score per class. Ranked classes may also stand in `prediction_1`,
-        `prediction_2`, ..., scores in one column `probability_CLASS` for each class.
+        `prediction_2`, ..., scores in one column `probability_CLASS` for each class. Rows are
+        joined to `ids`, if the set has any.
         """
         output = expected.loss.output
         reals = output in (Output.REAL, Output.PROBABILITIES, Output.ANY)
-        table = open_raw(path, reals=reals)
+        wrong = wrong_prediction(expected) if matching.missing_wrong else None
+        table = open_raw(path, reals=reals, texts=matching.columns(ids))
         with about(path):
-            layout = _layout(table.columns, expected)
-            if table.rows is not None:
+            layout = _layout(table.columns, expected, matching.column_in(table.columns, ids), wrong)
+            if table.rows is not None and (layout.ids is None or not (ids and ids.told)):
                 _check_rows(table.rows, expected, table)
             digest = table.digest()
-            kept = _check(table, layout, expected)
+            found = _check(table, layout, expected, ids)
             table.check_unchanged()
-        return cls(expected, digest, table, layout, kept)
+        return cls(expected, digest, table, layout, *found)
 
     @property
     def rows(self) -> int:
@@ -90,15 +106,41 @@ class Predictions:
                 missing -= len(pieces[-1])
                 if len(piece) > len(pieces[-1]):
                     rest.append(piece[len(pieces[-1]) :])
-            yield pieces[0] if len(pieces) == 1 else _join(pieces, self.expected)
+            yield pieces[0] if len(pieces) == 1 else _concatenated(pieces, self.expected)
         if self.kept is None:
             self.table.check_unchanged()
 
+    @cached_property
+    def content_digest(self) -> str:
+        """SHA-256 of what is predicted, in the order of the set, whatever the file is like."""
+        expected = self.expected
+        classes = expected.classes.values if expected.classes else None
+        digest = hashlib.sha256(json.dumps([expected.loss.name, self.rows, classes]).encode())
+        sizes = [min(_TAKEN_ROWS, self.rows - at) for at in range(0, self.rows, _TAKEN_ROWS)]
+        for values in self.batches(sizes):
+            digest.update(_canonical(values))
+        return digest.hexdigest()
+
+    def in_order(self) -> pa.Table:
+        """Return the columns of predictions with the rows of the set, in its order.
+
+        Where the file has no row for one of them, there are nulls.
+        """
+        table = pa.Table.from_batches(self.table.batches(self.layout.columns))
+        if self.joined.places is None:
+            return table
+        places = pa.array(self.joined.places, mask=self.joined.places < 0)
+        return table.unify_dictionaries().combine_chunks().take(places)
+
     def _stream(self) -> Iterator[NDArray[Any]]:
         """Read the file again, checks included: it may have been changed meanwhile."""
+        if self.joined.places is None:
+            batches = self.table.batches(self.layout.columns)
+        else:
+            batches = iter(self.in_order().to_batches(_TAKEN_ROWS))
         row = 1
-        for batch in self.table.batches(self.layout.columns):
-            yield read_predictions(batch.columns, self.expected, row, scores=self.layout.scores)
+        for batch in batches:
+            yield self.layout.read(batch.columns, self.expected, row)
             row += batch.num_rows
 
 
@@ -121,7 +163,7 @@ def checked_answers(
             raise InvalidInput(f"more than {rows:,} rows given, {rows:,} needed, one per example")
         if batch.num_rows:
             columns = [batch.column(name) for name in layout.columns]
-            yield read_predictions(columns, expected, row, scores=layout.scores)
+            yield layout.read(columns, expected, row)
         row += batch.num_rows
     if row < end:
         raise InvalidInput(f"{row - first_row:,} rows given, {rows:,} needed, one per example")
@@ -129,48 +171,59 @@ def checked_answers(
 
 @dataclass(frozen=True)
 class ReadColumns:
-    """Which columns of a file are read."""
+    """Which columns of a file are read, and how."""
 
     columns: tuple[str, ...]
+    ids: str | None = None
+    wrong: Wrong | None = None
+    """What rows without a prediction count as; None: they are refused."""
     scores: bool = False
     """One column of scores per class."""
-    ids: str | None = None
+
+    def read(self, columns: list[Any], expected: Expected, first_row: int) -> NDArray[Any]:
+        """Turn a batch of the columns into what the loss takes."""
+        if self.wrong is None:
+            return read_predictions(columns, expected, first_row, scores=self.scores)
+        return read_or_wrong(columns, expected, first_row, self.wrong, scores=self.scores)
 
 
-def _layout(names: tuple[str, ...], expected: Expected) -> ReadColumns:
-    has_ids = expected.id_column in names and (expected.ids or expected.ids_digest)
-    ids = expected.id_column if has_ids else None
-    if "prediction" in names:
-        return ReadColumns(("prediction",), ids=ids)
-    if len(names) == 1 and names[0] != expected.id_column:
-        return ReadColumns(names)
+def _layout(
+    names: tuple[str, ...],
+    expected: Expected,
+    ids: str | None = None,
+    wrong: Wrong | None = None,
+) -> ReadColumns:
+    if "prediction" in names and ids != "prediction":
+        return ReadColumns(("prediction",), ids, wrong)
+    if len(names) == 1 and ids is None:
+        return ReadColumns(names, ids, wrong)
     output, wanted = expected.loss.output, "a column named prediction"
     if output is Output.RANKED:
         ranked = tuple(f"prediction_{place}" for place in range(1, expected.loss.ranks + 1))
         if set(ranked) <= set(names):
-            return ReadColumns(ranked, ids=ids)
+            return ReadColumns(ranked, ids, wrong)
         wanted += f" or prediction_1 to prediction_{expected.loss.ranks}"
     if output in (Output.CLASS, Output.RANKED, Output.PROBABILITIES):
         scores = tuple(f"probability_{value}" for value in expected.class_list.values)
         if set(scores) <= set(names):
-            return ReadColumns(scores, scores=True, ids=ids)
+            return ReadColumns(scores, ids, wrong, scores=True)
         wanted += " or one named probability_CLASS for each class"
     raise InvalidInput(f"columns {some(names) or 'none'} given, {wanted} needed")
 
 
-def _check(table: Table, layout: ReadColumns, expected: Expected) -> NDArray[Any] | None:
-    """Go through the whole file once; give the predictions if they are small enough to keep."""
+def _check(
+    table: Table, layout: ReadColumns, expected: Expected, ids: CommittedIds | None
+) -> tuple[Joined, NDArray[Any] | None]:
+    """Go through the whole file once; return the predictions if they are small enough to keep."""
     kept = None
     if expected.shape is not None:
-        size = expected.rows * expected.dtype.itemsize * math.prod(expected.shape)
+        dtype = expected.dtype if layout.wrong is None else layout.wrong.dtype
+        size = expected.rows * dtype.itemsize * math.prod(expected.shape)
         if size <= KEEP_BYTES:
-            kept = np.empty((expected.rows, *expected.shape), expected.dtype)
-    order = None
-    columns = layout.columns
-    if layout.ids is not None:
-        order = Order(expected.ids() if expected.ids else None, expected.ids_digest)
-        columns = (*columns, layout.ids)
-    # Ids are compared in order, so by one reader.
+            kept = np.empty((expected.rows, *expected.shape), dtype)
+    order = None if layout.ids is None else OrderDigest()
+    columns = layout.columns if layout.ids is None else (*layout.columns, layout.ids)
+    # Ids are digested in order, so by one reader.
     readers = 1 if order else min(WORKERS, -(-expected.rows // WORKER_ROWS))
     parts = table.parts(columns, at_most=readers)
 
@@ -182,12 +235,29 @@ def _check(table: Table, layout: ReadColumns, expected: Expected) -> NDArray[Any
     else:
         with ThreadPoolExecutor(len(parts)) as pool:
             rows = sum(pool.map(check_part, parts))
-    _check_rows(rows, expected, table)
-    if order is not None:
-        order.finish()
+    joined = Joined(rows)
+    if ids is None or order is None:
+        _check_rows(rows, expected, table)
+    elif order.hexdigest() == ids.digest:
+        joined = Joined(rows, rows)
+    else:
+        given = (batch.column(0) for batch in table.batches([str(layout.ids)]))
+        joined = join(given, ids, lenient=layout.wrong is not None)
+        kept = None if kept is None else _reordered(kept, joined, layout.wrong)
     if kept is not None:
         kept.flags.writeable = False
-    return kept
+    return joined, kept
+
+
+def _reordered(kept: NDArray[Any], joined: Joined, wrong: Wrong | None) -> NDArray[Any]:
+    """Bring predictions in the order of a file into the order of its set."""
+    places = joined.places
+    if places is None:
+        return kept
+    ordered: NDArray[Any] = kept[places]
+    if wrong is not None:
+        ordered[places < 0] = wrong
+    return ordered
 
 
 def _check_part(
@@ -195,17 +265,17 @@ def _check_part(
     layout: ReadColumns,
     expected: Expected,
     kept: NDArray[Any] | None,
-    order: Order | None,
+    order: OrderDigest | None,
 ) -> int:
     row = part.first_row
     last = expected.rows if part.rows is None else part.first_row + part.rows - 1
     for batch in part.batches():
-        fitting = batch.slice(0, max(0, last + 1 - row))
+        if order is not None:
+            order.update(batch.column(batch.num_columns - 1))
+        fitting = batch.slice(0, max(0, min(last, expected.rows) + 1 - row))
         if fitting.num_rows:  # rows beyond the expected number are only counted
-            columns = fitting.columns
-            if order is not None:
-                order.check(columns.pop(), row)
-            values = read_predictions(columns, expected, row, scores=layout.scores)
+            columns = fitting.columns[: len(layout.columns)]
+            values = layout.read(columns, expected, row)
             if kept is not None:
                 kept[row - 1 : row - 1 + len(values)] = values
         row += batch.num_rows
@@ -220,7 +290,22 @@ def _check_rows(rows: int, expected: Expected, table: Table) -> None:
     raise InvalidInput(f"{rows:,} rows given, {expected.rows:,} needed, one per example{hint}")
 
 
-def _join(pieces: list[NDArray[Any]], expected: Expected) -> NDArray[Any]:
+def _canonical(values: NDArray[Any]) -> bytes:
+    """Write checked predictions as bytes that equal ones share, whatever their types were."""
+    kind = values.dtype.kind
+    if kind in "iu":
+        return b"i" + values.astype("<i8").tobytes()
+    if kind == "f":
+        return b"f" + (values.astype("<f8") + 0.0).tobytes()  # -0.0 is 0.0
+    if kind == "b":
+        return b"b" + values.tobytes()
+    texts = pa.array(values.ravel(), pa.large_string())
+    order = OrderDigest()
+    order.update(texts)
+    return f"t{values.shape[1:]}{order.hexdigest()}".encode()
+
+
+def _concatenated(pieces: list[NDArray[Any]], expected: Expected) -> NDArray[Any]:
     if pieces:
         return np.concatenate(pieces)
     return np.empty((0, *(expected.shape or ())), expected.dtype)

@@ -32,6 +32,7 @@ class Validation:
     rows: int
     digest: str
     """SHA-256 of the file's bytes."""
+    id_column: str | None = None
 
     @classmethod
     def open(
@@ -41,16 +42,16 @@ class Validation:
         label: str,
         loss: Loss,
         classes: Classes | None = None,
+        id_column: str | None = None,
     ) -> Validation:
         """Read a table in any of the known formats, and check its label column."""
-        table = open_raw(path, reals=loss.output in (Output.REAL, Output.ANY))
+        table = _opened(path, label, loss, id_column)
         with about(path):
-            table.require(label, "label column")
             if loss.output in (Output.REAL, Output.ANY):
                 classes = None
             elif classes is None:
                 classes = _classes_in(batch.column(0) for batch in table.batches([label]))
-            found = cls(table, label, loss, classes, 0, table.digest())
+            found = cls(table, label, loss, classes, 0, table.digest(), id_column)
             rows = 0
             for labels in found.labels():
                 read_labels(
@@ -72,12 +73,11 @@ class Validation:
         classes: Classes | None,
         rows: int,
         digest: str,
+        id_column: str | None = None,
     ) -> Validation:
         """Open a table that `open` has checked before; scoring checks every label again."""
-        table = open_raw(path, reals=loss.output in (Output.REAL, Output.ANY))
-        with about(path):
-            table.require(label, "label column")
-        return cls(table, label, loss, classes, rows, digest)
+        table = _opened(path, label, loss, id_column)
+        return cls(table, label, loss, classes, rows, digest, id_column)
 
     @property
     def expected(self) -> Expected:
@@ -89,11 +89,26 @@ class Validation:
         for batch in self.table.batches([self.label]):
             yield batch.column(0)
 
+    def ids(self) -> Iterator[Any]:
+        """Yield the ids, batch by batch."""
+        for batch in self.table.batches([str(self.id_column)]):
+            yield batch.column(0)
+
     def score(self, predictions: Predictions, *, map_function: MapFunction = map) -> Score:
         """Score predictions on this table."""
         found = score(predictions, self.labels(), map_function=map_function, revealed=True)
         self.table.check_unchanged()
         return found
+
+
+def _opened(path: Given, label: str, loss: Loss, id_column: str | None) -> FileTable:
+    texts = () if id_column is None else (id_column,)
+    table = open_raw(path, reals=loss.output in (Output.REAL, Output.ANY), texts=texts)
+    with about(path):
+        table.require(label, "label column")
+        if id_column is not None:
+            table.require(id_column, "id column")
+    return table
 
 
 def _classes_in(columns: Iterator[Any]) -> Classes:

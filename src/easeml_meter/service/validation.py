@@ -10,6 +10,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event, TestSet, ValidationSet
 from easeml_meter.errors import MeterError, NotFound, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
+from easeml_meter.scoring.ids import CommittedIds
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.validation import Validation
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -18,6 +19,7 @@ from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets.delivery import NAMED_ROWS, input_schema, plain_digests
 from easeml_meter.spec import Protocol
 from easeml_meter.tables.source import Source
+from easeml_meter.tables.wording import about
 from easeml_meter.vault.digests import collect, shared_rows
 from easeml_meter.vault.keys import fingerprint_key, unwrap, wrap
 
@@ -25,47 +27,74 @@ _NOTICE_BYTES = 4096
 
 
 @needs(Permission.SET_VALIDATION)
-def set_validation(_: Actor, space: Workspace, source: Source, *, label: str) -> ValidationSet:
+def set_validation(
+    _: Actor, space: Workspace, source: Source, *, label: str, id_column: str | None = None
+) -> ValidationSet:
     """Give the first validation set; it is in force from the next submission on.
 
+    With `id_column`, predictions are joined to its rows by that column.
+
     Raises:
-        InvalidInput: the table cannot be read, or its labels do not fit the loss.
+        InvalidInput: the table cannot be read, its labels do not fit the loss, or ids are missing
+            or repeated.
         WrongPhase: there is a validation set already.
     """
-    return _enter(space, source, label, reset=False, first=True)
+    return _enter(space, source, label, id_column, reset=False, first=True)
 
 
 @needs(Permission.SET_VALIDATION)
 def replace_validation(
-    _: Actor, space: Workspace, source: Source, *, label: str | None = None, reset: bool = False
+    _: Actor,
+    space: Workspace,
+    source: Source,
+    *,
+    label: str | None = None,
+    id_column: str | None = None,
+    reset: bool = False,
 ) -> ValidationSet:
     """Replace the validation set, from the next submission on.
 
+    Label and id column are those of the one before, unless named; "" stands for no ids.
+
     Raises:
-        InvalidInput: the table cannot be read, or its labels do not fit the loss, or a reset is
+        InvalidInput: the table cannot be read, or its labels or ids do not fit, or a reset is
             asked for that was not planned or is used up.
         WrongPhase: there is no validation set yet.
     """
-    return _enter(space, source, label, reset=reset, first=False)
+    return _enter(space, source, label, id_column, reset=reset, first=False)
 
 
 @needs(Permission.SET_VALIDATION)
 def give_validation(
-    _: Actor, space: Workspace, source: Source, *, label: str | None = None, reset: bool = False
+    _: Actor,
+    space: Workspace,
+    source: Source,
+    *,
+    label: str | None = None,
+    id_column: str | None = None,
+    reset: bool = False,
 ) -> ValidationSet:
     """Give the first validation set, or replace it, whichever is due.
 
+    Label and id column are those of the one before, unless named; "" stands for no ids.
+
     Raises:
-        InvalidInput: the table cannot be read, or its labels do not fit the loss, or a reset is
+        InvalidInput: the table cannot be read, or its labels or ids do not fit, or a reset is
             asked for that was not planned or is used up.
     """
-    return _enter(space, source, label, reset=reset, first=None)
+    return _enter(space, source, label, id_column, reset=reset, first=None)
 
 
 def _enter(
-    space: Workspace, source: Source, label: str | None, *, reset: bool, first: bool | None
+    space: Workspace,
+    source: Source,
+    label: str | None,
+    id_column: str | None,
+    *,
+    reset: bool,
+    first: bool | None,
 ) -> ValidationSet:
-    """Take in a validation set; `first` None: the first one or another, `label` None: as before.
+    """Take in a validation set; `first` None: the first one or another; columns None: as before.
 
     Whether it shares rows with the sealed test set is told to the labelers only: a refusal would
     let a developer probe for test inputs.
@@ -83,8 +112,22 @@ def _enter(
     label = label or (before.label if before else None)
     if label is None:
         raise invalid("label", None, "name the label column of the validation set")
+    if id_column is None and before is not None:
+        id_column = before.id_column
+    if id_column == label:
+        raise invalid("id column", id_column, "it must not be the label column")
     classes = classes_in_force(state.spec, before)
-    table = Validation.open(source, label=label, loss=parse_loss(state.spec.loss), classes=classes)
+    table = Validation.open(
+        source,
+        label=label,
+        loss=parse_loss(state.spec.loss),
+        classes=classes,
+        id_column=id_column or None,
+    )
+    digest = None
+    if id_column:
+        with about(source):
+            digest = CommittedIds.of("the validation set", id_column, table.ids).digest
     content = source.read_bytes()
     table.table.check_unchanged()
     number = before.number + 1 if before else 1
@@ -96,6 +139,8 @@ def _enter(
         rows=table.rows,
         settings={
             "label": label,
+            "id_column": id_column or None,
+            "order_digest": digest,
             "classes": list(table.classes.values) if table.classes else None,
             "reset": reset,
             "generation": state.current.number,

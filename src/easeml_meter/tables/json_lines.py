@@ -43,7 +43,7 @@ class JsonTable(TextTable):
         """
         table = cls(named(path), pa.schema([]), None, path, stamp)
         if manner.raw and not manner.settled:
-            return replace(table, schema=_schema_of(table._first_record(), reals=manner.reals))
+            return replace(table, schema=_schema_of(table._first_record(), manner))
         return table.settled(manner.types)
 
     def _first_record(self) -> object:
@@ -121,12 +121,17 @@ def _plain(kind: pa.DataType) -> pa.DataType:
     return kind
 
 
-def _schema_of(record: object, *, reals: bool) -> pa.Schema:
+def _schema_of(record: object, manner: Manner) -> pa.Schema:
     if record is None:
         raise InvalidInput("no rows given, one per example needed")
     if not isinstance(record, dict):
         raise InvalidInput('row 1: no JSON object, such as {"prediction": 3}: write one per row')
-    return pa.schema([(name, _type_of(value, reals=reals)) for name, value in record.items()])
+    return pa.schema(
+        [
+            (name, _type_of(value, reals=manner.reals and name not in manner.texts))
+            for name, value in record.items()
+        ]
+    )
 
 
 def _type_of(value: object, *, reals: bool) -> pa.DataType:

@@ -51,14 +51,16 @@ def open_table(
     return table
 
 
-def open_raw(path: Given, *, reals: bool = False, settled: bool = False) -> FileTable:
+def open_raw(
+    path: Given, *, reals: bool = False, settled: bool = False, texts: Sequence[str] = ()
+) -> FileTable:
     """Open a file for values as they stand there, before any of them is read.
 
     Those of CSV are all text; JSON has the columns and types of its first row (`reals`: whole
-    numbers there may be fractions later; `settled`: of all rows, at the cost of reading them);
-    text in Parquet may come as dictionaries.
+    numbers there may be fractions later, except in the columns `texts`; `settled`: of all rows,
+    at the cost of reading them); text in Parquet may come as dictionaries.
     """
-    return _open(path, Manner(raw=True, reals=reals, settled=settled))
+    return _open(path, Manner(texts=texts, raw=True, reals=reals, settled=settled))
 
 
 def _open(path: Given, manner: Manner) -> FileTable:

@@ -9,6 +9,7 @@ import random
 from pathlib import Path
 
 from easeml_meter.meter import Meter
+from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
@@ -53,7 +54,7 @@ def main() -> None:
         guesses = ["ham"] * wrong + hidden[wrong:]
         test = table("test-predictions.csv", "prediction", guesses)
         validation = table("validation-predictions.csv", "prediction", visible)
-        meter.submit(test, validation, model=f"v{wrong}")
+        meter.submit(test, validation, model=f"v{wrong}", matching=RowMatching(in_order=True))
     site.close()
 
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from tests.server.driving import VALIDATION, begin, packed, predictions, submission, submit
+from tests.server.driving import VALIDATION, begin, packed, parquet, predictions, submission, submit
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, small_spec
 
@@ -129,7 +131,9 @@ def test_predictions_that_do_not_fit_cost_nothing(
         f"/meters/{meter}/submissions?model=m", content=submission(labels[:-1])
     )
     assert refused.status_code == 422
-    assert refused.json()["message"].startswith("test.parquet: 23 rows given, 24 needed")
+    assert refused.json()["message"].startswith(
+        "test.parquet: ids of the test set without a row: '23'"
+    )
 
 
 def test_a_long_body_is_refused(tmp_path: Path) -> None:
@@ -144,8 +148,31 @@ def test_a_long_body_is_refused(tmp_path: Path) -> None:
 
 
 def test_other_formats_are_read_too(served: Served, meter: str, labels: Labels) -> None:
-    lines = "\n".join(["prediction", *map(str, labels), ""]).encode()
+    rows = [f"{number},{label}" for number, label in enumerate(labels)]
+    lines = "\n".join(["id,prediction", *rows, ""]).encode()
     body = packed(test_csv=lines, validation_parquet=predictions(VALIDATION))
     told = served.client("developer").post(f"/meters/{meter}/submissions?model=m", content=body)
     assert told.status_code == 200, told.text
     assert told.json()["signal"]["band"] == 1
+
+
+def test_rows_are_matched_as_the_query_says(served: Served, tmp_path: Path) -> None:
+    meter = served.add_meter()
+    labels = begin(served, meter, tmp_path)
+    table = pa.table({"key": np.arange(len(labels))[::-1], "prediction": labels[::-1]})
+    body = packed(test_parquet=parquet(table), validation_parquet=predictions(VALIDATION))
+    developer, path = served.client("developer"), f"/meters/{meter}/submissions?model=m"
+    refused = developer.post(path, content=body)
+    assert "no column 'id'" in refused.json()["message"]
+    told = developer.post(f"{path}&id_column=key", content=body)
+    assert told.json()["signal"]["band"] == 1
+    short = packed(test_parquet=parquet(table.slice(1)), validation_parquet=predictions(VALIDATION))
+    line = developer.post(f"{path}&id_column=key", content=short).json()["message"]
+    assert f"without a row: '{len(labels) - 1}'" in line
+    lenient = developer.post(f"{path}&id_column=key&missing=wrong", content=short)
+    assert lenient.json()["signal"]["step"] == 2
+    insisting = developer.post(f"{path}&no_ids=true", content=body)
+    assert insisting.json()["signal"]["band"] != 1
+    assert developer.post(f"{path}&missing=maybe", content=body).status_code == 422
+    model = packed(model_onnx=b"x")
+    assert "matter of predictions" in developer.post(f"{path}&no_ids=true", content=model).text

@@ -27,5 +27,8 @@ def test_validation_sets_are_given_replaced_and_read(served: Served) -> None:
         assert client.get(f"{path}/1/file").content == content
         assert client.get(f"{path}/2/file").content == csv
     assert developer.get(f"{path}/3/file").status_code == 404
+    joined = developer.post(path, params={"id_column": "id"}, content=content)
+    assert joined.json()["id_column"] == "id"
+    assert replaced.json()["id_column"] is None
     reset = developer.post(path, params={"reset": True}, content=content)
     assert "only an incremental meter" in reset.json()["message"]

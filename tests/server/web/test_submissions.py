@@ -6,8 +6,9 @@ import re
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 from tests.scoring.onnx_models import classifier
-from tests.server.driving import begin, packed
+from tests.server.driving import VALIDATION, begin, packed, parquet, predictions
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, body_with, words
 from tests.service.helpers import small_spec
@@ -112,3 +113,13 @@ class TestSubmitting:
         assert words(told["good"]).startswith("Step 1: ")
         assert words(told["bad"]).startswith("Refused, at no cost.")
         assert "bad refused" in words(visitor.get(f"/meters/{meter}"))
+
+    def test_of_rows_in_another_order(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter()
+        labels = begin(served, meter, tmp_path)
+        table = pa.table({"key": np.arange(len(labels))[::-1], "prediction": labels[::-1]})
+        body = packed(test_parquet=parquet(table), validation_parquet=predictions(VALIDATION))
+        visitor, path = Visitor(served, "developer"), f"/meters/{meter}/submit"
+        assert "no column 'id'" in words(visitor.put_in(path, body, model="net", id_column=""))
+        told = visitor.put_in(path, body, model="net", id_column="key")
+        assert words(told).startswith("Step 1: band 1.")

@@ -22,6 +22,7 @@ from easeml_meter.core.model import Entry
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import VaultError
 from easeml_meter.meter import Meter
+from easeml_meter.scoring.ids import IN_ORDER
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.backup import Place, back_up
 from easeml_meter.service.place import Workspace
@@ -153,7 +154,7 @@ def submissions(session: Session) -> list[Submission]:
     for number, errors in enumerate((0, n // 5, n // 2, 3)):
         test = FORMATS[number](with_errors(session.test_labels, errors), f"s{number}")
         validation = parquet(with_errors(session.validation_labels, number), f"s{number}")
-        made.append(Submission(PredictionFiles(test, validation), f"m{number}"))
+        made.append(Submission(PredictionFiles(test, validation, IN_ORDER), f"m{number}"))
     return made
 
 
@@ -224,6 +225,7 @@ def test_one_that_is_refused_shifts_no_other(session: Session) -> None:
     late = PredictionFiles(
         parquet(with_errors(session.test_labels, 1), "late"),
         parquet(session.validation_labels, "late"),
+        IN_ORDER,
     )
     order = [four[0], four[0], *four[1:], Submission(late, "late")]
     outcomes = answer_all(SYSTEM, session.meter.workspace, order)

@@ -56,10 +56,10 @@ def told(labels: Labels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dic
         if isinstance(given, Command) and not conditions.hopeless:
             if model in answers:
                 answers[model](model)
-            files = [tmp_path / f"{model}.parquet", tmp_path / f"{model}-validation.parquet"]
-            files[0].write_bytes(predictions(labels, given.bundle.digest))
-            files[1].write_bytes(predictions(VALIDATION))
-            given = PredictionFiles(*files)
+            test, validation = (tmp_path / f"{model}{end}" for end in (".parquet", "-v.parquet"))
+            test.write_bytes(predictions(labels, given.bundle.digest))
+            validation.write_bytes(predictions(VALIDATION))
+            given = PredictionFiles(test, validation)
         return original(actor, space, given, model, conditions)
 
     monkeypatch.setattr(queue, "answer", answer)

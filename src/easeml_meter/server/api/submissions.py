@@ -7,15 +7,16 @@ import json
 import time
 from collections.abc import AsyncIterator
 from dataclasses import asdict
-from typing import Annotated, Any
+from typing import Annotated, Any, Literal
 
-from fastapi import APIRouter, Query, Request, Response
+from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
 from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Signal, signal_json
+from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.server.api.common import Listed, PageHere, body_of, paged, raw
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import (
@@ -35,6 +36,30 @@ router = APIRouter(tags=["submissions"], route_class=ApiRoute)
 
 Wait = Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the answer.")]
 Model = Annotated[str, Query(min_length=1, max_length=200, description="Name of the model.")]
+
+IdColumn = Annotated[
+    str,
+    Query(
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
+        description="Column of the ids in both files; by default the name it has in each set.",
+    ),
+]
+NoIds = Annotated[bool, Query(description="Rely on the order of the rows, and do not look at ids.")]
+Missing = Annotated[
+    Literal["refuse", "wrong"],
+    Query(description="What rows without a prediction are: refused, or counted as wrong."),
+]
+
+
+def matching_of(
+    id_column: IdColumn = "", no_ids: NoIds = False, missing: Missing = "refuse"
+) -> RowMatching:
+    """Return how a request wants rows to be matched."""
+    return RowMatching(id_column or None, in_order=no_ids, missing_wrong=missing == "wrong")
+
+
+MatchingHere = Annotated[RowMatching, Depends(matching_of)]
 
 _SMALL = 1 << 20
 """Bytes of a submission that is taken together with others."""
@@ -90,6 +115,7 @@ async def submit(  # noqa: PLR0917
     actor: TenantActorHere,
     space: WorkspaceHere,
     model: Model,
+    matching: MatchingHere,
     wait: Wait = 0,
     key: Key = None,
 ) -> Response:
@@ -102,7 +128,7 @@ async def submit(  # noqa: PLR0917
     body = await body_of(request, request.app.state.settings)
 
     async def make() -> tuple[int, dict[str, Any]]:
-        incoming = Incoming(actor, space, model, body)
+        incoming = Incoming(actor, space, model, body, matching)
         receipt, signal = await _accepted(request, incoming)
         return 200 if receipt.final else 202, _shown(receipt, signal)
 
@@ -122,7 +148,12 @@ async def _accepted(request: Request, incoming: Incoming) -> Accepted:
         found: Accepted = await request.app.state.submissions(incoming.space.meter, incoming)
         return found
     return await run_in_threadpool(
-        queue.accept, incoming.actor, incoming.space, incoming.model, incoming.body
+        queue.accept,
+        incoming.actor,
+        incoming.space,
+        incoming.model,
+        incoming.body,
+        incoming.matching,
     )
 
 

@@ -30,6 +30,14 @@ router = APIRouter(tags=["validation sets"], route_class=ApiRoute)
 
 Suffix = Literal["parquet", "arrow", "csv", "tsv", "jsonl", "json", "npy"]
 Label = Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+IdColumn = Annotated[
+    str,
+    Query(
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
+        description="Column that predictions are joined by; empty: none. Default: as before.",
+    ),
+]
 
 
 class ValidationShown(BaseModel):
@@ -39,6 +47,7 @@ class ValidationShown(BaseModel):
     rows: int
     digest: str
     label: str
+    id_column: str | None
     added_at: str
 
 
@@ -70,6 +79,7 @@ async def set_validation(  # noqa: PLR0917
     space: WorkspaceHere,
     suffix: Suffix = "parquet",
     label: Label | None = None,
+    id_column: IdColumn | None = None,
     reset: bool = False,
     key: Key = None,
 ) -> JSONResponse:
@@ -80,7 +90,12 @@ async def set_validation(  # noqa: PLR0917
 
     def make() -> tuple[int, ValidationShown]:
         given = validation.give_validation(
-            actor, space, Held(f"validation.{suffix}", body), label=label, reset=reset
+            actor,
+            space,
+            Held(f"validation.{suffix}", body),
+            label=label,
+            id_column=id_column,
+            reset=reset,
         )
         return 201, ValidationShown(**given.to_json())
 

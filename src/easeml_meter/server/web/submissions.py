@@ -9,26 +9,32 @@ from fastapi.responses import RedirectResponse
 from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Signal
 from easeml_meter.server.api.common import body_of
-from easeml_meter.server.api.submissions import Model
+from easeml_meter.server.api.submissions import MatchingHere, Model
 from easeml_meter.server.parameters import Tenant
 from easeml_meter.server.web.meters import MeterPage, ShownAnswer
 from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
-from easeml_meter.service.actor import Actor, Permission
+from easeml_meter.service.actor import Permission
 from easeml_meter.service.submissions import queue
 
 router = APIRouter(include_in_schema=False)
 
 
 @router.post("/meters/{meter}/submit")
-async def submit(visit: VisitHere, meter: str, model: Model, tenant: Tenant = None) -> Response:
+async def submit(
+    visit: VisitHere, meter: str, model: Model, matching: MatchingHere, tenant: Tenant = None
+) -> Response:
     """Take a submission: the tar that the API takes; answer with what to put into the page."""
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
     body = await body_of(visit.request, visit.settings)
-    return await run_in_threadpool(_accepted, visit, actor, meter, model, body)
+
+    def accepted() -> Response:
+        found = queue.accept(actor, visit.site.space(meter), model, body, matching)
+        return _accepted(visit, meter, *found)
+
+    return await run_in_threadpool(accepted)
 
 
-def _accepted(visit: Visit, actor: Actor, meter: str, model: str, body: bytes) -> Response:
-    receipt, signal = queue.accept(actor, visit.site.space(meter), model, body)
+def _accepted(visit: Visit, meter: str, receipt: Receipt, signal: Signal | None) -> Response:
     if not receipt.final and visit.request.app.state.worker is not None:
         visit.request.app.state.worker.call()
     return _told(visit, meter, receipt, signal)

@@ -23,11 +23,12 @@ LongestLabel = Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*
 
 
 @router.post("/meters/{meter}/validation")
-async def set_validation(
+async def set_validation(  # noqa: PLR0917
     visit: VisitHere,
     meter: str,
     suffix: Suffix,
     label: LongestLabel = "",
+    id_column: LongestLabel = "",
     reset: bool = False,
 ) -> Response:
     """Give the first validation set, or replace it."""
@@ -37,7 +38,9 @@ async def set_validation(
 
     def enter() -> Response:
         space, source = visit.site.space(meter), Held(f"validation.{suffix}", body)
-        given = give_validation(actor, space, source, label=label or None, reset=reset)
+        given = give_validation(
+            actor, space, source, label=label or None, id_column=id_column, reset=reset
+        )
         return MeterPage.open(visit, meter).render("validated.html", entered=given)
 
     return await run_in_threadpool(enter)

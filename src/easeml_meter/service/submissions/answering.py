@@ -40,9 +40,17 @@ class Submission:
     tenant: int = 1
     user: str = ""
     """Id of whoever submitted it, where people have accounts."""
+    sees_inputs: bool = False
+    """Whether its sender may see the test inputs even if they are not public."""
 
     def __post_init__(self) -> None:
         check_name("model", self.model)
+
+
+def submission_of(actor: Actor, submitted: Submitted, model: str) -> Submission:
+    """Return what an actor, whose permission to submit was checked, submits for its tenant."""
+    sees_inputs = actor.may(Permission.SEE_TEST_INPUTS)
+    return Submission(submitted, model, actor.acting_for, actor.user, sees_inputs)
 
 
 @needs(Permission.SUBMIT)
@@ -63,7 +71,7 @@ def answer(
         Spent: the test set has no answer left.
         WrongPhase: there is no test set or no validation set yet.
     """
-    submission = Submission(submitted, model, actor.acting_for, actor.user)
+    submission = submission_of(actor, submitted, model)
     (outcome,) = answer_all(actor, space, [submission], conditions)
     if isinstance(outcome, Exception):
         raise outcome
@@ -168,7 +176,8 @@ def _open(actor: Actor, state: MeterState, submission: Submission, measured: Mea
     tenant = state.tenant(submission.tenant)
     if not actor.acts_for(tenant):
         raise Denied(f"team {tenant}: not yours")
-    attempt = submission.submitted.open(measured)
+    sees_inputs = submission.sees_inputs or state.spec.inputs == "public"
+    attempt = submission.submitted.open(measured, sees_inputs=sees_inputs)
     entry = Entry(
         meter=measured.generation.meter,
         generation=measured.generation.number,

@@ -7,8 +7,9 @@ is measured again for a release. A new kind is one more class here, and its plac
 
 from __future__ import annotations
 
+import json
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
@@ -19,6 +20,8 @@ from easeml_meter.errors import invalid
 from easeml_meter.scoring.bundle import MOST_FILES, Bundle
 from easeml_meter.scoring.executors import open_executor
 from easeml_meter.scoring.function import FunctionModel
+from easeml_meter.scoring.ids import BY_IDS, IN_ORDER, RowMatching
+from easeml_meter.scoring.missing import may_miss
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.service.submissions.measuring import (
     Attempt,
@@ -45,14 +48,20 @@ class Submitted(Protocol):
     queued: ClassVar[bool]
     """Whether it waits for a worker at a server; else it is answered at once."""
 
-    def open(self, on: Measured) -> Attempt:
-        """Check it; what is wrong with it is found here, before a label is touched."""
+    def open(self, on: Measured, *, sees_inputs: bool = False) -> Attempt:
+        """Check it; what is wrong with it is found here, before a label is touched.
+
+        `sees_inputs`: its sender may see the test inputs, so refusals may speak of them.
+        """
 
     def files(self) -> dict[str, Source]:
         """Return the files that it is sent as, by the names that a server knows them by."""
 
     def packed(self) -> bytes:
         """Return the body that it is sent to a server as."""
+
+    def options(self) -> dict[str, str]:
+        """Return what goes into the query beside the body."""
 
 
 @dataclass(frozen=True)
@@ -64,20 +73,35 @@ class PredictionFiles:
 
     test: Source
     validation: Source
+    matching: RowMatching = BY_IDS
+    """How their rows are matched with those of the sets."""
 
-    def open(self, on: Measured) -> Attempt:
+    def open(self, on: Measured, *, sees_inputs: bool = False) -> Attempt:
         """Read and check both files."""
-        manifest = on.generation.manifest or {}
-        visible = Predictions.open(self.validation, expected=on.expected(on.validation.rows))
+        hidden_ids, visible_ids = on.hidden_ids(told=sees_inputs), on.visible_ids
+        if self.matching.id_column is not None and not (hidden_ids or visible_ids):
+            needed = "nothing: neither the test set nor the validation set has ids"
+            raise invalid("id", self.matching.id_column, needed)
+        visible = Predictions.open(
+            self.validation,
+            expected=on.expected(on.validation.rows),
+            ids=visible_ids,
+            matching=self.matching,
+        )
         hidden = Predictions.open(
             self.test,
-            expected=on.expected(
-                on.generation.rows or 0,
-                id_column=manifest.get("id_column"),
-                ids_digest=manifest.get("order_digest"),
-            ),
+            expected=on.expected(on.generation.rows or 0),
+            ids=hidden_ids,
+            matching=self.matching,
         )
-        return _PredictionAttempt(self.test, visible, hidden)
+        return _PredictionAttempt(self, visible, hidden)
+
+    def identity(self, test: str, validation: str) -> str:
+        """Return the digest of files with these digests, read as they are to be read."""
+        given = f"{test}|{validation}"
+        if self.matching != BY_IDS:
+            given += json.dumps(self.options(), sort_keys=True)
+        return digest_of(given)
 
     def files(self) -> dict[str, Source]:
         """Return both files."""
@@ -87,6 +111,15 @@ class PredictionFiles:
     def packed(self) -> bytes:
         """Return a tar of both files."""
         return _packed(self.files())
+
+    def options(self) -> dict[str, str]:
+        """Return how rows are matched."""
+        given = {
+            "id_column": self.matching.id_column,
+            "no_ids": "true" if self.matching.in_order else None,
+            "missing": "wrong" if self.matching.missing_wrong else None,
+        }
+        return {name: value for name, value in given.items() if value is not None}
 
     @classmethod
     def unpack(cls, _body: bytes, files: Mapping[str, File]) -> PredictionFiles | None:
@@ -99,21 +132,25 @@ class PredictionFiles:
 
 @dataclass(frozen=True)
 class _PredictionAttempt:
-    path: Source
+    files: PredictionFiles
     visible: Predictions
     hidden: Predictions
 
     @property
     def identity(self) -> str:
         """What is predicted is not looked at."""
-        return digest_of(f"{self.hidden.digest}|{self.visible.digest}")
+        return self.files.identity(self.hidden.digest, self.visible.digest)
 
     @property
     def suffix(self) -> str:
-        return self.path.suffix
+        return self.files.test.suffix if self.hidden.joined.places is None else ".arrow"
 
     def content(self) -> bytes:
-        found = self.path.read_bytes()
+        # What was joined is kept in the order of the set: it is measured again without its ids.
+        if self.hidden.joined.places is None:
+            found = self.files.test.read_bytes()
+        else:
+            found = _arrow_bytes(self.hidden.in_order())
         self.hidden.table.check_unchanged()
         return found
 
@@ -145,7 +182,7 @@ class OnnxFile:
 
     path: Source
 
-    def open(self, on: Measured) -> ModelAttempt:
+    def open(self, on: Measured, *, sees_inputs: bool = False) -> ModelAttempt:
         """Read the file, and check it statically."""
         from easeml_meter.scoring.onnx_model import OnnxModel
 
@@ -159,6 +196,10 @@ class OnnxFile:
     def packed(self) -> bytes:
         """Return a tar of the one file."""
         return _packed(self.files())
+
+    def options(self) -> dict[str, str]:
+        """Return none."""
+        return {}
 
     @classmethod
     def unpack(cls, _body: bytes, files: Mapping[str, File]) -> OnnxFile | None:
@@ -190,7 +231,7 @@ class Command:
         """Collect the files in `folder` that the command names, and those named here."""
         return cls(Bundle.collect(command, files, folder))
 
-    def open(self, on: Measured) -> ModelAttempt:
+    def open(self, on: Measured, *, sees_inputs: bool = False) -> ModelAttempt:
         """Check that it can be run."""
         from easeml_meter.scoring.command import CommandModel
 
@@ -203,6 +244,10 @@ class Command:
     def packed(self) -> bytes:
         """Return the bundle, which is a tar already."""
         return self.content()
+
+    def options(self) -> dict[str, str]:
+        """Return none."""
+        return {}
 
     @classmethod
     def unpack(cls, body: bytes, files: Mapping[str, File]) -> Command | None:
@@ -238,7 +283,7 @@ class Function:
         """Take a function from record batches to predictions; `identity` names no other model."""
         return cls(FunctionModel(function, identity))
 
-    def open(self, on: Measured) -> Attempt:
+    def open(self, on: Measured, *, sees_inputs: bool = False) -> Attempt:
         """Take it as it is."""
         return checked(ModelAttempt(self.model, b"", "", trusted=True), on)
 
@@ -250,6 +295,10 @@ class Function:
     def packed(self) -> bytes:
         """Raise `InvalidInput`: a function stays where it is."""
         return _packed(self.files())
+
+    def options(self) -> dict[str, str]:
+        """Return none."""
+        return {}
 
 
 Model = OnnxFile | Command
@@ -290,8 +339,17 @@ def measure_again(kept: Held, on: Measured) -> Fraction | None:
     for model in MODELS.values():
         if kept.suffix in model.kept:
             return model_loss(model.read(kept.content).open(on).predictor, on)
-    predictions = Predictions.open(kept, expected=on.expected(on.generation.rows or 0))
-    return hidden_loss(on.sealed, predictions)
+    expected = on.expected(on.generation.rows or 0)
+    matching = replace(IN_ORDER, missing_wrong=may_miss(expected))
+    return hidden_loss(on.sealed, Predictions.open(kept, expected=expected, matching=matching))
+
+
+def _arrow_bytes(table: pa.Table) -> bytes:
+    sink = pa.BufferOutputStream()
+    options = pa.ipc.IpcWriteOptions(compression="zstd")
+    with pa.ipc.new_file(sink, table.schema, options=options) as writer:
+        writer.write_table(table)
+    return bytes(sink.getvalue())
 
 
 def check_models(spec: MeterSpec) -> None:

@@ -23,6 +23,7 @@ from easeml_meter.core.model import TestSet, ValidationSet
 from easeml_meter.errors import invalid
 from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.executors import Executor, TooLate, open_executor
+from easeml_meter.scoring.ids import CommittedIds
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
@@ -144,6 +145,7 @@ class Measured(Closing):
                 classes=self.classes,
                 rows=self.validation.rows,
                 digest=self.validation.digest,
+                id_column=self.validation.id_column,
             )
 
     @cached_property
@@ -167,9 +169,34 @@ class Measured(Closing):
         found = classes_in_force(self.spec, self.validation)
         return replace(found, declared=True) if found and self.again else found
 
-    def expected(self, rows: int, **ids: Any) -> Expected:
+    def expected(self, rows: int) -> Expected:
         """What predictions on so many rows must look like."""
-        return Expected(rows, parse_loss(self.spec.loss), self.classes, **ids)
+        return Expected(rows, parse_loss(self.spec.loss), self.classes)
+
+    def hidden_ids(self, *, told: bool) -> CommittedIds | None:
+        """The ids of the test set, if it was sealed with any; `told`: the sender may know them."""
+        manifest = self.generation.manifest or {}
+        column, digest = manifest.get("id_column"), manifest.get("order_digest")
+        if column is None or digest is None:
+            return None
+
+        def read() -> Iterator[Any]:
+            return (batch.column(0) for batch in self.sealed.batches([column]))
+
+        return CommittedIds("the test set", column, digest, read, told)
+
+    @property
+    def visible_ids(self) -> CommittedIds | None:
+        """The ids of the validation set, if it was given with any."""
+        column, digest = self.validation.id_column, self.validation.settings.get("order_digest")
+        if column is None or digest is None:
+            return None
+
+        def read() -> Iterator[Any]:
+            with self.open_validation() as table:
+                yield from table.ids()
+
+        return CommittedIds("the validation set", column, digest, read)
 
 
 @dataclass(frozen=True)

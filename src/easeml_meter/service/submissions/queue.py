@@ -14,12 +14,18 @@ from dataclasses import dataclass, field, replace
 from easeml_meter.core.model import Entry, stamp
 from easeml_meter.core.submissions import Receipt, SubmissionState, Ticket
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, MeterError, NotFound, StorageError
+from easeml_meter.errors import Denied, MeterError, NotFound, StorageError, invalid
+from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 from easeml_meter.service.history import show_session
 from easeml_meter.service.jobs import Work
 from easeml_meter.service.place import Site, Workspace
-from easeml_meter.service.submissions.answering import Submission, answer, answer_all
+from easeml_meter.service.submissions.answering import (
+    Submission,
+    answer,
+    answer_all,
+    submission_of,
+)
 from easeml_meter.service.submissions.kinds import (
     MODELS,
     Model,
@@ -46,6 +52,7 @@ class Incoming:
     space: Workspace
     model: str
     body: bytes = field(repr=False)
+    matching: RowMatching = BY_IDS
 
 
 Accepted = tuple[Receipt, Signal | None]
@@ -53,7 +60,9 @@ Accepted = tuple[Receipt, Signal | None]
 
 
 @needs(Permission.SUBMIT)
-def accept(actor: Actor, space: Workspace, model: str, body: bytes) -> Accepted:
+def accept(
+    actor: Actor, space: Workspace, model: str, body: bytes, matching: RowMatching = BY_IDS
+) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
@@ -64,7 +73,7 @@ def accept(actor: Actor, space: Workspace, model: str, body: bytes) -> Accepted:
         Spent: the test set has no answer left for the tenant.
         WrongPhase: there is no test set or no validation set yet.
     """
-    (outcome,) = accept_all(space.meter or "", [Incoming(actor, space, model, body)])
+    (outcome,) = accept_all(space.meter or "", [Incoming(actor, space, model, body, matching)])
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -97,9 +106,12 @@ def _received(incoming: Incoming) -> Submission | Accepted:
     """Look at what came in: predictions are to be answered, a model is queued."""
     actor = incoming.actor.granted(Permission.SUBMIT)
     submitted = unpack(incoming.body)
-    given = Submission(submitted, incoming.model, actor.acting_for, actor.user)
     if isinstance(submitted, PredictionFiles):
-        return given
+        submitted = replace(submitted, matching=incoming.matching)
+        return submission_of(actor, submitted, incoming.model)
+    if incoming.matching != BY_IDS:
+        raise invalid("submission", "a model", "ids and missing rows are a matter of predictions")
+    given = submission_of(actor, submitted, incoming.model)
     return _enqueue(incoming.space, given, submitted), None
 
 
