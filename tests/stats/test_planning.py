@@ -489,3 +489,12 @@ def test_a_plan_counts_what_it_guards_against() -> None:
     plan: Plan = required_labels(meter(protocol="incremental", tolerance=BY_BAND))
     assert plan.log_models == pytest.approx(math.log(math.comb(3 + 12 - 1, 3)))
     assert plan.log_models == counting.log_sum(counting.log_models(plan.spec))
+
+
+def test_teams_assume_that_the_shared_validation_set_tells_nothing() -> None:
+    """Replaced because of one team's answers, it would carry them to the others."""
+    spec = MeterSpec.uniform(signals=3, tolerance=0.1, steps=4, delta=0.1, tenants=(2, 2))
+    sentence = "nor does anyone replace the validation set, which all teams share"
+    assert any(sentence in each for each in assumptions_of(spec))
+    for other in (spec.replace(tenants=()), spec.replace(handover=True)):
+        assert not any(sentence in each for each in assumptions_of(other))

@@ -198,6 +198,26 @@ def consequence_of(
     )
 
 
+def brought_to(
+    tenant: int, entries: Sequence[Entry], handovers: Sequence[HandOver]
+) -> tuple[int, ...]:
+    """Return, before each step of a tenant, the worst band told to those it shared a history with.
+
+    `entries` are those of all tenants. Moments are texts that sort in time.
+    """
+    found = []
+    for own in entries:
+        if own.tenant == tenant:
+            group = sharing(tenant, [row for row in handovers if row.at <= own.told_at])
+            told = (
+                answer_named(each.answer)
+                for each in entries
+                if each.tenant in group and each.told_at < own.told_at
+            )
+            found.append(max([1, *told]))
+    return tuple(found)
+
+
 def sharing(tenant: int, handovers: Sequence[HandOver]) -> tuple[int, ...]:
     """List the tenants that share one history with this one, itself included."""
     found = {tenant}

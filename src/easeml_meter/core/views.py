@@ -188,6 +188,8 @@ class SessionView:
     assumptions: tuple[str, ...]
     retrospective: tuple[Truth | None, ...] = ()
     """After release: one for each signal (None where a model could not be measured)."""
+    brought: tuple[int, ...] = ()
+    """After release, before each step: the worst band told to those who shared the history then."""
     sharing: tuple[int, ...] = ()
     """The tenants that share this history by hand-over; empty: the one tenant alone."""
     handovers: tuple[Consequence, ...] = ()
@@ -236,6 +238,7 @@ def view_json(view: SessionView) -> dict[str, Any]:
         "assumptions": list(view.assumptions),
         "signals": [signal_json(signal) for signal in view.signals],
         "retrospective": [truth and vars(truth) for truth in view.retrospective],
+        "brought": list(view.brought),
         "sharing": list(view.sharing),
         "handovers": [each.to_json() for each in view.handovers],
     }
@@ -287,6 +290,7 @@ def view_from_json(
         promise=data["promise"],
         assumptions=tuple(data["assumptions"]),
         retrospective=tuple(each and Truth(**each) for each in data["retrospective"]),
-        sharing=tuple(data.get("sharing", ())),  # servers of version 0.1.0 do not send these
+        brought=tuple(data.get("brought", ())),  # servers of version 0.1.0 send none of these
+        sharing=tuple(data.get("sharing", ())),
         handovers=tuple(map(Consequence.from_json, data.get("handovers", ()))),
     )

@@ -64,8 +64,11 @@ def checks(view: SessionView) -> tuple[Check, ...]:
     rules = Rules(view.spec)
     states: dict[int, State] = defaultdict(State)
     found = []
-    for signal, truth in zip_longest(view.signals, view.retrospective[: len(view.signals)]):
+    truths = view.retrospective[: len(view.signals)]
+    for signal, truth, top in zip_longest(view.signals, truths, view.brought):
         state = states[signal.tenant]
+        # A hand-over joins the running maxima, so those of other teams count from then on.
+        state = replace(state, top=max(state.top, top or 1))
         if 0 < signal.answer < state.top:
             state = replace(state, top=1)  # only a reset lets an incremental meter come down
         found.append(Check(signal, truth, _due(rules, state, signal, truth)))

@@ -7,6 +7,7 @@ from dataclasses import replace
 from easeml_meter.core.history import (
     Histories,
     MeterState,
+    brought_to,
     consequence_of,
     fold,
     ledger_of,
@@ -57,8 +58,13 @@ def session_of(
     histories = histories_of(books, state, test_set)
     account = histories.account(tenant)
     waiting = requested_handovers(books, state, test_set, histories)
+    brought: tuple[int, ...] = ()
+    if truths and account.group:
+        every = books.entries.all(test_set.meter, test_set.number)
+        brought = brought_to(tenant, every, histories.handovers)
     return replace(
         session_view(state, test_set, entries, account, truths=truths),
+        brought=brought,
         sharing=account.group,
         handovers=tuple(each for each in waiting if tenant in each.sharing),
     )

@@ -210,7 +210,10 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     if spec.protocol is Protocol.RESAMPLING:
         found.append("every step is measured on a fresh test set that no earlier answer came from")
     if spec.tenants and not spec.handover:
-        found.append("no team's models depend on another team's answers (about people)")
+        found.append(
+            "no team's models depend on another team's answers, nor does anyone replace the "
+            "validation set, which all teams share, because of an answer (about people)"
+        )
     if spec.reverts:
         found.append(
             "the steps to revert are fixed in advance, and nothing learnt from a reverted step is "

@@ -2,17 +2,21 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
 import pytest
 from tests.service.helpers import Clock, Session, deliver, make_session, small_spec
+from tests.service.sharing import made
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
-from easeml_meter.core.views import SessionView
+from easeml_meter.core.views import SessionView, view_from_json, view_json
 from easeml_meter.errors import Denied, NotFound, WrongPhase
-from easeml_meter.service.actor import Actor
+from easeml_meter.report.checks import checks
+from easeml_meter.service.actor import SYSTEM, Actor
+from easeml_meter.service.handovers import hand_over
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.testsets import release, requests
 
@@ -89,3 +93,34 @@ def test_nothing_is_handed_out_before_the_release(tmp_path: Path) -> None:
         release.release(developer, space, draw=draw)
     with pytest.raises(Denied):
         release.retrospective(Actor.embedded(Role.RUNNER), space, 1)
+
+
+def test_an_answer_after_a_hand_over_is_found_right(tmp_path: Path) -> None:
+    """The running maxima of both teams are joined; before, the report called the answer wrong."""
+    session = made(tmp_path, extra=200, protocol="incremental")
+    n = len(session.test_labels)
+    assert session.submit(n // 5, 0, model="worse", tenant=1).band == 2
+    hand_over(SYSTEM, session.meter.workspace, 1, 2, confirm=True)
+    assert session.submit(0, 0, model="joined", tenant=2).band == 2
+    assert session.submit(n // 2, 0, model="worst", tenant=1).band == 3
+    assert session.submit(0, 0, model="again", tenant=2).band == 3
+    session.meter.retire()
+    session.meter.release()
+    for tenant, brought in ((1, (1, 2)), (2, (2, 3))):
+        view = session.meter.status(generation=1, tenant=tenant)
+        assert view.brought == brought
+        assert [check.right for check in checks(view)] == [True, True]
+        again = view_from_json(json.loads(json.dumps(view_json(view))), view.spec)
+        assert [check.right for check in checks(again)] == [True, True]
+
+
+def test_the_retrospective_names_models_answers_and_tolerances(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    told = session.submit(len(session.test_labels) // 5, 0, model="a model")
+    session.meter.retire()
+    text = (session.meter.release() / release.RETROSPECTIVE).read_text(encoding="utf-8")
+    (record,) = json.loads(text)
+    assert record["model"] == "a model"
+    assert (record["tenant"], record["step"], record["answer"]) == (1, 1, told.name)
+    assert record["tolerance"] == told.tolerance
+    assert record["truth"]["band"] == 2

@@ -11,7 +11,7 @@ from typing import Any
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Entry, Event, TestSet
-from easeml_meter.core.signals import Rules
+from easeml_meter.core.signals import Rules, answer_named
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import NotFound, WrongPhase
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -21,6 +21,7 @@ from easeml_meter.service.submissions.keeping import read_kept
 from easeml_meter.service.submissions.kinds import measure_again
 from easeml_meter.service.submissions.measuring import Measured, open_sealed
 from easeml_meter.service.testsets.requests import settled
+from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.books import Books
 from easeml_meter.tables.source import Held
 
@@ -57,7 +58,7 @@ def release(
     if state.validation is not None:
         with Measured(space, state.spec, test_set, state.validation, again=True) as on:
             truths = [_truth(on, entry) for entry in entries]
-    _export(space, test_set, entries, truths)
+    _export(space, state.spec, test_set, entries, truths)
     # The phase changes last: a release that was cut short is simply done again.
     with space.writing() as books:
         if books.entries.all(test_set.meter, test_set.number) != entries:
@@ -93,7 +94,11 @@ def _next_to_release(state: MeterState, number: int | None) -> TestSet:
 
 
 def _export(
-    space: Workspace, test_set: TestSet, entries: list[Entry], truths: list[Truth | None]
+    space: Workspace,
+    spec: MeterSpec,
+    test_set: TestSet,
+    entries: list[Entry],
+    truths: list[Truth | None],
 ) -> None:
     folder = released_folder(test_set.number)
     with (
@@ -102,7 +107,14 @@ def _export(
     ):
         sealed.export(path)
     records = [
-        {"tenant": entry.tenant, "step": entry.step, "truth": truth and asdict(truth)}
+        {
+            "tenant": entry.tenant,
+            "step": entry.step,
+            "model": entry.model,
+            "answer": entry.answer,
+            "tolerance": Rules(spec).tolerance(answer_named(entry.answer)),
+            "truth": truth and asdict(truth),
+        }
         for entry, truth in zip(entries, truths, strict=True)
     ]
     space.files.put(f"{folder}/{RETROSPECTIVE}", json.dumps(records, indent=2).encode())
