@@ -55,6 +55,8 @@ def test_what_stands_on_it() -> None:
     assert page.count("tr") == 1 + 3
     row = "3 augmented-v3 band 2 0.02 to 0.05 9.5 % 3.5 to 15.5 % 2026-03-02T23:00:00Z 7 (70 %)"
     assert row in page.text
+    last = "Step 3, augmented-v3 : Validation error 9.5 %: true error at most 15.5 % and at least"
+    assert f"{last} 3.5 %, 99 % sure for all answers of this test set together." in page.text
     assert "70 % " in page.text
     assert "86,542" in page.text
     assert "In retrospect" not in page.text

@@ -1,7 +1,6 @@
 from __future__ import annotations
 
 import unicodedata
-from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -9,10 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.sessions import INCREMENTAL, MASKING, SPEC, session
 
-from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
 from easeml_meter.report.words import (
-    advice,
     answer_words,
     history_words,
     loss_sentence,
@@ -81,46 +78,6 @@ def test_history_is_told_by_runs() -> None:
 def test_a_restless_history_is_told_by_counts() -> None:
     words = history_words(session([1, 2] * 50))
     assert words == "100 steps: band 1 in 50, band 2 in 50. The last, at step 100: band 2."
-
-
-def said(*args: object, **options: object) -> str:
-    return " ".join(advice(session(*args, **options)))  # type: ignore[arg-type]
-
-
-def test_advice_before_the_first_step() -> None:
-    assert "at least 86,542 labels" in said([], phase=Phase.REQUESTED)
-    assert said([]) == "Submit a first model: `meter submit`."
-
-
-def test_advice_when_the_meter_marches() -> None:
-    marching = said([1, 1, 2, 3])
-    assert "climbed from band 1 to band 3" in marching
-    assert "`meter validation replace`" in marching
-    assert "does not come down by itself" in said([1, 2], INCREMENTAL)
-    assert "Carry on" in said([1, 1, 2, 1])
-
-
-def test_advice_when_the_gap_was_there_from_the_start() -> None:
-    assert "never below band 3" in said([3, 3])
-
-
-def test_advice_after_answers_without_a_band() -> None:
-    assert "above the ceiling of 0.4" in said([1, ABOVE_CEILING], MASKING)
-    assert "undone" in said([1, REVERTED], MASKING)
-    assert "could not be measured" in said([NO_READING])
-
-
-def test_advice_at_the_end() -> None:
-    assert "running low" not in said([1] * 7)
-    assert "running low" in said([1] * 8)
-    assert "exactly 86,542 labels" in said([1] * 10, phase=Phase.SPENT)
-    assert "yours" in said([1] * 10, phase=Phase.RELEASED)
-
-
-def test_advice_does_not_depend_on_names() -> None:
-    view = session([1, 2])
-    other = replace(view, meter="`<b>", signals=tuple(replace(s, model="x") for s in view.signals))
-    assert advice(view) == advice(other)
 
 
 @pytest.mark.parametrize(

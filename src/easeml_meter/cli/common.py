@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 import click
 from click.core import ParameterSource
 
-from easeml_meter.core.people import EMBEDDED
+from easeml_meter.core.people import EMBEDDED, Role
 from easeml_meter.errors import MeterError, invalid
 
 if TYPE_CHECKING:
@@ -163,15 +163,22 @@ def open_meter(place: MeterPlace) -> MeterVerbs:
 
     In a folder, in the role that METER_ROLE names (owner: may do it all).
     """
-    if place.server is not None:
+    role = role_here(place)
+    if role is None:
         return open_remote(place)
-    from easeml_meter.core.people import Role
     from easeml_meter.meter import Meter
 
+    return Meter.open(place.folder, role=role)
+
+
+def role_here(place: MeterPlace) -> Role | None:
+    """Return the role that METER_ROLE names; None at a server, which knows the roles itself."""
+    if place.server is not None:
+        return None
     role = os.environ.get("METER_ROLE") or Role.OWNER
     if role not in EMBEDDED:
         raise invalid("METER_ROLE", role[:40], f"one of {', '.join(EMBEDDED)}")
-    return Meter.open(place.folder, role=Role(role))
+    return Role(role)
 
 
 def open_remote(place: MeterPlace) -> RemoteMeter:

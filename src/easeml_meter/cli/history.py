@@ -13,6 +13,7 @@ from easeml_meter.cli.common import (
     open_meter,
     place_options,
     print_rich,
+    role_here,
     tenant_option,
 )
 from easeml_meter.core.views import view_json
@@ -31,7 +32,7 @@ def status(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
     else:
         from easeml_meter.report.terminal import session_terminal
 
-        print_rich(session_terminal(view))
+        print_rich(session_terminal(view, role_here(place)))
 
 
 @click.command()

@@ -10,6 +10,7 @@ from collections.abc import Iterable
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import Rules
 from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.report.advice import advice
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import Check, checks, summary
 from easeml_meter.report.curves import curves_svg
@@ -18,8 +19,6 @@ from easeml_meter.report.palette import band_colours
 from easeml_meter.report.style import STYLE
 from easeml_meter.report.svg import element, escaped
 from easeml_meter.report.words import (
-    TOGETHER,
-    advice,
     answer_words,
     gap_name,
     gap_words,
@@ -35,7 +34,7 @@ from easeml_meter.stats.rounding import confidence
 _PHASES = {
     Phase.REQUESTED: "The labelers have been asked for its labels.",
     Phase.ACTIVE: "It answers submissions.",
-    Phase.SPENT: "It has given every answer it safely can.",
+    Phase.SPENT: "It gives no more answers.",
     Phase.RELEASED: "It was given to the developers and hides nothing any more.",
 }
 _NAME_LENGTH = 60
@@ -98,12 +97,12 @@ def _header(view: SessionView) -> str:
 
 def _last(view: SessionView) -> tuple[str, ...]:
     """Say what is known of the last model's true loss."""
-    said = loss_sentence(view.signals[-1]) if view.signals else ""
+    said = loss_sentence(view.signals[-1], alone=True) if view.signals else ""
     if not said:
         return ()
     last = view.signals[-1]
     words = f"Step {last.step:,}, {_name(last.model)}: <strong>{escaped(said)}</strong>"
-    return (_section("The last model", f"<p>{words} {TOGETHER}</p>"),)
+    return (_section("The last model", f"<p>{words}</p>"),)
 
 
 def _section(heading: str, content: str, kind: str = "") -> str:
@@ -186,7 +185,9 @@ def _history(view: SessionView) -> str:
     colours = band_colours(view.spec.signals)
     headings = ["step", *(["team"] if tenants else []), "model", "answer", "gap"]
     name = loss_name(view.spec)
-    headings += [f"validation {name}", f"true {name} promised", "when (UTC)", "steps left"]
+    # After release, the table of retrospect has the losses.
+    losses = [] if view.retrospective else [f"validation {name}", f"true {name} promised"]
+    headings += [*losses, "when (UTC)", "steps left"]
     rows = []
     for signal in view.signals:
         cells = [
@@ -195,8 +196,7 @@ def _history(view: SessionView) -> str:
             _name(signal.model),
             _answer(signal, colours),
             gap_words(signal.gap),
-            validation_words(signal),
-            true_loss_words(signal),
+            *([validation_words(signal), true_loss_words(signal)] if losses else []),
             f"<time>{when(signal.told_at)}</time>",
             f"{signal.steps_left:,} ({share_words(signal.battery)})",
         ]

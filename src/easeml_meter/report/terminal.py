@@ -8,8 +8,10 @@ from __future__ import annotations
 import unicodedata
 from typing import TYPE_CHECKING
 
+from easeml_meter.core.people import Role
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
 from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.report.advice import advice
 from easeml_meter.report.checks import Check, checks, summary
 from easeml_meter.report.gauge import (
     DARK,
@@ -25,8 +27,6 @@ from easeml_meter.report.gauge import (
 from easeml_meter.report.palette import CHARGE, LOW_CHARGE, band_colours, text_on
 from easeml_meter.report.words import (
     LOW_BATTERY,
-    TOGETHER,
-    advice,
     answer_words,
     gap_words,
     left_words,
@@ -98,8 +98,11 @@ def _bar(share: float) -> Text:
     return bar.append("░" * (10 - filled), style=_GREY).append("▏")
 
 
-def session_terminal(view: SessionView) -> Group:
-    """Print where a session stands: battery, meter per step, promise, and what to do now."""
+def session_terminal(view: SessionView, role: Role | None = None) -> Group:
+    """Print where a session stands: battery, meter per step, promise, and what to do now.
+
+    Without a role, advice is for all of them.
+    """
     from rich.console import Group
     from rich.table import Table
     from rich.text import Text
@@ -114,8 +117,8 @@ def session_terminal(view: SessionView) -> Group:
     parts: list[RenderableType] = [title, left, labels, Text()]
     if view.signals:
         parts += [_chart(view), Text()]
-        if said := loss_sentence(view.signals[-1]):
-            parts += [Text(f"{_last_model(view)}: {said} {TOGETHER}"), Text()]
+        if said := loss_sentence(view.signals[-1], alone=True):
+            parts += [Text(f"{_last_model(view)}: {said}"), Text()]
     parts += [Text(view.promise), Text()]
     found = checks(view)
     if found:
@@ -124,7 +127,7 @@ def session_terminal(view: SessionView) -> Group:
         parts += [_with_commands(line), Text()]
     parts.append(Text("What to do now", style="bold"))
     steps = Table.grid(padding=(0, 1))
-    for line in advice(view):
+    for line in advice(view, role):
         steps.add_row(Text("-"), _with_commands(line))
     return Group(*parts, steps)
 

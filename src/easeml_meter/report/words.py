@@ -1,4 +1,4 @@
-"""The meter in words: names made safe to show, answers, gaps, histories, and what to do now."""
+"""The meter in words: names made safe to show, answers, gaps, losses, histories."""
 
 from __future__ import annotations
 
@@ -10,7 +10,6 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
 
-from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.spec import Gap, MeterSpec
@@ -26,7 +25,6 @@ _MOST_RUNS = 30
 """A history with more changes than this is told by counts: nobody listens to the end."""
 _HARDER = ", or a test loss below the validation loss"
 LOW_BATTERY = 0.25
-TOGETHER = "The probability is for all answers of this test set together."
 
 
 def shown(text: str, limit: int = 60, *, ellipsis: str = "…", unprintable: str = "\ufffd") -> str:
@@ -98,8 +96,11 @@ def true_loss_words(signal: Signal) -> str:
     return f"{least.removesuffix(' %')} to {loss_words(signal.spec, signal.true_loss_at_most)}"
 
 
-def loss_sentence(signal: Signal) -> str:
-    """Say what was measured on the validation set, and what that promises of the true loss."""
+def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
+    """Say what was measured on the validation set, and what that promises of the true loss.
+
+    `alone`: no promise stands beside it that says what the probability is for.
+    """
     spec, name = signal.spec, loss_name(signal.spec)
     if signal.validation_loss is None:
         return ""
@@ -111,7 +112,8 @@ def loss_sentence(signal: Signal) -> str:
         ends.append(f"at least {loss_words(spec, signal.true_loss_at_least, at_least)}")
     if not ends:
         return f"{measured}. This answer puts no bound on the true {name}."
-    return f"{measured}: true {name} {' and '.join(ends)}, {sure_words(spec)}."
+    together = " for all answers of this test set together" if alone else ""
+    return f"{measured}: true {name} {' and '.join(ends)}, {sure_words(spec)}{together}."
 
 
 def sure_words(spec: MeterSpec) -> str:
@@ -201,83 +203,3 @@ def sharing_words(view: SessionView) -> tuple[str, ...]:
         for each in view.handovers
     )
     return (*((shared,) if view.sharing else ()), *asked)
-
-
-def advice(view: SessionView) -> tuple[str, ...]:
-    """Say what to do now, in plain words; `backticks` mark commands."""
-    labels = f"{view.labels_needed:,} labels"
-    if view.phase is Phase.REQUESTED:
-        return (
-            f"Labelers: seal a test set of at least {labels} (`meter seal`) and deliver it "
-            "(`meter testset add`). More labels are welcome.",
-            "Developers: until then, submissions are refused, at no cost.",
-        )
-    if view.phase is Phase.SPENT:
-        return (
-            "This test set has given every answer it safely can; further submissions are refused.",
-            f"Ask the labelers for exactly {labels}: a fresh, independent test set.",
-            "Then release the old test set to the developers: `meter release`.",
-        )
-    if view.phase is Phase.RELEASED:
-        return (
-            "This test set is released: its labels are yours to train and validate on. It cannot "
-            "promise anything any more.",
-            f"Further answers come from the next test set, of {labels}.",
-        )
-    return (*_advice_on_answers(view), *_advice_on_budget(view, labels))
-
-
-def _advice_on_answers(view: SessionView) -> tuple[str, ...]:
-    if not view.signals:
-        return ("Submit a first model: `meter submit`.",)
-    last = _advice_on(view.signals[-1])
-    readings = [signal.answer for signal in view.signals if signal.answer > 0]
-    if not readings:
-        return last
-    now, lowest = readings[-1], min(readings)
-    if now > lowest:
-        again = (
-            " An incremental meter reports the worst band so far and does not come down by itself."
-            if Rules(view.spec).incremental
-            else ""
-        )
-        return (
-            *last,
-            f"The meter has climbed from band {lowest} to band {now}: the validation loss has "
-            "drifted away from the test loss, so what looks like progress on the validation set "
-            "may not be real.",
-            "Consider replacing the validation set with fresh examples: `meter validation replace`."
-            f" That costs no step and takes effect with the next submission.{again}",
-        )
-    if now == 1:
-        return (*last, "Carry on: the gap is in the lowest band.")
-    return (
-        *last,
-        f"The gap was never below band {now}, so these steps did not cause it. Check that the "
-        "validation set comes from the same source as the test set and is large enough. If "
-        "earlier work used it up, replace it: `meter validation replace`.",
-    )
-
-
-def _advice_on(last: Signal) -> tuple[str, ...]:
-    if last.answer == ABOVE_CEILING:
-        ceiling = at_least(last.spec.ceiling or 0.0)
-        return (
-            f"The last model's test loss is above the ceiling of {ceiling}, so the meter reports "
-            "nothing else about it. Submit again once your models are better than that.",
-        )
-    if last.answer == REVERTED:
-        return ("The last step was undone: go back to the model before it and try something else.",)
-    if last.answer == NO_READING:
-        return (
-            "The last model could not be measured on the hidden inputs (it crashed, ran out of "
-            "time, or gave no valid predictions). That cost a step: before you submit the next "
-            "one, test it on inputs with the same columns.",
-        )
-    return ()
-
-
-def _advice_on_budget(view: SessionView, labels: str) -> tuple[str, ...]:
-    if view.battery >= LOW_BATTERY:
-        return ()
-    return (f"The budget is running low, and labels take time: ask for the next {labels} now.",)

@@ -145,7 +145,8 @@ class TestMeter:
         submit(served.client("developer"), meter, begin(served, meter, tmp_path), model="only")
         visitor = Visitor(served, "developer")
         spent = words(visitor.get(f"/meters/{meter}"))
-        assert "has given every answer it safely can" in spent
+        assert "gives no more answers" in spent
+        assert "meter release" not in spent
         assert "You cannot submit now" in spent
         assert "In retrospect" not in spent
         files = f"/meters/{meter}/test-sets/1/released"

@@ -9,15 +9,16 @@ from fastapi import APIRouter, Response
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
+from easeml_meter.core.people import Role
 from easeml_meter.core.submissions import Receipt, SubmissionState
 from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.report.advice import advice
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import checks, summary
 from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.meter import meter_svg
 from easeml_meter.report.palette import band_colours
 from easeml_meter.report.words import (
-    advice,
     answer_words,
     gap_name,
     gap_words,
@@ -83,6 +84,8 @@ class Session:
     """What was told from one test set, as pages show it."""
 
     view: SessionView
+    role: Role
+    """The visitor's."""
     names: dict[int, str]
     """Who handed in each step, where that is known."""
 
@@ -110,7 +113,7 @@ class Session:
     @property
     def advice(self) -> tuple[str, ...]:
         """What to do now."""
-        return advice(self.view)
+        return advice(self.view, self.role)
 
     @property
     def meter(self) -> str:
@@ -211,7 +214,7 @@ class MeterPage:
             signal.step: known.get(submitter, "")
             for signal, submitter in zip(view.signals, view.submitters, strict=True)
         }
-        return Session(view, names)
+        return Session(view, self.actor.role, names)
 
     def waiting(self) -> list[Receipt]:
         """Return submissions that wait, are under way, or were refused after they had waited."""

@@ -1,0 +1,244 @@
+"""What to do now, in plain words: by role, and by what the history really shows.
+
+A line that is for one role is shown to that role alone. Where the reader's role is not known, as in
+a report that is passed on, it begins with whom it is for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.people import Role
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules
+from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.report.words import LOW_BATTERY, validation_words
+from easeml_meter.spec import Gap
+from easeml_meter.stats.rounding import as_written, at_least
+
+_READERS = {Role.DEVELOPER: "Developers", Role.LABELER: "Labelers"}
+
+_CARRY_ON = "Carry on: the gap is in the lowest band."
+
+Line = tuple[Role | None, str]
+"""A sentence, and the role it is for; None: for everybody who sees the answers."""
+
+
+def advice(view: SessionView, role: Role | None = None) -> tuple[str, ...]:
+    """Say what to do now, to one role or to all of them; `backticks` mark commands."""
+    return tuple(
+        f"{_READERS[reader]}: {line}" if reader and role not in _READERS else _sentence(line)
+        for reader, line in _lines(view)
+        if reader is None or role not in _READERS or reader is role
+    )
+
+
+def _sentence(line: str) -> str:
+    return line[0].upper() + line[1:]
+
+
+def _lines(view: SessionView) -> Iterator[Line]:
+    labels = f"{view.labels_needed:,} labels"
+    if view.phase is Phase.REQUESTED:
+        yield (
+            Role.LABELER,
+            f"seal a test set of at least {labels} (`meter seal`) and deliver it "
+            "(`meter testset add`). More labels are welcome.",
+        )
+        yield Role.DEVELOPER, "until then, submissions are refused, at no cost."
+    elif view.phase is Phase.ACTIVE:
+        yield from _on_answers(view)
+        yield from _on_budget(view, labels)
+    else:
+        yield from _on_the_end(view, labels)
+
+
+def _last_planned(view: SessionView) -> bool:
+    """Whether no test set follows: one session means as many as there are labels for."""
+    return 1 < view.spec.sessions <= view.generation
+
+
+def _on_the_end(view: SessionView, labels: str) -> Iterator[Line]:
+    if view.phase is Phase.RELEASED:
+        yield (
+            None,
+            "This test set is released: its labels are there to train and validate on. It cannot "
+            "promise anything any more.",
+        )
+    else:
+        yield None, "This test set gives no more answers; further submissions to it are refused."
+        yield Role.LABELER, "release it to the developers: `meter release`."
+    if _last_planned(view):
+        yield None, f"It was the last of {view.spec.sessions} planned test sets: none follows."
+        return
+    following = f"test set {view.generation + 1}"
+    yield None, f"Further answers come from {following}."
+    yield (
+        Role.LABELER,
+        f"unless it was delivered, seal at least {labels}, fresh and independent, for {following} "
+        "(`meter seal`, `meter testset add`).",
+    )
+
+
+def _on_answers(view: SessionView) -> Iterator[Line]:
+    if not view.signals:
+        yield (
+            Role.DEVELOPER,
+            "submit a first model: `meter submit`. It is measured on the validation set, too "
+            "(`meter validation set`).",
+        )
+        yield Role.LABELER, "nothing to do: this test set waits for submissions."
+        return
+    yield from _on_last(view.signals[-1])
+    readings = [signal for signal in view.signals if signal.answer > 0]
+    if readings and Rules(view.spec).incremental:
+        yield from _on_maximum(view, readings)
+    elif readings:
+        yield from _on_bands(readings)
+
+
+def _on_last(last: Signal) -> Iterator[Line]:
+    if last.answer == ABOVE_CEILING:
+        ceiling = at_least(last.spec.ceiling or 0.0)
+        yield (
+            None,
+            f"The last model's test loss is above the ceiling of {ceiling}, so the meter reports "
+            "nothing else about it.",
+        )
+        yield Role.DEVELOPER, "submit again once your models are better than that."
+    elif last.answer == REVERTED:
+        yield None, "The last step was undone."
+        yield Role.DEVELOPER, "go back to the model before it and try something else."
+    elif last.answer == NO_READING:
+        yield (
+            None,
+            "The last model could not be measured on the hidden inputs (it crashed, ran out of "
+            "time, gave no valid predictions, or let them depend on other rows). That cost a step.",
+        )
+        yield Role.DEVELOPER, "test the next one on inputs with the same columns first."
+
+
+def _on_bands(readings: list[Signal]) -> Iterator[Line]:
+    """Advise on the bands of single models; those without a band say nothing here."""
+    now, first = readings[-1], readings[0]
+    best = min(readings, key=lambda signal: signal.answer)
+    if now.answer == 1:
+        yield None, _CARRY_ON
+        return
+    if now.answer > first.answer:
+        yield None, _climbed(first.answer, now.answer)
+    elif now.answer > best.answer:
+        yield (
+            None,
+            f"The meter was at band {best.answer} at step {best.step:,} and is at band "
+            f"{now.answer} now.",
+        )
+    else:
+        yield (
+            None,
+            f"No reported band was below band {now.answer}, so these steps did not cause the gap.",
+        )
+    yield None, _direction(now)
+    yield from _on_validation(climbed=now.answer > best.answer)
+
+
+def _climbed(first: int, now: int) -> str:
+    return (
+        f"The meter has climbed from band {first} to band {now}: validation loss and test loss "
+        "have drifted apart."
+    )
+
+
+def _direction(signal: Signal) -> str:
+    """Say on which side of the validation loss the test loss lies, where the numbers show it."""
+    side = _side(signal)
+    if side > 0:
+        return (
+            "The test loss is above the validation loss: what looks like progress on the "
+            "validation set may not be real."
+        )
+    if side < 0:
+        return (
+            f"With a validation loss of {validation_words(signal)}, the test loss can only be "
+            "below it: the model is not overfitted, the validation set is harder than the test set."
+        )
+    return (
+        "The gap is a distance. If the test loss is the higher one, progress on the validation set "
+        "may not be real; if it is the lower one, the validation set is the harder of the two."
+    )
+
+
+def _side(signal: Signal) -> int:
+    """Return 1 if the test loss must be above the validation loss, -1 if below, 0 if unknown."""
+    lower = as_written(signal.gap[0]) if signal.gap is not None else 0
+    if lower == 0:
+        return 0
+    if signal.spec.gap is Gap.SIGNED:
+        return 1
+    if signal.validation_loss is None:
+        return 0
+    loss = as_written(signal.validation_loss)
+    highest = 1 if signal.spec.ceiling is None else as_written(signal.spec.ceiling)
+    if loss < lower:
+        return 1
+    return -1 if loss + lower > highest else 0
+
+
+def _on_validation(*, climbed: bool) -> Iterator[Line]:
+    if climbed:
+        yield (
+            Role.DEVELOPER,
+            "consider replacing the validation set with fresh examples: "
+            "`meter validation replace`. That costs no step and takes effect with the next "
+            "submission.",
+        )
+        return
+    yield (
+        Role.DEVELOPER,
+        "check that the validation set comes from the same source as the test set and is large "
+        "enough. If earlier work used it up, replace it: `meter validation replace`.",
+    )
+
+
+def _on_maximum(view: SessionView, readings: list[Signal]) -> Iterator[Line]:
+    """Advise on the worst band so far, which says nothing of the models after it."""
+    now = readings[-1].answer
+    # Only a reset lets the maximum come down, so it began after the last descent.
+    first = readings[0]
+    for before, after in pairwise(readings):
+        if after.answer < before.answer:
+            first = after
+    if now == 1:
+        yield None, _CARRY_ON
+        return
+    if now > first.answer:
+        yield None, _climbed(first.answer, now)
+    else:
+        yield None, f"The meter has reported band {now} since step {first.step:,}."
+    yield None, "It reports the worst band so far, whatever came after it."
+    if now == view.spec.signals:
+        yield None, "That is its highest band: further answers can say nothing new about the gap."
+    if view.spec.resets:
+        yield (
+            Role.DEVELOPER,
+            "a fresh validation set with a reset starts the maximum again, if a reset is left: "
+            "`meter validation replace --reset`.",
+        )
+    elif now < view.spec.signals:
+        yield from _on_validation(climbed=True)
+    if now == view.spec.signals:
+        yield (
+            Role.LABELER,
+            "to go on with a fresh test set, you or an admin can retire this one early: "
+            "`meter testset retire`.",
+        )
+
+
+def _on_budget(view: SessionView, labels: str) -> Iterator[Line]:
+    if view.battery >= LOW_BATTERY:
+        return
+    if _last_planned(view):
+        yield None, "The budget is running low, and this is the last planned test set."
+        return
+    yield None, f"The budget is running low, and labels take time: the next {labels} are due soon."

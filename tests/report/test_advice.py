@@ -1,0 +1,158 @@
+"""What to do now: for whom, in which state, and never more than the history shows."""
+
+from __future__ import annotations
+
+import itertools
+import re
+from dataclasses import replace
+from typing import Any
+
+import pytest
+from tests.report.sessions import INCREMENTAL, MASKING, SPEC, session
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.people import Role
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, State
+from easeml_meter.report.advice import advice
+
+COMMANDS = {
+    Role.DEVELOPER: {"meter submit", "meter validation set", "meter validation replace"},
+    Role.LABELER: {"meter seal", "meter testset add", "meter release", "meter testset retire"},
+}
+
+
+def said(answers: Any, *args: Any, role: Role | None = None, **options: Any) -> str:
+    return " ".join(advice(session(answers, *args, **options), role))
+
+
+def test_before_the_first_step() -> None:
+    assert "at least 86,542 labels" in said([], phase=Phase.REQUESTED)
+    assert "Submit a first model: `meter submit`" in said([], role=Role.DEVELOPER)
+    assert said([], role=Role.LABELER) == "Nothing to do: this test set waits for submissions."
+
+
+def test_a_climbing_meter() -> None:
+    climbing = said([1, 1, 2, 3])
+    assert "climbed from band 1 to band 3" in climbing
+    assert "`meter validation replace`" in climbing
+    assert "whatever came after it" in said([1, 2], INCREMENTAL)
+    assert "Carry on" in said([1, 1, 2, 1])
+
+
+def test_a_meter_that_began_where_it_is_has_not_climbed() -> None:
+    assert "climbed" not in said([4, 3, 4])
+    assert "was at band 3 at step 2 and is at band 4 now" in said([4, 3, 4])
+    assert "climbed" not in said([4, 4], INCREMENTAL)
+
+
+def test_a_gap_that_was_there_from_the_start() -> None:
+    assert "No reported band was below band 3" in said([3, 3])
+    assert "below band" not in said([3, 3], INCREMENTAL)
+    assert "has reported band 3 since step 1" in said([3, 3], INCREMENTAL)
+
+
+@pytest.mark.parametrize("protocol", ["regular", "incremental"])
+def test_what_is_said_of_a_history_is_true_of_the_models_in_it(protocol: str) -> None:
+    """Every short history of gaps, with a reset in it where the meter has one."""
+    resets = int(protocol == "incremental")
+    spec = SPEC.replace(protocol=protocol, resets=resets)
+    rules = Rules(spec)
+    for bands in itertools.product(range(1, 6), repeat=3):
+        for reset_before in (None, 1, 2) if resets else (None,):
+            state, answers = State(), []
+            for step, band in enumerate(bands):
+                state = rules.reset(state) if step == reset_before else state
+                answers.append(max(state.top, band) if resets else band)
+                state = rules.after(state, answers[-1])
+            text = said(answers, spec)
+            for first, now in re.findall(r"climbed from band (\d) to band (\d)", text):
+                assert int(first) in answers
+                assert int(first) < int(now) == answers[-1]
+                assert resets or int(first) == bands[0]
+            for lowest in re.findall(r"below band (\d)", text):
+                assert min(bands) == int(lowest)
+            if "Carry on" in text:
+                assert bands[-1] == 1
+            if "nothing new about the gap" in text:
+                assert rules.answers(state) == (5,)
+
+
+def test_answers_without_a_band() -> None:
+    assert "above the ceiling of 0.4" in said([1, ABOVE_CEILING], MASKING)
+    assert "undone" in said([1, REVERTED], MASKING)
+    assert "could not be measured" in said([NO_READING])
+
+
+def test_an_incremental_meter_at_its_top_band_says_that_it_is_at_its_end() -> None:
+    top = said([1, 5], INCREMENTAL)
+    assert "further answers can say nothing new about the gap" in top
+    assert "Labelers: to go on with a fresh test set" in top
+    assert "`meter testset retire`" in top
+    assert "retire" not in said([1, 5], INCREMENTAL, role=Role.DEVELOPER)
+    assert "nothing new" not in said([1, 4], INCREMENTAL)
+    assert "nothing new" not in said([1, 5])
+    assert "--reset" in said([1, 5], INCREMENTAL.replace(resets=1))
+    assert "validation replace" not in top
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "words"),
+    [
+        (0.1, {}, "The test loss is above the validation loss"),
+        (0.9, {}, "With a validation loss of 90 %, the test loss can only be below it"),
+        (0.5, {}, "The gap is a distance"),
+        (0.5, {"ceiling": 0.4}, "With a validation loss of 50 %, the test loss can only be below"),
+        (0.5, {"gap": "signed"}, "The test loss is above the validation loss"),
+    ],
+)
+def test_the_side_of_the_gap_is_said_where_the_numbers_show_it(
+    loss: float, options: dict[str, Any], words: str
+) -> None:
+    assert words in said([1, 5], SPEC.replace(**options), losses=[loss, loss])
+
+
+def test_the_end_of_a_test_set() -> None:
+    assert "running low" not in said([1] * 7)
+    assert "running low" in said([1] * 8)
+    spent = said([1] * 10, phase=Phase.SPENT)
+    assert "at least 86,542 labels" in spent
+    assert "Further answers come from test set 2." in spent
+    assert "to train and validate on" in said([1] * 10, phase=Phase.RELEASED)
+
+
+@pytest.mark.parametrize("phase", [Phase.ACTIVE, Phase.SPENT, Phase.RELEASED])
+def test_no_test_set_is_announced_after_the_last_one(phase: Phase) -> None:
+    view = session([1] * 9, SPEC.replace(sessions=2), phase=phase)
+    before, last = " ".join(advice(view)), " ".join(advice(replace(view, generation=2)))
+    assert "86,542 labels" in before
+    assert "last" in last
+    assert "labels are due" not in last
+    assert "test set 3" not in last
+    assert "seal" not in last
+
+
+@pytest.mark.parametrize("role", list(COMMANDS))
+@pytest.mark.parametrize("spec", [SPEC, MASKING, INCREMENTAL, INCREMENTAL.replace(resets=1)])
+@pytest.mark.parametrize("phase", list(Phase))
+def test_nobody_is_told_to_run_the_command_of_another_role(
+    role: Role, spec: Any, phase: Phase
+) -> None:
+    others = set().union(*(names for each, names in COMMANDS.items() if each is not role))
+    for answers in ([], [1], [1, 5], [5, 3, 5], [ABOVE_CEILING], [REVERTED], [NO_READING], [1] * 9):
+        view = session(answers, spec, phase=phase)
+        lines = advice(view, role)
+        assert lines, "there is something to say in every state"
+        for line in lines:
+            commands = re.findall("`([^`]*)`", line)
+            assert not [name for name in commands if any(map(name.startswith, others))]
+            assert not line.startswith(("Developers:", "Labelers:"))
+        for line in advice(view):
+            for name in re.findall("`([^`]*)`", line):
+                reader = "Labelers:" if any(map(name.startswith, COMMANDS[Role.LABELER])) else "Dev"
+                assert line.startswith(reader)
+
+
+def test_advice_does_not_depend_on_names() -> None:
+    view = session([1, 2])
+    other = replace(view, meter="`<b>", signals=tuple(replace(s, model="x") for s in view.signals))
+    assert advice(view) == advice(other)
