@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
@@ -11,12 +12,15 @@ from fastapi.responses import JSONResponse
 from tests.server.helpers import Served
 from tests.service.helpers import StoppedClock
 
+from easeml_meter.core.idempotency import KeyedRequest
+from easeml_meter.core.model import stamp
 from easeml_meter.server import serve as serving
-from easeml_meter.server.auth import CallerHere
+from easeml_meter.server.auth import SiteActorHere
 from easeml_meter.server.idempotency import (
     KEPT,
     LOST,
     Key,
+    Keys,
     OnceHere,
     forget_old_keys,
     once_streamed,
@@ -179,9 +183,9 @@ def test_a_streamed_body_counts(served: Served) -> None:
     router = APIRouter()
 
     @router.post("/raw")
-    async def route(request: Request, caller: CallerHere, key: Key = None) -> JSONResponse:
+    async def route(request: Request, actor: SiteActorHere, key: Key = None) -> JSONResponse:
         body = b"".join([piece async for piece in streamed(request, 100)])
-        once = once_streamed(request, caller, key)
+        once = once_streamed(request, actor, key)
         return await once.answer(
             lambda: (200, len(body)), actor=SYSTEM, use_case=users.list_users, body=body
         )
@@ -195,6 +199,35 @@ def test_a_streamed_body_counts(served: Served) -> None:
     assert client.post("/raw?x=1", content=b"abc", headers=KEY).status_code == 409
     too_long = client.post("/raw", content=b"x" * 101)
     assert (too_long.status_code, too_long.json()["error"]) == (413, "too-large")
+
+
+def test_keys_that_come_together_are_each_judged_alone(served: Served, clock: StoppedClock) -> None:
+    keys: Keys = served.app.state.keys
+
+    def asked(key: str, request: str) -> KeyedRequest:
+        return KeyedRequest("anna", key, request, stamp(clock()))
+
+    def begun(*given: KeyedRequest) -> list[object]:
+        async def main() -> list[object]:
+            waiting = (keys.begun("anna", each) for each in given)
+            return await asyncio.gather(*waiting, return_exceptions=True)
+
+        found = asyncio.run(main())
+        return [
+            type(each).__name__ if isinstance(each, Exception) else given.index(each)
+            for each in found
+        ]
+
+    assert begun(asked("old", "one")) == [0]
+    clock.moment += LOST + timedelta(seconds=1)
+    assert begun(asked("known", "one")) == [0]
+    assert begun(
+        asked("old", "two"),  # nobody waits for the first one any more
+        asked("new", "one"),
+        asked("new", "one"),
+        asked("known", "two"),
+    ) == [0, 1, "UnderWay", "MeterError"]
+    assert begun(asked("old", "two"), asked("fresh", "one")) == ["UnderWay", 1]
 
 
 def test_a_key_whose_server_was_killed_is_free_when_the_next_one_starts(served: Served) -> None:

@@ -90,16 +90,20 @@ def actor_at(site: Site, caller: Caller, meter: str, tenant: int | None = None) 
     return actor
 
 
-async def at_tenant(site: SiteHere, caller: CallerHere, meter: Id, tenant: Tenant = None) -> Actor:
+# Nearly every request goes through these, and FastAPI takes as long over a dependency of theirs as
+# over one of the route: so they take the site from the request.
+async def at_tenant(
+    request: Request, caller: CallerHere, meter: Id, tenant: Tenant = None
+) -> Actor:
     """Return who asks at a meter, for the tenant that the query names."""
     if caller.admin:  # the books are read, which must not keep other requests waiting
-        return await run_in_threadpool(actor_at, site, caller, meter, tenant)
+        return await run_in_threadpool(actor_at, request.app.state.site, caller, meter, tenant)
     return caller.at(meter, tenant)
 
 
-async def at_meter(site: SiteHere, caller: CallerHere, meter: Id) -> Actor:
+async def at_meter(request: Request, caller: CallerHere, meter: Id) -> Actor:
     """Return who asks at a meter, where no tenant can be named."""
-    return await at_tenant(site, caller, meter)
+    return await at_tenant(request, caller, meter)
 
 
 async def at_site(caller: CallerHere) -> Actor:
@@ -107,9 +111,9 @@ async def at_site(caller: CallerHere) -> Actor:
     return caller.at_site()
 
 
-async def the_workspace(site: SiteHere, meter: Id) -> Workspace:
+async def the_workspace(request: Request, meter: Id) -> Workspace:
     """Return the meter that the path names."""
-    return site.space(meter)
+    return (await the_site(request)).space(meter)
 
 
 ActorHere = Annotated[Actor, Depends(at_meter)]

@@ -23,8 +23,6 @@ from easeml_meter.server.auth import CallerHere
 from easeml_meter.server.batching import Batches
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Site
-from easeml_meter.service.tokens import Caller
-from easeml_meter.storage.books import Books
 from easeml_meter.vault.keys import unwrap, wrap
 
 KEPT = timedelta(days=1)
@@ -136,13 +134,15 @@ class Keys:
 
     def _begin(self, user: str, given: list[KeyedRequest]) -> list[KeyedRequest | Exception]:
         """Enter requests; return each as it was answered before, or as entered now."""
-        found: list[KeyedRequest | Exception] = []
         with self._site.store.writing(user) as books:
-            for request in given:
-                try:
-                    found.append(_entered(books, request))
-                except MeterError as error:  # nothing was entered for it
-                    found.append(error)
+            before = books.idempotency.known(user, [request.key for request in given])
+            known = dict(before)
+            found = [_found(known, request) for request in given]
+            fresh = [now for request, now in zip(given, found, strict=True) if now is request]
+            for request in fresh:
+                if request.key in before:  # it is too old to be honored
+                    books.idempotency.forget(user, request.key)
+            books.idempotency.add(fresh)
         return found
 
     def _finish(self, user: str, given: list[KeyedRequest]) -> list[Exception | None]:
@@ -151,18 +151,17 @@ class Keys:
         return [None for _ in given]
 
 
-def _entered(books: Books, request: KeyedRequest) -> KeyedRequest:
-    before = books.idempotency.find(request.user, request.key)
-    if before is not None and not _stale(before, request.created_at):
-        if before.request != request.request:
-            raise MeterError("Idempotency-Key: it came with another request: use a new one")
-        if before.status is None:
-            raise UnderWay("Idempotency-Key: that request is still under way: wait")
-        return before
-    if before is not None:
-        books.idempotency.forget(request.user, request.key)
-    books.idempotency.add(request)
-    return request
+def _found(known: dict[str, KeyedRequest], request: KeyedRequest) -> KeyedRequest | Exception:
+    """Return the request that came with the same key, this one if none did, or why it must wait."""
+    before = known.get(request.key)
+    if before is None or _stale(before, request.created_at):
+        known[request.key] = request  # the same key may come again in the same batch
+        return request
+    if before.request != request.request:
+        return MeterError("Idempotency-Key: it came with another request: use a new one")
+    if before.status is None:
+        return UnderWay("Idempotency-Key: that request is still under way: wait")
+    return before
 
 
 def _stale(before: KeyedRequest, now: str) -> bool:
@@ -189,10 +188,10 @@ async def once(request: Request, caller: CallerHere, key: Key = None) -> Once:
     return Once(state.site, state.keys, caller.user.id, key, asked)
 
 
-def once_streamed(request: Request, caller: Caller, key: str | None) -> Once:
+def once_streamed(request: Request, actor: Actor, key: str | None) -> Once:
     """Return the key of a request whose body the route reads itself."""
     state, asked = request.app.state, _asked(request)
-    return Once(state.site, state.keys, caller.user.id, key, asked)
+    return Once(state.site, state.keys, actor.user, key, asked)
 
 
 def _asked(request: Request) -> str:

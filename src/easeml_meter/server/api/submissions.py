@@ -6,7 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
-from dataclasses import asdict
+from dataclasses import asdict, fields
 from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
@@ -19,11 +19,7 @@ from easeml_meter.core.views import Signal, signal_json
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.server.api.common import Listed, PageHere, body_of, paged, raw
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import (
-    CallerHere,
-    TenantActorHere,
-    WorkspaceHere,
-)
+from easeml_meter.server.auth import TenantActorHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, once_streamed
 from easeml_meter.server.parameters import Id
@@ -111,7 +107,6 @@ class SubmissionShown(SubmissionListed):
 )
 async def submit(  # noqa: PLR0917
     request: Request,
-    caller: CallerHere,
     actor: TenantActorHere,
     space: WorkspaceHere,
     model: Model,
@@ -132,7 +127,7 @@ async def submit(  # noqa: PLR0917
         receipt, signal = await _accepted(request, incoming)
         return 200 if receipt.final else 202, _shown(receipt, signal)
 
-    once = once_streamed(request, caller, key)
+    once = once_streamed(request, actor, key)
     answer = await once.answer(make, actor=actor, use_case=queue.accept, body=body)
     if answer.status_code != 202:
         return answer
@@ -158,7 +153,8 @@ async def _accepted(request: Request, incoming: Incoming) -> Accepted:
 
 
 def _shown(receipt: Receipt, signal: Signal | None) -> dict[str, Any]:
-    return asdict(receipt) | {"signal": None if signal is None else signal_json(signal)}
+    told = {field.name: getattr(receipt, field.name) for field in fields(receipt)}
+    return told | {"signal": None if signal is None else signal_json(signal)}
 
 
 def _answer(actor: Actor, space: Workspace, receipt: Receipt) -> JSONResponse:

@@ -18,7 +18,7 @@ from easeml_meter.server.api.common import (
     raw,
 )
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import ActorHere, CallerHere, SettingsHere, WorkspaceHere
+from easeml_meter.server.auth import ActorHere, SettingsHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, once_streamed
 from easeml_meter.server.parameters import Number
@@ -74,7 +74,6 @@ def list_validation_sets(
 async def set_validation(  # noqa: PLR0917
     request: Request,
     settings: SettingsHere,
-    caller: CallerHere,
     actor: ActorHere,
     space: WorkspaceHere,
     suffix: Suffix = "parquet",
@@ -99,7 +98,7 @@ async def set_validation(  # noqa: PLR0917
         )
         return 201, ValidationShown(**given.to_json())
 
-    once = once_streamed(request, caller, key)
+    once = once_streamed(request, actor, key)
     return await once.answer(make, actor=actor, use_case=validation.give_validation, body=body)
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import fields
 
 import sqlalchemy as sa
 
@@ -13,6 +14,10 @@ from easeml_meter.storage.books.repository import Repository, columns_of
 _TABLE = schema.idempotency
 # Building a statement takes longer than carrying it out.
 _SAME = (_TABLE.c.user == sa.bindparam("whose")) & (_TABLE.c.key == sa.bindparam("which"))
+_KNOWN = sa.select(*(_TABLE.c[field.name] for field in fields(KeyedRequest))).where(
+    _TABLE.c.user == sa.bindparam("whose"),
+    _TABLE.c.key.in_(sa.bindparam("keys", expanding=True)),
+)
 _FORGET = _TABLE.delete().where(_SAME)
 _ANSWER = (
     _TABLE.update()
@@ -24,16 +29,18 @@ _ANSWER = (
 class KeyedRequests(Repository):
     """Requests that came with a key, and what was answered."""
 
-    def find(self, user: str, key: str) -> KeyedRequest | None:
-        """Return the request that a user sent with a key, if there was one."""
-        return next(iter(self._values(_TABLE, KeyedRequest, user=user, key=key)), None)
+    def known(self, user: str, keys: Sequence[str]) -> dict[str, KeyedRequest]:
+        """Return the requests that a user sent with these keys, by key."""
+        rows = self._connection.execute(_KNOWN, {"whose": user, "keys": keys})
+        return {each.key: each for each in (KeyedRequest(*row) for row in rows)}
 
-    def add(self, request: KeyedRequest) -> None:
-        """Enter a request that is about to be carried out."""
-        given = columns_of(request)
-        if request.body is None:
-            del given["body"]  # JSON's null is not the column's
-        self._connection.execute(_TABLE.insert(), given)
+    def add(self, requests: Sequence[KeyedRequest]) -> None:
+        """Enter requests that are about to be carried out."""
+        rows = [columns_of(each) for each in requests]
+        for row in rows:
+            del row["body"]  # there is none yet, and JSON's null is not the column's
+        if rows:
+            self._connection.execute(_TABLE.insert(), rows)
 
     def answer(self, requests: Sequence[KeyedRequest]) -> None:
         """Record the answers of requests that were entered before."""
