@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -19,10 +20,13 @@ from easeml_meter.vault.keys import Identity
 from .helpers import Clock, Session, deliver, rows, small_spec
 
 
-def make_site(folder: Path, database: str, *, clock: Clock | None = None) -> Site:
+def make_site(
+    folder: Path, database: str, *, clock: Clock | None = None, allowed_losses: Sequence[str] = ()
+) -> Site:
     """Make a site in a folder."""
     folder.mkdir(exist_ok=True)
-    return Site.open(database, folder / "files", folder / "server.key", clock or Clock())
+    place = folder / "files", folder / "server.key"
+    return Site.open(database, *place, clock or Clock(), allowed_losses=allowed_losses)
 
 
 @dataclass

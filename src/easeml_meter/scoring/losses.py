@@ -12,7 +12,7 @@ import importlib
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
@@ -238,6 +238,7 @@ class Custom(Loss):
 
 _RANGE = re.compile(r"(absolute|squared)\[([^,\[\]]{1,40}),([^,\[\]]{1,40})\]")
 _FUNCTION = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(?:\[([a-z ]{1,20})\])?")
+_LONGEST_NAME = 500
 _NEEDS = {need.value: need for need in (Output.CLASS, Output.PROBABILITIES, Output.REAL)}
 _KNOWN = "0-1, top-3, absolute[0,100], squared[-1,1], brier or package.module:function"
 
@@ -275,7 +276,7 @@ def parse_loss(text: str, **parameters: Any) -> Loss:
         except ValueError:
             raise _refuse(text, f"two numbers needed, as in {ranged[1]}[0,100]") from None
         return (Absolute if ranged[1] == "absolute" else Squared)(low, high)
-    if len(text) < 500 and (function := _FUNCTION.fullmatch(text)):
+    if len(text) < _LONGEST_NAME and (function := _FUNCTION.fullmatch(text)):
         need = function[2]
         if need is not None and need not in _NEEDS:
             raise _refuse(text, f"in brackets one of {', '.join(_NEEDS)}")
@@ -285,6 +286,17 @@ def parse_loss(text: str, **parameters: Any) -> Loss:
     if text in ("absolute", "squared"):
         raise _refuse(text, f"say the range of labels and predictions, as in {text}[0,100]")
     raise _refuse(text, f"known: {_KNOWN}")
+
+
+def check_allowed(text: str, allowed: Collection[str]) -> None:
+    """Refuse a function that is not among those allowed, before importing its module runs code.
+
+    Raises:
+        InvalidInput: the loss names a function, and that one is not allowed.
+    """
+    function = _FUNCTION.fullmatch(text) if len(text) < _LONGEST_NAME else None
+    if function and function[1] not in allowed:
+        raise _refuse(text, "a function that this server allows: see allowed_loss in its settings")
 
 
 @cache

@@ -60,7 +60,12 @@ def open_site(settings: Settings) -> Site:
     try:
         # The database holds hashes of passwords, and the key beside it opens test sets.
         settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Site.open(settings.database_url, settings.files_place, settings.key_file)
+        return Site.open(
+            settings.database_url,
+            settings.files_place,
+            settings.key_file,
+            allowed_losses=settings.allowed_loss,
+        )
     except OSError as error:
         raise unusable(settings.folder, error) from error
 

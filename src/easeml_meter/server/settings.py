@@ -74,6 +74,8 @@ class Settings(BaseSettings):
     """Minimum log level: debug, info, warning, error."""
     shutdown_seconds: int = Field(default=30, ge=1)
     """Longest wait for accepted requests when stopping."""
+    allowed_loss: tuple[str, ...] = Field(default=(), strict=False)
+    """Functions that meters may have as loss, each MODULE:FUNCTION: the server runs them."""
     private_webhooks: bool = False
     """Allow webhooks to addresses of this machine and of private networks."""
     smtp_host: str = ""

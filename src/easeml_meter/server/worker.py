@@ -56,7 +56,12 @@ def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) ->
         raise invalid("database", settings.database.partition(":")[0] or "none", _NEEDED)
     if not settings.key_file.exists():
         raise MeterError(f"{settings.key_file}: no such file: copy the server's key to there")
-    site = Site.open(settings.database, settings.files_place, settings.key_file)
+    site = Site.open(
+        settings.database,
+        settings.files_place,
+        settings.key_file,
+        allowed_losses=settings.allowed_loss,
+    )
     try:
         running = QueueRunner(site, answering(), heartbeat)
         check_key(site)

@@ -9,9 +9,8 @@ from easeml_meter.checks import check_name
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import Event, MeterRecord, TestSet
 from easeml_meter.errors import InvalidInput, invalid
-from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.place import Clock, Home, Site, Workspace
+from easeml_meter.service.place import Clock, Home, Site, Workspace, allowed_loss
 from easeml_meter.service.testsets import requests
 from easeml_meter.service.tokens import Caller
 from easeml_meter.spec import METERS, MeterSpec
@@ -20,12 +19,14 @@ from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import unusable
 
 
-def check_meter(spec: MeterSpec, name: str) -> None:
-    """Refuse what cannot be a meter."""
+def check_meter(
+    spec: MeterSpec, name: str, *, allowed_losses: frozenset[str] | None = None
+) -> None:
+    """Refuse what cannot be a meter; where only some functions may be losses, any other one."""
     if spec.protocol not in METERS:
         raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
     check_name("name", name)
-    parse_loss(spec.loss)
+    allowed_loss(spec, allowed_losses)
     required_labels(spec)
 
 
@@ -49,7 +50,7 @@ def create_meter(_: Actor, site: Site, spec: MeterSpec, name: str) -> MeterRecor
     Raises:
         InvalidInput: no meter can be made of this specification or name.
     """
-    check_meter(spec, name)
+    check_meter(spec, name, allowed_losses=site.allowed_losses)
     with site.writing() as books:
         return enter(books, spec, name, site.now())
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -13,6 +13,8 @@ from pathlib import Path
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import TestSet, stamp
 from easeml_meter.errors import InvalidInput
+from easeml_meter.scoring.losses import Loss, check_allowed, parse_loss
+from easeml_meter.spec import MeterSpec
 from easeml_meter.storage import jobs
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import Files, FolderFiles, open_files, unusable
@@ -83,6 +85,8 @@ class Workspace:
     clock: Clock = utc_now
     meter: str | None = None
     """Id of the meter; None: the only one of an embedded database."""
+    allowed_losses: frozenset[str] | None = None
+    """Functions that a loss may name; None: any, as in a folder, where all code is its owner's."""
     claims: Files | None = None
     """Where a server notes at which meter each test set counts; None: there is only one."""
 
@@ -128,9 +132,24 @@ class Workspace:
         """
         return MeterState.of(*books.meters.overview(self.meter))
 
+    def loss(self, spec: MeterSpec) -> Loss:
+        """Return the loss of a meter, if it may be used here.
+
+        Raises:
+            InvalidInput: there is no such loss, or it is a function that is not allowed here.
+        """
+        return allowed_loss(spec, self.allowed_losses)
+
     def journal(self, generation: TestSet) -> Journal:
         """Give the journal that lies with a test set."""
         return Journal(self.files, f"{TEST_SETS}/{generation.fingerprint}{SUFFIX}")
+
+
+def allowed_loss(spec: MeterSpec, allowed: frozenset[str] | None) -> Loss:
+    """Return the loss of a meter; a function must be among those allowed, unless all are."""
+    if allowed is not None:
+        check_allowed(spec.loss, allowed)
+    return parse_loss(spec.loss)
 
 
 @dataclass(frozen=True)
@@ -141,16 +160,27 @@ class Site:
     files: Files
     identity: Identity = field(repr=False)
     clock: Clock = utc_now
+    allowed_losses: frozenset[str] = frozenset()
+    """Functions that a meter's loss may name: whoever names one makes the server run it."""
 
     @classmethod
-    def open(cls, database: str, files: str | Path, key: Path, clock: Clock = utc_now) -> Site:
+    def open(
+        cls,
+        database: str,
+        files: str | Path,
+        key: Path,
+        clock: Clock = utc_now,
+        *,
+        allowed_losses: Collection[str] = (),
+    ) -> Site:
         """Open the database (made or upgraded as needed), the files and the key (made if new)."""
         if not key.exists():
             key.parent.mkdir(parents=True, exist_ok=True)
             Identity.new().write(key)
         store = Store.open(database)
         jobs.install(store)
-        return cls(store, open_files(files), Identity.read(key), clock)
+        identity = Identity.read(key)
+        return cls(store, open_files(files), identity, clock, frozenset(allowed_losses))
 
     def derived_key(self, purpose: bytes) -> bytes:
         """Return a key for one purpose, derived from the site's own: it opens nothing sealed."""
@@ -181,6 +211,7 @@ class Site:
             lambda: self.identity,
             self.clock,
             meter,
+            allowed_losses=self.allowed_losses,
             claims=self.files.under("claims"),
         )
 

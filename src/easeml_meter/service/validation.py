@@ -11,7 +11,6 @@ from easeml_meter.core.model import Event, TestSet, ValidationSet
 from easeml_meter.errors import MeterError, NotFound, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.ids import CommittedIds
-from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.validation import Validation
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import TEST_SETS, Workspace
@@ -120,7 +119,7 @@ def _enter(
     table = Validation.open(
         source,
         label=label,
-        loss=parse_loss(state.spec.loss),
+        loss=space.loss(state.spec),
         classes=classes,
         id_column=id_column or None,
     )

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
+import sys
+from dataclasses import replace
+from pathlib import Path
+
 import pytest
 from tests.server.helpers import Served
 from tests.service.helpers import small_spec
+from tests.service.sites import make_site
 
+from easeml_meter.errors import InvalidInput
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.meters import create_meter
 from easeml_meter.stats.planning import required_labels
 
 SETTINGS = small_spec().to_mapping()
@@ -42,3 +50,28 @@ def test_anybody_may_plan(served: Served) -> None:
     for labels, enough in ((plan["labels"] - 1, False), (plan["labels"], True)):
         asked = nobody.post("/plans", json={"settings": SETTINGS, "labels": labels}).json()
         assert asked["enough"] is enough
+
+
+def test_an_admin_cannot_make_the_server_run_a_function(served: Served, tmp_path: Path) -> None:
+    """`cProfile:run` took a developer's predictions for source code, and ran them."""
+    sys.path.insert(0, str(tmp_path))
+    (tmp_path / "planted_loss.py").write_text("def run(predictions, labels):\n    return labels\n")
+    settings = SETTINGS | {"meter": SETTINGS["meter"] | {"loss": "planted_loss:run[class]"}}
+    body = {"name": "m", "settings": settings}
+    try:
+        refused = served.client("admin").post("/meters", json=body)
+        assert (refused.status_code, "allowed_loss" in refused.text) == (422, True)
+        assert "planted_loss" not in sys.modules  # importing a module runs it
+    finally:
+        sys.path.remove(str(tmp_path))
+
+
+def test_a_meter_whose_loss_is_no_longer_allowed_imports_nothing(tmp_path: Path) -> None:
+    named = "tests.scoring.examples:stuck"
+    site = make_site(tmp_path, f"sqlite:///{tmp_path / 'db'}", allowed_losses=[named])
+    spec = small_spec(loss=f"{named}[class]")
+    meter = create_meter(SYSTEM, site, spec, "m").id
+    assert site.space(meter).loss(spec).name == spec.loss
+    forbidden = replace(site, allowed_losses=frozenset())
+    with pytest.raises(InvalidInput, match="allowed_loss"):
+        forbidden.space(meter).loss(spec)

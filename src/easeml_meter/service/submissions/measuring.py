@@ -24,7 +24,6 @@ from easeml_meter.errors import invalid
 from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.executors import Executor, TooLate, open_executor
 from easeml_meter.scoring.ids import CommittedIds
-from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.predictor import Limits, Predictor
@@ -141,7 +140,7 @@ class Measured(Closing):
             yield Validation.reopen(
                 path,
                 label=self.validation.settings["label"],
-                loss=parse_loss(self.spec.loss),
+                loss=self.space.loss(self.spec),
                 classes=self.classes,
                 rows=self.validation.rows,
                 digest=self.validation.digest,
@@ -171,7 +170,7 @@ class Measured(Closing):
 
     def expected(self, rows: int) -> Expected:
         """What predictions on so many rows must look like."""
-        return Expected(rows, parse_loss(self.spec.loss), self.classes)
+        return Expected(rows, self.space.loss(self.spec), self.classes)
 
     def hidden_ids(self, *, told: bool) -> CommittedIds | None:
         """The ids of the test set, if it was sealed with any; `told`: the sender may know them."""
@@ -223,7 +222,7 @@ class ModelAttempt:
         if conditions.hopeless:
             return Losses(None, None)
         with on.open_validation() as table, open_executor(conditions.executor) as executor:
-            hidden = HiddenRows.of(on.sealed, parse_loss(on.spec.loss), on.classes)
+            hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes)
             visible = VisibleRows.of(table, hidden.inputs)
             validation, seconds = self._visible(visible, hidden, executor, conditions)
             # How far it got would tell of the rows; the clock does not.
@@ -318,7 +317,7 @@ def allotted(estimate: float) -> float:
 
 def model_loss(predictor: Predictor, on: Measured) -> Fraction | None:
     """Return a model's loss on the test set, for its release: nothing is secret any more."""
-    hidden = HiddenRows.of(on.sealed, parse_loss(on.spec.loss), on.classes)
+    hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes)
     try:
         return score_model(predictor, hidden, Limits(seconds=_VISIBLE_SECONDS), again=False).mean
     except (Unscorable, SystemExit):

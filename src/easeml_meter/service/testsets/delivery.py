@@ -15,7 +15,7 @@ from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Event, TestSet
 from easeml_meter.errors import InvalidInput, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
-from easeml_meter.scoring.losses import Output, parse_loss
+from easeml_meter.scoring.losses import Output
 from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile
@@ -147,7 +147,7 @@ def check_given(space: Workspace, state: MeterState, sealed: SealedTestSet) -> D
     """Refuse columns, labels or rows that a test set may not have; return the rows' digests."""
     key = fingerprint_key(space.identity)
     _check_schema(state, sealed.manifest)
-    _check_labels(state, sealed)
+    _check_labels(space, state, sealed)
     digests = collect(sealed.row_digests(key))
     _check_rows(space, state, digests, input_schema(sealed), key)
     return digests
@@ -166,9 +166,9 @@ def _check_schema(state: MeterState, manifest: Manifest) -> None:
             raise invalid("column", shown, f"{known.get(name, 'no such column')} as before")
 
 
-def _check_labels(state: MeterState, sealed: SealedTestSet) -> None:
+def _check_labels(space: Workspace, state: MeterState, sealed: SealedTestSet) -> None:
     """Refuse labels that the loss cannot take, by row number."""
-    loss = parse_loss(state.spec.loss)
+    loss = space.loss(state.spec)
     classes = classes_in_force(state.spec, state.validation)
     if classes is None and loss.output in (Output.CLASS, Output.RANKED, Output.PROBABILITIES):
         raise WrongPhase(
