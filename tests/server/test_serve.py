@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
+import sys
 import threading
 from pathlib import Path
 from typing import Any
@@ -12,6 +13,7 @@ from typing import Any
 import httpx
 import pytest
 from tests.server.process import started
+from tests.service.helpers import small_spec
 
 from easeml_meter.errors import MeterError
 from easeml_meter.server import serve
@@ -184,3 +186,39 @@ def test_an_idle_server_on_sqlite_takes_no_write_lock(
             assert looked.acquire(timeout=60)
     assert wrote == []
     app.state.site.close()
+
+
+def second(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
+    """Run another command on the folder of a server."""
+    program = [sys.executable, "-c", "from easeml_meter.cli import main; main()", *command]
+    command = (*program, "--folder", str(folder))
+    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+
+
+def test_one_server_at_a_time_uses_a_folder(tmp_path: Path) -> None:
+    """Two of them would run the same models, and forget each other's requests."""
+    with started(tmp_path) as server:
+        refused = second(tmp_path, "serve", "--port", "0")
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert refused.stderr.startswith("meter: ")
+        assert refused.stderr.count("\n") == 1
+        assert "another meter serve or meter restore uses it" in refused.stderr
+        server.popen.kill()  # it has no time to free its lock
+        server.popen.wait()
+        with started(tmp_path) as again:
+            assert again.stop() == 0
+
+
+def test_nothing_is_restored_beside_a_running_server(tmp_path: Path) -> None:
+    folder, backup = tmp_path / "server", tmp_path / "site.backup"
+    settings = small_spec().to_mapping()
+    with started(folder) as server, server.client() as admin:
+        created = admin.post("/meters", json={"name": "m", "settings": settings})
+        assert created.status_code == 201, created.text
+        assert second(folder, "backup", str(backup)).returncode == 0
+        refused = second(folder, "restore", str(backup))
+        assert (refused.returncode, refused.stdout) == (1, "")
+        assert "another meter serve or meter restore uses it" in refused.stderr
+        assert server.stop() == 0
+    restored = second(folder, "restore", str(backup))
+    assert restored.returncode == 0, restored.stderr

@@ -21,7 +21,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.errors import StorageError
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.audit import broken_link
-from easeml_meter.storage.store import Store
+from easeml_meter.storage.store import Store, alone
 
 
 def test_rows_come_back_as_they_went_in(store: Store) -> None:
@@ -286,3 +286,16 @@ def test_settings_of_every_connection(store: Store) -> None:
     with store.reading() as books:
         for question, answer in SAFE[store.dialect].items():
             assert books.connection.execute(sa.text(question)).scalar() == answer, question
+
+
+def test_only_one_holds_a_database_and_frees_it_in_the_end(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path / 'new' / 'meter.db'}"
+    with alone(url):
+        with pytest.raises(StorageError, match="stop that first"), alone(url):
+            pass
+        with alone(f"sqlite:///{tmp_path / 'other.db'}"):
+            pass
+    with alone(url):
+        pass
+    with alone("postgresql://nobody@nowhere/none"), alone("postgresql://nobody@nowhere/none"):
+        pass

@@ -102,12 +102,14 @@ def restore(
 ) -> None:
     """Restore FILE into an empty folder or server, or over an existing one.
 
-    Nothing that is there is lost: answers given since the backup still count.
+    Nothing that is there is lost: answers given since the backup still count. Stop a server
+    on SQLite first.
     """
     from easeml_meter.service.backup import Backup
     from easeml_meter.service.place import Home
     from easeml_meter.service.restore import restore as bring_back
     from easeml_meter.spec import MeterSpec
+    from easeml_meter.storage.store import alone
 
     if not file.is_file():
         raise InvalidInput(f"{file}: there is no such file")
@@ -115,14 +117,14 @@ def restore(
     with Backup.open(file) as found:
         if found.contents.single:
             home = Home(folder or Path())
-            _place_key(found, home.key)
-            home.prepare()
-            opened = _home(home)
+            database, key, opened = f"sqlite:///{home.database}", home.key, _home(home)
         else:
             settings = _settings(folder, settings_file, flags)
-            _place_key(found, settings.key_file)
-            opened = _site(settings)
-    with opened as place:
+            database, key, opened = settings.database_url, settings.key_file, _site(settings)
+        _place_key(found, key)
+        if home is not None:
+            home.prepare()
+    with alone(database), opened as place:
         meters = bring_back(SYSTEM, place, file, meter=identifier)
         if home is not None and not home.settings.exists():
             with place.store.reading() as books:

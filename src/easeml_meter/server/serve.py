@@ -9,7 +9,7 @@ import socket
 import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import ExitStack, contextmanager
 from types import FrameType
 
 import uvicorn
@@ -30,6 +30,7 @@ from easeml_meter.service.submissions.queue import answering
 from easeml_meter.service.tokens import admin_can_sign_in, make_admin_token
 from easeml_meter.service.uploads import sweep_uploads
 from easeml_meter.storage.files import unusable
+from easeml_meter.storage.store import alone
 from easeml_meter.version import __version__
 
 _LOG = logging.getLogger(__name__)
@@ -78,6 +79,24 @@ def run(settings: Settings, tell: Callable[[str], None], *, new_admin_token: boo
     """
     logs.configure(settings.log_level)
     sender = _sender(settings)  # wrong settings are told now, not when the first mail is due
+    with _used_alone(settings):
+        _serve(settings, sender, tell, new_admin_token=new_admin_token)
+
+
+@contextmanager
+def _used_alone(settings: Settings) -> Iterator[None]:
+    """Lock the database before it is opened: a newer program would upgrade its tables."""
+    with ExitStack() as held:
+        try:
+            held.enter_context(alone(settings.database_url))
+        except OSError as error:
+            raise unusable(settings.folder, error) from error
+        yield
+
+
+def _serve(
+    settings: Settings, sender: Sender, tell: Callable[[str], None], *, new_admin_token: bool
+) -> None:
     site = open_site(settings)
     try:
         worker.prepare(site)

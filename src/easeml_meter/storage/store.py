@@ -12,6 +12,7 @@ Contract, for every database behind it:
 
 from __future__ import annotations
 
+import fcntl
 import sqlite3
 import threading
 from collections.abc import Iterator
@@ -126,6 +127,34 @@ class Store:
                     f"the database has version {str(found)[:32]!r}, newer than this program "
                     f"({schema.HEAD!r}): update easeml-meter"
                 ) from None
+
+
+@contextmanager
+def alone(url: str) -> Iterator[None]:
+    """Keep every other server and restore away from a SQLite database; make its folder if new.
+
+    The operating system frees the lock when the process ends, however it ends. Many servers may
+    use one PostgreSQL, so nothing is locked there.
+
+    Raises:
+        StorageError: another one uses the database.
+    """
+    address = _address(url)
+    if address.get_backend_name() != "sqlite" or not address.database:
+        yield
+        return
+    path = Path(f"{address.database}.lock")
+    # The database holds hashes of passwords, and the key beside it opens test sets.
+    path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with path.open("ab") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            raise StorageError(
+                f"{address.database}: another meter serve or meter restore uses it: stop that "
+                "first, or use PostgreSQL for several servers"
+            ) from None
+        yield
 
 
 def _engine(url: str) -> sa.Engine:
