@@ -535,7 +535,7 @@ def test_a_set_spent_meanwhile(
 def test_a_validation_set_replaced_meanwhile(
     session: Session, rival: Session, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Nobody is told a gap to a set that is gone, but an answer given before is given again."""
+    """Hidden rows were touched, so the answers count, on the set they were measured with."""
     path = session.folder / "other.parquet"
     pq.write_table(rows(session.validation_labels, seed=8), path)
     together(session, Plan(0))
@@ -543,12 +543,25 @@ def test_a_validation_set_replaced_meanwhile(
     first, repeated, second = together(session, Plan(1), Plan(0), Plan(2))
     assert isinstance(repeated, Signal)
     assert repeated.repeated
-    for each in (first, second):
-        assert isinstance(each, MeterError)
-        assert "was replaced meanwhile: submit again" in str(each)
-    assert len(entries_of(session)) == 1
-    assert [each.step for each in signals(together(session, Plan(1), Plan(2)))] == [2, 3]
+    assert [each.step for each in signals([first, second])] == [2, 3]
+    (new,) = signals(together(session, Plan(1)))
+    assert (new.step, new.repeated) == (4, False)  # on the new set it is another question
+    assert [each.validation_number for each in entries_of(session)] == [1, 1, 1, 2]
     check_journal(session)
+
+
+def test_a_reset_meanwhile_comes_before_the_first_answer_on_the_new_set(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """An answer on the old set neither uses the reset nor brings it back."""
+    session = make_session(tmp_path, small_spec(protocol="incremental", resets=1))
+    path = session.folder / "other.parquet"
+    pq.write_table(rows(session.validation_labels, seed=8), path)
+    meanwhile(monkeypatch, lambda: session.meter.replace_validation(path, reset=True))
+    for plan in (Plan(1), Plan(2), Plan(3)):
+        together(session, plan)
+    found = [(each.validation_number, each.after_reset) for each in entries_of(session)]
+    assert found == [(1, False), (2, True), (2, False)]
 
 
 # --- Large test sets ---

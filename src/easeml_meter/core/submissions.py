@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from enum import StrEnum
 
 
@@ -14,6 +14,9 @@ class SubmissionState(StrEnum):
     DONE = "done"
     REFUSED = "refused"
 
+
+REACHED = "reached"
+"""The option of a ticket that says which sets it ran on."""
 
 FINAL = (SubmissionState.DONE, SubmissionState.REFUSED)
 """States after which nothing more happens."""
@@ -52,6 +55,7 @@ class Ticket:
     kind: str
     blob: str
     options: dict[str, str]
+    """Where it stands besides its state: `REACHED`."""
     state: SubmissionState
     problem: dict[str, str] | None
     generation: int | None
@@ -59,6 +63,19 @@ class Ticket:
     attempts: int
     created_at: str
     changed_at: str
+
+    @property
+    def reached(self) -> tuple[int, int] | None:
+        """The numbers of the test set and the validation set it was run on, or None.
+
+        Written down before it sees hidden rows: from then on it is charged, whatever happens.
+        """
+        test_set, _, validation = self.options.get(REACHED, "").partition("/")
+        return (int(test_set), int(validation)) if test_set else None
+
+    def reaching(self, test_set: int, validation: int) -> Ticket:
+        """Return it with the mark that it is about to run on hidden rows."""
+        return replace(self, options=self.options | {REACHED: f"{test_set}/{validation}"})
 
     @property
     def receipt(self) -> Receipt:

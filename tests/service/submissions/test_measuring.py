@@ -13,8 +13,9 @@ from unittest import mock
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from tests.service.helpers import Session, make_session, small_spec
+from tests.service.helpers import Session, make_session, rows, small_spec
 from tests.service.submissions.models import (
     ON_ALL_ROWS,
     VISIBLE,
@@ -26,7 +27,7 @@ from tests.service.submissions.models import (
     threshold,
 )
 
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, StorageError
 from easeml_meter.scoring import executors, running
 from easeml_meter.scoring.predictor import Limits, ModelFailed, SandboxUnavailable
 from easeml_meter.scoring.sandbox import Run
@@ -112,6 +113,39 @@ def test_a_model_that_looks_at_all_hidden_rows_is_not_read(session: Session) -> 
     trick = program(f"    if rows > {VISIBLE}:\n    {ON_ALL_ROWS}")
     assert run(session, trick, seconds=8.0).name == "no-reading"
     assert len(session.meter.status().signals) == 1
+
+
+def test_a_validation_set_replaced_while_a_model_runs_does_not_make_it_free(
+    session: Session,
+) -> None:
+    """Before, the submission was refused after it had run on hidden rows, and cost nothing."""
+    path = session.folder / "other.parquet"
+    pq.write_table(rows(session.validation_labels, seed=8), path)
+
+    def replaced(what: str, *_: float) -> None:
+        if what == "running on the test set":
+            session.meter.replace_validation(path)
+
+    told = run(session, program(), seconds=6.0, progress=replaced)
+    assert (told.step, session.meter.status().steps_left) == (1, 3)
+
+
+def test_that_hidden_rows_are_reached_is_written_before(session: Session) -> None:
+    """Where it cannot be written down, no hidden row is touched."""
+    seen: list[str] = []
+
+    def full(on: Measured) -> None:
+        seen.append(f"{on.generation.number}/{on.validation.number}")
+        raise StorageError("the disk is full")
+
+    def progress(what: str, *_: float) -> None:
+        seen.append(what)
+
+    with pytest.raises(StorageError):
+        run(session, program(), seconds=60.0, reach=full, progress=progress)
+    assert seen[-1] == "1/1"
+    assert "running on the test set" not in seen
+    assert session.meter.status().signals == ()
 
 
 def test_what_is_wrong_on_hidden_rows_is_one_answer(tmp_path: Path, capfd: Any) -> None:

@@ -10,7 +10,14 @@ from typing import Any
 
 import httpx
 import pytest
-from tests.server.driving import VALIDATION, begin, packed, predictions, submit
+from tests.server.driving import (
+    VALIDATION,
+    begin,
+    give_validation,
+    packed,
+    predictions,
+    submit,
+)
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, small_spec
 
@@ -79,6 +86,10 @@ def hand_in(
     body = options.pop("body", Bundle(f"predict {model}").to_bytes())
     params = {"model": model, **options.pop("params", {})}
     return client.post(f"/meters/{meter}/submissions", params=params, content=body, **options)
+
+
+def replace_validation(served: Served, meter: str) -> None:
+    assert give_validation(served.client("developer"), meter, seed=8).status_code == 201
 
 
 def show(client: httpx.Client, meter: str, submission: str) -> dict[str, Any]:
@@ -237,7 +248,47 @@ def test_without_a_database_it_is_tried_again(
     assert show(developer, meter, submission)["state"] == "done"
 
 
-def test_what_never_finishes_is_an_answer_at_last(
+def reach(served: Served, submission: str, attempts: int = 1) -> None:
+    """Write down that a model is about to run on hidden rows, as a worker does."""
+    with served.site.writing() as books:
+        ticket = books.submissions.get(submission)
+        assert ticket is not None
+        running = replace(ticket, state=SubmissionState.RUNNING, attempts=attempts)
+        books.submissions.change(running.reaching(1, 1))
+
+
+@pytest.mark.parametrize("error", [ZeroDivisionError("secret"), InvalidInput("secret")])
+def test_what_never_finishes_on_hidden_rows_is_an_answer_at_last(
+    served: Served, meter: str, told: dict[str, Answer], error: Exception
+) -> None:
+    """Until then it is shown as running, whatever happens to its workers."""
+
+    def broken(_: str) -> None:
+        raise error
+
+    told["model"] = broken
+    developer = served.client("developer")
+    submission = hand_in(developer, meter).json()["id"]
+    reach(served, submission)
+    for _ in range(queue.MOST_ATTEMPTS - 1):
+        with pytest.raises(type(error)):
+            queue.work(SYSTEM, served.site, submission)
+        assert show(developer, meter, submission)["state"] == "running"
+        path = f"/meters/{meter}/submissions/{submission}"
+        assert developer.delete(path).status_code == 409
+    replace_validation(served, meter)  # the answer is on the set that it ran with
+    queue.work(SYSTEM, served.site, submission)
+    ended = show(developer, meter, submission)
+    assert (ended["state"], ended["signal"]["answer"]) == ("done", "no-reading")
+    with served.site.reading() as books:
+        (entry,) = books.entries.all(meter, 1)
+    assert entry.validation_number == 1
+    assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 1
+    assert ended["signal"]["validation_loss"] is None
+    assert "secret" not in str(ended)
+
+
+def test_what_never_reaches_hidden_rows_is_refused_for_nothing(
     served: Served, meter: str, told: dict[str, Answer]
 ) -> None:
     def broken(_: str) -> None:
@@ -251,9 +302,39 @@ def test_what_never_finishes_is_an_answer_at_last(
             queue.work(SYSTEM, served.site, submission)
     queue.work(SYSTEM, served.site, submission)
     ended = show(developer, meter, submission)
-    assert (ended["state"], ended["signal"]["answer"]) == ("done", "no-reading")
-    assert ended["signal"]["validation_loss"] is None
+    assert (ended["state"], ended["problem"]["error"]) == ("refused", "internal")
     assert "secret" not in str(ended)
+    assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 2
+
+
+@pytest.mark.usefixtures("told")
+def test_a_model_whose_worker_died_is_answered_once(served: Served, meter: str) -> None:
+    developer = served.client("developer")
+    submission = hand_in(developer, meter).json()["id"]
+    reach(served, submission)
+    ThreadRunner(served.site, queue.answering())._task.put_back(served.site, submission)
+    assert show(developer, meter, submission)["state"] == "running"
+    replace_validation(served, meter)
+    run_all(served)
+    assert show(developer, meter, submission)["state"] == "done"
+    with served.site.reading() as books:
+        (entry,) = books.entries.all(meter, 1)
+    assert (entry.step, entry.validation_number) == (1, 1)
+
+
+def test_an_answer_is_left_for_a_model_on_hidden_rows(
+    served: Served, meter: str, labels: Labels
+) -> None:
+    """Else predictions could use up the budget meanwhile, and the run would be free."""
+    developer = served.client("developer")
+    submission = hand_in(developer, meter).json()["id"]
+    reach(served, submission, queue.MOST_ATTEMPTS)
+    assert submit(developer, meter, labels, errors=1).json()["step"] == 1
+    refused = submit(developer, meter, labels, errors=2)
+    assert (refused.status_code, refused.json()["error"]) == (409, "conflict")
+    assert "submit again when it is answered" in refused.json()["message"]
+    run_all(served)
+    assert show(developer, meter, submission)["step"] == 2
 
 
 @pytest.mark.usefixtures("told")

@@ -57,10 +57,11 @@ def test_the_last_entry_of_a_tenant(store: Store) -> None:
     ]
     with store.writing() as books:
         books.entries.add(entries)
-        assert books.entries.last("m", 1, 1) == entries[1]
-        assert books.entries.last("m", 1, 2) == entries[3]
-        assert books.entries.last("m", 1, 3) is None
-        assert books.entries.last("m", 2, 1) is None
+        newest = books.entries.newest_validation
+        assert newest("m", 1, 1) == max(each.validation_number for each in entries[:2])
+        assert newest("m", 1, 2) == entries[3].validation_number
+        assert newest("m", 1, 3) is None
+        assert newest("m", 2, 1) is None
 
 
 def test_entries_come_in_the_order_of_each_tenants_steps(store: Store) -> None:

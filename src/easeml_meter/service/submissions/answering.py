@@ -95,8 +95,9 @@ def answer_all(
     """
     with space.reading() as books:
         state = space.state(books)
+        given = books.validation.all(state.meter.id) if conditions.reached else []
     try:
-        test_set, validation = _in_use(state)
+        test_set, validation = _in_use(state, conditions, given)
     except MeterError as error:
         return [error for _ in submissions]
     if len(submissions) > 1 and (test_set.rows or 0) > MANY:
@@ -130,8 +131,13 @@ def _each(make: Callable[..., Made], *arguments: object) -> Made | Exception:
         return error
 
 
-def _in_use(state: MeterState) -> tuple[TestSet, ValidationSet]:
+def _in_use(
+    state: MeterState, conditions: Conditions, given: Sequence[ValidationSet]
+) -> tuple[TestSet, ValidationSet]:
     """Return the test set and the validation set that submissions are measured on."""
+    if conditions.reached is not None:
+        generation, number = conditions.reached
+        return state.numbered(generation), next(each for each in given if each.number == number)
     # A spent set still repeats old answers, for clients that crashed before reading them. So its
     # phase matters only once we know that a submission was not answered before.
     test_set = state.current
@@ -202,8 +208,10 @@ def _measure(decisions: Decisions, opened: _Opened, measured: Measured) -> _Draf
     attempt, entry = opened.attempt, opened.entry
     if decisions.same(entry) is not None:
         return _Draft(entry)
-    decisions.state.active()
-    decisions.check_budget(entry.tenant)
+    reached = measured.conditions.reached is not None
+    if not reached:
+        decisions.state.active()
+    decisions.check_budget(entry, reached=reached)
     losses = attempt.measure(measured)
     content = attempt.content()
     kept = Kept(attempt.identity, attempt.suffix, content) if content else None

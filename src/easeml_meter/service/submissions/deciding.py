@@ -32,7 +32,9 @@ class Decisions:
     answered: dict[Identity, Entry]
     """The entries of submissions that were answered before."""
     resets_due: set[int]
-    """Tenants whose next answer follows a reset of the running maximum."""
+    """Tenants whose next answer on the newest validation set follows a reset of the maximum."""
+    held: frozenset[int] = frozenset()
+    """Tenants with a model that runs on hidden rows: an answer must be left for it."""
 
     @classmethod
     def read(
@@ -53,32 +55,42 @@ class Decisions:
             histories or histories_of(books, state, test_set),
             {_identity(entry): entry for entry in known},
             {tenant for tenant in tenants if _reset_due(books, state, test_set, tenant)},
+            _held(books, state, test_set),
         )
 
     def same(self, draft: Entry) -> Entry | None:
         """Return the entry of an identical submission: the same bytes, the same validation set."""
         return self.answered.get(_identity(draft))
 
-    def check_budget(self, tenant: int) -> Account:
-        """Return a tenant's account, if it has an answer left.
+    def check_budget(self, draft: Entry, *, reached: bool = False) -> Account:
+        """Return the account that answers a draft, if there is an answer left.
+
+        `reached`: it has an answer set aside, since it runs on hidden rows.
 
         Raises:
-            Spent: it has none.
+            Spent: there is none.
+            MeterError: the last one is set aside for a model that runs on hidden rows.
         """
-        ledger, account = self.histories.ledger, self.histories.account(tenant)
+        ledger, account = self.histories.ledger, self.histories.account(draft.tenant)
         # A reset makes further answers more expensive, so it comes before asking for the budget.
-        if tenant in self.resets_due:
+        if self._follows_reset(draft):
             account = ledger.reset(account)
         if not ledger.may_submit(account):
             raise self.spent()
+        if not reached and draft.tenant in self.held and ledger.steps_left(account) < 2:
+            line = "the last answer is for a model of this team that is running"
+            raise MeterError(f"{line}: submit again when it is answered")
         return account
 
     def decide(self, draft: Entry, losses: Losses | None, now: str) -> Entry:
         """Return the entry with its answer, which follows all answers before it.
 
+        A validation set that was replaced since then changes nothing: the submission has touched
+        hidden rows, so it is answered, and charged, on the set that it was measured with.
+
         Raises:
             Spent: the test set has no answer left for the tenant.
-            MeterError: the validation set was replaced since the submission was measured.
+            MeterError: the last one is set aside for a model that runs on hidden rows.
         """
         # Retired while this was measured, the test set still answers: the submission has touched
         # hidden rows, and that must not be free. Once it is released, there is nothing to tell.
@@ -86,9 +98,7 @@ class Decisions:
         over = phase is Phase.RELEASED or (phase is Phase.ACTIVE and self.histories.retired)
         if losses is None or over:
             raise self.spent()
-        if validation_in_force(self.state).number != draft.validation_number:
-            raise MeterError("the validation set was replaced meanwhile: submit again")
-        account = self.check_budget(draft.tenant)
+        account = self.check_budget(draft, reached=losses.of_model)
         answer = NO_READING
         if losses.validation is not None and losses.test is not None:
             rules = self.histories.ledger.rules
@@ -97,7 +107,7 @@ class Decisions:
             draft,
             step=self.histories.folded[draft.tenant].step + 1,
             answer=name_of(answer),
-            after_reset=draft.tenant in self.resets_due,
+            after_reset=self._follows_reset(draft),
             told_at=now,
         )
 
@@ -105,7 +115,13 @@ class Decisions:
         """Add an answer, so that the next decision follows it."""
         self.histories = self.histories.after(entry)
         self.answered[_identity(entry)] = entry
-        self.resets_due.discard(entry.tenant)
+        if entry.after_reset:
+            self.resets_due.discard(entry.tenant)
+
+    def _follows_reset(self, draft: Entry) -> bool:
+        """Whether a reset comes before the answer: it came with the validation set of the draft."""
+        newest = validation_in_force(self.state).number
+        return draft.tenant in self.resets_due and draft.validation_number == newest
 
     def spent(self) -> Spent:
         """Return the refusal of a submission for which no answer is left."""
@@ -136,7 +152,16 @@ def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) 
         return False
     if newest.settings.get("generation") != test_set.number:
         return False
-    # Validation sets only replace older ones, so the last answer was measured on the newest of all
-    # that the tenant has used.
-    last = books.entries.last(test_set.meter, test_set.number, tenant)
-    return last is None or last.validation_number != newest.number
+    # Not the last answer: it may be that of a model which was begun before the set was replaced.
+    used = books.entries.newest_validation(test_set.meter, test_set.number, tenant)
+    return used != newest.number
+
+
+def _held(books: Books, state: MeterState, test_set: TestSet) -> frozenset[int]:
+    if not state.spec.models:
+        return frozenset()
+    return frozenset(
+        ticket.tenant
+        for ticket in books.submissions.unfinished()
+        if ticket.meter == test_set.meter and (ticket.reached or (0,))[0] == test_set.number
+    )

@@ -68,6 +68,8 @@ class Losses:
     """None: the model was given up before it was run once more, which is no reading."""
     test: Fraction | None
     """None: the loss or the model failed on the hidden rows, which is an answer, too."""
+    of_model: bool = False
+    """Whether a stranger's model ran on the hidden rows."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -80,6 +82,10 @@ class Conditions:
     """What a model may take on the hidden rows; None: decided by its run on the visible ones."""
     hopeless: bool = False
     """The model was started too often and never finished: answer "no reading" without a try."""
+    reached: tuple[int, int] | None = None
+    """The test set and validation set with which an earlier try reached hidden rows: the same."""
+    reach: Callable[[Measured], None] = field(default=lambda on: None, repr=False)
+    """Writes down that a model is about to see hidden rows: no crash may make that free."""
     progress: Progress = field(default=lambda what, done, total: None, repr=False)
 
     def __post_init__(self) -> None:
@@ -220,11 +226,12 @@ class ModelAttempt:
         """Run on the visible rows, then for a fixed time on the hidden ones."""
         conditions = on.conditions
         if conditions.hopeless:
-            return Losses(None, None)
+            return Losses(None, None, of_model=True)
         with on.open_validation() as table, open_executor(conditions.executor) as executor:
             hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes)
             visible = VisibleRows.of(table, hidden.inputs)
             validation, seconds = self._visible(visible, hidden, executor, conditions)
+            conditions.reach(on)
             # How far it got would tell of the rows; the clock does not.
             conditions.progress("running on the test set", 0, seconds)
             deadline = time.monotonic() + seconds
@@ -233,7 +240,7 @@ class ModelAttempt:
             # The wait comes last. How long a model ran, how it failed and how long its executor
             # took to close would otherwise add to the time that the developer can measure.
             _wait_until(deadline)
-        return Losses(validation, test)
+        return Losses(validation, test, of_model=not self.trusted)
 
     def _visible(
         self, rows: VisibleRows, hidden: HiddenRows, executor: Executor, conditions: Conditions

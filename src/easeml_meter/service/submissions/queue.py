@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from easeml_meter.core.model import Entry, stamp
 from easeml_meter.core.submissions import Receipt, SubmissionState, Ticket
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, MeterError, NotFound, StorageError, invalid
+from easeml_meter.errors import Denied, MeterError, NotFound, Spent, StorageError, invalid
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 from easeml_meter.service.history import show_session
@@ -26,6 +26,7 @@ from easeml_meter.service.submissions.answering import (
     answer_all,
     submission_of,
 )
+from easeml_meter.service.submissions.deciding import Decisions
 from easeml_meter.service.submissions.kinds import (
     MODELS,
     Model,
@@ -33,7 +34,7 @@ from easeml_meter.service.submissions.kinds import (
     check_models,
     unpack,
 )
-from easeml_meter.service.submissions.measuring import Conditions
+from easeml_meter.service.submissions.measuring import Conditions, Measured
 from easeml_meter.storage import jobs
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.jobs import Job, Queue
@@ -173,24 +174,25 @@ def work(actor: Actor, site: Site, identifier: str) -> None:
     if ticket is None:
         return
     space = site.space(ticket.meter)
+    tried = ticket.attempts > MOST_ATTEMPTS
+    if tried and not ticket.reached:  # it fails without hidden rows, so it tells nothing of them
+        _end(site, replace(ticket, state=SubmissionState.REFUSED, problem=_FAILED))
+        return
     try:
         submitted = MODELS[ticket.kind].read(space.files.read(ticket.blob))
-        # What ends its workers again and again does so on hidden rows, for all one knows: that
-        # must not be a free answer.
-        hopeless = Conditions(hopeless=ticket.attempts > MOST_ATTEMPTS)
+        conditions = Conditions(
+            hopeless=tried, reached=ticket.reached, reach=lambda on: _reach(on, identifier)
+        )
         sender = replace(actor, tenant=ticket.tenant, user=ticket.user)
-        signal = answer(sender, space, submitted, ticket.model, hopeless)
-    except StorageError:
-        _put_back(site, identifier)
-        raise
-    except MeterError as error:
-        problem = {"error": error.word, "message": str(error)}
-        _end(site, replace(ticket, state=SubmissionState.REFUSED, problem=problem))
-    except Exception:
-        if ticket.attempts <= MOST_ATTEMPTS:
+        signal = answer(sender, space, submitted, ticket.model, conditions)
+    except Exception as error:
+        if not tried and _to_be_tried_again(site, identifier, error):
             _put_back(site, identifier)
             raise
-        _end(site, replace(ticket, state=SubmissionState.REFUSED, problem=_FAILED))
+        problem = _FAILED
+        if isinstance(error, MeterError):
+            problem = {"error": error.word, "message": str(error)}
+        _end(site, replace(ticket, state=SubmissionState.REFUSED, problem=problem))
     else:
         answered = (signal.generation, signal.step)
         _end(
@@ -210,11 +212,45 @@ def _begin(site: Site, identifier: str) -> Ticket | None:
     return begun
 
 
+def _reach(on: Measured, identifier: str) -> None:
+    """Write down that a submission runs on hidden rows from now on, if there is an answer for it.
+
+    Raises:
+        Spent: others have used up the answers since it was begun; no hidden row was touched.
+    """
+    with on.space.writing() as books:
+        ticket = books.submissions.get(identifier)
+        state = on.space.state(books)
+        decisions = Decisions.read(books, state, on.generation, [])
+        ledger, histories = decisions.histories.ledger, decisions.histories
+        if ticket is None or not ledger.may_submit(histories.account(ticket.tenant)):
+            raise decisions.spent()
+        reaching = ticket.reaching(on.generation.number, on.validation.number)
+        books.submissions.change(replace(reaching, changed_at=on.space.now()))
+
+
+def _to_be_tried_again(site: Site, identifier: str, error: Exception) -> bool:
+    """Whether an error is no reason to refuse a submission.
+
+    What went wrong after hidden rows were touched may depend on them, so it is not told: the model
+    runs again until the tries are used up, and then the answer is "no reading".
+    """
+    if isinstance(error, StorageError) or not isinstance(error, MeterError):
+        return True
+    with site.reading() as books:
+        ticket = books.submissions.get(identifier)
+    return ticket is not None and ticket.reached is not None and not isinstance(error, Spent)
+
+
 def _put_back(site: Site, identifier: str) -> None:
-    """Show that a submission waits again, if it is not finished."""
+    """Show that a submission waits again, if it is not finished.
+
+    One that reached hidden rows is shown as running all the time: how often its worker died there
+    must not be seen.
+    """
     with site.writing() as books:
         ticket = books.submissions.get(identifier)
-        if ticket is not None:
+        if ticket is not None and ticket.reached is None:
             queued = replace(ticket, state=SubmissionState.QUEUED, changed_at=site.now())
             books.submissions.change(queued)
 

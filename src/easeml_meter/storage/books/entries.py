@@ -40,11 +40,10 @@ class Entries(Repository):
         found = self._connection.execute(_of_submissions(), which | given)
         return [Entry(*row) for row in found]
 
-    def last(self, meter: str, generation: int, tenant: int) -> Entry | None:
-        """Return the answer that a tenant got last."""
+    def newest_validation(self, meter: str, generation: int, tenant: int) -> int | None:
+        """Return the number of the newest validation set that a tenant got an answer on."""
         which = {"meter": meter, "generation": generation, "tenant": tenant}
-        row = self._connection.execute(_last(), which).first()
-        return None if row is None else Entry(*row)
+        return self._connection.execute(_newest_validation(), which).scalar()
 
 
 def _select(*names: str) -> sa.Select[Any]:
@@ -63,5 +62,6 @@ def _of_submissions() -> sa.Select[Any]:
 
 
 @cache
-def _last() -> sa.Select[Any]:
-    return _select("meter", "generation", "tenant").order_by(schema.entries.c.step.desc()).limit(1)
+def _newest_validation() -> sa.Select[Any]:
+    number = sa.func.max(schema.entries.c.validation_number)
+    return _select("meter", "generation", "tenant").with_only_columns(number)
