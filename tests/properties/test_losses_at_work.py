@@ -13,6 +13,7 @@ import pytest
 from tests.cli.workbench import Workbench, rows
 
 from easeml_meter.scoring.classes import Classes
+from easeml_meter.service.submissions.measuring import Measured
 
 Values = list[Any]
 
@@ -174,6 +175,16 @@ def leaves(predictions, labels):
         sys.exit(int(labels[0]))
     return tenth(predictions, labels)
 
+def differs(predictions, labels):
+    return np.where(predictions == labels, 0.0, 1.0)
+
+def score(predictions, labels):
+    '''What a judge gave, from 0 to 1; labels are not looked at.'''
+    return 1 - np.asarray(predictions, float)
+
+def letters(predictions, labels):
+    return np.array([{"C": 0.0, "I": 1.0}[each] for each in predictions])
+
 def talks(predictions, labels):
     if 7.0 in labels:
         print("label", labels[0])
@@ -225,7 +236,7 @@ def test_a_loss_that_fails_on_hidden_labels_is_an_answer(
     # The same bytes whatever the reason, and a step is charged.
     assert (shown.code, shown.err) == (0, "")
     assert shown.out.splitlines()[0] == "Step 1: no reading, model model-on-test"
-    assert shown.out.count("\n") == 5
+    assert shown.out.count("\n") == 6
     assert "50 %, 1 step promised, 1 expected" in shown.out
     told = desk.json("submit", *files)
     assert (told["answer"], told["band"], told["repeated"]) == ("no-reading", None, True)
@@ -279,3 +290,102 @@ def test_labels_that_do_not_fit_the_loss_are_refused_at_the_door(tmp_path: Path)
     shown = desk.refused(2, "testset", "add", "set.sealed")
     assert "row 4" in shown
     assert "10.25" not in shown
+
+
+@pytest.mark.parametrize(
+    ("function", "good", "bad"),
+    [("score[real]", 0.5, 3.5), ("letters", "C", "x"), ("letters", "C", "c")],
+)
+def test_predictions_that_have_no_loss_with_any_known_label_cost_nothing(
+    tmp_path: Path, losses: str, function: str, good: Any, bad: Any
+) -> None:
+    """A mistake in the format of the test file alone was the answer "no reading", and charged."""
+    desk = Workbench(tmp_path, "parquet")
+    draw = numbers if function == "score[real]" else thirds
+    test, validation = ready(desk, draw, loss=f"{losses}:{function}", steps=2, classes=())
+    fine = [good] * len(validation)
+    wrong = [*[good] * 6, bad, *[good] * (len(test) - 7)]
+    shown = desk.refused(2, "submit", *desk.predictions(wrong, fine))
+    assert "row 7: no loss in [0, 1] found" in shown
+    assert desk.left() == 2
+
+
+NAMES = {
+    "whole numbers": ["42", "7", "-3"],
+    "leading zeros": ["01234", "1234", "7"],
+    "fractions": ["0.50", "0.5", "7"],
+    "booleans": ["true", "false", "True"],
+}
+
+
+@pytest.mark.parametrize("names", NAMES.values(), ids=NAMES)
+@pytest.mark.parametrize("function", ["differs", "0-1"])
+def test_labels_of_csv_files_are_the_same_text_in_both_sets(
+    tmp_path: Path, losses: str, names: list[str], function: str
+) -> None:
+    """Hidden labels had types and visible ones were text: exact match was 0 here and 1 there."""
+    desk = Workbench(tmp_path, "csv")
+
+    def draw(count: int, *, seed: int = 0) -> Values:
+        return [str(each) for each in np.random.default_rng(seed).choice(names, count)]
+
+    loss = "0-1" if function == "0-1" else f"{losses}:{function}"
+    test, validation = ready(desk, draw, loss=loss, steps=2, classes=())
+    desk.submit(test, validation, name="exact")
+    other = [names[names.index(value) - 1] for value in test]
+    desk.submit(other, validation, name="wrong")
+    spend(desk, [0, 1])
+
+
+def test_labels_in_forms_that_do_not_go_together_are_refused(tmp_path: Path, losses: str) -> None:
+    desk = Workbench(tmp_path, "parquet")
+    test = numbers(desk.init(loss=f"{losses}:differs", steps=2, classes=()))
+    desk.deliver(test)
+    desk.kind = "csv"
+    validation = numbers(20, seed=99)
+    desk.validate(validation)
+    shown = desk.refused(2, "submit", *desk.predictions(test, validation))
+    assert "the labels of the validation set are text, those of the test set numbers" in shown
+
+
+def test_what_a_function_got_before_is_in_the_retrospective(
+    tmp_path: Path, losses: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Versions before gave a function each column as it was; their answers stay what they were."""
+    desk = Workbench(tmp_path, "parquet")
+    test, validation = ready(desk, numbers, loss=f"{losses}:tenth", steps=2, classes=())
+    with monkeypatch.context() as before:
+        before.setattr(Measured, "form", None)
+        desk.kind = "csv"
+        assert desk.submit(test, validation, name="text")["band"] == 1
+    assert "text given, numbers needed" in desk.refused(
+        2, "submit", *desk.predictions(test, validation, name="more")
+    )
+    desk.kind = "parquet"
+    assert desk.submit(test, validation, name="numbers")["band"] == 1
+    spend(desk, [0, 0])
+
+
+@pytest.mark.parametrize("loss", ["0-1", "brier", "absolute[0,10]"])
+def test_lists_as_labels_of_a_built_in_loss_are_refused_in_one_line(
+    tmp_path: Path, loss: str
+) -> None:
+    """They ended in a traceback."""
+    desk = Workbench(tmp_path, "parquet")
+    count = desk.init(loss=loss, classes=() if loss == "absolute[0,10]" else ("a", "b"))
+    lists = [[1, 2]] * count
+    for kind in ("parquet", "jsonl", "arrow"):
+        desk.kind = kind
+        name = desk.write("lists", rows(lists, seed=0))
+        shown = desk.refused(2, "validation", "set", name, "--label", "label")
+        assert "type list<" in shown
+        sealed = f"{kind}.sealed"
+        if desk.run("seal", name, "--label", "label", "--out", sealed, "-C", "meter").code == 0:
+            shown = desk.refused(2, "testset", "add", sealed)
+        assert "type list<" in shown
+
+
+def test_lists_as_labels_are_refused_where_no_class_was_declared(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path, "parquet")
+    name = desk.write("lists", rows([["a"]] * desk.init(classes=()), seed=0))
+    assert "type list<" in desk.refused(2, "validation", "set", name, "--label", "label")

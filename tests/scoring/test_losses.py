@@ -11,7 +11,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.scoring.losses import UNIT, Loss, LossFailed, Output, parse_loss
+from easeml_meter.scoring.losses import (
+    UNIT,
+    Custom,
+    Loss,
+    LossFailed,
+    Output,
+    names_as_labels,
+    parse_loss,
+)
 from easeml_meter.spec import is_zero_one
 
 MINE = "tests.scoring.examples"
@@ -157,3 +165,42 @@ def test_a_loss_of_ones_own_says_what_it_needs() -> None:
         loss: Loss = parse_loss(f"{MINE}:half{ending}")
         assert loss.output is output
         assert not loss.zero_one
+
+
+def test_which_losses_have_names_as_labels() -> None:
+    for name in ("0-1", "top-3", "brier", "package.module:function", "no.such:function[class]"):
+        assert names_as_labels(name)
+    for name in ("absolute[0,100]", "squared[-1,1]", "no.such:function[real]"):
+        assert not names_as_labels(name)
+
+
+def picky(predictions: Any, labels: Any) -> Any:
+    """Take texts of one letter; a digit is a loss that is too large."""
+    return [float(each) if each.isdigit() else {"a": 0.0, "b": 1.0}[each] for each in predictions]
+
+
+@pytest.mark.parametrize(
+    ("predictions", "place"),
+    [
+        ("ab", None),
+        ("abab1", None),
+        ("aba2b", 3),
+        ("abxab", 2),
+        ("x", 0),
+        ("2", 0),
+        ("bbbbbbbx2", 7),
+    ],
+)
+def test_the_first_prediction_without_a_loss(predictions: str, place: int | None) -> None:
+    loss = Custom(f"{__name__}:picky")
+    assert loss.unfit(np.array([*predictions], object), np.array([*"uvw"], object)) == place
+
+
+def test_a_prediction_that_has_a_loss_with_some_label_is_fit() -> None:
+    loss = Custom(f"{__name__}:distance", Output.REAL)
+    assert loss.unfit(np.array([12.0, 3.0]), np.array([0.0, 5.0])) is None
+    assert loss.unfit(np.array([3.0, 16.0]), np.array([0.0, 5.0])) == 1
+
+
+def distance(predictions: Any, labels: Any) -> Any:
+    return np.abs(predictions - labels) / 10

@@ -479,11 +479,38 @@ def test_a_missing_column_is_named_next_to_those_there_are() -> None:
         wide.require("id", "id column")
 
 
-def test_columns_that_stay_text_keep_their_zeros(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("written", "read"),
+    [
+        (["7", "-3", "0"], [7, -3, 0]),
+        (["007", "10"], ["007", "10"]),
+        (["7", "007"], ["7", "007"]),
+        (["-0"], ["-0"]),
+        (["+7"], ["+7"]),
+        (["7.0", "8"], ["7.0", "8"]),
+        (["0.50"], ["0.50"]),
+        (["true", "false"], ["true", "false"]),
+        (["2020-01-01"], ["2020-01-01"]),
+        (["1", "NA"], ["1", "NA"]),
+        (["1", ""], ["1", ""]),
+        (["9" * 30], ["9" * 30]),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("block", [16, 1 << 20])
+def test_columns_of_names_stay_as_they_are_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, written: list[str], read: list[Any], block: int
+) -> None:
+    """An id or a label that was read as a number, a date or a boolean was no longer the same."""
+    monkeypatch.setattr(text, "BLOCK", block)
     path = tmp_path / "t.csv"
-    path.write_text("id,label,n\n007,true,1\n10,0.50,2\n")
-    found = content(open_table(path, texts=["id", "label", "none"]))
-    assert found == {"id": ["007", "10"], "label": ["true", "0.50"], "n": [1, 2]}
+    path.write_text("id,x\n" + "".join(f"{each},1\n" for each in written))
+    found = content(open_table(path, texts=["id", "none"]))
+    assert found == {"id": read, "x": [1] * len(read)}
+    assert content(open_table(path, texts=["id"], types={"id": pa.string()}))["id"] == written
+
+
+def test_names_in_json_have_types_of_their_own(tmp_path: Path) -> None:
     lines = tmp_path / "t.jsonl"
     lines.write_text('{"id": 7, "label": "007"}\n')
     assert content(open_table(lines, texts=["id", "label"])) == {"id": [7], "label": ["007"]}

@@ -208,6 +208,7 @@ class RemoteMeter:
         wanted = requests[-1]
         return seal_for(
             wanted.test_set,
+            self.spec.loss,
             Path(source),
             Path(destination),
             label=label,

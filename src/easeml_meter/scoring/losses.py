@@ -219,13 +219,39 @@ class Custom(Loss):
         """Say what the function asks of predictions."""
         return self.needs
 
-    def _losses(self, predictions: Array, labels: Array) -> Any:
+    def unfit(self, predictions: Array, labels: Array) -> int | None:
+        """Return the place of the first prediction that has no loss with any of these labels."""
+        unfit, raised = np.ones(len(predictions), bool), False
+        for at in range(len(labels)):
+            some = predictions[unfit]
+            if not len(some):
+                return None
+            try:
+                losses = self._call(some, np.repeat(labels[at : at + 1], len(some), axis=0))
+            except LossFailed:
+                raised = True
+            else:
+                unfit[unfit] = ~((losses >= 0) & (losses <= 1))
+        if not unfit.any() or not raised or len(predictions) == 1:
+            return int(np.argmax(unfit)) if unfit.any() else None
+        half = len(predictions) // 2  # the function failed as a whole: find out on which
+        first = self.unfit(predictions[:half], labels)
+        if first is not None:
+            return first
+        second = self.unfit(predictions[half:], labels)
+        return None if second is None else half + second
+
+    def _call(self, predictions: Array, labels: Array) -> Array:
         try:
             losses = np.asarray(_load(self.function)(predictions, labels), dtype=np.float64)
         except Exception as error:
             raise self._failed(f"raised {type(error).__name__}") from None
         if losses.shape != (len(labels),):
             raise self._failed(f"returned shape {losses.shape} for {len(labels)} examples")
+        return losses
+
+    def _losses(self, predictions: Array, labels: Array) -> Any:
+        losses = self._call(predictions, labels)
         if not np.isfinite(losses).all():
             raise self._failed("returned a loss that is not finite")
         if len(losses) and not (losses.min() >= 0 and losses.max() <= 1):
@@ -248,9 +274,10 @@ def parse_loss(text: str, **parameters: Any) -> Loss:
 
     "0-1", "top-3", "absolute[0,100]", "squared[-1,1]", "brier", "package.module:function". The
     parameters may also come by name: `parse_loss("top-k", k=3)`,
-    `parse_loss("squared", low=0, high=1)`. A function gets predictions and labels as they are in
-    the files; with "[class]" after its name, places in the class list; with "[real]", finite
-    numbers; with "[probabilities]", one row of probabilities per example and places as labels.
+    `parse_loss("squared", low=0, high=1)`. A function gets predictions and labels in the form of
+    the label columns (`forms`); with "[class]" after its name, places in the class list; with
+    "[real]", finite numbers; with "[probabilities]", one row of probabilities per example and
+    places as labels.
     """
     if not isinstance(text, str):
         raise _refuse(text, f"known: {_KNOWN}")
@@ -297,6 +324,14 @@ def check_allowed(text: str, allowed: Collection[str]) -> None:
     function = _FUNCTION.fullmatch(text) if len(text) < _LONGEST_NAME else None
     if function and function[1] not in allowed:
         raise _refuse(text, "a function that this server allows: see allowed_loss in its settings")
+
+
+def names_as_labels(loss: str) -> bool:
+    """Whether the labels of a loss, by its name, are names: text, and no numbers to calculate with.
+
+    The function of a loss of one's own is not imported: a labeler's machine need not have it.
+    """
+    return not (_RANGE.fullmatch(loss) or loss.endswith(f"[{Output.REAL}]"))
 
 
 @cache

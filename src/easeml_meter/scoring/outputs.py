@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.compute as pc
 from numpy.typing import NDArray
 
-from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.errors import invalid
 from easeml_meter.scoring.classes import Classes, WrongType
+from easeml_meter.scoring.columns import Rows, flattened, is_list, no_nulls, read_reals
+from easeml_meter.scoring.forms import Form, read_in_form
 from easeml_meter.scoring.losses import Loss, Output
-from easeml_meter.tables.spelling import is_text
 from easeml_meter.tables.wording import excerpt
 
 SUM_TOLERANCE = 1e-3
@@ -34,6 +34,8 @@ class Expected:
     rows: int
     loss: Loss
     classes: Classes | None = None
+    form: Form | None = None
+    """The form of the labels, where the loss takes any; None: each column has its own."""
 
     def __post_init__(self) -> None:
         if self.rows < 1:
@@ -74,33 +76,6 @@ class Expected:
         return np.dtype(np.float64)
 
 
-@dataclass(frozen=True)
-class Rows:
-    """Where values stand in their file, to say which one is refused."""
-
-    first: int
-    """The number of the first row, counted from 1 and without a header."""
-    width: int = 1
-    """Values per row."""
-    secret: bool = False
-    """Labels: no content in any message."""
-
-    def refuse(self, index: int, given: str, needed: str) -> InvalidInput:
-        """Name the row of a value, what was given unless it is secret, and what is needed."""
-        shown = "a label that does not fit" if self.secret else given
-        return InvalidInput(f"row {self.first + index // self.width}: {shown} given, {needed}")
-
-    def refuse_first(self, bad: Any, column: Any, needed: str) -> InvalidInput:
-        """Refuse the first value that is marked as bad."""
-        index = int(np.argmax(bad))
-        value = column[index]
-        value = value.as_py() if isinstance(value, pa.Scalar) else value
-        return self.refuse(index, excerpt(value), needed)
-
-    def __getitem__(self, width: int) -> Rows:
-        return Rows(self.first, width, self.secret)
-
-
 def read_predictions(
     columns: Sequence[Any], expected: Expected, first_row: int, *, scores: bool = False
 ) -> NDArray[Any]:
@@ -112,13 +87,13 @@ def read_predictions(
     rows = Rows(first_row)
     match expected.loss.output:
         case Output.REAL:
-            return _in_span(_reals(columns[0], rows), expected.loss, rows)
+            return _in_span(read_reals(columns[0], rows), expected.loss, rows)
         case Output.PROBABILITIES:
             return _simplex(_matrix_of_reals(columns, expected, rows), rows)
         case Output.CLASS | Output.RANKED:
             return _ranked(columns, expected, rows, scores=scores)
         case _:
-            return _as_it_is(columns[0], rows)
+            return read_in_form(columns[0], expected.form, rows)
 
 
 def read_labels(
@@ -126,6 +101,7 @@ def read_labels(
     loss: Loss,
     classes: Classes | None,
     *,
+    form: Form | None = None,
     first_row: int = 1,
     known_only: bool = False,
     secret: bool = True,
@@ -138,12 +114,12 @@ def read_labels(
     column = _one_array(column)
     rows = Rows(first_row, secret=secret)
     if loss.output is Output.REAL:
-        return _in_span(_reals(column, rows), loss, rows)
+        return _in_span(read_reals(column, rows), loss, rows)
     if loss.output is Output.ANY:
-        return _as_it_is(column, rows)
+        return read_in_form(column, form, rows)
     if classes is None:
         raise invalid("classes", "none", f"the loss {loss.name} needs the class list")
-    _no_nulls(column, rows)
+    no_nulls(column, rows)
     codes = classes.codes(column)
     if known_only and len(codes) and codes.max() == len(classes):
         raise rows.refuse_first(codes == len(classes), column, f"one of {classes} needed")
@@ -156,7 +132,7 @@ def _ranked(
     """Return the class, or the k classes, ranked first; equal scores rank by the class list."""
     classes, k = expected.class_list, expected.loss.ranks
     column = columns[0]
-    listed = _is_list(column.type)
+    listed = is_list(column.type)
     if scores or (listed and pa.types.is_floating(column.type.value_type)):
         matrix = _matrix_of_reals(columns, expected, rows)
         if k == 1:
@@ -165,7 +141,7 @@ def _ranked(
             best = np.argsort(-matrix, axis=1, kind="stable")[:, :k]
         codes = best.astype(classes.dtype)
     elif listed:
-        flat, width = _flat(column, rows)
+        flat, width = flattened(column, rows)
         if width != k:  # such as a 1 among zeros, which must not pass for ranked classes
             needed = "a class" if k == 1 else f"a list of {k} ranked classes"
             needed += f" or of {len(classes)} scores that are not whole numbers needed"
@@ -179,7 +155,7 @@ def _ranked(
 
 
 def _codes(column: Any, classes: Classes, rows: Rows) -> NDArray[Any]:
-    _no_nulls(column, rows)
+    no_nulls(column, rows)
     codes = classes.codes(column, or_places=True)
     if len(codes) and codes.max() == len(classes):
         raise rows.refuse_first(codes == len(classes), column, f"one of {classes} needed")
@@ -189,65 +165,13 @@ def _codes(column: Any, classes: Classes, rows: Rows) -> NDArray[Any]:
 def _matrix_of_reals(columns: Sequence[Any], expected: Expected, rows: Rows) -> NDArray[Any]:
     """Return one row of numbers per example, one number per class."""
     size = len(expected.class_list)
-    if len(columns) > 1 or not _is_list(columns[0].type):
+    if len(columns) > 1 or not is_list(columns[0].type):
         if len(columns) != size:
             raise WrongType(f"{excerpt(columns[0].type)} given, a list of {size} numbers needed")
-        return np.stack([_reals(column, rows) for column in columns], axis=1)
+        return np.stack([read_reals(column, rows) for column in columns], axis=1)
     expected.class_list.check_order("a list of scores")
-    flat, width = _flat(columns[0], rows, size)
-    return _reals(flat, rows[width]).reshape(-1, width)
-
-
-def _flat(column: Any, rows: Rows, width: int | None = None) -> tuple[Any, int]:
-    """Take the lists of a column apart; all must have the same length, `width` if given."""
-    _no_nulls(column, rows)
-    if pa.types.is_fixed_size_list(column.type):
-        lengths = np.full(len(column), column.type.list_size)
-    else:
-        lengths = pc.list_value_length(column).to_numpy(zero_copy_only=False)
-    if width is None:
-        width = int(lengths[0])
-    wrong = lengths != width
-    if wrong.any() or width == 0:
-        index = int(np.argmax(wrong))
-        needed = f"a list of {width} in every row" if width else "a list of values"
-        raise rows.refuse(index, f"a list of {lengths[index]}", needed)
-    return column.flatten(), width
-
-
-def _reals(column: Any, rows: Rows) -> NDArray[np.float64]:
-    """Return finite numbers, read from text too."""
-    needed = "a finite number needed"
-    _no_nulls(column, rows)
-    kind = column.type
-    if pa.types.is_dictionary(kind):
-        return _reals(column.dictionary_decode(), rows)
-    if is_text(kind):
-        column = _numbers_in_text(column, rows, needed)
-    elif pa.types.is_decimal(kind):
-        column = column.cast(pa.float64())
-    elif not (pa.types.is_integer(kind) or pa.types.is_floating(kind) or pa.types.is_boolean(kind)):
-        raise WrongType(f"type {excerpt(kind)} given, {needed}")
-    numbers: NDArray[np.float64] = np.asarray(column.to_numpy(zero_copy_only=False), np.float64)
-    finite = np.isfinite(numbers)
-    if not finite.all():
-        raise rows.refuse_first(~finite, numbers, needed)
-    return numbers
-
-
-def _numbers_in_text(column: Any, rows: Rows, needed: str) -> Any:
-    if pa.types.is_string_view(column.type):
-        column = column.cast(pa.large_string())
-    trimmed = pc.utf8_trim_whitespace(column)
-    try:
-        return trimmed.cast(pa.float64())
-    except pa.ArrowInvalid:
-        for index, text in enumerate(trimmed):
-            try:
-                text.cast(pa.float64())
-            except pa.ArrowInvalid:
-                raise rows.refuse(index, excerpt(text.as_py()), needed) from None
-        raise
+    flat, width = flattened(columns[0], rows, size)
+    return read_reals(flat, rows[width]).reshape(-1, width)
 
 
 def _in_span(numbers: NDArray[Any], loss: Loss, rows: Rows) -> NDArray[Any]:
@@ -276,41 +200,9 @@ def _simplex(matrix: NDArray[Any], rows: Rows) -> NDArray[Any]:
     return rescaled
 
 
-def _as_it_is(column: Any, rows: Rows) -> NDArray[Any]:
-    """Convert a column for a custom loss: numbers, texts, or rows of numbers."""
-    _no_nulls(column, rows)
-    if pa.types.is_dictionary(column.type):
-        return _as_it_is(column.dictionary_decode(), rows)
-    if _is_list(column.type):
-        flat, width = _flat(column, rows)
-        if _is_list(flat.type):
-            raise WrongType(f"type {excerpt(column.type)} given, lists of numbers or text needed")
-        return _as_it_is(flat, rows[width]).reshape(-1, width)
-    values: NDArray[Any] = column.to_numpy(zero_copy_only=False)
-    if values.dtype.kind not in "biuf" and not is_text(column.type):
-        raise WrongType(f"type {excerpt(column.type)} given, numbers or text needed")
-    if values.dtype.kind == "f" and not (finite := np.isfinite(values)).all():
-        raise rows.refuse_first(~finite, values, "a finite number needed")
-    return values
-
-
-def _no_nulls(column: Any, rows: Rows) -> None:
-    if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
-        column = column.dictionary_decode()
-    if column.null_count:
-        missing = column.is_null().to_numpy(zero_copy_only=False)
-        raise rows.refuse_first(missing, column, "no value may be missing")
-
-
 def _one_array(column: Any) -> Any:
     if isinstance(column, pa.ChunkedArray):
         if column.num_chunks == 1:
             return column.chunk(0)
         return column.unify_dictionaries().combine_chunks()
     return column if isinstance(column, pa.Array) else pa.array(column)
-
-
-def _is_list(kind: Any) -> bool:
-    return bool(
-        pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind)
-    )

@@ -69,9 +69,10 @@ class Predictions:
         joined to `ids`, if the set has any.
         """
         output = expected.loss.output
-        reals = output in (Output.REAL, Output.PROBABILITIES, Output.ANY)
+        reals = output in (Output.REAL, Output.PROBABILITIES)
         wrong = wrong_prediction(expected) if matching.missing_wrong else None
-        table = open_raw(path, reals=reals, texts=matching.columns(ids))
+        texts = matching.columns(ids)
+        table = open_raw(path, reals=reals, settled=output is Output.ANY, texts=texts)
         with about(path):
             layout = _layout(table.columns, expected, matching.column_in(table.columns, ids), wrong)
             if table.rows is not None and (layout.ids is None or not (ids and ids.told)):

@@ -19,6 +19,7 @@ import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.forms import Form
 from easeml_meter.scoring.losses import Loss
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import checked_answers
@@ -116,13 +117,16 @@ class HiddenRows:
     hidden: ClassVar[bool] = True
 
     @classmethod
-    def of(cls, sealed: Grantable, loss: Loss, classes: Classes | None) -> Self:
+    def of(
+        cls, sealed: Grantable, loss: Loss, classes: Classes | None, form: Form | None = None
+    ) -> Self:
         """Take the rows of an open set."""
         if not sealed.inputs:
             raise InvalidInput("the test set has no inputs to run a model on: submit predictions")
         inputs = pa.schema([sealed.schema.field(name) for name in sealed.inputs])
         groups = tuple(sealed.group_rows)
-        return cls(sealed.grant(), inputs, Expected(sum(groups), loss, classes), groups)
+        expected = Expected(sum(groups), loss, classes, form=form)
+        return cls(sealed.grant(), inputs, expected, groups)
 
     def inputs_of(self, groups: range) -> Iterator[pa.RecordBatch]:
         """Decrypt the inputs."""
@@ -361,6 +365,7 @@ class ShardTask:
             column,
             expected.loss,
             expected.classes,
+            form=expected.form,
             first_row=row,
             known_only=visible,
             secret=not visible,

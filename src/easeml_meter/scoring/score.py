@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from easeml_meter.errors import MeterError
 from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.forms import Form
 from easeml_meter.scoring.losses import MOST_ROWS, Loss
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.silence import silence
@@ -82,6 +83,7 @@ class Task:
     labels: Any = field(repr=False)
     first_row: int
     revealed: bool
+    form: Form | None
 
     def total(self) -> int:
         """Sum up the losses of this row group, in units of the loss."""
@@ -103,6 +105,7 @@ class Task:
             group,
             self.loss,
             self.classes,
+            form=self.form,
             first_row=self.first_row,
             known_only=self.revealed,
             secret=not self.revealed,
@@ -147,7 +150,8 @@ def score(
         nonlocal count
         for batch in predictions.batches(sizes()):
             group = groups.pop()
-            yield Task(expected.loss, expected.classes, batch, group, count + 1, revealed)
+            loss, classes, form = expected.loss, expected.classes, expected.form
+            yield Task(loss, classes, batch, group, count + 1, revealed, form)
             count += len(batch)
 
     total = sum(map_function(Task.total, tasks()))

@@ -9,7 +9,9 @@ from typing import Any
 import numpy as np
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.classes import Classes, WrongType
+from easeml_meter.scoring.columns import is_list
+from easeml_meter.scoring.forms import Form, form_of
 from easeml_meter.scoring.losses import Loss, Output
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
@@ -17,7 +19,7 @@ from easeml_meter.scoring.score import MapFunction, Score, score
 from easeml_meter.tables.opening import open_raw
 from easeml_meter.tables.source import Given
 from easeml_meter.tables.table import FileTable
-from easeml_meter.tables.wording import about
+from easeml_meter.tables.wording import about, excerpt
 
 
 @dataclass(frozen=True)
@@ -33,6 +35,8 @@ class Validation:
     digest: str
     """SHA-256 of the file's bytes."""
     id_column: str | None = None
+    form: Form | None = None
+    """The form in which labels are read, where the loss takes any."""
 
     @classmethod
     def open(
@@ -45,13 +49,14 @@ class Validation:
         id_column: str | None = None,
     ) -> Validation:
         """Read a table in any of the known formats, and check its label column."""
-        table = _opened(path, label, loss, id_column)
+        table = open_labels(path, label, loss, id_column)
         with about(path):
+            form = form_of(table.require(label)) if loss.output is Output.ANY else None
             if loss.output in (Output.REAL, Output.ANY):
                 classes = None
             elif classes is None:
                 classes = _classes_in(batch.column(0) for batch in table.batches([label]))
-            found = cls(table, label, loss, classes, 0, table.digest(), id_column)
+            found = cls(table, label, loss, classes, 0, table.digest(), id_column, form)
             rows = 0
             for labels in found.labels():
                 read_labels(
@@ -71,18 +76,19 @@ class Validation:
         label: str,
         loss: Loss,
         classes: Classes | None,
+        form: Form | None,
         rows: int,
         digest: str,
         id_column: str | None = None,
     ) -> Validation:
         """Open a table that `open` has checked before; scoring checks every label again."""
-        table = _opened(path, label, loss, id_column)
-        return cls(table, label, loss, classes, rows, digest, id_column)
+        table = open_labels(path, label, loss, id_column)
+        return cls(table, label, loss, classes, rows, digest, id_column, form)
 
     @property
     def expected(self) -> Expected:
         """What predictions for this table must look like."""
-        return Expected(self.rows, self.loss, self.classes)
+        return Expected(self.rows, self.loss, self.classes, form=self.form)
 
     def labels(self) -> Iterator[Any]:
         """Yield the labels, batch by batch."""
@@ -101,9 +107,10 @@ class Validation:
         return found
 
 
-def _opened(path: Given, label: str, loss: Loss, id_column: str | None) -> FileTable:
-    texts = () if id_column is None else (id_column,)
-    table = open_raw(path, reals=loss.output in (Output.REAL, Output.ANY), texts=texts)
+def open_labels(path: Given, label: str, loss: Loss, id_column: str | None = None) -> FileTable:
+    """Open a table for the labels of a loss, as its predictions are opened."""
+    output, texts = loss.output, () if id_column is None else (id_column,)
+    table = open_raw(path, reals=output is Output.REAL, settled=output is Output.ANY, texts=texts)
     with about(path):
         table.require(label, "label column")
         if id_column is not None:
@@ -116,6 +123,8 @@ def _classes_in(columns: Iterator[Any]) -> Classes:
     found: set[Any] = set()
     row = 1
     for column in columns:
+        if is_list(column.type):
+            raise WrongType(f"type {excerpt(column.type)} given, classes as text or numbers needed")
         if column.null_count:
             missing = column.is_null().to_numpy(zero_copy_only=False)
             raise InvalidInput(f"row {row + int(np.argmax(missing))}: no label may be missing")

@@ -29,6 +29,8 @@ class CsvTable(TextTable):
     """CSV, or TSV by its ending."""
 
     delimiter: str
+    texts: frozenset[str] = frozenset()
+    """Columns that are text, unless they hold nothing but whole numbers in plain digits."""
     kind: ClassVar[str] = "CSV"
     mixed: ClassVar[bool] = True
 
@@ -41,7 +43,7 @@ class CsvTable(TextTable):
             names = table._header()
             return replace(table, schema=pa.schema([(name, pa.string()) for name in names]))
         types = {**dict.fromkeys(manner.texts, pa.string()), **manner.types}
-        table = table.settled(types)
+        table = replace(table, texts=frozenset(manner.texts) - {*manner.types}).settled(types)
         for column in table.schema:
             if pa.types.is_binary(column.type) and column.name not in types:
                 raise _not_text(column.name)
@@ -72,6 +74,17 @@ class CsvTable(TextTable):
                     most = f"{4 * blocks.BLOCK:,} bytes"
                     raise InvalidInput(f"line {line}: a row that does not end within {most}")
                 text = text[end:] + following
+
+    def _kept(self, part: pa.Table, column: pa.Field) -> pa.Field:
+        """Take whole numbers for numbers where nothing is lost: 7, but not 007."""
+        if column.name not in self.texts:
+            return column
+        texts = part.column(column.name)
+        try:
+            numbers = texts.cast(pa.int64())
+        except pa.ArrowInvalid:
+            return column
+        return column.with_type(pa.int64()) if numbers.cast(pa.string()).equals(texts) else column
 
     def _parse(self, block: Block, types: Types, columns: Sequence[str] | None) -> pa.Table:
         broken: list[str] = []

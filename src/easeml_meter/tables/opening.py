@@ -39,8 +39,8 @@ def open_table(
     """Open a file, or take a table in memory; every column has one type, in every batch.
 
     The types of CSV and JSON columns are found by looking at every row; `types` settles them
-    instead, say to read a file as the sealed test set was read. `texts` are columns that CSV, in
-    which all is text, leaves as they are written: 007 is no number.
+    instead, say to read a file as the sealed test set was read. `texts` are columns of CSV that
+    stay as they are written: true is no boolean there, and 007 no number.
     """
     if not isinstance(source, pa.Table):
         return _open(source, Manner(types or {}, texts))

@@ -44,9 +44,13 @@ class TextTable(FileTable):
         for part in self._parsed(types, None):
             check_columns(part.schema.names)
             for column in part.schema:
-                found = self._with(found, column, rows + 1)
+                found = self._with(found, self._kept(part, column), rows + 1)
             rows += part.num_rows
         return replace(self, schema=found, rows=rows)
+
+    def _kept(self, _part: pa.Table, column: pa.Field) -> pa.Field:
+        """Return the column with the type that it is read in, as far as a block can tell."""
+        return column
 
     def _with(self, known: pa.Schema, column: pa.Field, row: int) -> pa.Schema:
         """Join what blocks say about a column: numbers widen, other values are text or refused."""

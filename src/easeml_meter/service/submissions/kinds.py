@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
-from easeml_meter.errors import invalid
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.bundle import MOST_FILES, Bundle
 from easeml_meter.scoring.executors import open_executor
 from easeml_meter.scoring.function import FunctionModel
@@ -31,6 +31,7 @@ from easeml_meter.service.submissions.measuring import (
     digest_of,
     hidden_loss,
     model_loss,
+    rehearse,
     visible_loss,
 )
 from easeml_meter.spec import MeterSpec
@@ -158,6 +159,7 @@ class _PredictionAttempt:
         tell = on.conditions.progress
         tell("scoring on the validation set", 0, self.visible.rows)
         validation = visible_loss(on, self.visible)
+        rehearse(on, self.hidden)
         where = on.conditions.executor
         here = where in (None, "inline")
         with open_executor(where) as executor:
@@ -341,7 +343,13 @@ def measure_again(kept: Held, on: Measured) -> Fraction | None:
             return model_loss(model.read(kept.content).open(on).predictor, on)
     expected = on.expected(on.generation.rows or 0)
     matching = replace(IN_ORDER, missing_wrong=may_miss(expected))
-    return hidden_loss(on.sealed, Predictions.open(kept, expected=expected, matching=matching))
+    try:
+        predictions = Predictions.open(kept, expected=expected, matching=matching)
+    except InvalidInput:
+        # It was accepted by a version that gave a loss of one's own each column as it was.
+        expected = replace(expected, form=None)
+        predictions = Predictions.open(kept, expected=expected, matching=matching)
+    return hidden_loss(on.sealed, predictions)
 
 
 def _arrow_bytes(table: pa.Table) -> bytes:

@@ -19,12 +19,16 @@ from fractions import Fraction
 from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
+
 from easeml_meter.core.model import TestSet, ValidationSet
-from easeml_meter.errors import invalid
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.executors import Executor, TooLate, open_executor
+from easeml_meter.scoring.forms import Form, form_of, form_of_both
 from easeml_meter.scoring.ids import CommittedIds
-from easeml_meter.scoring.outputs import Expected
+from easeml_meter.scoring.losses import Custom, Output
+from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.predictor import Limits, Predictor
 from easeml_meter.scoring.running import (
@@ -36,7 +40,7 @@ from easeml_meter.scoring.running import (
     score_model,
 )
 from easeml_meter.scoring.score import MapFunction, Unscorable, score
-from easeml_meter.scoring.validation import Validation
+from easeml_meter.scoring.validation import Validation, open_labels
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.vault.reading import Closing, Location
@@ -55,6 +59,9 @@ _SHORTEST = 2.0
 
 _FEW = 100_000
 """Rows of a set whose labels are held in memory while submissions are measured together."""
+
+_REHEARSED = 10
+"""Labels that developers know, to try predictions with."""
 
 Progress = Callable[[str, float, float], None]
 """Told what is going on, how much of it is done, and how much there is (rows, or seconds)."""
@@ -148,6 +155,7 @@ class Measured(Closing):
                 label=self.validation.settings["label"],
                 loss=self.space.loss(self.spec),
                 classes=self.classes,
+                form=self.form,
                 rows=self.validation.rows,
                 digest=self.validation.digest,
                 id_column=self.validation.id_column,
@@ -174,9 +182,25 @@ class Measured(Closing):
         found = classes_in_force(self.spec, self.validation)
         return replace(found, declared=True) if found and self.again else found
 
+    @cached_property
+    def form(self) -> Form | None:
+        """The form in which a loss that takes any gets the labels of both sets."""
+        loss, label = self.space.loss(self.spec), self.validation.settings["label"]
+        if loss.output is not Output.ANY:
+            return None
+        hidden = self.sealed.schema.field(self.sealed.manifest.label.name).type
+        with self.space.files.local(self.validation.blob) as path:
+            visible = open_labels(path, label, loss).require(label)
+        try:
+            return form_of_both(form_of(hidden), form_of(visible))
+        except InvalidInput:
+            if self.again:
+                return None
+            raise
+
     def expected(self, rows: int) -> Expected:
         """What predictions on so many rows must look like."""
-        return Expected(rows, self.space.loss(self.spec), self.classes)
+        return Expected(rows, self.space.loss(self.spec), self.classes, self.form)
 
     def hidden_ids(self, *, told: bool) -> CommittedIds | None:
         """The ids of the test set, if it was sealed with any; `told`: the sender may know them."""
@@ -228,7 +252,7 @@ class ModelAttempt:
         if conditions.hopeless:
             return Losses(None, None, of_model=True)
         with on.open_validation() as table, open_executor(conditions.executor) as executor:
-            hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes)
+            hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes, on.form)
             visible = VisibleRows.of(table, hidden.inputs)
             validation, seconds = self._visible(visible, hidden, executor, conditions)
             conditions.reach(on)
@@ -324,7 +348,7 @@ def allotted(estimate: float) -> float:
 
 def model_loss(predictor: Predictor, on: Measured) -> Fraction | None:
     """Return a model's loss on the test set, for its release: nothing is secret any more."""
-    hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes)
+    hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes, on.form)
     try:
         return score_model(predictor, hidden, Limits(seconds=_VISIBLE_SECONDS), again=False).mean
     except (Unscorable, SystemExit):
@@ -354,6 +378,34 @@ def visible_loss(on: Measured, predictions: Predictions) -> Fraction:
         return score(predictions, on.visible_labels, revealed=True).mean
     with on.open_validation() as table:
         return table.score(predictions).mean
+
+
+def rehearse(on: Measured, predictions: Predictions) -> None:
+    """Try a loss of one's own on the hidden predictions, with labels that developers know.
+
+    Where a prediction has no loss with any of them, its format is wrong. Found out on the hidden
+    labels, that would be the answer "no reading", and cost a step.
+
+    Raises:
+        InvalidInput: by the row of such a prediction.
+    """
+    loss = predictions.expected.loss
+    if not isinstance(loss, Custom):
+        return
+    with on.open_validation() as table:
+        expected = table.expected
+        column = next(table.labels())
+        labels = read_labels(column, loss, expected.classes, form=expected.form, secret=False)
+    few = labels[np.linspace(0, len(labels) - 1, _REHEARSED).astype(int)]
+    row, left = 1, predictions.rows
+    sizes = [min(_FEW, left - at) for at in range(0, left, _FEW)]
+    for values in predictions.batches(sizes):
+        place = loss.unfit(values, few)
+        if place is not None:
+            name = predictions.table.name
+            needed = "check that both files have the same format"
+            raise InvalidInput(f"{name}: row {row + place}: no loss in [0, 1] found: {needed}")
+        row += len(values)
 
 
 def hidden_loss(

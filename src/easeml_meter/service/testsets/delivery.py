@@ -15,7 +15,7 @@ from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Event, TestSet
 from easeml_meter.errors import InvalidInput, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
-from easeml_meter.scoring.losses import Output
+from easeml_meter.scoring.losses import Output, names_as_labels
 from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile
@@ -53,9 +53,10 @@ def seal_labels(
         WrongPhase: no test set is requested.
     """
     with space.reading() as books:
-        wanted = space.state(books).requested()
+        state = space.state(books)
     return seal_for(
-        wanted,
+        state.requested(),
+        state.spec.loss,
         source,
         destination,
         label=label,
@@ -67,6 +68,7 @@ def seal_labels(
 
 def seal_for(
     wanted: TestSet,
+    loss: str,
     source: Source,
     destination: Path,
     *,
@@ -76,8 +78,11 @@ def seal_for(
     clock: Clock = utc_now,
 ) -> Manifest:
     """Seal labelled rows on this machine for a test set that is requested, here or at a server."""
+    # Ids are names, and so are labels unless the loss calculates with them: a CSV file of the
+    # validation set is read as text, so this one must be, too.
+    texts = [label, id_column] if names_as_labels(loss) else [id_column]
     return seal(
-        source,
+        open_table(source, texts=[name for name in texts if name is not None]),
         destination,
         meter=wanted.meter,
         generation=wanted.number,
@@ -160,6 +165,11 @@ def _check_schema(state: MeterState, manifest: Manifest) -> None:
         return
     known = {column["name"]: column["type"] for column in before[-1]["columns"]}
     given = {column.name: column.type for column in manifest.columns}
+    for name in (manifest.label.name, manifest.id_column):
+        if name in known and name is not None:
+            known[name] = given[
+                name
+            ]  # whole numbers and text are one: 7 in one file, 007 in another
     for name in [*known, *given]:
         if known.get(name) != given.get(name):
             shown = f"{name}: {given.get(name, 'missing')}"

@@ -1,0 +1,130 @@
+"""What a loss of one's own gets: labels and predictions in one form, whatever files they come from.
+
+All of a CSV file is text, while columns of Parquet have types. A function that got text from one
+file and numbers from another would find other losses in the same data. So the label columns of both
+sets decide on a form, and predictions are read in that form or refused.
+"""
+
+from __future__ import annotations
+
+import re
+from enum import StrEnum
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.scoring.classes import WrongType
+from easeml_meter.scoring.columns import Rows, flattened, is_list, no_nulls, read_reals
+from easeml_meter.tables.spelling import as_texts, is_text
+from easeml_meter.tables.wording import excerpt
+
+_DIGITS = re.compile(r"0|-?[1-9][0-9]{0,17}")
+
+
+class Form(StrEnum):
+    """What the values of a column are."""
+
+    TEXT = "text"
+    WHOLE = "whole numbers"
+    REAL = "numbers"
+    BOOLEAN = "booleans"
+    LISTS = "lists"
+
+
+def form_of(kind: pa.DataType) -> Form:
+    """Return the form of a type, or raise `WrongType` for one that no loss takes."""
+    if pa.types.is_dictionary(kind):
+        return form_of(kind.value_type)
+    if is_text(kind):
+        return Form.TEXT
+    if pa.types.is_integer(kind):
+        return Form.WHOLE
+    if pa.types.is_floating(kind):
+        return Form.REAL
+    if pa.types.is_boolean(kind):
+        return Form.BOOLEAN
+    if is_list(kind):
+        return Form.LISTS
+    raise WrongType(f"type {excerpt(kind)} given, numbers, text or lists of them needed")
+
+
+def form_of_both(test: Form, validation: Form) -> Form:
+    """Return the form in which the labels of both sets are read.
+
+    Raises:
+        InvalidInput: a label would not be the same in both.
+    """
+    if test is validation:
+        return test
+    for form in (Form.REAL, Form.TEXT):
+        if {test, validation} == {form, Form.WHOLE}:
+            return form
+    given = f"the labels of the validation set are {validation}, those of the test set {test}"
+    raise InvalidInput(f"{given}: give both in the same form")
+
+
+def read_in_form(column: Any, form: Form | None, rows: Rows) -> NDArray[Any]:
+    """Turn a column into what a function gets: in this form, or in its own.
+
+    Text and whole numbers become each other only where the text is the number's digits. Nothing
+    else becomes text, and nothing else is read from it: 0.5 could be written in many ways.
+    """
+    no_nulls(column, rows)
+    if pa.types.is_dictionary(column.type):
+        column = column.dictionary_decode()
+    own = form_of(column.type)
+    if form is None or own is Form.LISTS:
+        form = own  # lists may be predicted whatever the labels are: the function knows
+    match form, own:
+        case Form.LISTS, Form.LISTS:
+            return _matrix(column, rows)
+        case Form.TEXT, Form.TEXT | Form.WHOLE:
+            texts: NDArray[Any] = as_texts(column, "values").to_numpy(zero_copy_only=False)
+            return texts
+        case Form.WHOLE, Form.WHOLE:
+            return _whole(column)
+        case Form.WHOLE, Form.TEXT:
+            return _whole(_from_digits(column, rows))
+        case (Form.REAL, Form.WHOLE | Form.REAL) | (Form.WHOLE, Form.REAL):
+            return read_reals(column, rows)
+        case Form.BOOLEAN, Form.BOOLEAN:
+            truths: NDArray[Any] = column.to_numpy(zero_copy_only=False)
+            return truths
+    hint = ": write them as JSON, Parquet, Arrow or npy" if own is Form.TEXT else ""
+    raise WrongType(f"{own} given, {form} needed, as the labels are{hint}")
+
+
+def _whole(column: Any) -> NDArray[Any]:
+    # One type for all: differences of 8-bit numbers would overflow.
+    try:
+        numbers: NDArray[Any] = column.cast(pa.int64()).to_numpy(zero_copy_only=False)
+    except pa.ArrowInvalid:
+        raise WrongType("whole numbers of more than 63 bits given, give them as text") from None
+    return numbers
+
+
+def _from_digits(column: Any, rows: Rows) -> Any:
+    texts = column.to_pylist()
+    strange = np.array([_DIGITS.fullmatch(text) is None for text in texts])
+    if strange.any():
+        needed = "a whole number needed, written in its digits, as the labels are"
+        raise rows.refuse_first(strange, column, needed)
+    return column.cast(pa.int64())
+
+
+def _matrix(column: Any, rows: Rows) -> NDArray[Any]:
+    """Return one row of values per list: numbers, or texts."""
+    values, width = flattened(column, rows)
+    own = form_of(values.type)
+    if own is Form.LISTS:
+        raise WrongType(f"type {excerpt(column.type)} given, lists of numbers or text needed")
+    # In lists all numbers may have fractions: many programs write 1 for 1.0.
+    read = (
+        read_in_form(values, own, rows[width])
+        if own is Form.TEXT
+        else read_reals(values, rows[width])
+    )
+    return read.reshape(-1, width)
