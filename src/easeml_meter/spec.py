@@ -40,6 +40,13 @@ class Gap(StrEnum):
     SIGNED = "signed"  # test loss - validation loss, and 0 where the test loss is the lower one
 
 
+class Count(StrEnum):
+    """Which histories of answers the promise is counted over."""
+
+    CONSISTENT = "consistent"  # those that keep every promise before the last answer
+    ALL = "all"  # all that the protocol allows
+
+
 _SMALLEST_DELTA = 1e-300
 _SMALLEST_TOLERANCE = 1e-6
 """A smaller one takes more than the 10^12 labels that any meter can have."""
@@ -93,6 +100,8 @@ class MeterSpec:
     """None: the tightest that is valid for the loss."""
     published: bool = False
     """Count as the paper does (pairs of model and signal) and use Hoeffding's bound."""
+    count: Count = Count.ALL
+    """Which histories are counted; the published analysis counts all of them."""
     ceiling: float | None = None
     """Answer "above the ceiling", and nothing else, when the test loss exceeds this."""
     tenants: tuple[int, ...] = ()
@@ -129,6 +138,7 @@ class MeterSpec:
                 raise invalid(name, getattr(self, name), "true or false")
         object.__setattr__(self, "protocol", one_of("protocol", self.protocol, Protocol))
         object.__setattr__(self, "gap", one_of("gap", self.gap, Gap))
+        object.__setattr__(self, "count", one_of("count", self.count, Count))
         if self.bound is not None:
             object.__setattr__(self, "bound", one_of("bound", self.bound, Bound))
         _check_bands(self.bands)

@@ -36,7 +36,7 @@ def test_the_json_has_what_programs_need(capsys: pytest.CaptureFixture[str]) -> 
         (["--protocol", "independent"], 27_169),
         (["--protocol", "resampling", "--published"], 380_050),
         (["--ceiling", "0.1"], 34_904),
-        (["--protocol", "incremental", "--resets", "1", "--bound", "hoeffding"], 82_773),
+        (["--protocol", "incremental", "--resets", "1", "--bound", "hoeffding"], 77_579),
         (["--tenants", "5,5", "--handover"], 86_542),
         (["--memory", "0"], 27_169),
         (["--memory", "9"], 86_542),

@@ -26,6 +26,7 @@ from easeml_meter.core.signals import (
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
+from easeml_meter.stats.feedback import feedback_of
 
 OWN_LOSS = "module:function"  # it may fail on hidden data, and that is then an answer
 TENTHS = [k / 10 for k in range(1, 10)]
@@ -348,7 +349,7 @@ WALKS = [
 @pytest.mark.parametrize("options", WALKS, ids=lambda options: str([*options.values()]))
 def test_walking_all_histories_counts_the_models_at_each_level(options: dict[str, Any]) -> None:
     meter = rules(**options)
-    counted = counting.models(counting.feedback_of(meter.spec), meter.spec.steps)
+    counted = counting.models(feedback_of(meter.spec), meter.spec.steps)
     assert models_by_level(meter, meter.spec.steps) == Counter(dict(enumerate(counted)))
 
 
@@ -377,7 +378,7 @@ def test_resets_at_any_times_show_no_more_histories_than_counted(
 ) -> None:
     """All sets of reset times together show exactly the histories that are counted."""
     meter = rules(signals, steps, protocol="incremental", resets=resets, **options)
-    counted = counting.models(counting.feedback_of(meter.spec), steps)
+    counted = counting.models(feedback_of(meter.spec), steps)
     shown: set[tuple[int, ...]] = set()
     for many in range(resets + 1):
         for times in itertools.combinations(range(steps), many):
@@ -413,7 +414,7 @@ def test_a_developer_who_resets_because_of_an_answer_is_counted_too(
 ) -> None:
     """Every strategy (reset or not, after each history) has at most the counted models."""
     meter = rules(signals, steps, protocol="incremental", resets=resets)
-    counted = counting.models(counting.feedback_of(meter.spec), steps)
+    counted = counting.models(feedback_of(meter.spec), steps)
     seen = 0
     for levels in strategies(meter, State(), steps):
         seen += 1

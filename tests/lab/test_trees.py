@@ -8,7 +8,7 @@ import pytest
 
 from easeml_meter.lab.trees import paper_trees, tree
 from easeml_meter.spec import Protocol
-from easeml_meter.stats import counting
+from easeml_meter.stats import counting, feedback
 
 
 def test_the_trees_of_the_paper() -> None:
@@ -24,10 +24,10 @@ def test_the_trees_of_the_paper() -> None:
 def test_sizes(signals: int, steps: int) -> None:
     regular = tree(signals, steps, Protocol.REGULAR)
     assert regular.published == sum(signals**t for t in range(1, steps + 1))
-    assert regular.distinct == sum(counting.models(counting.regular(signals), steps))
+    assert regular.distinct == sum(counting.models(feedback.regular(signals), steps))
     incremental = tree(signals, steps, Protocol.INCREMENTAL)
     assert incremental.published == math.comb(signals + steps, signals) - 1
-    assert incremental.distinct == sum(counting.models(counting.incremental(signals), steps))
+    assert incremental.distinct == sum(counting.models(feedback.incremental(signals), steps))
 
 
 def test_parents_stand_in_the_middle_of_their_children() -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import counting
+from easeml_meter.stats import counting, feedback
 
 # --- The definitions, written down a second time, as plainly as possible ---
 #
@@ -313,7 +313,7 @@ some_signals = st.integers(1, 8)
 
 @given(some_signals, walked_steps)
 def test_regular_closed_form(signals: int, steps: int) -> None:
-    (walked,) = counting.models(counting.regular(signals), steps)
+    (walked,) = counting.models(feedback.regular(signals), steps)
     assert walked == sum(signals**length for length in range(steps))
     (closed,) = counting.log_models(spec(signals, steps))
     assert closed == pytest.approx(math.log(walked), rel=1e-14, abs=1e-14)
@@ -323,7 +323,7 @@ def test_regular_closed_form(signals: int, steps: int) -> None:
 def test_incremental_closed_form(signals: int, steps: int, data: st.DataObject) -> None:
     days = st.lists(st.integers(1, steps), unique=True, max_size=min(steps, 5))
     reverts = tuple(sorted(data.draw(days)))
-    walked = counting.models(counting.incremental(signals), steps, reverts)
+    walked = counting.models(feedback.incremental(signals), steps, reverts)
     given_spec = spec(signals, steps, protocol="incremental", reverts=reverts)
     assert counting.log_models(given_spec) == tuple(map(counting.log, walked))
     if not reverts:
@@ -396,3 +396,14 @@ def test_log_sum_is_the_log_of_the_sum(counts: list[int]) -> None:
 )
 def test_log_sum_far_from_one(logs: list[float], expected: float) -> None:
     assert counting.log_sum(logs) == pytest.approx(expected)
+
+
+def test_an_elastic_budget_with_resets_keeps_its_weights() -> None:
+    """Test sets of version 0.1.0 may be in use, and their weights were fixed with the union."""
+    given_spec = MeterSpec.uniform(
+        signals=3, tolerance=0.1, steps=6, delta=0.1, protocol="incremental", resets=1, count="all"
+    )
+    largest = sum(map(math.exp, counting.log_models(given_spec)))
+    union = sum(map(math.exp, counting.log_models(given_spec.replace(elastic=True))))
+    assert union == pytest.approx(sum(counting.models(feedback.feedback_of(given_spec), 6)))
+    assert largest < union

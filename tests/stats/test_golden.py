@@ -12,6 +12,7 @@ from tests.stats import oracle
 
 from easeml_meter.spec import Bound, MeterSpec
 from easeml_meter.stats import counting
+from easeml_meter.stats.feedback import feedback_of
 from easeml_meter.stats.planning import required_labels
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden.json").read_text("utf-8"))
@@ -123,19 +124,70 @@ def test_exact_with_millions_of_labels_over_every_error_count(row: Row) -> None:
 def test_masked_reverts(row: Row) -> None:
     bare = {"m": row["m"], "steps": row["steps"], "meter": "regular"}
     spec = spec_of(bare, masked_reverts=row["reverts"], mask_above=row["cut"])
-    assert sum(counting.models(counting.feedback_of(spec), spec.steps)) == int(row["models"])
+    assert sum(counting.models(feedback_of(spec), spec.steps)) == int(row["models"])
 
 
 @pytest.mark.parametrize("row", GOLDEN["resets"], ids=name_of)
 def test_resets(row: Row) -> None:
     spec = spec_of(row | {"meter": "incremental"}, resets=row["resets"])
-    assert sum(counting.models(counting.feedback_of(spec), spec.steps)) == int(row["models"])
+    assert sum(counting.models(feedback_of(spec), spec.steps)) == int(row["models"])
 
 
-@pytest.mark.parametrize(("resets", "labels"), [(0, 64_502), (1, 82_773), (2, 93_042), (3, 98_071)])
-def test_resets_in_labels(resets: int, labels: int) -> None:
+@pytest.mark.parametrize(
+    ("resets", "models"), [(0, 2_002), (1, 27_376), (2, 139_101), (3, 409_472)]
+)
+def test_resets_with_one_tolerance_count_the_largest_strategy(resets: int, models: int) -> None:
     row = {"steps": 10, "meter": "incremental"}
-    assert required_labels(spec_of(row, resets=resets, bound=Bound.HOEFFDING)).labels == labels
+    spec = spec_of(row, resets=resets, bound=Bound.HOEFFDING)
+    assert round(sum(map(math.exp, counting.log_models(spec)))) == models
+    labels = math.ceil(math.log(2 * models / 0.01) / (2 * 0.01**2))
+    assert required_labels(spec).labels == labels
+
+
+CONSISTENT: dict[str, dict[str, Any]] = {
+    f"F regular T={steps} b={possible} eps=delta=.01": {"steps": steps, "edges": edges}
+    for steps in (10, 32, 100)
+    for possible, edges in {2: (0.02, 0.05, 0.1, 0.2), 3: (0.01, 0.02, 0.03, 0.04)}.items()
+} | {"F incremental m=5 T=10, b=2 (637 models)": {"steps": 10, "protocol": "incremental"}}
+CONSISTENT_GOLDEN = {
+    row["name"]: row["n"]
+    for row in json.loads((Path(__file__).parents[1] / "data" / "golden-2.json").read_text("utf-8"))
+}
+
+
+@pytest.mark.parametrize("name", CONSISTENT)
+def test_consistent_histories(name: str) -> None:
+    """At every size with the product's tail; a hundredth fewer labels do not keep the promise."""
+    spec = MeterSpec.uniform(
+        signals=5, tolerance=0.01, delta=0.01, count="consistent", **CONSISTENT[name]
+    )
+    labels = CONSISTENT_GOLDEN[name]
+    assert required_labels(spec).labels == labels
+    models = sum(map(math.exp, counting.log_models(spec)))
+    for size, kept in ((labels, True), (99 * labels // 100, False)):
+        tail = oracle.log_exact(size, 0.01, None, every=False)
+        assert (math.log(models) + tail <= math.log(0.01) + 1e-6) is kept
+
+
+@pytest.mark.parametrize(
+    ("options", "labels"),
+    [
+        ({"steps": 1000}, 3_469_564),
+        ({"steps": 1000, "edges": (0.01, 0.02, 0.03, 0.04)}, 5_492_232),
+        ({"steps": 10, "ceiling": 0.1}, 23_946),
+        ({"steps": 100, "ceiling": 0.1}, 209_961),  # 209,956 holds, but not all larger sizes do
+        ({"steps": 32, "protocol": "incremental"}, 75_331),
+        ({"steps": 100, "protocol": "incremental"}, 103_523),
+        ({"steps": 8, "delta": 0.1}, 31_523),
+        ({"steps": 100, "tolerance": 0.05, "delta": 0.05}, 13_935),
+        ({"steps": 10, "tolerance": 0.02, "delta": 0.05}, 10_356),
+        ({"steps": 10, "tolerance": 0.05, "delta": 0.05}, 1_669),
+    ],
+)
+def test_consistent_histories_beyond_the_file(options: dict[str, Any], labels: int) -> None:
+    usual: dict[str, Any] = {"signals": 5, "tolerance": 0.01, "delta": 0.01}
+    spec = MeterSpec.uniform(**usual | {"count": "consistent"} | options)
+    assert required_labels(spec).labels == labels
 
 
 def test_counting_models_instead_of_pairs_saves_8000_labels() -> None:

@@ -17,6 +17,7 @@ from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, State
 from easeml_meter.spec import MeterSpec, Protocol
 from easeml_meter.stats import counting
+from easeml_meter.stats.feedback import feedback_of
 from easeml_meter.stats.planning import required_labels
 from easeml_meter.stats.priors import Code, log_weight
 from easeml_meter.stats.tails import log_tail
@@ -248,7 +249,7 @@ def weights_of(ledger: Ledger) -> Callable[[Account], tuple[float, float]]:
         math.exp(log_tail(spec.tail, ledger.labels, eps, spec.ceiling)) for eps in spec.tolerances
     ]
     parts = [spec.steps] if spec.handover or not spec.tenants else list(spec.tenants)
-    counts = [counting.models(counting.feedback_of(spec), part) for part in parts]
+    counts = [counting.models(feedback_of(spec), part) for part in parts]
     z = math.fsum(n * tail for each in counts for n, tail in zip(each, tails, strict=False))
 
     def weight(account: Account) -> tuple[float, float]:

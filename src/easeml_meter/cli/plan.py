@@ -11,7 +11,7 @@ import click
 
 from easeml_meter.cli.common import chart_option, save_chart
 from easeml_meter.errors import invalid
-from easeml_meter.spec import METERS, Bound, Gap, MeterSpec, Protocol
+from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
 
 if TYPE_CHECKING:
     from easeml_meter.stats.comparison import Comparison, Setting
@@ -53,6 +53,11 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 )
 @click.option("--loss", help='Loss of each example. Default: "0-1". Others use the kl bound.')
 @click.option("--published", is_flag=True, help="The paper's own counting and Hoeffding's bound.")
+@click.option(
+    "--count",
+    type=click.Choice([str(name) for name in Count]),
+    help="Which histories of answers are counted.",
+)
 @click.option("--tenants", help="Steps of each isolated team, such as 5,5.")
 @click.option("--handover", is_flag=True, help="Teams start from each other's checkpoints.")
 @click.option("--reverts", help="Steps to undo, fixed in advance, such as 1,2,3.")

@@ -17,8 +17,9 @@ from dataclasses import dataclass
 from typing import Any
 
 from easeml_meter.errors import invalid
-from easeml_meter.spec import Bound, Gap, MeterSpec, Protocol
+from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
 from easeml_meter.stats import counting
+from easeml_meter.stats.feedback import possible_bands
 from easeml_meter.stats.rounding import at_least, at_most, confidence
 from easeml_meter.stats.tails import log_tail, log_tail_from
 
@@ -45,7 +46,9 @@ class Plan:
     @property
     def counting(self) -> str:
         """What was counted."""
-        return "pairs of model and signal" if self.spec.published else "distinct models"
+        if self.spec.published:
+            return "pairs of model and signal"
+        return "distinct models" if self.spec.count is Count.ALL else "consistent models"
 
     @property
     def elastic(self) -> dict[str, int] | None:
@@ -165,8 +168,18 @@ def supported_steps(spec: MeterSpec, labels: int) -> Plan:
 def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
     """Return the smallest tolerances, in the ratios of spec's, that `labels` labels support."""
     _check_labels(labels)
+    # Larger tolerances reach over more bands, so each number of possible bands is tried in turn.
+    for possible in range(1, spec.signals + 1):
+        found = _reachable(spec, labels, possible)
+        if found is not None and possible_bands(found) <= possible:
+            return _checked_plan(found, labels)
+    raise invalid("labels", labels, f"too few for {_steps(spec.steps)} at any tolerance")
+
+
+def _reachable(spec: MeterSpec, labels: int, possible: int) -> MeterSpec | None:
+    """Return a meter with the smallest tolerances if so many bands are possible, or None."""
     budget = _log_budget(spec)
-    counts = counting.log_models(spec)
+    counts = counting.log_models(spec, possible=possible)
     size = labels // _test_sets(spec)
 
     def scaled(factor: float) -> tuple[float, ...]:
@@ -180,14 +193,14 @@ def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
     too_large = 1 / spec.tolerances[0]  # a later band may promise nothing
     low, high = 0.0, too_large * (1 - 1e-9)
     if not holds(high):
-        raise invalid("labels", labels, f"too few for {_steps(spec.steps)} at any tolerance")
+        return None
     while high - low > 1e-7 * high:
         middle = (low + high) / 2
         low, high = (low, middle) if holds(middle) else (middle, high)
     # Six digits, rounded up, read better and are still true: a larger tolerance is easier.
     first, *others = (float(at_most(eps)) for eps in scaled(high))
     rounded = (min(first, 1 - 1e-12), *others)
-    return _checked_plan(spec.with_tolerances(rounded), labels)
+    return spec.with_tolerances(rounded)
 
 
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
@@ -203,6 +216,8 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
         found.append("the loss of each example is 0 or 1")
     else:
         found.append("the loss of each example lies between 0 and 1")
+    if spec.count is Count.CONSISTENT and spec.protocol in METERS and not spec.published:
+        found.append("validation sets are drawn and replaced without looking at the test set")
     if spec.inputs == "public":
         found.append("no model treats the test inputs, which are public, specially (about people)")
     if spec.protocol is Protocol.INDEPENDENT:

@@ -1,0 +1,199 @@
+"""Feedback rules as automata: which answers can follow which histories.
+
+Only the *first* broken promise matters. Before it, every test loss is within its tolerance of the
+true loss. So of all answers to a model only those near its true gap can have come, and a history
+with any other answer needs no event in the union bound. `possible_bands` is how many bands remain,
+wherever the truth lies; the rules below are those of *consistent* histories. With `count = "all"`
+every band remains.
+"""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import lru_cache
+
+from easeml_meter.spec import Count, MeterSpec, Protocol, is_zero_one
+from easeml_meter.stats.rounding import as_written
+
+_CLOSE = Fraction(1, 10**9)
+"""Edges this close to two tolerances apart count as closer, if losses are not exact fractions."""
+
+Moves = tuple[tuple[int, int], ...]
+
+
+@lru_cache(maxsize=1024)  # a ledger asks at every hand-over, a search for tolerances at every try
+def possible_bands(spec: MeterSpec) -> int:
+    """Return how many bands can be told of one model while no promise is broken.
+
+    Band k is told of a true gap g only if some gap in it is within eps_k of g. The answer is the
+    largest number of bands for which that holds at the same g. Consistent bands are compared as
+    rationals, because edges exactly two tolerances apart leave two bands, not three.
+    """
+    if spec.published or spec.count is Count.ALL:
+        return spec.signals
+    wider = 1 if is_zero_one(spec.loss) else 1 + _CLOSE
+    reaches = [
+        (as_written(band.lower) - eps, as_written(band.upper) + eps)
+        for band in spec.bands
+        for eps in (as_written(band.tolerance) * wider,)
+    ]
+    # The number of half-open ranges around a point is largest at the lower end of one of them.
+    starts = [max(Fraction(0), lower) for lower, _ in reaches]
+    return max(sum(lower <= at < upper for lower, upper in reaches) for at in starts)
+
+
+@dataclass(frozen=True)
+class Feedback:
+    """A feedback rule as a finite automaton over answers: states, their levels, their moves.
+
+    `moves[s]` holds (next state, number of answers that lead there); state 0 is the start. Where
+    the answers depend on what the developer does or where the truth lies, `choices[s]` lists the
+    alternatives, of which only one happens, and `moves[s]` covers them all.
+    """
+
+    levels: tuple[int, ...]
+    moves: tuple[Moves, ...]
+    choices: tuple[tuple[Moves, ...], ...] = ()
+
+    def histories(self) -> Iterator[list[int]]:
+        """Yield, for each length 0, 1, 2, ..., the exact number of histories at each level."""
+        counts = [1] + [0] * (len(self.levels) - 1)
+        while True:
+            per_level = [0] * (max(self.levels) + 1)
+            for level, count in zip(self.levels, counts, strict=True):
+                per_level[level] += count
+            yield per_level
+            following = [0] * len(counts)
+            for count, moves in zip(counts, self.moves, strict=True):
+                if count:
+                    for target, answers in moves:
+                        following[target] += answers * count
+            counts = following
+
+    def largest(self) -> Iterator[int]:
+        """Yield, for 1, 2, 3, ... steps, the size of the largest tree over all choices."""
+        sizes = [0] * len(self.levels)
+        while True:
+            sizes = [
+                1 + max(sum(answers * sizes[to] for to, answers in moves) for moves in choices)
+                for choices in self.choices
+            ]
+            yield sizes[0]
+
+
+def regular(answers: int) -> Feedback:
+    """Any answer can follow any history, and signal 1 is always possible."""
+    return Feedback((0,), (((0, answers),),))
+
+
+def incremental(signals: int, silent: int = 0, possible: int | None = None) -> Feedback:
+    """The answer is the running maximum; `silent` further answers leave it where it is.
+
+    Of `possible` bands, the lowest ones from the maximum on give the largest tree: the higher the
+    maximum, the fewer answers follow, and none promises less.
+    """
+    states = range(signals)
+    possible = signals if possible is None else possible
+    return Feedback(
+        tuple(states),
+        tuple(
+            tuple((to, 1 + silent * (to == at)) for to in states[at : at + possible])
+            for at in states
+        ),
+    )
+
+
+def masked(
+    signals: int,
+    reverts: int,
+    cut: int,
+    *,
+    running_max: bool,
+    silent: int = 0,
+    possible: int | None = None,
+) -> Feedback:
+    """Answer signals above `cut` only by "reverted", and undo the step, while reverts are left.
+
+    A state is (reverts used, running maximum); a regular meter has no maximum to remember. Of the
+    possible bands, some may lie above the cut or none.
+    """
+    possible = signals if possible is None else possible
+    tops = range(signals) if running_max else range(1)
+    places = {state: i for i, state in enumerate(itertools.product(range(reverts + 1), tops))}
+
+    def told(used: int, top: int, bands: range, *, reverted: bool) -> Moves:
+        onward = dict.fromkeys((places[used, to] for to in bands), 1) if running_max else {}
+        if not running_max and bands:
+            onward[places[used, 0]] = len(bands)
+        if silent:
+            onward[places[used, top]] = onward.get(places[used, top], 0) + silent
+        if reverted:
+            onward[places[used + 1, top]] = 1
+        return tuple(onward.items())
+
+    moves, choices = [], []
+    for used, top in places:
+        masking = used < reverts
+        bands = range(top, min(top + possible, cut if masking else signals))
+        moves.append(told(used, top, bands, reverted=masking))
+        alternatives = [moves[-1]]
+        if masking and len(bands) == possible:  # no room for a band above the cut as well
+            reaching = range(max(top, cut + 1 - possible), cut)
+            alternatives = [
+                told(used, top, bands, reverted=False),
+                told(used, top, reaching, reverted=True),
+            ]
+        choices.append(tuple(alternatives))
+    return Feedback(tuple(top for _, top in places), tuple(moves), tuple(choices))
+
+
+def with_resets(
+    signals: int, resets: int, silent: int = 0, possible: int | None = None
+) -> Feedback:
+    """Count answer sequences of an incremental meter with at most `resets` resets.
+
+    A developer has one strategy: after each history it resets or it does not. While a reset is
+    left, the next model may come right after one, so it counts at the smallest tolerance. Covering
+    both, a reset shows only where the answer falls.
+    """
+    possible = signals if possible is None else possible
+    places = {
+        state: i for i, state in enumerate(itertools.product(range(resets + 1), range(signals)))
+    }
+
+    def told(used: int, last: int) -> dict[int, int]:
+        bands = range(last, min(last + possible, signals))
+        return {places[used, to]: 1 + silent * (to == last) for to in bands}
+
+    moves, choices, levels = [], [], []
+    for used, last in places:
+        stays = told(used, last)
+        alternatives = [tuple(stays.items())]
+        falls: dict[int, int] = {}
+        if used < resets:
+            alternatives.append(tuple(told(used + 1, 0).items()))
+            falls = {places[used + 1, to]: 1 for to in range(min(last, possible))}
+        moves.append(tuple((stays | falls).items()))
+        choices.append(tuple(alternatives))
+        levels.append(last if used == resets else 0)
+    return Feedback(tuple(levels), tuple(moves), tuple(choices))
+
+
+def feedback_of(spec: MeterSpec, possible: int | None = None) -> Feedback:
+    """Return the feedback rule that a meter follows (memory, tenants and fixed reverts aside)."""
+    possible = possible_bands(spec) if possible is None else possible
+    silent = spec.silent_answers
+    running_max = spec.protocol is Protocol.INCREMENTAL
+    if spec.masked_reverts:
+        reverts, cut = spec.masked_reverts, spec.mask_above
+        return masked(
+            spec.signals, reverts, cut, running_max=running_max, silent=silent, possible=possible
+        )
+    if spec.resets:
+        return with_resets(spec.signals, spec.resets, silent, possible)
+    if running_max:
+        return incremental(spec.signals, silent, possible)
+    return regular(possible + silent)

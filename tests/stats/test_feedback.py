@@ -1,0 +1,269 @@
+"""Consistent histories: against enumeration by the meter's own rules, and the best adversary."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from fractions import Fraction
+from functools import cache
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from easeml_meter.core.signals import NO_READING, Rules, State
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats import counting
+from easeml_meter.stats.feedback import Feedback, feedback_of, possible_bands
+
+GRID = 20
+"""Losses, edges and tolerances of the enumeration are whole multiples of 1/20."""
+LOSSES = [Fraction(k, GRID) for k in range(GRID + 1)]
+
+
+def meter(
+    edges: tuple[int, ...], tolerance: int | tuple[int, ...], steps: int = 3, **options: Any
+) -> MeterSpec:
+    """Build a meter from edges and tolerances in twentieths."""
+    each = [tolerance] * (len(edges) + 1) if isinstance(tolerance, int) else tolerance
+    return MeterSpec.uniform(
+        signals=len(edges) + 1,
+        edges=[edge / GRID for edge in edges],
+        tolerance=[eps / GRID for eps in each],
+        steps=steps,
+        delta=0.1,
+        **{"count": "consistent"} | options,
+    )
+
+
+# --- Enumeration: every true loss, validation loss and test loss, answered by the rules ---
+
+
+def consistent(rules: Rules, state: State) -> set[frozenset[int]]:
+    """List the sets of answers that break no promise, one set for each place of the truth."""
+    found = set()
+    for validation in LOSSES:
+        told = [(test, rules.answer(state, validation, test)) for test in LOSSES]
+        reach = {answer: _reach(rules, answer) for _, answer in told}
+        for true in LOSSES:
+            answers = {answer for test, answer in told if abs(test - true) <= reach[answer]}
+            found.add(frozenset(answers | ({NO_READING} if rules.spec.may_fail else set())))
+    return {each for each in found if not any(each < other for other in found)}
+
+
+def _reach(rules: Rules, answer: int) -> Fraction:
+    """Return how far a test loss may be from the true loss; anywhere if nothing is promised."""
+    promised = rules.tolerance(answer)
+    return Fraction(1) if promised is None else Fraction(promised).limit_denominator(GRID)
+
+
+def largest_tree(spec: MeterSpec, weights: tuple[float, ...]) -> float:
+    """Weigh the largest tree of consistent histories; the developer may reset before any step."""
+    rules = Rules(spec)
+    sets = cache(lambda state: consistent(rules, state))
+
+    @cache
+    def tree(steps: int, state: State) -> float:
+        if steps == 0:
+            return 0.0
+        starts = [state]
+        if state.resets_used < spec.resets:
+            starts.append(rules.reset(state))
+        return max(
+            weights[rules.level(start)]
+            + sum(tree(steps - 1, rules.after(start, answer)) for answer in answers)
+            for start in starts
+            for answers in sets(start)
+        )
+
+    return tree(spec.steps, State())
+
+
+def counted(spec: MeterSpec, weights: tuple[float, ...]) -> float:
+    """Weigh what the product counts."""
+    pairs = zip(counting.log_models(spec), weights, strict=False)
+    return sum(math.exp(count) * weight for count, weight in pairs)
+
+
+EDGES = [(4,), (4, 8), (1, 4), (4, 8, 12), (2, 4, 6), (1, 2, 3), (5, 6, 12)]
+PROTOCOLS: dict[str, dict[str, Any]] = {
+    "regular": {},
+    "incremental": {"protocol": "incremental"},
+    "ceiling": {"ceiling": 0.5},
+    "ceiling, incremental": {"protocol": "incremental", "ceiling": 0.5},
+    "no reading": {"loss": "losses.py:mine"},
+    "no reading, incremental": {"protocol": "incremental", "models": True},
+    "masked": {"masked_reverts": 1, "mask_above": 1},
+    "masked, incremental": {"protocol": "incremental", "masked_reverts": 1, "mask_above": 1},
+    "two masked, incremental": {"protocol": "incremental", "masked_reverts": 2, "mask_above": 1},
+    "resets": {"protocol": "incremental", "resets": 1},
+    "signed": {"gap": "signed"},
+}
+
+
+@pytest.mark.parametrize("edges", EDGES, ids=str)
+@pytest.mark.parametrize("options", PROTOCOLS.values(), ids=PROTOCOLS.keys())
+def test_the_count_covers_the_largest_tree(edges: tuple[int, ...], options: dict[str, Any]) -> None:
+    spec = meter(edges, 2, steps=4, **options)
+    ones = (1.0,) * spec.signals
+    tree = largest_tree(spec, ones)
+    assert tree <= counted(spec, ones) * (1 + 1e-12)
+    assert counted(spec, ones) <= counted(spec.replace(count="all"), ones) * (1 + 1e-12)
+
+
+@pytest.mark.parametrize("name", ["regular", "incremental", "masked", "resets", "signed"])
+@pytest.mark.parametrize("edges", [(4,), (4, 8), (4, 8, 12), (2, 4, 6), (1, 2, 3)], ids=str)
+def test_the_count_is_the_largest_tree(edges: tuple[int, ...], name: str) -> None:
+    """Equally spaced edges: the tree can be had, so no smaller count would do."""
+    spec = meter(edges, 2, steps=4, **PROTOCOLS[name])
+    ones = (1.0,) * spec.signals
+    assert largest_tree(spec, ones) == pytest.approx(counted(spec, ones), rel=1e-12)
+
+
+@pytest.mark.parametrize("tolerances", [(1, 2, 3), (2, 2, 5), (1, 4, 9), (1, 1, 19)], ids=str)
+@pytest.mark.parametrize("options", PROTOCOLS.values(), ids=PROTOCOLS.keys())
+def test_the_count_covers_unequal_tolerances(
+    tolerances: tuple[int, ...], options: dict[str, Any]
+) -> None:
+    """Whatever the tails are: a larger tolerance has the smaller one."""
+    spec = meter((4, 8), tolerances, steps=4, **options)
+    for weights in [(1.0, 1.0, 1.0), (1.0, 0.5, 0.1), (1.0, 0.9, 0.0), (1.0, 0.0, 0.0)]:
+        assert largest_tree(spec, weights) <= counted(spec, weights) * (1 + 1e-12)
+
+
+def test_one_band_fewer_would_be_too_few() -> None:
+    """Bands as wide as the tolerance leave three answers; counted as two, the tree is larger."""
+    for options in ({}, {"protocol": "incremental"}):
+        spec = meter((2, 4, 6), 2, steps=4, **options)
+        assert possible_bands(spec) == 3
+        too_few = sum(map(math.exp, counting.log_models(spec, possible=2)))
+        assert largest_tree(spec, (1.0,) * 4) > too_few + 0.5
+
+
+# --- The best adversary of a small world: all data sets, all strategies ---
+
+EXAMPLES = 6
+WORLDS = range(2**EXAMPLES)
+"""Each example is right or wrong for the first model; all true losses are one half."""
+
+
+class Adversary:
+    """Plays every strategy against fair coins, and never forgets.
+
+    A model is a set of flipped predictions; its test loss is the share of wrong ones. `spared` is
+    the set of data sets still possible, a bit for each.
+    """
+
+    def __init__(self, spec: MeterSpec) -> None:
+        self.rules = Rules(spec)
+        half, eps = Fraction(1, 2), Fraction(spec.tolerances[0]).limit_denominator(GRID)
+        self.broken, self.splits = [], []
+        for model in WORLDS:
+            loss = [Fraction((model ^ world).bit_count(), EXAMPLES) for world in WORLDS]
+            self.broken.append(sum(1 << w for w in WORLDS if abs(loss[w] - half) > eps))
+            self.splits.append(loss)
+        self.places = [Fraction(k, 4 * EXAMPLES) for k in range(4 * EXAMPLES + 1)]
+
+    def answers(self, state: State, model: int) -> Iterator[dict[int, int]]:
+        """Yield what each validation loss makes of the data sets: a bit mask for each answer."""
+        seen = set()
+        for validation in self.places:
+            masks: dict[int, int] = {}
+            for world, loss in enumerate(self.splits[model]):
+                answer = self.rules.answer(state, validation, loss)
+                masks[answer] = masks.get(answer, 0) | 1 << world
+            if (key := tuple(sorted(masks.items()))) not in seen:
+                seen.add(key)
+                yield masks
+
+    def best(self, steps: int) -> int:
+        """Count the data sets on which the best strategy breaks a promise."""
+        questions = cache(lambda state, model: tuple(self.answers(state, model)))
+
+        @cache
+        def most(left: int, state: State, spared: int) -> int:
+            if left == 1:
+                return max((spared & broken).bit_count() for broken in self.broken)
+            found = 0
+            for model in WORLDS if left < steps else (0,):  # the first model is any
+                kept = spared & ~self.broken[model]
+                for masks in questions(state, model):
+                    later = sum(
+                        most(left - 1, self.rules.after(state, answer), kept & mask)
+                        for answer, mask in masks.items()
+                        if kept & mask
+                    )
+                    found = max(found, (spared & self.broken[model]).bit_count() + later)
+            return found
+
+        return most(steps, State(), (1 << len(WORLDS)) - 1)
+
+
+@pytest.mark.parametrize(
+    ("options", "steps", "reached", "bound"),
+    [
+        ({}, 2, 2.5, 3),
+        ({}, 3, 5.0, 7),
+        ({"protocol": "incremental"}, 3, 4.5, 6),
+    ],
+    ids=["regular, two steps", "regular, three steps", "incremental, three steps"],
+)
+def test_the_best_adversary_of_a_small_world(
+    options: dict[str, Any], steps: int, reached: float, bound: int
+) -> None:
+    """In units of one model's tail: what the best strategy reaches, and what is counted."""
+    spec = meter((8,), 8, steps=steps, **options)  # one edge
+    assert possible_bands(spec) == 2
+    adversary = Adversary(spec)
+    tail = adversary.broken[0].bit_count()
+    assert sum(map(math.exp, counting.log_models(spec))) == pytest.approx(bound)
+    assert adversary.best(steps) / tail == reached <= bound
+
+
+# --- The number of possible bands ---
+
+
+@given(
+    st.lists(st.integers(1, 199), min_size=1, max_size=8, unique=True),
+    st.integers(1, 60),
+)
+def test_possible_bands_of_one_tolerance(edges: list[int], eps: int) -> None:
+    """The first-violation count: 1 + the most edges within two tolerances, from one on."""
+    inner = sorted(edges)
+    spec = MeterSpec.uniform(
+        signals=len(inner) + 1,
+        edges=[edge / 200 for edge in inner],
+        tolerance=eps / 200,
+        steps=2,
+        delta=0.1,
+        count="consistent",
+    )
+    near = max(sum(edge <= other < edge + 2 * eps for other in inner) for edge in inner)
+    assert possible_bands(spec) == 1 + near
+    assert possible_bands(spec.replace(count="all")) == len(inner) + 1
+
+
+def test_edges_exactly_two_tolerances_apart_leave_two_bands() -> None:
+    """As rationals: 0.3 - 0.1 is less than 0.2 in doubles."""
+    spec = MeterSpec.uniform(
+        signals=3, edges=[0.1, 0.3], tolerance=0.1, steps=2, delta=0.1, count="consistent"
+    )
+    assert possible_bands(spec) == 2
+    assert possible_bands(spec.with_tolerances([0.10001] * 3)) == 3
+    # A mean of real numbers is rounded, so a hair's breadth is not relied on.
+    assert possible_bands(spec.replace(loss="absolute")) == 3
+
+
+def test_the_published_analysis_counts_all_answers() -> None:
+    spec = meter((4, 8), 2, published=True)
+    assert possible_bands(spec) == 3
+
+
+def test_a_rule_with_choices_is_covered_by_its_moves() -> None:
+    for options in ({"resets": 2}, {"masked_reverts": 2, "mask_above": 2}):
+        spec = meter((4, 8, 12), 2, steps=6, protocol="incremental", **options)
+        feedback: Feedback = feedback_of(spec)
+        every = sum(counting.models(feedback, 6))
+        assert next(itertools.islice(feedback.largest(), 5, None)) <= every
