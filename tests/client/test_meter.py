@@ -77,6 +77,11 @@ def test_inputs_submissions_and_what_was_told(people: People) -> None:
     assert pq.read_schema(exported).names == ["id", "x", "y"]
     with pytest.raises(InvalidInput, match="already exists"):
         developer.export_inputs(exported)
+    lines = people.folder / "inputs.jsonl"
+    assert developer.export_inputs(lines) == len(labels)
+    assert lines.read_text().startswith('{"id": 0, "x": ')
+    with pytest.raises(InvalidInput, match=r"must end in \.parquet"):
+        developer.export_inputs(people.folder / "inputs")
 
     first = people.submit(labels, 0, model="a")
     assert isinstance(first, ShownSignal)

@@ -292,7 +292,7 @@ def test_rows_are_compared_by_their_inputs(
         assert len(collect(sealed.row_digests(KEY))) == 0
 
 
-@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv"])
+@pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "jsonl"])
 def test_a_release_is_the_whole_set_in_the_clear(
     tmp_path: Path, path: Path, seal_it: Seal, meter_key: Identity, ending: str
 ) -> None:

@@ -132,7 +132,10 @@ def fetch(number: int, out: Path, place: MeterPlace) -> None:
 
 @testset.command()
 @click.option(
-    "--out", type=click.Path(path_type=Path), required=True, help="Parquet file to write."
+    "--out",
+    type=click.Path(path_type=Path),
+    required=True,
+    help="File to write: .parquet, .arrow, .csv, .jsonl.",
 )
 @place_options
 def inputs(out: Path, place: MeterPlace) -> None:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import signal
+import tempfile
 import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
@@ -233,13 +234,22 @@ class RemoteMeter:
         return [LabelRequest.from_json(self._id, each) for each in found]
 
     def export_inputs(self, destination: str | Path) -> int:
-        """Write the test inputs, without labels; developers may if the meter says "public"."""
-        import pyarrow.parquet as pq
+        """Write the test inputs, without labels; developers may if the meter says "public".
 
-        active = self._situation().active()
+        The format is the one that the name of the file says.
+        """
+        from easeml_meter.tables.opening import open_table
+        from easeml_meter.tables.table_file import check_ending, write_table
+
         path = Path(destination)
-        self._connection.download(self._at("test-sets", active.number, "inputs"), path)
-        return int(pq.read_metadata(path).num_rows)
+        check_ending(path)
+        active = self._situation().active()
+        # The server sends Parquet, whatever the file is to become.
+        with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
+            sent = Path(folder) / "inputs.parquet"
+            self._connection.download(self._at("test-sets", active.number, "inputs"), sent)
+            table = open_table(sent)
+            return write_table(path, table.schema, table.batches())
 
     def notices(self) -> list[dict[str, object]]:
         """Read what labelers alone are told."""

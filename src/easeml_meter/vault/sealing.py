@@ -10,14 +10,13 @@ from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
-import pyarrow.csv
-import pyarrow.parquet as pq
 
-from easeml_meter.errors import InvalidInput, VaultError, invalid
+from easeml_meter.errors import VaultError, invalid
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.order import OrderDigest
 from easeml_meter.tables.source import Given
 from easeml_meter.tables.table import Table
+from easeml_meter.tables.table_file import check_ending, write_table
 from easeml_meter.tables.writing import new_file
 from easeml_meter.vault.containers import GROUP_ROWS, Container, binding, write_container
 from easeml_meter.vault.digests import Digests, content_digest, row_digests
@@ -278,29 +277,13 @@ class SealedTestSet(Closing):
         return content_digest(row_digests(batches, (*columns, label), key), key)
 
     def export(self, destination: Path) -> None:
-        """Write the test set in the clear, for its release, as .parquet, .arrow or .csv.
+        """Write the test set in the clear, for its release, in the format that the name says.
 
         Everything is verified first, and the name appears only when the file is whole.
         """
-        suffix = destination.suffix.lower()
-        if suffix not in (".parquet", ".arrow", ".csv"):
-            raise invalid("file", str(destination), "the name must end in .parquet, .arrow or .csv")
+        check_ending(destination)
         self.verify()
-        with new_file(destination) as stream:
-            try:
-                if suffix == ".parquet":
-                    writer = pq.ParquetWriter(stream, self.schema)
-                elif suffix == ".arrow":
-                    writer = pa.ipc.new_file(stream, self.schema)
-                else:
-                    writer = pa.csv.CSVWriter(stream, self.schema)
-                with writer:
-                    for batch in self.batches():
-                        writer.write_batch(batch)
-            except (pa.ArrowInvalid, pa.ArrowNotImplementedError):
-                raise InvalidInput(
-                    f"{suffix} cannot hold these columns; choose a name that ends in .parquet"
-                ) from None
+        write_table(destination, self.schema, self.batches())
 
     def close(self) -> None:
         """Let go of the file."""

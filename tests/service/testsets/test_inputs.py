@@ -5,16 +5,18 @@ from __future__ import annotations
 import io
 from pathlib import Path
 
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.service.helpers import Clock, make_session, rows, small_spec
 
 from easeml_meter.core.people import Role
-from easeml_meter.errors import Denied, NotFound, Spent, WrongPhase
+from easeml_meter.errors import Denied, InvalidInput, NotFound, Spent, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.testsets import inputs
+from easeml_meter.tables.opening import open_table
 
 
 @pytest.mark.parametrize("said", ["public", "hidden"])
@@ -63,3 +65,15 @@ def test_a_spent_set_can_still_be_streamed_but_is_not_in_use(tmp_path: Path) -> 
     with pytest.raises(Spent):
         inputs.export_inputs(runner, space, tmp_path / "inputs.parquet")
     assert b"".join(inputs.stream_inputs(runner, space, 1)).startswith(b"PAR1")
+
+
+@pytest.mark.parametrize("ending", [".parquet", ".arrow", ".csv", ".jsonl"])
+def test_they_are_written_in_the_format_of_the_name(tmp_path: Path, ending: str) -> None:
+    session = make_session(tmp_path)
+    path = tmp_path / f"inputs{ending}"
+    assert session.meter.export_inputs(path) == len(session.test_labels)
+    found = pa.Table.from_batches(open_table(path).batches()).to_pydict()
+    wanted = rows(session.test_labels, seed=1000).drop_columns("label").to_pydict()
+    assert found == {name: pytest.approx(values) for name, values in wanted.items()}
+    with pytest.raises(InvalidInput, match=r"must end in \.parquet"):
+        session.meter.export_inputs(tmp_path / "inputs.txt")

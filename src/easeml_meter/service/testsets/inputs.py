@@ -17,7 +17,8 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.spec import MeterSpec
-from easeml_meter.tables.writing import new_file
+from easeml_meter.tables.table_file import write_table
+from easeml_meter.vault.sealing import SealedTestSet
 
 
 def inputs_visible(spec: MeterSpec, actor: Actor) -> bool:
@@ -33,15 +34,17 @@ def inputs_visible(spec: MeterSpec, actor: Actor) -> bool:
 def export_inputs(actor: Actor, space: Workspace, destination: Path) -> int:
     """Write ids and inputs of the test set in use to a file; return the number of rows.
 
+    The format is the one that the name of the file says.
+
     Raises:
         Denied: the actor may not see test inputs, and the meter does not say public.
+        InvalidInput: the name says no format that is written, or one that cannot hold the inputs.
         WrongPhase: no test set is in use.
     """
     test_set = _visible_state(actor, space).active()
-    with new_file(destination) as file:
-        for piece in _pieces(space, test_set):
-            file.write(piece)
-    return test_set.rows or 0
+    with open_sealed(space, test_set) as sealed:
+        schema = _visible_columns(sealed)
+        return write_table(destination, schema, sealed.batches(schema.names))
 
 
 @needs(Permission.SEE_TEST_INPUTS, Permission.SEE_VALIDATION)
@@ -72,14 +75,18 @@ def _visible_state(actor: Actor, space: Workspace) -> MeterState:
 def _pieces(space: Workspace, test_set: TestSet) -> Iterator[bytes]:
     """Write a Parquet file a row group at a time: no more than one is ever decrypted."""
     with open_sealed(space, test_set) as sealed:
-        columns = [name for name in sealed.schema.names if name != sealed.manifest.label.name]
-        schema = pa.schema([sealed.schema.field(name) for name in columns])
+        schema = _visible_columns(sealed)
         sink = io.BytesIO()
         with pq.ParquetWriter(sink, schema) as writer:
-            for batch in sealed.batches(columns):
+            for batch in sealed.batches(schema.names):
                 writer.write_batch(batch)
                 yield _taken_from(sink)
         yield _taken_from(sink)
+
+
+def _visible_columns(sealed: SealedTestSet) -> pa.Schema:
+    """Return all columns but the label."""
+    return pa.schema([field for field in sealed.schema if field.name != sealed.manifest.label.name])
 
 
 def _taken_from(sink: io.BytesIO) -> bytes:
