@@ -48,7 +48,8 @@ Missing = Annotated[
 ]
 
 
-def matching_of(
+# Not in a thread, as there is nothing to wait for.
+async def matching_of(
     id_column: IdColumn = "", no_ids: NoIds = False, missing: Missing = "refuse"
 ) -> RowMatching:
     """Return how a request wants rows to be matched."""
