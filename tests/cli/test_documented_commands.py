@@ -6,13 +6,14 @@ import re
 import shlex
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 
 import click
 import pytest
+from tests.cli.forking import forking
 from tests.cli.team import team
 
 from easeml_meter.cli import meter
@@ -29,6 +30,10 @@ SHARED = re.compile(r"<!-- test: shared, setup=(\S+) -->\n")
 AT_SERVER = re.compile(r"<!-- test: at a server, as (\w+) -->\n")
 
 
+Program = Callable[[Sequence[str], Path, str, Mapping[str, str]], tuple[int, str]]
+"""Runs `meter` with arguments, in a folder, with an input and an environment."""
+
+
 @dataclass(frozen=True)
 class Command:
     """A command on a page, and what the page says it prints: `...` stands for anything."""
@@ -38,25 +43,47 @@ class Command:
     output: tuple[str, ...]
     code: int = 0
 
-    def run(self, folder: Path, environment: Mapping[str, str] = MappingProxyType({})) -> None:
-        program, *arguments = shlex.split(self.line)
-        assert program == "meter", f"{self.page}: only meter commands are run"
-        done = subprocess.run(
-            [METER, *arguments],
-            cwd=folder,
-            input="a password, where one is asked for\n",
-            stdout=subprocess.PIPE,
-            stderr=subprocess.STDOUT,
-            text=True,
-            check=False,
-            env={"COLUMNS": "80", "PATH": "/usr/bin:/bin", **environment},
-        )
-        assert done.returncode == self.code, done.stdout
-        assert done.stdout
+    def run(
+        self,
+        program: Program,
+        folder: Path,
+        environment: Mapping[str, str] = MappingProxyType({}),
+    ) -> None:
+        name, *arguments = shlex.split(self.line)
+        assert name == "meter", f"{self.page}: only meter commands are run"
+        given = "a password, where one is asked for\n"
+        settings = {"COLUMNS": "80", "PATH": "/usr/bin:/bin", **environment}
+        code, text = program(arguments, folder, given, settings)
+        assert code == self.code, text
+        assert text
         if self.output:
-            printed = [line.rstrip() for line in done.stdout.rstrip().split("\n")]
+            printed = [line.rstrip() for line in text.rstrip().split("\n")]
             expected = [line.rstrip() for line in self.output]
             assert printed == expected or matches(expected, printed), "\n".join(printed)
+
+
+def installed(
+    arguments: Sequence[str], folder: Path, given: str, environment: Mapping[str, str]
+) -> tuple[int, str]:
+    """Run the program that was installed; return its exit code, and what it printed."""
+    done = subprocess.run(
+        [METER, *arguments],
+        cwd=folder,
+        input=given,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+        env=dict(environment),
+    )
+    return done.returncode, done.stdout
+
+
+@pytest.fixture(scope="module")
+def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
+    """Run commands without importing everything again for each."""
+    with forking(tmp_path_factory.mktemp("forking")) as program:
+        yield program
 
 
 def matches(expected: list[str], printed: list[str]) -> bool:
@@ -108,26 +135,27 @@ ALONE = [
 
 
 @pytest.mark.parametrize("command", ALONE, ids=lambda each: f"{each.page}-{each.line}"[:60])
-def test_documented_command(command: Command, tmp_path: Path) -> None:
-    command.run(tmp_path)
+def test_documented_command(command: Command, forked: Program, tmp_path: Path) -> None:
+    # What a reader tries first is run as they run it.
+    command.run(installed if command.page == "README.md" else forked, tmp_path)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if setup_of(page)], ids=lambda p: p.name)
-def test_documented_sequence(page: Path, tmp_path: Path) -> None:
+def test_documented_sequence(page: Path, forked: Program, tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(setup_of(page))], cwd=tmp_path, check=True)
     for kind, block in blocks(page, "console|python"):
         if kind == "python":
             subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True)
         for command in commands(page, block) if kind == "console" else []:
-            command.run(tmp_path)
+            command.run(forked, tmp_path)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if role_of(page)], ids=lambda p: p.name)
-def test_documented_sequence_at_a_server(page: Path, tmp_path: Path) -> None:
+def test_documented_sequence_at_a_server(page: Path, forked: Program, tmp_path: Path) -> None:
     with team(tmp_path, role_of(page) or "") as environment:
         for _, block in blocks(page, "console"):
             for command in commands(page, block):
-                command.run(tmp_path, environment)
+                command.run(forked, tmp_path, environment)
 
 
 def shown() -> Iterator[tuple[str, list[str]]]:

@@ -19,6 +19,7 @@ from unittest import mock
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from hypothesis import given, settings
 from tests.properties.stories import INPUTS_SEED, ROWS, Action, Story, patient, stories
 from tests.service.helpers import Clock, Labels, rows, small_spec, write_predictions
@@ -151,8 +152,20 @@ told = stories(
 
 
 @given(story=told)
-@settings(patient, max_examples=25)
+@settings(patient, max_examples=10)
 def test_equal_signals_look_equal(story: Story) -> None:
+    play(story)
+
+
+@pytest.mark.verify
+@given(story=told)
+@settings(patient, max_examples=200)
+def test_equal_signals_look_equal_in_many_stories(story: Story) -> None:
+    play(story)
+
+
+def play(story: Story) -> None:
+    """Tell both sides of a story; as long as their signals are equal, everything is."""
     first, second = story.both
     with tempfile.TemporaryDirectory() as left, tempfile.TemporaryDirectory() as right:
         sides = [Side(Path(left), first, story.spec), Side(Path(right), second, story.spec)]
