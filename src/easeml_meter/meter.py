@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Protocol
 
 from easeml_meter.core.model import LabelRequest, TestSet, ValidationSet
 from easeml_meter.core.people import Role
+from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import Consequence, SessionView, Signal
 from easeml_meter.report.shown import shown, shown_view
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
@@ -20,7 +21,7 @@ from easeml_meter.service import audit, handovers, history, meters, validation
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.audit import Audit
 from easeml_meter.service.place import Clock, Home, Workspace, utc_now
-from easeml_meter.service.submissions import answering
+from easeml_meter.service.submissions import answering, checking
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
 from easeml_meter.service.testsets import delivery, inputs, parts, release, requests
@@ -114,6 +115,21 @@ class MeterVerbs(Protocol):
         conditions: Conditions = USUAL,
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
+
+    def check(
+        self,
+        test: str | Path,
+        validation: str | Path,
+        *,
+        tenant: int | None = None,
+        matching: RowMatching = BY_IDS,
+    ) -> CheckedSubmission:
+        """Return how the meter understands predictions: free, and without touching a label."""
+
+    def check_any(
+        self, submitted: Submitted, *, tenant: int | None = None, conditions: Conditions = USUAL
+    ) -> CheckedSubmission:
+        """Return how the meter understands a submission: free, and without touching a label."""
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
         """Return a session: the answers so far, what they promise, what is left."""
@@ -285,6 +301,28 @@ class Meter:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
         actor = self._acting(tenant)
         return shown(answering.answer(actor, self.workspace, submitted, model, conditions))
+
+    def check(
+        self,
+        test: str | Path,
+        validation: str | Path,
+        *,
+        tenant: int | None = None,
+        matching: RowMatching = BY_IDS,
+    ) -> CheckedSubmission:
+        """Return how the meter understands predictions: free, and without touching a label."""
+        return self.check_any(
+            PredictionFiles(Path(test), Path(validation), matching), tenant=tenant
+        )
+
+    def check_any(
+        self, submitted: Submitted, *, tenant: int | None = None, conditions: Conditions = USUAL
+    ) -> CheckedSubmission:
+        """Return how the meter understands a submission: free, and without touching a label.
+
+        A model is run on the validation set.
+        """
+        return checking.check(self._acting(tenant), self.workspace, submitted, conditions)
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
         """Return a session: the answers so far, what they promise, what is left."""

@@ -125,6 +125,22 @@ def test_options_of_a_submission(desk: Workbench, options: list[str]) -> None:
     assert desk.left() == 3
 
 
+def test_a_check_says_how_files_are_read_and_changes_nothing(desk: Workbench) -> None:
+    files = ["--test", "good-on-test.csv", "--validation", "good-on-validation.csv"]
+    before = desk.snapshot()
+    shown = desk.ok("submit", *files, "--check")
+    assert "matched by id; the first are read as " in shown
+    assert "Classes, in this order: cat, dog" in shown
+    assert "Validation error: 0 %." in shown
+    assert "Submitting it uses answer 2 of 4 from test set 1." in shown
+    assert "no label of the test set was touched" in shown
+    found = desk.json("submit", *files, "--check")
+    assert (found["answer"], found["answers"], found["validation_loss"]) == (2, 4, 0)
+    assert desk.snapshot() == before
+    swapped = ["--test", "good-on-validation.csv", "--validation", "good-on-test.csv"]
+    assert "good-on-test.csv" in desk.refused(2, "submit", *swapped, "--check")
+
+
 AS_NOBODY = """
 import contextlib, io, os, sys
 from easeml_meter.cli import main

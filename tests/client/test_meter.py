@@ -100,6 +100,25 @@ def test_inputs_submissions_and_what_was_told(people: People) -> None:
         developer.status(generation=9)
 
 
+def test_a_check_is_the_same_in_a_folder_and_at_a_server(people: People) -> None:
+    labels = people.begin()
+    test, validation = people.folder / "ct.parquet", people.folder / "cv.parquet"
+    write_predictions(test, labels)
+    write_predictions(validation, np.random.default_rng(99).integers(0, 2, 20))
+    found = people.developer.check(test, validation)
+    assert (found.kind, found.tenant, found.generation) == ("predictions", 1, 1)
+    assert (found.answer, found.answers, found.repeated) == (1, 4, False)
+    assert found.test is not None
+    assert found.test.matched == len(labels)
+    assert found.test.first == tuple(labels[:3].tolist())
+    assert found.classes == (0, 1)
+    assert people.developer.status().signals == ()
+    with pytest.raises(InvalidInput, match=r"cv\.parquet"):
+        people.developer.check(validation, validation)
+    with pytest.raises(Denied):
+        people.labeler.check(test, validation)
+
+
 def test_spent_released_audited(people: People) -> None:
     labeler, developer, labels = people.labeler, people.developer, people.begin()
     with pytest.raises(WrongPhase, match="is active: only a spent one is released"):

@@ -70,6 +70,7 @@ def stories(
     """Draw stories with a validation set of so many rows, bad submissions, and looks around."""
     actions = st.one_of(
         st.tuples(st.just("submit"), st.tuples(guesses, st.integers(0, validation))),
+        st.tuples(st.just("check"), st.tuples(guesses, st.integers(0, validation))),
         st.tuples(st.just("repeat"), st.none()),
         st.tuples(st.just("bad"), st.sampled_from(bad)),
         st.tuples(st.just("validation"), st.integers(10, 13)),

@@ -105,14 +105,14 @@ class Side:
 def perform(side: Side, action: Action, number: int) -> tuple[object, str, str]:
     """Do on one side what the developer decided to do."""
     kind, detail = action
-    if kind == "submit":
+    if kind in ("submit", "check"):
         guess, errors = detail
         write_predictions(side.folder / f"t{number}.parquet", np.array(guess), str(number))
         validation = np.random.default_rng(1).integers(0, 2, 30)
         validation[:errors] ^= 1
         write_predictions(side.folder / f"v{number}.parquet", validation, str(number))
         files = ["--test", f"t{number}.parquet", "--validation", f"v{number}.parquet"]
-        return side.run("submit", *files, "--json")
+        return side.run("submit", *files, "--json", *(["--check"] if kind == "check" else []))
     if kind == "repeat":
         last = sorted(side.folder.glob("t*.parquet"))
         if not last:

@@ -54,6 +54,8 @@ class Browser(Side):
         headers = {"X-CSRF-Token": self.visitor.csrf, "HX-Request": "true"}
         if method == "POST" and path == "/submissions":
             page = "/meters/METER/submit"
+        elif method == "POST" and path == "/submissions/check":
+            page = "/meters/METER/check"
         elif method == "POST":
             page, options["params"] = "/meters/METER/validation", {"suffix": "parquet"}
         elif found := re.match(r"/submissions/\w+(?=/events$)", path):

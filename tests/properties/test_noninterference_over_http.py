@@ -144,14 +144,17 @@ def two_sides(
 def perform(side: Side, action: Action, number: int) -> dict[str, object]:
     """Do on one side what the developer decided to do."""
     kind, detail = action
-    if kind == "submit":
+    if kind in ("submit", "check"):
         guess, errors = detail
         validation = VALIDATION.copy()
         validation[:errors] ^= 1
-        side.last = packed(
+        body = packed(
             test_parquet=predictions(np.array(guess), str(number)),
             validation_parquet=predictions(validation, str(number)),
         )
+        if kind == "check":
+            return side.ask("POST", "/submissions/check", content=body)
+        side.last = body
         return side.ask("POST", "/submissions", params={"model": "m"}, content=side.last)
     if kind == "repeat":
         return side.ask("POST", "/submissions", params={"model": "m"}, content=side.last)
@@ -231,6 +234,16 @@ def test_a_validation_set_made_of_test_rows_looks_like_any_other() -> None:
         for look in looks:
             seen = [side.ask("GET", look) for side in sides]
             assert seen[0] == seen[1]
+
+
+def test_a_check_does_not_depend_on_the_labels_at_all() -> None:
+    labels = np.random.default_rng(3).integers(0, 2, ROWS)
+    with two_sides(labels, 1 - labels, small_spec()) as sides:
+        for guess in (labels, 1 - labels, np.zeros(ROWS, dtype=np.int64)):
+            shown = [perform(side, ("check", (guess.tolist(), 3)), 0) for side in sides]
+            assert shown[0] == shown[1]
+            assert shown[0]["status"] == 200
+            assert '"validation_loss":0.15' in str(shown[0]["body"])
 
 
 def test_the_comparison_sees_a_difference() -> None:

@@ -65,6 +65,7 @@ METER: dict[str, Rule] = {
     "POST /validation-sets": Rule("D", content=VALIDATION_SET),
     "GET /validation-sets/{number}/file": Rule("DLR"),
     "POST /submissions": Rule("DR", tenants=True, params={"model": "m"}, content=b"x"),
+    "POST /submissions/check": Rule("DR", tenants=True, content=b"x"),
     "GET /submissions": Rule("DLR", tenants=True),
     "GET /submissions/{submission}": Rule("DLR", tenants=True),
     "GET /submissions/{submission}/events": Rule("DLR", tenants=True),

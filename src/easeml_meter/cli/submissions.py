@@ -21,6 +21,7 @@ from easeml_meter.core.views import signal_json
 from easeml_meter.errors import MeterError, invalid
 
 if TYPE_CHECKING:
+    from easeml_meter.meter import MeterVerbs
     from easeml_meter.service.submissions.kinds import Submitted
 
 _PATH = click.Path(path_type=Path)
@@ -55,6 +56,11 @@ _PATH = click.Path(path_type=Path)
     help="Time a model gets on the test set; the answer comes when it is up. Default: based on "
     "its time on the validation set.",
 )
+@click.option(
+    "--check",
+    is_flag=True,
+    help="Submit nothing: show, at no cost, how the files are understood. Touches no label.",
+)
 @tenant_option
 @place_options
 @json_option
@@ -76,6 +82,9 @@ def submit(
 
     submitted, name = _submitted(options)
     meter = open_meter(place)
+    if options["check"]:
+        _check(meter, submitted, tenant, options, as_json=as_json)
+        return
     try:
         with progress_bar(shown=not as_json) as progress:
             conditions = Conditions(
@@ -99,6 +108,26 @@ def submit(
         echo_json(signal_json(signal))
     else:
         print_rich(signal)
+
+
+def _check(
+    meter: MeterVerbs,
+    submitted: Submitted,
+    tenant: int | None,
+    options: dict[str, Any],
+    *,
+    as_json: bool,
+) -> None:
+    from easeml_meter.report.checked import checked_lines
+    from easeml_meter.service.submissions.measuring import Conditions
+
+    with progress_bar(shown=not as_json) as progress:
+        conditions = Conditions(seconds=options["seconds"], progress=progress)
+        checked = meter.check_any(submitted, tenant=tenant, conditions=conditions)
+    if as_json:
+        echo_json(checked.to_json())
+    else:
+        click.echo("\n".join(checked_lines(checked, meter.spec)))
 
 
 class Interrupted(MeterError):

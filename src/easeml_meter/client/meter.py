@@ -28,6 +28,7 @@ from easeml_meter.core.model import (
     ValidationSet,
 )
 from easeml_meter.core.people import Role
+from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import (
     Consequence,
     SessionView,
@@ -303,9 +304,7 @@ class RemoteMeter:
         Ctrl-C before a worker has begun it takes it back, without cost. A runner, who sees no
         signals, gets `Untold`.
         """
-        for name, given in (("executor", conditions.executor), ("seconds", conditions.seconds)):
-            if given is not None:
-                raise invalid(name, given, "nothing: at a server the server decides")
+        _check_conditions(conditions)
         Submission(submitted, model)  # what is wrong with its name
         files = submitted.files()
         chosen = _tenant(tenant)
@@ -327,6 +326,40 @@ class RemoteMeter:
         if answer["signal"] is None:
             raise Untold(answer)
         return signal_from_json(answer["signal"], self.spec, ShownSignal)
+
+    def check(
+        self,
+        test: str | Path,
+        validation: str | Path,
+        *,
+        tenant: int | None = None,
+        matching: RowMatching = BY_IDS,
+    ) -> CheckedSubmission:
+        """Return how the meter understands predictions: free, and without touching a label."""
+        return self.check_any(
+            PredictionFiles(Path(test), Path(validation), matching), tenant=tenant
+        )
+
+    def check_any(
+        self, submitted: Submitted, *, tenant: int | None = None, conditions: Conditions = USUAL
+    ) -> CheckedSubmission:
+        """Return how the meter understands a submission: free, and without touching a label.
+
+        A model is not run: at a server, only workers do that, when it is submitted.
+        """
+        _check_conditions(conditions)
+        files = submitted.files()
+        conditions.progress(SENDING, 0, 0)
+        try:
+            found = self._connection.call(
+                "POST",
+                self._at("submissions", "check"),
+                params={**submitted.options(), **_tenant(tenant)},
+                content=submitted.packed(),
+            )
+        except InvalidInput as error:
+            raise _renamed(error, files) from None
+        return CheckedSubmission.from_json(found)
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
         """Show a session: what was told, what is promised, what is left."""
@@ -517,6 +550,12 @@ def _tenant(number: int | None) -> dict[str, int]:
 def _named(**columns: str | None) -> dict[str, str]:
     """Return the columns that were named."""
     return {name: value for name, value in columns.items() if value is not None}
+
+
+def _check_conditions(conditions: Conditions) -> None:
+    for name, given in (("executor", conditions.executor), ("seconds", conditions.seconds)):
+        if given is not None:
+            raise invalid(name, given, "nothing: at a server the server decides")
 
 
 def _content(path: Source) -> bytes:

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
+from typing import Any, Self
 
 
 class SubmissionState(StrEnum):
@@ -91,3 +93,52 @@ class Ticket:
             created_at=self.created_at,
             problem=self.problem,
         )
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedFile:
+    """How a file of predictions was read."""
+
+    rows: int
+    matched: int | None
+    """Ids that are in the set; None: the order was relied on, or the sender may not know."""
+    missing: int
+    """Rows of the set without a prediction, which count as wrong."""
+    first: tuple[Any, ...]
+    """The first predictions in the order of the set, with the names of classes."""
+
+
+@dataclass(frozen=True, slots=True)
+class CheckedSubmission:
+    """What the meter understands of a submission that was not submitted."""
+
+    kind: str
+    tenant: int
+    generation: int
+    answer: int
+    """Which of the team's answers it would use, counted from 1."""
+    answers: int
+    """How many answers the team has in all, as far as promised."""
+    repeated: bool
+    """An identical submission was answered before: it would use none."""
+    test: CheckedFile | None = None
+    validation: CheckedFile | None = None
+    """None: it is a model."""
+    classes: tuple[str | int, ...] = ()
+    """The classes in their order, where the loss has classes."""
+    validation_loss: float | None = None
+    """None: a model at a server, which runs models only when they are submitted."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
+
+    @classmethod
+    def from_json(cls, data: Mapping[str, Any]) -> Self:
+        """Return what `to_json` told."""
+        files = {name: data[name] and _checked_file(data[name]) for name in ("test", "validation")}
+        return cls(**{**data, **files, "classes": tuple(data["classes"])})
+
+
+def _checked_file(data: Mapping[str, Any]) -> CheckedFile:
+    return CheckedFile(**{**data, "first": tuple(data["first"])})

@@ -81,7 +81,12 @@ def loss_words(
 def validation_words(signal: Signal) -> str:
     """Return the validation loss of an answer, rounded to the nearest."""
     loss = signal.validation_loss
-    return "unknown" if loss is None else loss_words(signal.spec, loss, _nearest)
+    return "unknown" if loss is None else measured_words(signal.spec, loss)
+
+
+def measured_words(spec: MeterSpec, loss: float) -> str:
+    """Return a loss that was measured, and not promised, rounded to the nearest."""
+    return loss_words(spec, loss, _nearest)
 
 
 def _nearest(value: Fraction, digits: int) -> str:

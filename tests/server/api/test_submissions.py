@@ -176,3 +176,35 @@ def test_rows_are_matched_as_the_query_says(served: Served, tmp_path: Path) -> N
     assert developer.post(f"{path}&missing=maybe", content=body).status_code == 422
     model = packed(model_onnx=b"x")
     assert "matter of predictions" in developer.post(f"{path}&no_ids=true", content=model).text
+
+
+def test_a_check_is_free_and_for_the_own_team(served: Served, meter: str, labels: Labels) -> None:
+    developer = served.client("developer")
+    body = submission(labels, VALIDATION)
+    place = f"/meters/{meter}/submissions/check"
+    found = developer.post(place, content=body)
+    assert found.status_code == 200, found.text
+    checked = found.json()
+    assert (checked["answer"], checked["answers"], checked["validation_loss"]) == (1, 2, 0)
+    assert checked["classes"] == [0, 1]
+    assert checked["test"]["rows"] == checked["test"]["matched"] == len(labels)
+    assert checked["test"]["first"] == labels[:3].tolist()
+    assert developer.get(f"/meters/{meter}/submissions").json()["items"] == []
+    assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 2
+    assert developer.post(place, params={"tenant": 2}, content=body).status_code == 403
+    for name in ("labeler", "admin"):
+        assert served.client(name).post(place, content=body).status_code == 403
+    assert developer.post(place, content=b"x").status_code == 422
+
+
+def test_a_model_is_not_run_for_a_check(served: Served, tmp_path: Path) -> None:
+    meter = served.add_meter(small_spec(models=True), prefix="m-")
+    developer = served.client("m-developer")
+    place, body = f"/meters/{meter}/submissions/check", packed(model_onnx=b"no model")
+    assert developer.post(place, content=body).json()["error"] == "wrong-time"
+    begin(served, meter, tmp_path, prefix="m-")
+    checked = developer.post(place, content=body).json()
+    assert (checked["kind"], checked["answer"], checked["answers"]) == ("onnx", 1, 4)
+    assert checked["validation_loss"] is None
+    refused = developer.post(place, params={"no_ids": True}, content=body)
+    assert "ids and missing rows are a matter of predictions" in refused.json()["message"]

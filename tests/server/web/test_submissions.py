@@ -36,6 +36,18 @@ class TestSubmitting:
         assert "nothing was charged" in words(again)
         assert "steps promised, whatever the answers 3" in words(visitor.get(f"/meters/{meter}"))
 
+    def test_a_check_is_free(self, served: Served, tmp_path: Path) -> None:
+        meter = served.add_meter()
+        labels = begin(served, meter, tmp_path)
+        visitor = Visitor(served, "developer")
+        assert f'formaction="/meters/{meter}/check"' in visitor.get(f"/meters/{meter}").text
+        said = words(visitor.put_in(f"/meters/{meter}/check", body_with(labels), model="net"))
+        assert said.startswith("Checked, not submitted.")
+        assert "Validation error: 0 %. Submitting it uses answer 1 of 4 from test set 1." in said
+        assert "steps promised, whatever the answers 4" in words(visitor.get(f"/meters/{meter}"))
+        refused = Visitor(served, "labeler").put_in(f"/meters/{meter}/check", body_with(labels))
+        assert refused.status_code == 403
+
     def test_of_a_runner_tells_no_signal(self, served: Served, tmp_path: Path) -> None:
         meter = served.add_meter()
         labels = begin(served, meter, tmp_path)

@@ -25,7 +25,7 @@ from easeml_meter.server.idempotency import Key, once_streamed
 from easeml_meter.server.parameters import Id
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
-from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions import checking, queue
 from easeml_meter.service.submissions.queue import Accepted, Incoming
 
 router = APIRouter(tags=["submissions"], route_class=ApiRoute)
@@ -99,6 +99,30 @@ class SubmissionShown(SubmissionListed):
     signal: dict[str, Any] | None
 
 
+class FileRead(BaseModel):
+    """How a file of predictions was read; `matched` ids are told to those who see the inputs."""
+
+    rows: int
+    matched: int | None
+    missing: int
+    first: list[Any]
+
+
+class SubmissionChecked(BaseModel):
+    """What the meter understands of a submission: files, class order, and which answer it uses."""
+
+    kind: str
+    tenant: int
+    generation: int
+    answer: int
+    answers: int
+    repeated: bool
+    test: FileRead | None
+    validation: FileRead | None
+    classes: list[str | int]
+    validation_loss: float | None
+
+
 @router.post(
     "/meters/{meter}/submissions",
     responses=answers(404, 409, 413)
@@ -136,6 +160,25 @@ async def submit(  # noqa: PLR0917
         request.app.state.worker.call()
     receipt = await _settled(request, actor, space, json.loads(bytes(answer.body))["id"], wait)
     return await run_in_threadpool(_answer, actor, space, receipt)
+
+
+@router.post(
+    "/meters/{meter}/submissions/check",
+    responses=answers(404, 409, 413),
+    response_model=SubmissionChecked,
+    openapi_extra=raw("application/x-tar"),
+)
+async def check_submission(
+    request: Request, actor: TenantActorHere, space: WorkspaceHere, matching: MatchingHere
+) -> dict[str, Any]:
+    """Say how the same tar would be understood, without submitting it. This costs nothing.
+
+    No label of the test set is looked at, and no model is run.
+    """
+    permit(actor, checking.check_packed)
+    body = await body_of(request, request.app.state.settings)
+    found = await run_in_threadpool(checking.check_packed, actor, space, body, matching)
+    return found.to_json()
 
 
 async def _accepted(request: Request, incoming: Incoming) -> Accepted:

@@ -8,13 +8,14 @@ from fastapi.responses import RedirectResponse
 
 from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Signal
+from easeml_meter.report.checked import checked_lines
 from easeml_meter.server.api.common import body_of
 from easeml_meter.server.api.submissions import MatchingHere, Model
 from easeml_meter.server.parameters import Tenant
 from easeml_meter.server.web.meters import MeterPage, ShownAnswer
 from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
 from easeml_meter.service.actor import Permission
-from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions import checking, queue
 
 router = APIRouter(include_in_schema=False)
 
@@ -32,6 +33,23 @@ async def submit(
         return _accepted(visit, meter, *found)
 
     return await run_in_threadpool(accepted)
+
+
+@router.post("/meters/{meter}/check")
+async def check(
+    visit: VisitHere, meter: str, matching: MatchingHere, tenant: Tenant = None
+) -> Response:
+    """Say how a submission is understood, without submitting it."""
+    actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
+    body = await body_of(visit.request, visit.settings)
+
+    def checked() -> Response:
+        space = visit.site.space(meter)
+        found = checking.check_packed(actor, space, body, matching)
+        spec = MeterPage.open(visit, meter, tenant).state.spec
+        return visit.render("checked.html", lines=checked_lines(found, spec))
+
+    return await run_in_threadpool(checked)
 
 
 def _accepted(visit: Visit, meter: str, receipt: Receipt, signal: Signal | None) -> Response:

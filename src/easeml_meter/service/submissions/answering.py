@@ -97,18 +97,18 @@ def answer_all(
         state = space.state(books)
         given = books.validation.all(state.meter.id) if conditions.reached else []
     try:
-        test_set, validation = _in_use(state, conditions, given)
+        test_set, validation = in_use(state, conditions, given)
     except MeterError as error:
         return [error for _ in submissions]
     if len(submissions) > 1 and (test_set.rows or 0) > MANY:
         return _side_by_side(actor, space, submissions, conditions)
     with Measured(space, state.spec, test_set, validation, conditions) as measured:
-        opened = [_each(_open, actor, state, each, measured) for each in submissions]
-        entries = [each.entry for each in opened if isinstance(each, _Opened)]
+        opened = [_each(open_submission, actor, state, each, measured) for each in submissions]
+        entries = [each.entry for each in opened if isinstance(each, Opened)]
         with space.reading() as books:
             decisions = Decisions.read(books, state, test_set, entries)
         outcomes = [
-            _each(_measure, decisions, each, measured) if isinstance(each, _Opened) else each
+            _each(_measure, decisions, each, measured) if isinstance(each, Opened) else each
             for each in opened
         ]
     drafts = [each for each in outcomes if isinstance(each, _Draft)]
@@ -131,8 +131,8 @@ def _each(make: Callable[..., Made], *arguments: object) -> Made | Exception:
         return error
 
 
-def _in_use(
-    state: MeterState, conditions: Conditions, given: Sequence[ValidationSet]
+def in_use(
+    state: MeterState, conditions: Conditions, given: Sequence[ValidationSet] = ()
 ) -> tuple[TestSet, ValidationSet]:
     """Return the test set and the validation set that submissions are measured on."""
     if conditions.reached is not None:
@@ -160,7 +160,7 @@ def _side_by_side(
 
 
 @dataclass(frozen=True)
-class _Opened:
+class Opened:
     """A submission that can be read, and its entry without loss and answer."""
 
     attempt: Attempt
@@ -177,33 +177,42 @@ class _Draft:
     kept: Kept | None = None
 
 
-def _open(actor: Actor, state: MeterState, submission: Submission, measured: Measured) -> _Opened:
+def open_submission(
+    actor: Actor, state: MeterState, submission: Submission, measured: Measured
+) -> Opened:
     """Open a submission, which finds everything that is wrong with its files."""
     tenant = state.tenant(submission.tenant)
     if not actor.acts_for(tenant):
         raise Denied(f"team {tenant}: not yours")
     sees_inputs = submission.sees_inputs or state.spec.inputs == "public"
     attempt = submission.submitted.open(measured, sees_inputs=sees_inputs)
-    entry = Entry(
-        meter=measured.generation.meter,
-        generation=measured.generation.number,
-        tenant=tenant,
+    entry = draft_of(submission, measured.generation, measured.validation, attempt.identity)
+    return Opened(attempt, entry)
+
+
+def draft_of(
+    submission: Submission, test_set: TestSet, validation: ValidationSet, identity: str = ""
+) -> Entry:
+    """Return the entry of a submission without loss and answer."""
+    return Entry(
+        meter=test_set.meter,
+        generation=test_set.number,
+        tenant=submission.tenant,
         step=0,
         answer="",
         after_reset=False,
         model=submission.model,
-        submission=attempt.identity,
-        validation_number=measured.validation.number,
-        validation_set=measured.validation.digest,
+        submission=identity,
+        validation_number=validation.number,
+        validation_set=validation.digest,
         validation_loss="",
         blob="",
         told_at="",
         user=submission.user,
     )
-    return _Opened(attempt, entry)
 
 
-def _measure(decisions: Decisions, opened: _Opened, measured: Measured) -> _Draft:
+def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> _Draft:
     """Measure a submission, unless it was answered before or would be refused."""
     attempt, entry = opened.attempt, opened.entry
     if decisions.same(entry) is not None:

@@ -155,11 +155,19 @@ class _PredictionAttempt:
         self.hidden.table.check_unchanged()
         return found
 
+    @property
+    def predictions(self) -> dict[str, Predictions]:
+        return {"test": self.hidden, "validation": self.visible}
+
+    def validation_loss(self, on: Measured) -> Fraction:
+        on.conditions.progress("scoring on the validation set", 0, self.visible.rows)
+        loss = visible_loss(on, self.visible)
+        rehearse(on, self.hidden)
+        return loss
+
     def measure(self, on: Measured) -> Losses:
         tell = on.conditions.progress
-        tell("scoring on the validation set", 0, self.visible.rows)
-        validation = visible_loss(on, self.visible)
-        rehearse(on, self.hidden)
+        validation = self.validation_loss(on)
         where = on.conditions.executor
         here = where in (None, "inline")
         with open_executor(where) as executor:
@@ -314,19 +322,25 @@ _WANTED = (
 )
 
 
-def unpack(body: bytes) -> PredictionFiles | Model:
-    """Return what the body of a request holds.
+def unpack(body: bytes, matching: RowMatching = BY_IDS) -> PredictionFiles | Model:
+    """Return what the body of a request holds; `matching` is for the rows of predictions.
 
     Raises:
-        InvalidInput: it is no archive, or one of other files.
+        InvalidInput: it is no archive, or one of other files; a model has no rows to match.
     """
     try:
         files = archive.unpack(body, MOST_FILES + 1)
     except archive.Damaged as error:
         raise invalid("body", str(error), _WANTED) from None
     for kind in KINDS:
-        if (found := kind.unpack(body, files)) is not None:
-            return found
+        if (found := kind.unpack(body, files)) is None:
+            continue
+        if isinstance(found, PredictionFiles):
+            return replace(found, matching=matching)
+        if matching != BY_IDS:
+            needed = "ids and missing rows are a matter of predictions"
+            raise invalid("submission", "a model", needed)
+        return found
     raise invalid("body", "a tar of other files", _WANTED)
 
 

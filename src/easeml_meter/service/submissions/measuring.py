@@ -118,6 +118,13 @@ class Attempt(Protocol):
     def content(self) -> bytes:
         """Return what is kept, encrypted, for the retrospective."""
 
+    @property
+    def predictions(self) -> dict[str, Predictions]:
+        """The files of predictions, by the set they are for; none for a model."""
+
+    def validation_loss(self, on: Measured) -> Fraction:
+        """Measure on the visible rows alone, for a check."""
+
     def measure(self, on: Measured) -> Losses:
         """Measure on the visible rows, and then on the hidden ones."""
 
@@ -245,6 +252,20 @@ class ModelAttempt:
     def content(self) -> bytes:
         """Return the bytes that are kept."""
         return self.kept
+
+    @property
+    def predictions(self) -> dict[str, Predictions]:
+        """Return none."""
+        return {}
+
+    def validation_loss(self, on: Measured) -> Fraction:
+        """Run on the visible rows alone."""
+        limits = Limits(seconds=on.conditions.seconds or _VISIBLE_SECONDS)
+        with on.open_validation() as table:
+            hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes, on.form)
+            visible = VisibleRows.of(table, hidden.inputs)
+            on.conditions.progress("running on the validation set", 0, visible.expected.rows)
+            return score_model(self.predictor, visible, limits).mean
 
     def measure(self, on: Measured) -> Losses:
         """Run on the visible rows, then for a fixed time on the hidden ones."""

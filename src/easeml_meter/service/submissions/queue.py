@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from easeml_meter.core.model import Entry, stamp
 from easeml_meter.core.submissions import Receipt, SubmissionState, Ticket
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, MeterError, NotFound, Spent, StorageError, invalid
+from easeml_meter.errors import Denied, MeterError, NotFound, Spent, StorageError
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 from easeml_meter.service.history import show_session
@@ -106,13 +106,10 @@ def accept_all(_meter: str, together: Sequence[Incoming]) -> list[Accepted | Exc
 def _received(incoming: Incoming) -> Submission | Accepted:
     """Look at what came in: predictions are to be answered, a model is queued."""
     actor = incoming.actor.granted(Permission.SUBMIT)
-    submitted = unpack(incoming.body)
-    if isinstance(submitted, PredictionFiles):
-        submitted = replace(submitted, matching=incoming.matching)
-        return submission_of(actor, submitted, incoming.model)
-    if incoming.matching != BY_IDS:
-        raise invalid("submission", "a model", "ids and missing rows are a matter of predictions")
+    submitted = unpack(incoming.body, incoming.matching)
     given = submission_of(actor, submitted, incoming.model)
+    if isinstance(submitted, PredictionFiles):
+        return given
     return _enqueue(incoming.space, given, submitted), None
 
 

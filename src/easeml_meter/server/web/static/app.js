@@ -46,11 +46,11 @@ const meter = (() => {
   function send(form, address, body) {
     const place = form.querySelector("[data-result]");
     const bar = form.querySelector("progress");
-    const button = form.querySelector("button");
+    const buttons = form.querySelectorAll("button");
     const request = new XMLHttpRequest();
     const end = (then) => () => {
       bar.hidden = true;
-      button.disabled = false;
+      for (const button of buttons) button.disabled = false;
       then();
     };
     request.open("POST", address);
@@ -69,7 +69,7 @@ const meter = (() => {
     });
     bar.value = 0;
     bar.hidden = false;
-    button.disabled = true;
+    for (const button of buttons) button.disabled = true;
     place.replaceChildren();
     request.send(body);
   }
@@ -114,5 +114,6 @@ document.addEventListener("submit", (event) => {
   const named = files.map(([name, file]) => [name + ending(file), file]);
   if (form.dataset.upload === "file") query.append("suffix", ending(files[0][1]).slice(1));
   const body = form.dataset.upload === "tar" ? tar(named) : files[0][1];
-  meter.send(form, `${form.getAttribute("action")}?${query}`, body);
+  const address = event.submitter?.getAttribute("formaction") ?? form.getAttribute("action");
+  meter.send(form, `${address}?${query}`, body);
 });

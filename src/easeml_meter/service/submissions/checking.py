@@ -1,0 +1,149 @@
+"""Checking a submission without submitting it: free, and without touching a hidden label.
+
+It says how the files are understood, so that a misread file does not cost a step. Everything it
+says follows from the files, the validation set and the history of answers. What it says of the ids
+of the test set goes to those who may see the test inputs.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+from easeml_meter.core.history import MeterState
+from easeml_meter.core.model import Entry
+from easeml_meter.core.submissions import CheckedFile, CheckedSubmission
+from easeml_meter.scoring.ids import RowMatching
+from easeml_meter.scoring.losses import Output
+from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.place import Workspace
+from easeml_meter.service.submissions.answering import (
+    Submission,
+    draft_of,
+    in_use,
+    open_submission,
+    submission_of,
+)
+from easeml_meter.service.submissions.deciding import Decisions
+from easeml_meter.service.submissions.kinds import Submitted, check_models, unpack
+from easeml_meter.service.submissions.measuring import USUAL, Conditions, Measured
+
+_FIRST = 3
+"""Rows that are shown as they were understood."""
+
+
+@needs(Permission.SUBMIT)
+def check(
+    actor: Actor, space: Workspace, submitted: Submitted, conditions: Conditions = USUAL
+) -> CheckedSubmission:
+    """Return how a submission is understood; a model is run on the validation set.
+
+    Raises:
+        InvalidInput: something is wrong with the files, or the tenant.
+        Spent: the test set has no answer left.
+        WrongPhase: there is no test set or no validation set yet.
+    """
+    state, submission = _state(space), _submission(actor, submitted)
+    test_set, validation = in_use(state, conditions)
+    with Measured(space, state.spec, test_set, validation, conditions) as measured:
+        opened = open_submission(actor, state, submission, measured)
+        found = _cost(space, state, submission, opened.entry)
+        # Last: running a model takes long, and would be for nothing without an answer left.
+        loss = opened.attempt.validation_loss(measured)
+        sees_inputs = submission.sees_inputs or state.spec.inputs == "public"
+        files = opened.attempt.predictions.items()
+        read = {name: _file(each, told=sees_inputs or name != "test") for name, each in files}
+        classes = measured.classes.values if measured.classes else ()
+        return replace(
+            found,
+            test=read.get("test"),
+            validation=read.get("validation"),
+            classes=classes,
+            validation_loss=float(loss),
+        )
+
+
+@needs(Permission.SUBMIT)
+def check_packed(
+    actor: Actor, space: Workspace, body: bytes, matching: RowMatching
+) -> CheckedSubmission:
+    """Return how the body of a request is understood.
+
+    A model is not opened here: only workers run models. What is wrong with it shows, at no cost,
+    when it is run on the validation set.
+
+    Raises:
+        InvalidInput: something is wrong with the files, or the tenant.
+        Spent: the test set has no answer left.
+        WrongPhase: there is no test set or no validation set yet.
+    """
+    submitted = unpack(body, matching)
+    if not submitted.queued:
+        return check(actor, space, submitted)
+    state, submission = _state(space), _submission(actor, submitted)
+    check_models(state.spec)
+    draft = draft_of(submission, *in_use(state, USUAL))
+    return _cost(space, state, submission, draft)
+
+
+def _state(space: Workspace) -> MeterState:
+    with space.reading() as books:
+        return space.state(books)
+
+
+def _submission(actor: Actor, submitted: Submitted) -> Submission:
+    return submission_of(actor, submitted, "check")
+
+
+def _cost(
+    space: Workspace, state: MeterState, submission: Submission, draft: Entry
+) -> CheckedSubmission:
+    """Say which answer a submission would use.
+
+    Raises:
+        Spent: there is none left.
+    """
+    tenant = state.tenant(submission.tenant)
+    with space.reading() as books:
+        decisions = Decisions.read(books, state, state.current, [draft])
+    repeated = decisions.same(draft) is not None
+    if not repeated:
+        state.active()
+        decisions.check_budget(draft)
+    account, ledger = decisions.histories.account(tenant), decisions.histories.ledger
+    return CheckedSubmission(
+        kind=submission.submitted.kind,
+        tenant=tenant,
+        generation=state.current.number,
+        answer=account.steps + 1,
+        answers=account.steps + ledger.steps_left(account),
+        repeated=repeated,
+    )
+
+
+def _file(predictions: Predictions, *, told: bool) -> CheckedFile:
+    joined = predictions.joined
+    return CheckedFile(
+        rows=joined.rows,
+        matched=joined.matched if told else None,
+        missing=joined.missing,
+        first=tuple(_understood(predictions)),
+    )
+
+
+def _understood(predictions: Predictions) -> list[Any]:
+    """Return the first predictions, in the order of the set, by the names of their classes."""
+    (values,) = predictions.batches([min(_FIRST, predictions.rows)])
+    expected = predictions.expected
+    if expected.loss.output is Output.PROBABILITIES:
+        classes = expected.class_list.values
+        return [dict(zip(map(str, classes), row, strict=True)) for row in values.tolist()]
+    if expected.loss.output not in (Output.CLASS, Output.RANKED):
+        return list(values.tolist())
+    # Rows without a prediction, which count as wrong, have a code of no class.
+    names = dict(enumerate(expected.class_list.values))
+    codes = values.tolist()
+    if expected.loss.output is Output.CLASS:
+        return [names.get(code) for code in codes]
+    return [[names.get(code) for code in row] for row in codes]
