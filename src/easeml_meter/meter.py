@@ -25,6 +25,8 @@ from easeml_meter.service.submissions import answering, checking
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
 from easeml_meter.service.testsets import delivery, inputs, parts, release, requests
+from easeml_meter.service.testsets.delivery import Choices
+from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan
 from easeml_meter.tables.writing import new_folder
@@ -62,13 +64,29 @@ class MeterVerbs(Protocol):
         label: str,
         id_column: str | None = None,
         recipients: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
+        keep_unknown_labels: bool = False,
+        part: bool = False,
     ) -> Manifest:
-        """Seal labelled rows for the test set that is requested (labelers)."""
+        """Seal labelled rows for the test set that is requested (labelers).
 
-    def add_test_set(self, path: str | Path) -> TestSet:
-        """Add a sealed test set (labelers)."""
+        `columns` are the inputs (None: all), `drop` those that are none. `keep_unknown_labels`
+        says that labels outside the class list are meant, `part` that more rows will follow.
+        """
 
-    def add_part(self, path: str | Path) -> TestSet:
+    def add_test_set(
+        self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
+    ) -> TestSet:
+        """Add a sealed test set (labelers).
+
+        `ids_renumbered`: ids that earlier sets have with other inputs are other examples.
+        `accept_shared`: rows with the inputs of earlier sets were drawn independently.
+        """
+
+    def add_part(
+        self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
+    ) -> TestSet:
         """Add some of the rows, sealed; the test set is active when there are enough (labelers)."""
 
     def requests(self) -> list[LabelRequest]:
@@ -219,25 +237,51 @@ class Meter:
         label: str,
         id_column: str | None = None,
         recipients: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
+        keep_unknown_labels: bool = False,
+        part: bool = False,
     ) -> Manifest:
-        """Seal labelled rows for the test set that is requested (labelers)."""
+        """Seal labelled rows for the test set that is requested (labelers).
+
+        `columns` are the inputs (None: all), `drop` those that are none. `keep_unknown_labels`
+        says that labels outside the class list are meant, `part` that more rows will follow.
+        """
         return delivery.seal_labels(
             self._actor,
             self.workspace,
             Path(source),
             Path(destination),
-            label=label,
-            id_column=id_column,
-            recipients=recipients,
+            Choices(
+                label=label,
+                id_column=id_column,
+                columns=columns,
+                drop=drop,
+                keep_unknown_labels=keep_unknown_labels,
+                part=part,
+            ),
+            recipients,
         )
 
-    def add_test_set(self, path: str | Path) -> TestSet:
-        """Add a sealed test set (labelers)."""
-        return delivery.add_test_set(self._actor, self.workspace, Path(path))
+    def add_test_set(
+        self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
+    ) -> TestSet:
+        """Add a sealed test set (labelers).
 
-    def add_part(self, path: str | Path) -> TestSet:
+        `ids_renumbered`: ids that earlier sets have with other inputs are other examples.
+        `accept_shared`: rows with the inputs of earlier sets were drawn independently.
+        """
+        decisions = Decisions(ids_renumbered, accept_shared)
+        return delivery.add_test_set(self._actor, self.workspace, Path(path), decisions)
+
+    def add_part(
+        self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
+    ) -> TestSet:
         """Add some of the rows, sealed; the test set is active when there are enough (labelers)."""
-        return parts.add_labels(self._actor, self.workspace, Path(path), part=True).test_set
+        decisions = Decisions(ids_renumbered, accept_shared)
+        return parts.add_labels(
+            self._actor, self.workspace, Path(path), decisions, part=True
+        ).test_set
 
     def requests(self) -> list[LabelRequest]:
         """Return the open requests for labels, and how far they have got (labelers)."""
@@ -249,7 +293,7 @@ class Meter:
 
     def notices(self) -> list[dict[str, object]]:
         """Return what only labelers are told."""
-        return validation.list_notices(self._actor, self.workspace)
+        return [each.to_json() for each in validation.list_notices(self._actor, self.workspace)]
 
     def set_validation(
         self, path: str | Path, *, label: str, id_column: str | None = None

@@ -76,7 +76,7 @@ def hand_in(desk: Workbench, labels: list[str]) -> None:
         ) as opened:
             assert opened.rows == len(labels)
     added = desk.json("testset", "add", "set.sealed")
-    assert added == {"generation": 1, "rows": len(labels), "steps_left": 4}
+    assert added == {"generation": 1, "rows": len(labels), "steps_left": 4, "notices": []}
 
 
 def develop(desk: Workbench, labels: list[str]) -> None:

@@ -71,7 +71,8 @@ def test_a_file_sealed_for_another_generation(tmp_path: Path) -> None:
     desk.validate(VALIDATION)
     desk.deliver(labels)
     desk.submit(labels, VALIDATION)
-    assert desk.refused(1, "testset", "add", "test-0.sealed") == OPAQUE
+    shown = desk.refused(2, "testset", "add", "test-0.sealed")
+    assert "'test set 1' given, test set 2 is needed: seal it again" in shown
 
 
 def test_the_good_one_is_taken_after_all(waiting: Workbench) -> None:
@@ -106,14 +107,41 @@ def test_a_public_key_that_is_none(tmp_path: Path) -> None:
     assert not (tmp_path / "z.sealed").exists()
 
 
-def test_exit_code_4_until_the_classes_are_known(tmp_path: Path) -> None:
+def test_a_test_set_before_the_classes_are_known(tmp_path: Path) -> None:
     desk = Workbench(tmp_path)
     labels = animals(desk.init(classes=()))
     name = desk.write("test", rows(labels, seed=0))
     desk.ok("seal", name, "--label", "label", "--out", "set.sealed")
-    assert "give the validation set first" in desk.refused(4, "testset", "add", "set.sealed")
-    desk.validate(VALIDATION)
     desk.ok("testset", "add", "set.sealed")
+    desk.validate(VALIDATION)
+    assert desk.submit(labels, VALIDATION)["band"] == 1
+
+
+def test_seal_says_what_the_meter_would_refuse(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    needed = desk.init()
+    table = rows(animals(needed - 1), seed=0)
+    seal = ["seal", desk.write("few", table), "--label", "label", "--out", "z.sealed"]
+    assert f"labels: {needed - 1} given, {needed} needed: label 1 more" in desk.refused(2, *seal)
+    assert f"sealed {needed - 1} rows" in desk.ok(*seal, "--part")
+    table = rows(["newt", *animals(needed)], seed=0)
+    seal = ["seal", desk.write("odd", table), "--label", "label", "--out", "y.sealed"]
+    assert "'newt' in 1 row: correct them, or keep them with" in desk.refused(2, *seal)
+    desk.ok(*seal, "--keep-unknown-labels", "--drop", "id, x")
+    plain = desk.refused(2, "testset", "add", "odd.csv")
+    assert "not sealed yet: seal it first: meter seal odd.csv --label COLUMN" in plain
+
+
+def test_adding_says_what_only_labelers_are_told(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    table = rows(animals(desk.init()), seed=0)
+    table["x"] = table["y"] = [0.5] * len(table["x"])
+    name = desk.write("same", table)
+    desk.ok("seal", name, "--label", "label", "--id", "id", "--out", "set.sealed")
+    shown = desk.ok("testset", "add", "set.sealed")
+    repeated = f"{len(table['x']) - 1} rows of test set 1 have the inputs of another of its rows"
+    assert shown.splitlines()[1:] == [f"note: {repeated}"]
+    assert desk.ok("testset", "notices") == f"{repeated}\n"
 
 
 def test_labels_in_parts(office: Office) -> None:
@@ -125,12 +153,14 @@ def test_labels_in_parts(office: Office) -> None:
     for number, part in enumerate((slice(0, 10), slice(10, None)), 1):
         source = office.write(f"part-{number}", {name: each[part] for name, each in table.items()})
         sealed = f"part-{number}.sealed"
-        office.ok("seal", source, "--label", "label", "--id", "id", "--out", sealed)
-    shown = office.ok("testset", "add", "--part", "part-1.sealed")
+        office.ok("seal", source, "--label", "label", "--id", "id", "--out", sealed, "--part")
+    shown = office.ok("testset", "add", "--part", "part-1.sealed", "--ids-renumbered")
     assert shown == f"part added: 10 of {needed} labels of test set 1 have arrived\n"
     asked = office.ok("testset", "requests")
     assert asked.startswith(f"test set 1: 10 of {needed} labels have arrived\n  part 1: 10 rows")
-    assert f"test set 1 is active: {needed} rows" in office.ok("testset", "add", "part-2.sealed")
+    assert f"test set 1 is active: {needed} rows" in office.ok(
+        "testset", "add", "part-2.sealed", "--ids-renumbered"
+    )
     assert office.ok("testset", "requests") == "no labels are needed\n"
     assert "may not see requests" in office.acting("developer").refused(5, "testset", "requests")
 

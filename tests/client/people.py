@@ -35,12 +35,12 @@ class People:
     labeler: Meter | RemoteMeter
     developer: Meter | RemoteMeter
 
-    def sealed(self, table: pa.Table) -> Path:
+    def sealed(self, table: pa.Table, *, part: bool = False) -> Path:
         """Seal rows."""
         name = f"{next(SEEDS)}"
         plain, sealed = self.folder / f"{name}.parquet", self.folder / f"{name}.sealed"
         pq.write_table(table, plain)
-        self.labeler.seal(plain, sealed, label="label", id_column="id")
+        self.labeler.seal(plain, sealed, label="label", id_column="id", part=part)
         return sealed
 
     def validation(self, *, seed: int = 7) -> Path:
@@ -52,7 +52,7 @@ class People:
         """Give both sets; return the hidden labels."""
         self.developer.set_validation(self.validation(), label="label")
         labels = np.random.default_rng(0).integers(0, 2, self.labeler.plan.labels)
-        self.labeler.add_test_set(self.sealed(fresh(labels)))
+        self.labeler.add_test_set(self.sealed(fresh(labels)), ids_renumbered=True)
         return labels
 
     def predictions(self, labels: Labels, errors: int, *, salt: str = "") -> tuple[Path, Path]:

@@ -88,7 +88,7 @@ def test_an_upload_goes_on_where_it_broke_off(
         with site.meter(f"{prefix}labeler", f"{prefix}meter", address) as labeler:
             # No connection carries half of it.
             line.cut = lambda number, up, down: up > 600_000
-            added = labeler.add_test_set(sealed)
+            added = labeler.add_test_set(sealed, ids_renumbered=True)
     assert added.rows == len(labels)
 
 

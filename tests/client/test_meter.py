@@ -207,12 +207,12 @@ def test_labels_in_parts(at_server: People) -> None:
     needed = labeler.plan.labels
     labels = np.random.default_rng(0).integers(0, 2, needed)
     half, table = needed // 2, fresh(labels)
-    first = labeler.add_part(at_server.sealed(table[:half]))
+    first = labeler.add_part(at_server.sealed(table[:half], part=True), ids_renumbered=True)
     assert (first.phase, first.rows) == (Phase.REQUESTED, None)
     (request,) = labeler.requests()
     assert (request.labels_here, request.test_set.labels_needed) == (half, needed)
     assert [part.rows for part in request.parts] == [half]
-    second = labeler.add_test_set(at_server.sealed(table[half:]))
+    second = labeler.add_test_set(at_server.sealed(table[half:]), ids_renumbered=True)
     assert (second.phase, second.rows) == (Phase.ACTIVE, needed)
     assert labeler.requests() == []
     assert at_server.submit(labels, 0).band == 1

@@ -95,8 +95,28 @@ def shown(meter: Meter) -> Json:
         ],
         "links": [_link(each) for each in audit.links],
         "problems": len(audit.problems),
-        "notices": figures(meter.notices()),
+        "notices": notices(figures(meter.notices())),
     }
+
+
+def timeless(value: Json) -> Json:
+    """Leave out when a notice was written: sets are now compared again when a test set comes."""
+    if "rows_shared" not in value:
+        return value
+    return {name: each for name, each in value.items() if name != "at"}
+
+
+def notices(listed: Json) -> Json:
+    """Return what was told when a validation set came: 0 then also where nothing was compared.
+
+    Notices about a test set on its own, or with sets that came before it, are new.
+    """
+    told: dict[int, Json] = {}
+    for each in sorted(listed, key=lambda each: each["generation"]):
+        if each["validation_set"] is not None:
+            shared = timeless({**each, "rows_shared": each["rows_shared"] or 0})
+            told.setdefault(each["validation_set"], shared)
+    return [told[number] for number in sorted(told)]
 
 
 def _left(view: Json) -> Json:
@@ -147,12 +167,12 @@ def _play(meter: Meter, given: Path, move: Json) -> Json:
         case {"verb": "replace validation", "file": file, "reset": reset}:
             return meter.replace_validation(given / file, reset=reset).number
         case {"verb": "add sealed", "file": file}:
-            return meter.add_test_set(given / file).rows
+            return meter.add_test_set(given / file, ids_renumbered=True).rows
         case {"verb": "seal and add", "file": file}:
             sealed = given / f"{file}.sealed"
             sealed.unlink(missing_ok=True)
             meter.seal(given / file, sealed, label="label", id_column="id")
-            return meter.add_test_set(sealed).rows
+            return meter.add_test_set(sealed, ids_renumbered=True).rows
         case {"verb": "export inputs"}:
             out = given / "inputs.parquet"
             out.unlink(missing_ok=True)
@@ -192,7 +212,9 @@ def ask(served: Served, given: Path, move: Json) -> Json:
     """Send a request, or let webhooks be delivered; return what came of it."""
     if move == "deliver":
         return figures(_delivered(served))
-    client = served.client(move["as"])
+    client, body = served.client(move["as"]), move.get("json")
+    if move["path"].endswith("/test-sets") and body is not None:
+        body = {**body, "ids_renumbered": True}
     content = (given / move["file"]).read_bytes() if "file" in move else None
     if content is not None and "from" in move:
         content = content[move["from"] :]
@@ -200,13 +222,15 @@ def ask(served: Served, given: Path, move: Json) -> Json:
         move.get("method", "GET"),
         move["path"],
         params=move.get("params"),
-        json=move.get("json"),
+        json=body,
         content=content,
         headers=move.get("headers"),
     )
     replayed = answer.headers.get("idempotency-replayed")
-    body = None if move.get("secret") else figures(_body(answer))
-    return {"status": answer.status_code, "replayed": replayed, "body": body}
+    shown: Json = None if move.get("secret") else figures(_body(answer))
+    if move["path"].endswith("/notices") and shown is not None and answer.is_success:
+        shown = {**shown, "items": notices(shown["items"])}
+    return {"status": answer.status_code, "replayed": replayed, "body": shown}
 
 
 def _body(answer: httpx.Response) -> Json:

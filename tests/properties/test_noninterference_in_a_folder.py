@@ -51,7 +51,7 @@ class Side:
         pq.write_table(table, self.folder / "plain.parquet")
         sealed = self.folder / "set.sealed"
         meter.seal(self.folder / "plain.parquet", sealed, label="label", id_column="id")
-        meter.add_test_set(sealed)
+        meter.add_test_set(sealed, ids_renumbered=True)
         (self.folder / "plain.parquet").unlink()
         sealed.unlink()
         meter.close()

@@ -32,6 +32,7 @@ from .before import (
     open_meter,
     reopened,
     shown,
+    timeless,
 )
 
 DATA = Path(__file__).parents[1] / "data" / "before"
@@ -81,7 +82,8 @@ def empty_database(request: pytest.FixtureRequest, database: str) -> Iterator[st
 
 
 def recorded(name: str) -> Json:
-    return json.loads((DATA / f"{name}.json").read_bytes(), object_hook=numbered)
+    content = (DATA / f"{name}.json").read_bytes()
+    return json.loads(content, object_hook=lambda value: timeless(numbered(value)))
 
 
 def after_restore(seen: Json, links_before: int, *, witnessed: bool) -> Json:

@@ -85,8 +85,8 @@ def upload(labeler: httpx.Client, meter: str, content: bytes, pieces: int = 1) -
 
 
 def add(labeler: httpx.Client, meter: str, content: bytes, **options: Any) -> httpx.Response:
-    """Upload a sealed file and have it taken in."""
-    body = {"upload": upload(labeler, meter, content), **options}
+    """Upload a sealed file and have it taken in; every set of these meters is numbered from 0."""
+    body = {"upload": upload(labeler, meter, content), "ids_renumbered": True, **options}
     return labeler.post(f"/meters/{meter}/test-sets", json=body)
 
 

@@ -48,9 +48,16 @@ def name_of(function: Callable[..., Any]) -> str:
 INSIDE = {
     "submissions.keeping.read_kept",
     "submissions.measuring.open_sealed",
-    "testsets.delivery.check_given",
+    "testsets.delivery.check_alone",
+    "testsets.delivery.check_reuse",
     "testsets.delivery.claim",
+    "testsets.delivery.open_delivered",
     "testsets.release.truths_of",
+    "testsets.reuse.keep_notices",
+    "testsets.reuse.kept_notices",
+    "testsets.reuse.overlaps",
+    "testsets.reuse.sealed_rows",
+    "testsets.reuse.with_validation",
     "users.check_password",
 }
 """What several use cases share: none of these is called from outside the service."""

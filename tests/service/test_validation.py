@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import numpy as np
 import pyarrow.parquet as pq
 import pytest
 
@@ -47,13 +48,33 @@ def test_shared_validation_rows_are_reported_to_labelers_only(tmp_path: Path) ->
     session.meter.replace_validation(tmp_path / "leaked.parquet")
     pq.write_table(rows(session.validation_labels, seed=9), tmp_path / "clean.parquet")
     session.meter.replace_validation(tmp_path / "clean.parquet")
-    assert [notice["rows_shared"] for notice in session.meter.notices()] == [0, 5, 0]
+    shared = [each["rows_shared"] for each in session.meter.notices() if each["validation_set"]]
+    assert shared == [0, 5, 0]
     # age pads its header at random; what it encrypts must be of one size, or the size would tell.
     key = Identity.read(tmp_path / "meter" / "keys" / "meter.key")
     found = sorted((tmp_path / "meter" / "testsets").glob("notice-*"))
     assert len({len(unwrap(path.read_bytes(), key)) for path in found}) == 1
     with pytest.raises(Denied):
         Meter.open(tmp_path / "meter", role=Role.DEVELOPER).notices()
+
+
+def test_what_was_not_compared_is_not_called_0_rows(tmp_path: Path) -> None:
+    """A validation set that was replaced before the test set came was said to share 0 rows."""
+    meter = Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
+    hidden = rows(np.random.default_rng(0).integers(0, 2, 40), seed=1)
+    pq.write_table(hidden, tmp_path / "hidden.parquet")
+    meter.set_validation(tmp_path / "hidden.parquet", label="label")
+    unknown = "it is not known whether validation set 1 shares rows with test set 1"
+    assert [each["sentence"] for each in meter.notices()] == [unknown]
+    other = rows(np.zeros(20, dtype=np.int64), seed=2).rename_columns(["key", "a", "b", "label"])
+    pq.write_table(other, tmp_path / "other.parquet")
+    meter.replace_validation(tmp_path / "other.parquet")
+    meter.seal(tmp_path / "hidden.parquet", tmp_path / "set.sealed", label="label")
+    with pytest.raises(InvalidInput, match=r"40 of 40 rows \(100 %\) in validation set 1"):
+        meter.add_test_set(tmp_path / "set.sealed")
+    meter.add_test_set(tmp_path / "set.sealed", accept_shared=True)
+    told = {each["validation_set"]: each["rows_shared"] for each in meter.notices()}
+    assert told == {None: 0, 1: 40, 2: None}
 
 
 def test_the_first_is_set_and_the_others_replace_it(tmp_path: Path) -> None:

@@ -16,7 +16,6 @@ from easeml_meter.errors import InvalidInput, MeterError, VaultError
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.order import OrderDigest
 from easeml_meter.vault import containers, survey
-from easeml_meter.vault.digests import collect, duplicate_rows, shared_rows
 from easeml_meter.vault.keys import Identity, fingerprint_key
 from easeml_meter.vault.manifest import Column, Manifest
 from easeml_meter.vault.sealing import SealedTestSet
@@ -275,21 +274,6 @@ def test_labels_alone_are_told_apart_by_ids_or_order(
     one = fingerprint({**ids, "kind": [0, 1]}, "e", id_column="n")
     assert one == fingerprint({"n": ["b", "a"], "kind": [1, 0]}, "f", id_column="n")
     assert one != fingerprint({**ids, "kind": [1, 0]}, "g", id_column="n")
-
-
-def test_rows_are_compared_by_their_inputs(
-    tmp_path: Path, seal_it: Seal, meter_key: Identity
-) -> None:
-    first, second, bare = (tmp_path / name for name in ("a", "b", "c"))
-    seal_it(pa.table({"x": [1, 2, 1, 3], "kind": [0, 1, 1, 0]}), first)
-    seal_it(pa.table({"x": [3.0, 9.0], "kind": ["a", "b"]}), second)
-    seal_it(pa.table({"kind": [0, 0]}), bare)
-    with opened(first, meter_key) as one, opened(second, meter_key) as two:
-        digests = collect(one.row_digests(KEY))
-        assert duplicate_rows(digests).tolist() == [3]
-        assert shared_rows(digests, collect(two.row_digests(KEY))).tolist() == [4]
-    with opened(bare, meter_key) as sealed:
-        assert len(collect(sealed.row_digests(KEY))) == 0
 
 
 @pytest.mark.parametrize("ending", ["parquet", "arrow", "csv", "jsonl"])

@@ -23,6 +23,11 @@ if TYPE_CHECKING:
     from easeml_meter.core.model import LabelRequest
 
 
+def _names(_: click.Context, __: click.Parameter, given: str | None) -> list[str] | None:
+    """Split a list of column names at its commas."""
+    return None if given is None else [name.strip() for name in given.split(",") if name.strip()]
+
+
 @click.command()
 @file_argument("data")
 @click.option("--label", required=True, help="Name of the label column.")
@@ -34,10 +39,27 @@ if TYPE_CHECKING:
     multiple=True,
     help="Public key (or a file with one) of someone else who may open it. Repeatable.",
 )
+@click.option(
+    "--columns", callback=_names, metavar="A,B,...", help="The inputs. Default: all other columns."
+)
+@click.option(
+    "--drop", callback=_names, metavar="A,B,...", help="Columns that are no inputs; left out."
+)
+@click.option(
+    "--keep-unknown-labels",
+    is_flag=True,
+    help="Labels outside the class list are meant: every model is wrong there.",
+)
+@click.option("--part", is_flag=True, help="These are some of the rows; more will follow.")
 @place_options
 @json_option
 def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
-    """Seal labelled rows (CSV, Parquet, Arrow, JSON Lines) as the test set that is needed."""
+    """Seal labelled rows (CSV, Parquet, Arrow, JSON Lines) as the test set that is needed.
+
+    What the meter would refuse about these rows alone is refused now: too few rows, missing or
+    repeated ids, labels out of range. Labels outside the class list are listed.
+    """
+    options["drop"] = options["drop"] or ()
     manifest = open_meter(place).seal(data, out, **options)
     if as_json:
         echo_json(asdict(manifest))
@@ -53,29 +75,47 @@ def testset() -> None:
 @testset.command()
 @file_argument("file")
 @click.option("--part", is_flag=True, help="These are some of the rows; more will follow.")
+@click.option(
+    "--ids-renumbered",
+    is_flag=True,
+    help="Ids that earlier sets have with other inputs are other examples.",
+)
+@click.option(
+    "--accept-shared",
+    is_flag=True,
+    help="Rows with the inputs of earlier sets were drawn independently.",
+)
 @place_options
 @json_option
-def add(file: Path, part: bool, place: MeterPlace, as_json: bool) -> None:
+def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: bool) -> None:
     """Add a sealed test set; from then on, submissions are answered.
 
     With --part, and on a server whenever there are fewer rows than needed, they become a part; the
     test set becomes active with the part that completes it.
+
+    The rows are compared with every earlier test set and validation set of the meter. An id that
+    comes again with the same inputs is refused; the rest you decide, and the meter records it.
     """
     from easeml_meter.core.lifecycle import Phase
 
     meter = open_meter(place)
     with progress_bar(shown=not as_json and place.server is not None) as meter.progress:
-        row = meter.add_part(file) if part else meter.add_test_set(file)
+        row = (meter.add_part if part else meter.add_test_set)(file, **decisions)
     if row.phase is Phase.REQUESTED:
         here = next(each for each in meter.requests() if each.test_set.number == row.number)
         _show_part(here, as_json)
         return
     view = meter.status()
+    about = [each for each in meter.notices() if each["generation"] == row.number]
+    told = [each for each in about if each["rows_shared"] != 0]
     if as_json:
-        echo_json({"generation": row.number, "rows": row.rows, "steps_left": view.steps_left})
+        shown = {"generation": row.number, "rows": row.rows, "steps_left": view.steps_left}
+        echo_json({**shown, "notices": told})
     else:
         promised = f"{view.steps_left:,} steps promised"
         click.echo(f"test set {row.number} is active: {row.rows:,} rows, {promised}")
+        for notice in told:
+            click.echo(f"note: {notice['sentence']}")
 
 
 def _show_part(request: LabelRequest, as_json: bool) -> None:
@@ -148,16 +188,13 @@ def inputs(out: Path, place: MeterPlace) -> None:
 @place_options
 @json_option
 def notices(place: MeterPlace, as_json: bool) -> None:
-    """Show rows of a validation set that are also in the test set (labelers only)."""
+    """Show what test sets share with validation sets and with each other (labelers only)."""
     found = open_meter(place).notices()
     if as_json:
         echo_json(found)
         return
     for notice in found:
-        click.echo(
-            f"validation set {notice['validation_set']} shares {notice['rows_shared']} rows with "
-            f"test set {notice['generation']}"
-        )
+        click.echo(str(notice["sentence"]))
 
 
 @testset.command()

@@ -13,6 +13,7 @@ import threading
 import time
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -44,7 +45,9 @@ from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.answering import Submission
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
-from easeml_meter.service.testsets.delivery import seal_for
+from easeml_meter.service.testsets.checking import Asked
+from easeml_meter.service.testsets.delivery import Choices, refuse_plain, seal_for
+from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, required_labels
 from easeml_meter.tables.files import stamp_of
@@ -202,32 +205,51 @@ class RemoteMeter:
         label: str,
         id_column: str | None = None,
         recipients: Sequence[str] = (),
+        columns: Sequence[str] | None = None,
+        drop: Sequence[str] = (),
+        keep_unknown_labels: bool = False,
+        part: bool = False,
     ) -> Manifest:
-        """Seal labelled rows for the test set asked for (a labeler's verb)."""
+        """Seal labelled rows for the test set that is requested (labelers).
+
+        Nothing is sent. The server is asked how many rows it needs, and for the class list.
+
+        `columns` are the inputs (None: all), `drop` those that are none. `keep_unknown_labels`
+        says that labels outside the class list are meant, `part` that more rows will follow.
+        """
         requests = self.requests()
         if not requests:
             self._situation().requested()  # says why there is none
-        wanted = requests[-1]
+        sets = [ValidationSet.from_json(self._id, each) for each in self._validations()]
         return seal_for(
-            wanted.test_set,
-            self.spec.loss,
+            Asked.elsewhere(requests[-1], self.spec, sets[-1] if sets else None),
             Path(source),
             Path(destination),
-            label=label,
-            id_column=id_column,
-            recipients=[*wanted.recipients, *recipients],
+            Choices(
+                label=label,
+                id_column=id_column,
+                columns=columns,
+                drop=drop,
+                keep_unknown_labels=keep_unknown_labels,
+                part=part,
+            ),
+            recipients,
         )
 
-    def add_test_set(self, path: str | Path) -> TestSet:
+    def add_test_set(
+        self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
+    ) -> TestSet:
         """Take in a sealed test set (a labeler's verb).
 
         One with fewer rows than are needed becomes a part: the phase stays "requested".
         """
-        return self._add(Path(path), part=False)
+        return self._add(Path(path), Decisions(ids_renumbered, accept_shared), part=False)
 
-    def add_part(self, path: str | Path) -> TestSet:
+    def add_part(
+        self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
+    ) -> TestSet:
         """Take in some of the rows, sealed; the test set begins when enough are there."""
-        return self._add(Path(path), part=True)
+        return self._add(Path(path), Decisions(ids_renumbered, accept_shared), part=True)
 
     def requests(self) -> list[LabelRequest]:
         """Give the open requests for labels, and how far they have got (a labeler's verb)."""
@@ -458,15 +480,15 @@ class RemoteMeter:
     def _view(self, data: dict[str, Any]) -> SessionView:
         return view_from_json(data, self.spec, ShownSignal)
 
-    def _add(self, path: Path, *, part: bool) -> TestSet:
+    def _add(self, path: Path, decisions: Decisions, *, part: bool) -> TestSet:
         def tell(done: float, total: float) -> None:
             self.progress(SENDING, done, total)
 
+        refuse_plain(path)  # before anything is sent
         upload = self._connection.upload(self._at("uploads"), path, tell)
         self.progress("taking it in", 0, 0)
-        added = self._connection.call(
-            "POST", self._at("test-sets"), json={"upload": upload, "part": part}
-        )
+        asked = {"upload": upload, "part": part, **asdict(decisions)}
+        added = self._connection.call("POST", self._at("test-sets"), json=asked)
         return TestSet.from_json(self._id, added)
 
     def _validations(self) -> list[Any]:

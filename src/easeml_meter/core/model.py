@@ -198,14 +198,16 @@ class ValidationSet:
     def to_json(self) -> dict[str, Any]:
         """Return what those who may read the file may know of it."""
         shown = ("number", "rows", "digest", "label", "id_column", "added_at")
-        return {name: getattr(self, name) for name in shown}
+        named = {name: getattr(self, name) for name in shown}
+        return {**named, "classes": self.settings["classes"]}
 
     @classmethod
     def from_json(cls, meter: str, data: dict[str, Any]) -> ValidationSet:
         """Return what `to_json` told of a validation set."""
         told = {name: data[name] for name in ("number", "rows", "digest", "added_at")}
-        # A server of a version before knows no ids of validation sets.
-        settings = {"label": data["label"], "id_column": data.get("id_column")}
+        # A server of a version before tells neither.
+        later = {name: data.get(name) for name in ("id_column", "classes")}
+        settings = {"label": data["label"], **later}
         return cls(meter=meter, settings=settings, blob="", **told)
 
 

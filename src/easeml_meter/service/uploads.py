@@ -22,6 +22,7 @@ from easeml_meter.errors import MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.testsets.parts import add_labels
+from easeml_meter.service.testsets.reuse import UNDECIDED, Decisions
 from easeml_meter.storage.files import sync, unusable
 
 KEPT = timedelta(days=1)
@@ -112,7 +113,12 @@ def receive_piece(actor: Actor, inbox: Inbox, identifier: str, offset: int) -> I
 
 @needs(Permission.ADD_TEST_SET)
 def finish_upload(
-    actor: Actor, inbox: Inbox, identifier: str, *, part: bool = False
+    actor: Actor,
+    inbox: Inbox,
+    identifier: str,
+    decisions: Decisions = UNDECIDED,
+    *,
+    part: bool = False,
 ) -> LabelRequest:
     """Take in the labels that were uploaded, as `add_labels` does.
 
@@ -124,7 +130,7 @@ def finish_upload(
     here = inbox.arrived(upload)
     if here != upload.size:
         raise MeterError(f"upload: {here:,} of {upload.size:,} bytes have arrived: send the rest")
-    added = add_labels(actor, inbox.space, inbox.path(upload), part=part)
+    added = add_labels(actor, inbox.space, inbox.path(upload), decisions, part=part)
     _remove(inbox, upload)
     return added
 

@@ -2,27 +2,28 @@
 
 from __future__ import annotations
 
-import json
-from typing import Any
-
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event, TestSet, ValidationSet
+from easeml_meter.core.notices import Notice
 from easeml_meter.errors import MeterError, NotFound, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.ids import CommittedIds
 from easeml_meter.scoring.validation import Validation
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.place import TEST_SETS, Workspace
+from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
-from easeml_meter.service.testsets.delivery import NAMED_ROWS, input_schema, plain_digests
+from easeml_meter.service.testsets.reuse import (
+    Overlap,
+    keep_notices,
+    kept_notices,
+    sealed_rows,
+    with_validation,
+)
 from easeml_meter.spec import Protocol
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import about
-from easeml_meter.vault.digests import collect, shared_rows
-from easeml_meter.vault.keys import fingerprint_key, unwrap, wrap
-
-_NOTICE_BYTES = 4096
+from easeml_meter.vault.comparison import Shared
 
 
 @needs(Permission.SET_VALIDATION)
@@ -194,31 +195,15 @@ def _notify(space: Workspace, test_set: TestSet, validation: ValidationSet) -> N
     There is one for every validation set, always of the same size: whoever sees the files, in a
     folder or in a backup, must not learn from them whether rows are shared.
     """
-    shared: list[int] = []
+    shared = Shared(compared=False)
     if test_set.phase is Phase.ACTIVE:
-        key = fingerprint_key(space.identity)
         with open_sealed(space, test_set) as sealed:
-            digests = collect(sealed.row_digests(key))
-            with space.files.local(validation.blob) as path:
-                others = plain_digests(path, input_schema(sealed), key)
-        shared = [int(row) for row in shared_rows(digests, others)]
-    notice = {
-        "at": validation.added_at,
-        "validation_set": validation.number,
-        "generation": test_set.number,
-        "rows_shared": len(shared),
-        "first_rows": shared[:NAMED_ROWS],
-    }
-    text = json.dumps(notice).encode().ljust(_NOTICE_BYTES)
-    name = f"notice-{validation.number}-{validation.digest}.age"
-    space.files.put(f"{TEST_SETS}/{name}", wrap(text, [space.identity.recipient]))
+            shared = with_validation(space, sealed, sealed_rows(space, sealed), validation)
+    notice = Overlap(validation.number, None, shared).notice(test_set.number, validation.added_at)
+    keep_notices(space, f"notice-{validation.number}-{validation.digest}", [notice])
 
 
 @needs(Permission.SEE_NOTICES)
-def list_notices(_: Actor, space: Workspace) -> list[dict[str, Any]]:
+def list_notices(_: Actor, space: Workspace) -> list[Notice]:
     """Return the notices to the labelers, the oldest first."""
-    found = [name for name in space.files.names(TEST_SETS) if name.startswith("notice-")]
-    return [
-        json.loads(unwrap(space.files.read(f"{TEST_SETS}/{name}"), space.identity, "the notice"))
-        for name in sorted(found, key=lambda name: int(name.split("-")[1]))
-    ]
+    return kept_notices(space)

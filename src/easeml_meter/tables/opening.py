@@ -17,7 +17,7 @@ from easeml_meter.tables.source import Given, source_of
 from easeml_meter.tables.table import FileTable, Manner, MemoryTable, Table, Types, check_columns
 from easeml_meter.tables.wording import about, excerpt, named
 
-_FORMATS: dict[str, type[FileTable]] = {
+FORMATS: dict[str, type[FileTable]] = {
     ".parquet": ParquetTable,
     ".pq": ParquetTable,
     ".arrow": ArrowTable,
@@ -67,14 +67,14 @@ def _open(path: Given, manner: Manner) -> FileTable:
     name = named(path)
     path = source_of(path)
     ending = path.suffix.lower()
-    if ending not in _FORMATS:
+    if ending not in FORMATS:
         given = f"ending {excerpt(ending, 20)}" if ending else "no ending"
-        raise InvalidInput(f"{name}: {given} given, one of {' '.join(_FORMATS)} needed")
+        raise InvalidInput(f"{name}: {given} given, one of {' '.join(FORMATS)} needed")
     stamp = stamp_of(path)
     if not stamp[2]:
         raise InvalidInput(f"{name}: an empty file given, one row per example needed")
-    with reading(path, _FORMATS[ending].kind):
-        table = _FORMATS[ending].open(path, stamp, manner)
+    with reading(path, FORMATS[ending].kind):
+        table = FORMATS[ending].open(path, stamp, manner)
         _check(table)
     return table
 

@@ -18,6 +18,7 @@ import io
 import json
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any, BinaryIO
 
 import pyarrow as pa
@@ -46,6 +47,12 @@ _PIECE = 1 << 20
 def binding(purpose: str, *parts: str | int) -> bytes:
     """Return the `aad_prefix` for a file that serves one purpose, in an unambiguous form."""
     return json.dumps(["easeml-meter/1", purpose, *parts]).encode()
+
+
+def is_container(path: Path) -> bool:
+    """Whether a file begins as one of these."""
+    with path.open("rb") as file:
+        return file.read(len(MAGIC)) == MAGIC
 
 
 def write_container(

@@ -18,6 +18,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
+from easeml_meter.tables.spelling import as_texts
 from easeml_meter.vault.siphash import Words, siphash128
 
 Digests = NDArray[np.uint64]
@@ -48,6 +49,13 @@ def row_digests(
             part = batch.slice(start, rows)
             words = [word for name in names for word in _column_words(part, name, key)]
             yield _hash_words(words, part.num_rows, seed)
+
+
+def id_digests(ids: Iterable[Any], key: bytes) -> Iterator[Digests]:
+    """Digest ids by their text, array by array: 7 is the same id in every format."""
+    seed = _derive(key, "id", "")
+    for each in ids:
+        yield _hash_slices(*_text(as_texts(each))[::-1], seed)
 
 
 def collect(parts: Iterable[Digests]) -> Digests:

@@ -19,12 +19,12 @@ from easeml_meter.tables.table import Table
 from easeml_meter.tables.table_file import check_ending, write_table
 from easeml_meter.tables.writing import new_file
 from easeml_meter.vault.containers import GROUP_ROWS, Container, binding, write_container
-from easeml_meter.vault.digests import Digests, content_digest, row_digests
+from easeml_meter.vault.digests import content_digest, row_digests
 from easeml_meter.vault.errors import opaque
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.manifest import Manifest, describe
 from easeml_meter.vault.reading import Closing, Location
-from easeml_meter.vault.survey import survey
+from easeml_meter.vault.survey import Survey, survey
 
 _WHAT = "the sealed test set"
 
@@ -48,13 +48,15 @@ def seal(
     recipients: Sequence[str],
     id_column: str | None = None,
     row_group_size: int = GROUP_ROWS,
+    check: Callable[[Survey], None] = lambda _: None,
     clock: Callable[[], datetime] = _now,
     random: Callable[[int], bytes] = os.urandom,
 ) -> Manifest:
     """Encrypt the rows of `source`, in their order, for one generation of one meter.
 
-    Each of `recipients` can open the result. The source is read more than once: missing labels
-    and ids are found before anything is written. A failure leaves nothing behind.
+    Each of `recipients` can open the result. The source is read more than once: missing labels,
+    missing and repeated ids, and what `check` refuses, are found before anything is written. A
+    failure leaves nothing behind.
     """
     if not meter or generation < 0:
         raise invalid("meter and generation", (meter, generation), "a name and a number are needed")
@@ -62,6 +64,7 @@ def seal(
         raise invalid("row group size", row_group_size, "at least 1 row is needed")
     table = source if isinstance(source, Table) else open_table(source)
     found = survey(table, label, id_column)
+    check(found)
     order = OrderDigest()
     created = clock().astimezone(UTC).isoformat(timespec="seconds")
     rows = groups = 0
@@ -253,15 +256,6 @@ class SealedTestSet(Closing):
         for _ in self.batches([self.manifest.label.name]):
             pass
         return replace(self.manifest, sha256=digest)
-
-    def row_digests(self, key: bytes) -> Iterator[Digests]:
-        """Digest the inputs of every row (`digests.row_digests`); the ids where there are none.
-
-        Without inputs and ids no two rows can be told apart: there is nothing to digest.
-        """
-        columns = self.inputs or tuple(filter(None, [self.manifest.id_column]))
-        if columns:
-            yield from row_digests(self.batches(columns), columns, key)
 
     def fingerprint(self, key: bytes) -> str:
         """Digest inputs and labels, whatever their order: the same rows sealed again show.

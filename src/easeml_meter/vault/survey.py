@@ -2,17 +2,24 @@
 
 from __future__ import annotations
 
+import secrets
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.tables.spelling import as_texts
 from easeml_meter.tables.table import Table
-from easeml_meter.vault.digests import TEXT
+from easeml_meter.tables.wording import excerpt
+from easeml_meter.vault.digests import TEXT, Digests, collect, duplicate_rows, id_digests
 
 MOST_CLASSES = 1 << 16
+NAMED = 10
+"""Ids or rows that a refusal or a notice names; the rest is counted."""
 
 
 @dataclass(frozen=True)
@@ -36,6 +43,10 @@ class Survey:
         index = self.table.schema.get_field_index(self.label)
         return self.table.schema.set(index, pa.field(self.label, kind, nullable=False))
 
+    def labels(self) -> Iterator[Any]:
+        """Read the labels once more, batch by batch."""
+        return (batch.column(0) for batch in self.table.batches([self.label]))
+
     def encode(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Bring a batch of the second reading into the form that is stored."""
         labels = batch.column(self.label).cast(self.type)
@@ -53,7 +64,7 @@ class Survey:
 
 
 def survey(table: Table, label: str, id_column: str | None) -> Survey:
-    """Read labels and ids once, and refuse rows where one is missing, by their numbers."""
+    """Read labels and ids once; refuse rows where one is missing, and ids that repeat."""
     kind = table.require(label, "label column")
     if id_column is not None:
         table.require(id_column, "id column")
@@ -65,6 +76,8 @@ def survey(table: Table, label: str, id_column: str | None) -> Survey:
     kind = pa.string() if is_text else kind
     classes = pa.array([], kind) if is_text else None
     without_label, without_id = _Rows("label"), _Rows("id")
+    ids: list[Digests] = []
+    key = secrets.token_bytes(16)
     rows = 0
     for batch in table.batches([label] if id_column is None else [label, id_column]):
         labels = batch.column(0).cast(kind)
@@ -74,6 +87,8 @@ def survey(table: Table, label: str, id_column: str | None) -> Survey:
         without_label.add(absent, rows)
         if id_column is not None:
             without_id.add(batch.column(1).is_null(), rows)
+            if not without_id.count:
+                ids += id_digests([batch.column(1)], key)
         if classes is not None:
             classes = pa.concat_arrays([classes, labels.unique()]).unique()
             classes = classes if len(classes) <= MOST_CLASSES else None
@@ -82,7 +97,38 @@ def survey(table: Table, label: str, id_column: str | None) -> Survey:
         raise InvalidInput(f"{table.name}: no rows given, one per example needed")
     without_label.refuse(table.name)
     without_id.refuse(table.name)
+    if id_column is not None:
+        with_ids = [id_column]
+        refuse_repeated_ids(
+            f"{table.name}: ",
+            collect(ids),
+            lambda: (batch.column(0) for batch in table.batches(with_ids)),
+        )
     return Survey(table, label, kind, rows, None if classes is None else classes.sort())
+
+
+def refuse_repeated_ids(where: str, digests: Digests, ids: Callable[[], Iterable[Any]]) -> None:
+    """Refuse ids that stand there more than once: an id is one example, with one label."""
+    repeated = duplicate_rows(digests)
+    if len(repeated):
+        named = ", ".join(dict.fromkeys(ids_of(repeated[:NAMED], ids())))
+        more = f" and {len(repeated) - NAMED:,} more" if len(repeated) > NAMED else ""
+        raise InvalidInput(
+            f"{where}ids given more than once: {named}{more}: each example needs an id of its own"
+        )
+
+
+def ids_of(rows: Iterable[int], ids: Iterable[Any]) -> list[str]:
+    """Return the ids of some rows (numbered from 1, ascending), as a message shows them."""
+    wanted, found, before = list(rows), [], 0
+    for each in ids:
+        while wanted and wanted[0] <= before + len(each):
+            place = wanted.pop(0) - before - 1
+            found.append(excerpt(as_texts(each.slice(place, 1))[0].as_py(), 40))
+        before += len(each)
+        if not wanted:
+            break
+    return found
 
 
 class _Rows:

@@ -87,13 +87,11 @@ def test_rows_that_are_there_already_are_refused(
     assert add(labeler, meter, sealed(served, meter, TABLE.slice(0, 5), tmp_path)).is_success
     twice = add(labeler, meter, sealed(served, meter, TABLE.slice(3, 5), tmp_path))
     assert twice.status_code == 422
-    assert "rows 1, 2 of the test set stand in part 1" in twice.json()["message"]
-    within = pa.concat_tables([TABLE.slice(10, 3), TABLE.slice(10, 1)])
-    again = add(labeler, meter, sealed(served, meter, within, tmp_path))
-    assert "rows 4 of the test set stand in it more than once" in again.json()["message"]
+    assert "rows 1, 2 of the test set have ids that stand in part 1" in twice.json()["message"]
     give_validation(served.client("developer"), meter)
-    visible = add(labeler, meter, sealed(served, meter, rows(VALIDATION, seed=7), tmp_path))
-    assert "stand in the validation set" in visible.json()["message"]
+    seen = rows(VALIDATION, seed=7).slice(10)
+    visible = add(labeler, meter, sealed(served, meter, seen, tmp_path))
+    assert "stand in validation set 1 under the same id" in visible.json()["message"]
     (request,) = labeler.get(f"/meters/{meter}/requests").json()["items"]
     assert request["labels_here"] == 5
 
@@ -214,8 +212,10 @@ def test_notices_are_for_labelers(served: Served, meter: str, tmp_path: Path) ->
     assert given.status_code == 201
     assert developer.get(f"/meters/{meter}/notices").status_code == 403
     notices = served.client("labeler").get(f"/meters/{meter}/notices").json()["items"]
-    assert [each["rows_shared"] for each in notices] == [0, 4]
-    assert notices[1]["first_rows"] == [1, 2, 3, 4]
+    shared = {each["validation_set"]: each["rows_shared"] for each in notices}
+    assert shared == {None: 0, 1: 0, 2: 4}
+    assert notices[-1]["first_rows"] == [1, 2, 3, 4]
+    assert notices[-1]["sentence"] == "validation set 2 shares 4 rows with test set 1"
 
 
 @pytest.mark.parametrize("user", ["labeler", "admin"])

@@ -139,7 +139,7 @@ def test_refusals_name_rows_by_number_and_nothing_else(
     assert give(served, labeler, meter, as_csv(TABLE), "../csv").status_code == 422
     give_validation(served.client("developer"), meter)
     seen = give(served, labeler, meter, parquet(rows(VALIDATION, seed=7)))
-    assert "stand in the validation set" in words(seen)
+    assert "stand in validation set 1 under the same id" in words(seen)
     assert "0 of" in words(labeler.get(f"/meters/{meter}/labels"))
 
 
@@ -243,7 +243,27 @@ def test_labelers_are_told_of_shared_rows(
         .is_success
     )
     page = words(labeler.get(f"/meters/{meter}/labels"))
-    assert "contains 4 rows of test set 1 , first 1, 2, 3, 4" in page
+    assert "Validation set 2 shares 4 rows with test set 1" in page
+    assert ", first 1, 2, 3, 4. Developers have seen these inputs." in page
+
+
+def test_the_page_asks_the_labeler_and_takes_the_decision(
+    served: Served, meter: str, labeler: Visitor
+) -> None:
+    give_validation(served.client("developer"), meter)
+    odd = TABLE.set_column(3, "label", pa.array([7, *LABELS[1:].tolist()]))
+    decisions: dict[str, str] = {}
+    for name, asked in (
+        ("keep_unknown_labels", "in 1 row: correct them, or keep them"),
+        ("ids_renumbered", "20 in validation set 1: if the examples were numbered anew"),
+    ):
+        refused = give(served, labeler, meter, parquet(odd), **decisions)
+        assert asked in words(refused)
+        decisions[name] = "true"
+        assert f'type="checkbox" name="{name}"' in labeler.get(f"/meters/{meter}/labels").text
+    assert give(served, labeler, meter, parquet(odd), **decisions, drop="x").status_code == 204
+    (test_set,) = served.client("labeler").get(f"/meters/{meter}/test-sets").json()["items"]
+    assert [column["name"] for column in test_set["columns"]] == ["id", "y", "label"]
 
 
 @pytest.mark.parametrize("user", ["labeler", "admin"])

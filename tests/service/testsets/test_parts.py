@@ -13,8 +13,9 @@ from tests.properties.test_races_in_a_folder import before
 from tests.service.helpers import Clock, rows, small_spec
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import LabelRequest
 from easeml_meter.core.people import Role
-from easeml_meter.errors import Denied, MeterError, NotFound, VaultError, WrongPhase
+from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, VaultError, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Workspace
@@ -36,7 +37,8 @@ def sealed(space: Workspace, folder: Path, start: int, size: int) -> Path:
     """Seal some rows."""
     plain, path = folder / f"{start}.parquet", folder / f"{start}.sealed"
     pq.write_table(TABLE.slice(start, size), plain)
-    delivery.seal_labels(LABELER, space, plain, path, label="label", id_column="id")
+    choices = delivery.Choices(label="label", id_column="id", part=True)
+    delivery.seal_labels(LABELER, space, plain, path, choices)
     return path
 
 
@@ -90,12 +92,17 @@ def test_a_part_is_refused_if_another_came_meanwhile(
 
 def test_labels_come_from_a_browser(space: Workspace) -> None:
     key = space.identity.recipient
-    given = {"kind": "parquet", "label": "label", "id_column": "id"}
+    choices = delivery.Choices(label="label", id_column="id")
+
+    def give(start: int, size: int) -> LabelRequest:
+        sent = encrypted(key, start, size)
+        return parts.add_labels_from_browser(LABELER, space, sent, choices, kind="parquet")
+
     assert parts.columns_before(LABELER, space) == parts.Columns("label", "")
-    first = parts.add_labels_from_browser(LABELER, space, encrypted(key, 0, 7), **given)
+    first = give(0, 7)
     assert first.labels_here == 7
     assert parts.columns_before(LABELER, space) == parts.Columns("label", "id")
-    parts.add_labels_from_browser(LABELER, space, encrypted(key, 7, 33), **given)
+    give(7, 33)
     test_set = requests.show_test_set(LABELER, space, 1)
     with open_sealed(space, test_set) as opened:
         assert pa.Table.from_batches(opened.batches()).to_pydict() == TABLE.to_pydict()
@@ -103,5 +110,18 @@ def test_labels_come_from_a_browser(space: Workspace) -> None:
 
 def test_what_is_encrypted_to_another_key_does_not_open(space: Workspace) -> None:
     other = encrypted(Identity.new().recipient, 0, 5)
+    choices = delivery.Choices(label="label")
     with pytest.raises(VaultError, match="the file cannot be opened"):
-        parts.add_labels_from_browser(LABELER, space, other, kind="parquet", label="label")
+        parts.add_labels_from_browser(LABELER, space, other, choices, kind="parquet")
+
+
+def test_ids_are_unique_across_parts_and_inputs_are_not(space: Workspace, tmp_path: Path) -> None:
+    parts.add_labels(LABELER, space, sealed(space, tmp_path, 0, 10))
+    with pytest.raises(InvalidInput, match="rows 1, 2 of the test set have ids that stand in part"):
+        parts.add_labels(LABELER, space, sealed(space, tmp_path, 8, 12))
+    again = TABLE.slice(0, 30).set_column(0, "id", pa.array(np.arange(100, 130)))
+    pq.write_table(again, tmp_path / "again.parquet")
+    choices = delivery.Choices(label="label", id_column="id")
+    path = tmp_path / "again.sealed"
+    delivery.seal_labels(LABELER, space, tmp_path / "again.parquet", path, choices)
+    assert parts.add_labels(LABELER, space, path).test_set.rows == 40

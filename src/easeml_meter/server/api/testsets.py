@@ -25,6 +25,7 @@ from easeml_meter.server.middleware import REPORT_POLICY
 from easeml_meter.server.parameters import Number
 from easeml_meter.service import validation
 from easeml_meter.service.testsets import inputs, parts, release, requests
+from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.service.uploads import finish_upload
 
 requesting = APIRouter(tags=["requests for labels"], route_class=ApiRoute)
@@ -77,6 +78,10 @@ class NewTestSet(Given):
 
     upload: str
     part: bool = False
+    ids_renumbered: bool = False
+    """Ids that earlier sets have with other inputs are other examples."""
+    accept_shared: bool = False
+    """Rows with the inputs of earlier sets were drawn independently."""
 
 
 class ColumnShown(BaseModel):
@@ -113,13 +118,20 @@ class Released(BaseModel):
 
 
 class Notice(BaseModel):
-    """For labelers only: rows of a validation set that are also in the test set."""
+    """For labelers only: rows of a test set that are also in another set, or twice in itself."""
 
     at: str
-    validation_set: int
     generation: int
-    rows_shared: int
+    validation_set: int | None
+    """The other set, if it is a validation set."""
+    test_set: int | None
+    """The other set, if it is an earlier test set."""
+    rows_shared: int | None
+    """None: not known, because there was nothing to compare."""
     first_rows: list[int]
+    ids_renumbered: int
+    """Rows with an id of the other set but other inputs."""
+    sentence: str
 
 
 @requesting.get("/meters/{meter}/requests", responses=answers(404))
@@ -184,7 +196,8 @@ async def add_test_set(
     """
 
     def make() -> tuple[int, TestSetAdded]:
-        added = finish_upload(actor, inbox, given.upload, part=given.part)
+        decisions = Decisions(given.ids_renumbered, given.accept_shared)
+        added = finish_upload(actor, inbox, given.upload, decisions, part=given.part)
         return 201, TestSetAdded(**added.test_set.to_json(), labels_here=added.labels_here)
 
     return await once.answer(make, actor=actor, use_case=finish_upload)
@@ -274,8 +287,8 @@ def released_file(
 def list_notices(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Listed[Notice]:
     """List the notices to labelers."""
     return paged(
-        validation.list_notices(actor, space),
+        enumerate(validation.list_notices(actor, space)),
         page,
-        key=lambda each: f"{each['validation_set']:09}",
-        show=Notice.model_validate,
+        key=lambda each: f"{each[0]:09}",
+        show=lambda each: Notice(**each[1].to_json()),
     )

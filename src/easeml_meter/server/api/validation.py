@@ -48,6 +48,8 @@ class ValidationShown(BaseModel):
     digest: str
     label: str
     id_column: str | None
+    classes: list[str] | list[int] | None
+    """The classes that occur in it, or those declared; None where the loss has no classes."""
     added_at: str
 
 

@@ -21,13 +21,16 @@ from easeml_meter.service.actor import Actor, Permission
 from easeml_meter.service.meters import show_meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.testsets import parts, release, requests
+from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.parts import Columns
+from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.service.validation import list_notices
 
 router = APIRouter(include_in_schema=False)
 
 Kind = Annotated[str, Query(max_length=20, pattern="^[a-z0-9]+$")]
 Column = Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Names = Annotated[str, Query(max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 _HEADER = 1 << 16  # what encryption adds, with room to spare
 
 
@@ -67,7 +70,7 @@ def labels_page(page: LabelingHere) -> Response:
         names=users.user_names(actor, space),
         generations=requests.list_test_sets(actor, space),
         releasable=release.releasable(actor, space),
-        notices=[each for each in reversed(list_notices(actor, space)) if each["rows_shared"]],
+        notices=[each for each in reversed(list_notices(actor, space)) if each.rows_shared != 0],
         columns=columns,
         commands=_commands(str(visit.request.base_url).rstrip("/"), page.meter, columns),
         recipient=shown.recipient,
@@ -90,11 +93,23 @@ def _commands(server: str, meter: str, columns: Columns) -> str:
 @router.post("/meters/{meter}/labels")
 async def add_labels(
     page: LabelingHere,
+    *,
     kind: Kind,
     label: Column,
-    id_column: Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")] = "",
+    id_column: Names = "",
+    drop: Names = "",
+    keep_unknown_labels: bool = False,
+    ids_renumbered: bool = False,
+    accept_shared: bool = False,
 ) -> Response:
     """Take in a file that the page's script encrypted to the server's key."""
+    dropped = [name.strip() for name in drop.split(",") if name.strip()]
+    choices = Choices(
+        label=label,
+        id_column=id_column or None,
+        drop=dropped,
+        keep_unknown_labels=keep_unknown_labels,
+    )
     largest = parts.LARGEST_FROM_BROWSER + _HEADER
     pieces = [piece async for piece in streamed(page.visit.request, largest)]
     added = await run_in_threadpool(
@@ -102,9 +117,9 @@ async def add_labels(
         page.actor,
         page.space,
         b"".join(pieces),
+        choices,
+        Decisions(ids_renumbered, accept_shared),
         kind=kind,
-        label=label,
-        id_column=id_column or None,
     )
     answer = page.back(_progress(added))
     # The script goes there with the browser: if it followed by itself, it would eat the message.

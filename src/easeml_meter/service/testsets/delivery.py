@@ -2,37 +2,60 @@
 
 from __future__ import annotations
 
+import shlex
 from collections.abc import Sequence
-from dataclasses import replace
+from contextlib import suppress
+from dataclasses import dataclass, replace
 from pathlib import Path
 
-import numpy as np
-import pyarrow as pa
-
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.lifecycle import Phase, advance
-from easeml_meter.core.model import Event, TestSet
-from easeml_meter.errors import InvalidInput, WrongPhase, invalid
+from easeml_meter.core.model import Event, LabelRequest, TestSet
+from easeml_meter.core.notices import Notice
+from easeml_meter.errors import InvalidInput, VaultError, invalid
 from easeml_meter.scoring.classes import classes_in_force
-from easeml_meter.scoring.losses import Output, names_as_labels
-from easeml_meter.scoring.outputs import read_labels
+from easeml_meter.scoring.losses import names_as_labels
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
 from easeml_meter.service.submissions.measuring import open_sealed
-from easeml_meter.service.testsets.release import TEST_SET, released_folder
-from easeml_meter.service.testsets.requests import retire
+from easeml_meter.service.testsets.checking import Asked
+from easeml_meter.service.testsets.requests import as_request, retire
+from easeml_meter.service.testsets.reuse import (
+    UNDECIDED,
+    Decisions,
+    decide,
+    delivery_notices,
+    keep_notices,
+    overlaps,
+    own_notice,
+    sealed_rows,
+)
 from easeml_meter.storage.files import copy_into
-from easeml_meter.tables.opening import open_table
+from easeml_meter.tables.choosing import choose_columns
+from easeml_meter.tables.opening import FORMATS, open_table
 from easeml_meter.tables.source import Source
-from easeml_meter.vault.digests import Digests, collect, duplicate_rows, row_digests, shared_rows
+from easeml_meter.tables.wording import about, named
+from easeml_meter.vault.containers import is_container
 from easeml_meter.vault.keys import fingerprint_key, read_recipient
 from easeml_meter.vault.manifest import Manifest
 from easeml_meter.vault.sealing import SealedTestSet, seal
+from easeml_meter.vault.survey import Survey, refuse_repeated_ids
 
-NAMED_ROWS = 10
-"""Rows that a refusal or a notice names; the rest is counted."""
+
+@dataclass(frozen=True, kw_only=True)
+class Choices:
+    """What a labeler decides when rows are sealed."""
+
+    label: str
+    id_column: str | None = None
+    columns: Sequence[str] | None = None
+    """The inputs; None: every column that is neither label nor id."""
+    drop: Sequence[str] = ()
+    """Columns that are no inputs and stay at home."""
+    keep_unknown_labels: bool = False
+    part: bool = False
+    """These are some of the rows; more will follow."""
 
 
 @needs(Permission.SEAL)
@@ -41,60 +64,70 @@ def seal_labels(
     space: Workspace,
     source: Source,
     destination: Path,
-    *,
-    label: str,
-    id_column: str | None = None,
+    choices: Choices,
     recipients: Sequence[str] = (),
 ) -> Manifest:
     """Seal labelled rows, from a file or from memory, for the test set that is requested.
 
     Raises:
-        InvalidInput: the rows cannot be read, or have no such columns, or lack a label.
+        InvalidInput: the rows cannot be read, or have no such columns, or lack a label; an id
+            repeats; there are too few rows; or labels are outside the class list.
         WrongPhase: no test set is requested.
     """
     with space.reading() as books:
         state = space.state(books)
-    return seal_for(
-        state.requested(),
-        state.spec.loss,
-        source,
-        destination,
-        label=label,
-        id_column=id_column,
-        recipients=[space.identity.recipient, *recipients],
-        clock=space.clock,
-    )
+        asked = _asked(space, state, as_request(space, books, state.requested()))
+    return seal_for(asked, source, destination, choices, recipients, clock=space.clock)
 
 
 def seal_for(
-    wanted: TestSet,
-    loss: str,
+    asked: Asked,
     source: Source,
     destination: Path,
+    choices: Choices,
+    recipients: Sequence[str] = (),
     *,
-    label: str,
-    id_column: str | None,
-    recipients: Sequence[str],
     clock: Clock = utc_now,
 ) -> Manifest:
-    """Seal labelled rows on this machine for a test set that is requested, here or at a server."""
+    """Seal labelled rows on this machine for a test set that is requested, here or at a server.
+
+    Whatever the meter would refuse about these rows alone is refused before anything is sealed.
+    """
+
+    def check(found: Survey) -> None:
+        asked.check_rows(found.rows, part=choices.part)
+        with about(source):
+            unknown = asked.unknown_labels(found.labels())
+            if not choices.keep_unknown_labels:
+                unknown.refuse(asked.classes)
+
+    label, id_column = choices.label, choices.id_column
     # Ids are names, and so are labels unless the loss calculates with them: a CSV file of the
     # validation set is read as text, so this one must be, too.
-    texts = [label, id_column] if names_as_labels(loss) else [id_column]
+    texts = [label, id_column] if asked.text_labels else [id_column]
+    table = open_table(source, texts=[name for name in texts if name is not None])
+    for name, role in ((label, "label column"), (id_column, "id column")):
+        if name is not None:
+            table.require(name, role)
+    needed = [label] if id_column is None else [label, id_column]
+    test_set = asked.request.test_set
     return seal(
-        open_table(source, texts=[name for name in texts if name is not None]),
+        choose_columns(table, choices.columns, choices.drop, always=needed),
         destination,
-        meter=wanted.meter,
-        generation=wanted.number,
+        meter=test_set.meter,
+        generation=test_set.number,
         label=label,
         id_column=id_column,
-        recipients=[read_recipient(each) for each in recipients],
+        recipients=[read_recipient(each) for each in (*asked.request.recipients, *recipients)],
+        check=check,
         clock=clock,
     )
 
 
 @needs(Permission.ADD_TEST_SET)
-def add_test_set(_: Actor, space: Workspace, path: Path) -> TestSet:
+def add_test_set(
+    _: Actor, space: Workspace, path: Path, decisions: Decisions = UNDECIDED
+) -> TestSet:
     """Take in a whole sealed test set; from then on submissions are answered.
 
     A refusal names rows by number. It tells something about hidden rows, so only those who may
@@ -102,24 +135,28 @@ def add_test_set(_: Actor, space: Workspace, path: Path) -> TestSet:
     journal is found by the fingerprint.
 
     Raises:
-        InvalidInput: too few rows for the plan, rows that may not be used, or wrong columns.
+        InvalidInput: too few rows for the plan, rows that may not be used, wrong columns, or
+            something that the labeler has to decide.
         VaultError: the file does not open, or was sealed for another test set.
         WrongPhase: no test set is requested.
     """
     with space.reading() as books:
         state = space.state(books)
         wanted = state.requested()
-    with open_sealed(space, wanted, path) as sealed:
+    with open_delivered(space, state, path) as sealed:
         manifest = sealed.verify()
-        _check_size(state, sealed.rows)
-        check_given(space, state, sealed)
+        # Parts have no say here: a whole test set is complete by itself.
+        _asked(space, state, LabelRequest(wanted, (), ())).check_rows(sealed.rows)
+        check_alone(space, state, sealed)
         fingerprint = sealed.fingerprint(fingerprint_key(space.identity))
-    for other in state.generations:
-        if other.fingerprint == fingerprint:
-            raise invalid("test set", path.name, f"the same rows were test set {other.number}")
+        for other in state.generations:
+            if other.fingerprint == fingerprint:
+                raise invalid("test set", path.name, f"the same rows were test set {other.number}")
+        notices = check_reuse(space, state, sealed, decisions)
     claim(space, wanted.meter, fingerprint)
     # Named by its digest, it replaces no other one.
     blob = copy_into(space.files, f"{TEST_SETS}/{wanted.number}-{manifest.sha256}.sealed", path)
+    kept = keep_notices(space, delivery_notices(wanted.number, manifest.sha256), notices)
     with space.writing() as books:
         wanted = space.state(books).requested()  # somebody may have been faster
         now = space.now()
@@ -133,7 +170,8 @@ def add_test_set(_: Actor, space: Workspace, path: Path) -> TestSet:
             changed_at=now,
         )
         books.testsets.update(added)
-        details = {"generation": added.number, "rows": manifest.rows}
+        # The digest binds what the labelers were told and decided; its content stays theirs.
+        details = {"generation": added.number, "rows": manifest.rows, "digest": kept}
         books.audit.append(added.meter, now, Event.TEST_SET_ADDED, details)
         # The same rows may have answered before, for a meter whose database was lost.
         histories, unjournaled = reconcile(space, books, state, added)
@@ -143,19 +181,62 @@ def add_test_set(_: Actor, space: Workspace, path: Path) -> TestSet:
     return added
 
 
-def _check_size(state: MeterState, rows: int) -> None:
-    """Refuse too few labels for the plan: the ledger does not open with fewer."""
-    Ledger(state.spec, rows)
+def open_delivered(space: Workspace, state: MeterState, path: Path) -> SealedTestSet:
+    """Open a file that should be the test set that is requested.
+
+    Raises:
+        InvalidInput: it is a plain table, or was sealed for an earlier test set of this meter.
+        VaultError: it does not open.
+    """
+    refuse_plain(path)
+    wanted = state.requested()
+    try:
+        return open_sealed(space, wanted, path)
+    except VaultError:
+        # Whoever sealed the file chose its number: telling it back reveals nothing.
+        for other in state.generations[:-1]:
+            with suppress(VaultError), open_sealed(space, other, path):
+                needed = f"test set {wanted.number} is needed: seal it again"
+                raise invalid("sealed for", f"test set {other.number}", needed) from None
+        raise
 
 
-def check_given(space: Workspace, state: MeterState, sealed: SealedTestSet) -> Digests:
-    """Refuse columns, labels or rows that a test set may not have; return the rows' digests."""
-    key = fingerprint_key(space.identity)
+def refuse_plain(path: Path) -> None:
+    """Refuse a table that was not sealed, by its name and its first bytes."""
+    with suppress(OSError):
+        if path.suffix.lower() in FORMATS and not is_container(path):
+            raise InvalidInput(
+                f"{named(path)}: not sealed yet: seal it first: meter seal {shlex.quote(str(path))}"
+                " --label COLUMN --out FILE.sealed"
+            )
+
+
+def _asked(space: Workspace, state: MeterState, request: LabelRequest) -> Asked:
+    classes = classes_in_force(state.spec, state.validation)
+    text_labels = names_as_labels(state.spec.loss)
+    return Asked(request, classes, space.loss(state.spec), text_labels)
+
+
+def check_alone(space: Workspace, state: MeterState, sealed: SealedTestSet) -> None:
+    """Refuse columns, labels or ids that a test set may not have, whatever came before."""
     _check_schema(state, sealed.manifest)
-    _check_labels(space, state, sealed)
-    digests = collect(sealed.row_digests(key))
-    _check_rows(space, state, digests, input_schema(sealed), key)
-    return digests
+    asked = _asked(space, state, LabelRequest(state.requested(), (), ()))
+    asked.unknown_labels(map(sealed.labels, range(sealed.row_groups)))
+
+
+def check_reuse(
+    space: Workspace, state: MeterState, sealed: SealedTestSet, decisions: Decisions
+) -> list[Notice]:
+    """Refuse ids that repeat and rows that were used before; return what labelers are told."""
+    rows = sealed_rows(space, sealed)
+    if rows.ids is not None:
+        refuse_repeated_ids("", rows.ids, rows.named)
+    with space.reading() as books:
+        validations = books.validation.all(state.meter.id)
+    found = overlaps(space, state, validations, sealed, rows)
+    decide(found, sealed.rows, decisions)
+    number, now = sealed.manifest.generation, space.now()
+    return [own_notice(rows, number, now), *(each.notice(number, now) for each in found)]
 
 
 def _check_schema(state: MeterState, manifest: Manifest) -> None:
@@ -174,63 +255,6 @@ def _check_schema(state: MeterState, manifest: Manifest) -> None:
         if known.get(name) != given.get(name):
             shown = f"{name}: {given.get(name, 'missing')}"
             raise invalid("column", shown, f"{known.get(name, 'no such column')} as before")
-
-
-def _check_labels(space: Workspace, state: MeterState, sealed: SealedTestSet) -> None:
-    """Refuse labels that the loss cannot take, by row number."""
-    loss = space.loss(state.spec)
-    classes = classes_in_force(state.spec, state.validation)
-    if classes is None and loss.output in (Output.CLASS, Output.RANKED, Output.PROBABILITIES):
-        raise WrongPhase(
-            "the classes are not known yet: list them in meter.toml (classes = [...]) before "
-            "meter init, or give the validation set first (meter validation set)"
-        )
-    row = 1
-    for group in range(sealed.row_groups):
-        labels = sealed.labels(group)
-        read_labels(labels, loss, classes, first_row=row, known_only=classes is not None)
-        row += len(labels)
-
-
-def _check_rows(
-    space: Workspace, state: MeterState, digests: Digests, inputs: pa.Schema, key: bytes
-) -> None:
-    """Refuse rows that stand twice, or that developers have seen."""
-    refuse_rows(duplicate_rows(digests), "stand in it more than once", "give each row once")
-    if state.validation is not None:
-        with space.files.local(state.validation.blob) as path:
-            others = plain_digests(path, inputs, key)
-        refuse_rows(shared_rows(digests, others), "stand in the validation set", "leave them out")
-    for row in state.generations:
-        if row.phase is Phase.RELEASED:
-            with space.files.local(f"{released_folder(row.number)}/{TEST_SET}") as path:
-                others = plain_digests(path, inputs, key)
-            problem = f"stand in test set {row.number}, which was released"
-            refuse_rows(shared_rows(digests, others), problem, "leave them out")
-
-
-def input_schema(sealed: SealedTestSet) -> pa.Schema:
-    """Return the columns of a sealed test set that are inputs."""
-    return pa.schema([sealed.schema.field(name) for name in sealed.inputs])
-
-
-def plain_digests(path: Path, inputs: pa.Schema, key: bytes) -> Digests:
-    """Digest the input columns of a table that developers may see; without them, no row is shared.
-
-    Text files are read with the types of the sealed columns, so that equal rows are equal.
-    """
-    table = open_table(path, types={field.name: field.type for field in inputs})
-    if not inputs.names or not set(inputs.names) <= set(table.schema.names):
-        return np.empty((0, 2), dtype=np.uint64)
-    return collect(row_digests(table.batches(inputs.names), inputs.names, key))
-
-
-def refuse_rows(rows: np.ndarray, problem: str, remedy: str) -> None:
-    """Refuse a test set, or a part of one, that has such rows, by their numbers."""
-    if len(rows):
-        named = ", ".join(str(row) for row in rows[:NAMED_ROWS])
-        more = f" and {len(rows) - NAMED_ROWS:,} more" if len(rows) > NAMED_ROWS else ""
-        raise InvalidInput(f"rows {named}{more} of the test set {problem}: {remedy}")
 
 
 def claim(space: Workspace, meter: str, fingerprint: str) -> None:

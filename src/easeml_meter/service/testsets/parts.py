@@ -8,7 +8,7 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 from easeml_meter.core.model import Event, LabelRequest, Part, TestSet
@@ -17,12 +17,14 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
+from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.requests import as_request, open_request
+from easeml_meter.service.testsets.reuse import UNDECIDED, Decisions, refuse_rows, sealed_rows
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.source import Held
 from easeml_meter.tables.table import Batches, Table
-from easeml_meter.vault.digests import collect, shared_rows
-from easeml_meter.vault.keys import fingerprint_key, unwrap
+from easeml_meter.vault.digests import shared_rows
+from easeml_meter.vault.keys import unwrap
 from easeml_meter.vault.manifest import Manifest
 from easeml_meter.vault.sealing import SealedTestSet, seal
 
@@ -39,14 +41,23 @@ class Columns:
 
 
 @needs(Permission.ADD_TEST_SET)
-def add_labels(actor: Actor, space: Workspace, path: Path, *, part: bool = False) -> LabelRequest:
+def add_labels(
+    actor: Actor,
+    space: Workspace,
+    path: Path,
+    decisions: Decisions = UNDECIDED,
+    *,
+    part: bool = False,
+) -> LabelRequest:
     """Take in a sealed file: a whole test set, or with `part` or fewer rows, some of its rows.
 
     With the part that makes them enough, all parts become one test set, in the order in which
-    they came. Return the request they are for, as it stands then.
+    they came. Return the request they are for, as it stands then. The labeler decides about the
+    rows of a part when it comes, and about all rows when the last part does.
 
     Raises:
-        InvalidInput: rows that may not be used or came before, or other columns than before.
+        InvalidInput: rows that may not be used or came before, other columns than before, or
+            something that the labeler has to decide.
         VaultError: the file does not open, or was sealed for another test set.
         WrongPhase: no test set is requested.
     """
@@ -54,23 +65,22 @@ def add_labels(actor: Actor, space: Workspace, path: Path, *, part: bool = False
         state = space.state(books)
         wanted = state.requested()
         earlier = books.parts.all(wanted)
-    with open_sealed(space, wanted, path) as sealed:
+    with delivery.open_delivered(space, state, path) as sealed:
         here = sealed.rows + sum(each.rows for each in earlier)
         if not earlier and not part and here >= wanted.labels_needed:
-            return _as_it_stands(space, delivery.add_test_set(actor, space, path))
+            return _as_it_stands(space, delivery.add_test_set(actor, space, path, decisions))
         manifest = sealed.verify()
-        digests = delivery.check_given(space, state, sealed)
+        delivery.check_alone(space, state, sealed)
         with ExitStack() as stack:
             others = [stack.enter_context(_open(space, wanted, each)) for each in earlier]
             for each, other in zip(earlier, others, strict=True):
                 _check_alike(other, sealed)
-                known = collect(other.row_digests(fingerprint_key(space.identity)))
-                problem = f"stand in part {each.number}"
-                delivery.refuse_rows(shared_rows(digests, known), problem, "leave them out")
+                _check_ids(space, each, other, sealed)
             if here < wanted.labels_needed:
+                delivery.check_reuse(space, state, sealed, decisions)
                 _keep(actor, space, wanted, path, manifest, before=len(earlier))
                 return _as_it_stands(space, wanted)
-            added = _merge(actor, space, [*others, sealed])
+            added = _merge(actor, space, [*others, sealed], decisions)
     for each in earlier:
         space.files.remove(each.blob)
     return _as_it_stands(space, added)
@@ -86,10 +96,10 @@ def add_labels_from_browser(
     actor: Actor,
     space: Workspace,
     encrypted: bytes,
+    choices: Choices,
+    decisions: Decisions = UNDECIDED,
     *,
     kind: str,
-    label: str,
-    id_column: str | None = None,
 ) -> LabelRequest:
     """Take in a file that a browser encrypted to the server's key; `kind` is its ending.
 
@@ -103,8 +113,8 @@ def add_labels_from_browser(
     plain = Held(f"labels.{kind}", unwrap(encrypted, space.identity, "the file"))
     with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
         sealed = Path(folder) / "labels.sealed"
-        delivery.seal_labels(actor, space, plain, sealed, label=label, id_column=id_column)
-        return add_labels(actor, space, sealed)
+        delivery.seal_labels(actor, space, plain, sealed, replace(choices, part=True))
+        return add_labels(actor, space, sealed, decisions)
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -184,7 +194,17 @@ def _check_alike(first: SealedTestSet, other: SealedTestSet) -> None:
         raise invalid("columns", given, f"as in the parts before: {needed}")
 
 
-def _merge(actor: Actor, space: Workspace, parts: Sequence[SealedTestSet]) -> TestSet:
+def _check_ids(space: Workspace, part: Part, earlier: SealedTestSet, sealed: SealedTestSet) -> None:
+    """Refuse ids of an earlier part; equal inputs under other ids are other examples."""
+    rows, others = (sealed_rows(space, each).ids for each in (sealed, earlier))
+    if rows is not None and others is not None:
+        problem = f"have ids that stand in part {part.number}"
+        refuse_rows(shared_rows(rows, others), problem, "give each example once")
+
+
+def _merge(
+    actor: Actor, space: Workspace, parts: Sequence[SealedTestSet], decisions: Decisions
+) -> TestSet:
     """Seal the rows of all parts as one test set, and take that in."""
     manifest = parts[0].manifest
     table = PartsTable("the parts", parts[0].schema, sum(p.rows for p in parts), tuple(parts))
@@ -200,7 +220,7 @@ def _merge(actor: Actor, space: Workspace, parts: Sequence[SealedTestSet]) -> Te
             recipients=[space.identity.recipient],
             clock=space.clock,
         )
-        return delivery.add_test_set(actor, space, whole)
+        return delivery.add_test_set(actor, space, whole, decisions)
 
 
 @dataclass(frozen=True)

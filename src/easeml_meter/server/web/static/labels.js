@@ -19,7 +19,7 @@ async function encrypt(file) {
 
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  const { file, label, id_column: id } = form.elements;
+  const { file, label, id_column: id, drop } = form.elements;
   const chosen = file.files[0];
   if (chosen.size > Number(form.dataset.largest)) {
     refuse("This file is larger than this page takes.");
@@ -29,7 +29,11 @@ form.addEventListener("submit", async (event) => {
     kind: chosen.name.split(".").pop().toLowerCase(),
     label: label.value,
     id_column: id.value,
+    drop: drop.value,
   });
+  for (const choice of form.querySelectorAll("input[type=checkbox]:checked")) {
+    query.set(choice.name, "true");
+  }
   place.textContent = "Encrypting, in this browser.";
   button.disabled = true;
   try {

@@ -1,0 +1,140 @@
+"""The checks of a test set that need nothing but its rows and what the meter asks for.
+
+The labeler's machine runs them before it seals, and the meter again when the sealed file arrives.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from easeml_meter.core.model import LabelRequest, ValidationSet
+from easeml_meter.errors import InvalidInput
+from easeml_meter.scoring.classes import Classes, classes_in_force
+from easeml_meter.scoring.losses import Loss, Output, names_as_labels, parse_loss
+from easeml_meter.scoring.outputs import read_labels
+from easeml_meter.spec import MeterSpec
+from easeml_meter.tables.wording import excerpt
+from easeml_meter.vault.survey import NAMED
+
+_MOST_STRANGERS = 1000
+"""Distinct labels outside the class list that are counted one by one."""
+
+
+@dataclass(frozen=True)
+class Asked:
+    """What a test set must be, as far as a labeler may know it."""
+
+    request: LabelRequest
+    classes: Classes | None
+    """The class list in force; None: the loss has none, or nobody has given one yet."""
+    loss: Loss | None
+    """None: a function that only the meter's machine has, which checks the labels there."""
+    text_labels: bool = True
+    """Whether labels are names, which have one text form, and not numbers to calculate with."""
+
+    @classmethod
+    def elsewhere(
+        cls, request: LabelRequest, spec: MeterSpec, latest: ValidationSet | None
+    ) -> Asked:
+        """Return what a server asks for; no function that the server names is imported."""
+        loss = None if ":" in spec.loss else parse_loss(spec.loss)
+        classes = classes_in_force(spec, latest)
+        return cls(request, classes, loss, names_as_labels(spec.loss))
+
+    def check_rows(self, rows: int, *, part: bool = False) -> None:
+        """Refuse fewer rows than the plan needs; a part may have fewer.
+
+        Raises:
+            InvalidInput: there are too few.
+        """
+        needed, here = self.request.test_set.labels_needed, self.request.labels_here
+        if part or rows + here >= needed:
+            return
+        arrived = f" and {here:,} have arrived" if here else ""
+        raise InvalidInput(
+            f"labels: {rows:,} given{arrived}, {needed:,} needed: label {needed - here - rows:,} "
+            "more rows, or deliver these as a part (--part)"
+        )
+
+    def unknown_labels(self, columns: Iterable[Any]) -> UnknownLabels:
+        """Refuse labels that the loss cannot take; count those outside the class list.
+
+        Raises:
+            InvalidInput: a label of the wrong type or range, by row number.
+        """
+        row, found, loss, classes = 1, UnknownLabels(), self.loss, self.classes
+        if loss is None:
+            return found
+        of_classes = loss.output in (Output.CLASS, Output.RANKED, Output.PROBABILITIES)
+        for labels in columns:
+            if of_classes and classes is None:
+                _check_type(labels.type)
+            else:
+                codes = read_labels(labels, loss, classes, first_row=row)
+                if of_classes and classes is not None:
+                    found = found.plus(labels.filter(pa.array(codes == len(classes))))
+            row += len(labels)
+        return found
+
+
+def _check_type(kind: pa.DataType) -> None:
+    """Refuse what cannot be a class, whatever the class list will be."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    if pa.types.is_nested(kind):
+        raise InvalidInput(f"labels: type {excerpt(kind)} given, text or whole numbers needed")
+
+
+@dataclass(frozen=True)
+class UnknownLabels:
+    """Labels outside the class list: no model predicts them, so every model is wrong there."""
+
+    counts: tuple[tuple[str, int], ...] = ()
+    """Each label as text, and in how many rows it stands; most frequent first."""
+    more: int = 0
+    """Rows with still other labels outside the list."""
+
+    @property
+    def rows(self) -> int:
+        """In how many rows they stand."""
+        return sum(count for _, count in self.counts) + self.more
+
+    def plus(self, labels: Any) -> UnknownLabels:
+        """Return these with the labels of a batch, all of them outside the list."""
+        if not len(labels):
+            return self
+        counts, more = dict(self.counts), self.more
+        for each in pc.value_counts(labels):
+            text, count = str(each["values"].as_py()), each["counts"].as_py()
+            if text in counts or len(counts) < _MOST_STRANGERS:
+                counts[text] = counts.get(text, 0) + count
+            else:
+                more += count
+        ranked = sorted(counts.items(), key=lambda pair: (-pair[1], pair[0]))
+        return UnknownLabels(tuple(ranked), more)
+
+    def __str__(self) -> str:
+        named = [f"{excerpt(text, 40)} in {_rows(count)}" for text, count in self.counts[:NAMED]]
+        rest = self.rows - sum(count for _, count in self.counts[:NAMED])
+        return ", ".join([*named, *([f"others in {_rows(rest)}"] if rest else [])])
+
+    def refuse(self, classes: Classes | None) -> None:
+        """Ask the labeler to correct these labels, or to say that they are meant.
+
+        Raises:
+            InvalidInput: there are some.
+        """
+        if self.rows:
+            raise InvalidInput(
+                f"labels outside the class list ({classes}): {self}: correct them, or "
+                "keep them with --keep-unknown-labels (every model is wrong there)"
+            )
+
+
+def _rows(count: int) -> str:
+    return f"{count:,} row{'s' * (count != 1)}"

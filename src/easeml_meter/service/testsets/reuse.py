@@ -1,0 +1,202 @@
+"""Used rows: what a new test set shares with the earlier sets of its meter, and who decides.
+
+Only labelers learn of it. What is kept is encrypted, and its size depends on the number of sets
+alone: whoever sees the files or the books must not learn from them whether rows are shared.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+from collections.abc import Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+
+import numpy as np
+import pyarrow as pa
+
+from easeml_meter.core.history import MeterState
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import TestSet, ValidationSet
+from easeml_meter.core.notices import NAMED_ROWS, Notice
+from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.service.place import TEST_SETS, Workspace
+from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.tables.opening import open_table
+from easeml_meter.vault.comparison import RowNumbers, Rows, Shared, compare
+from easeml_meter.vault.keys import fingerprint_key, unwrap, wrap
+from easeml_meter.vault.sealing import SealedTestSet
+
+_NOTICE_BYTES = 1024
+"""Room for one notice in a record."""
+
+
+@dataclass(frozen=True)
+class Decisions:
+    """What the labeler who delivers a test set says about its rows."""
+
+    ids_renumbered: bool = False
+    """Ids that earlier sets have with other inputs are other examples."""
+    accept_shared: bool = False
+    """Rows with the inputs of earlier sets were drawn independently."""
+
+
+UNDECIDED = Decisions()
+
+
+@dataclass(frozen=True)
+class Overlap:
+    """What a test set shares with one earlier set of its meter."""
+
+    validation_set: int | None
+    test_set: int | None
+    shared: Shared
+
+    @property
+    def other(self) -> str:
+        """The earlier set."""
+        if self.validation_set is not None:
+            return f"validation set {self.validation_set}"
+        return f"test set {self.test_set}"
+
+    def notice(self, generation: int, at: str) -> Notice:
+        """Tell the labelers."""
+        rows = np.union1d(self.shared.again, self.shared.inputs)
+        return Notice(
+            at=at,
+            generation=generation,
+            validation_set=self.validation_set,
+            test_set=self.test_set,
+            rows_shared=len(rows) if self.shared.compared else None,
+            first_rows=tuple(rows[:NAMED_ROWS].tolist()),
+            ids_renumbered=len(self.shared.renumbered),
+        )
+
+
+def overlaps(
+    space: Workspace,
+    state: MeterState,
+    validations: Sequence[ValidationSet],
+    sealed: SealedTestSet,
+    rows: Rows,
+) -> list[Overlap]:
+    """Compare a test set with every earlier test set and validation set of its meter."""
+    tests = [
+        Overlap(None, other.number, _with_test_set(space, rows, other))
+        for other in state.generations
+        if other.phase is not Phase.REQUESTED
+    ]
+    seen = [
+        Overlap(each.number, None, with_validation(space, sealed, rows, each))
+        for each in validations
+    ]
+    return [*tests, *seen]
+
+
+def _with_test_set(space: Workspace, rows: Rows, other: TestSet) -> Shared:
+    # A file that is gone or damaged must not keep its meter from a fresh test set.
+    with suppress(MeterError), open_sealed(space, other) as before:
+        return compare(rows, Rows.of_sealed(before, rows.key))
+    return Shared(compared=False)
+
+
+def with_validation(
+    space: Workspace, sealed: SealedTestSet, rows: Rows, validation: ValidationSet
+) -> Shared:
+    """Compare a test set with a validation set, which is read with the types of the test set."""
+    id_column = validation.id_column or rows.id_column
+    types = {field.name: field.type for field in sealed.schema}
+    if id_column is not None:
+        types[id_column] = pa.string()
+    # Developers choose the file: one that cannot be read so must not keep labelers from theirs.
+    with suppress(MeterError), space.files.local(validation.blob) as path:
+        table = open_table(path, types=types)
+        return compare(rows, Rows.of_table(table, validation.label, id_column, rows.key))
+    return Shared(compared=False)
+
+
+def decide(found: Sequence[Overlap], rows: int, decisions: Decisions) -> None:
+    """Refuse rows that were used before; ask the labeler where ids and inputs leave it open.
+
+    Raises:
+        InvalidInput: rows were used before, or the labeler has something to decide.
+    """
+    for each in found:
+        refuse_rows(
+            each.shared.again,
+            f"stand in {each.other} under the same id",
+            "leave them out, or if they are other examples, give them ids of their own",
+        )
+    renumbered = [each for each in found if len(each.shared.renumbered)]
+    if renumbered and not decisions.ids_renumbered:
+        counted = ", ".join(f"{len(e.shared.renumbered):,} in {e.other}" for e in renumbered)
+        raise InvalidInput(
+            f"ids that stand in earlier sets with other inputs: {counted}: if the examples were "
+            "numbered anew, say so with --ids-renumbered; if not, correct the ids or the inputs"
+        )
+    shared = [each for each in found if len(each.shared.inputs)]
+    if shared and not decisions.accept_shared:
+        counted = ", ".join(f"{_share(len(e.shared.inputs), rows)} in {e.other}" for e in shared)
+        raise InvalidInput(
+            f"inputs of the test set that stand in earlier sets: {counted}: if these rows were "
+            "drawn independently, keep them with --accept-shared; if they were used before, "
+            "leave them out"
+        )
+
+
+def _share(count: int, rows: int) -> str:
+    return f"{count:,} of {rows:,} rows ({100 * count / rows:.3g} %)"
+
+
+def refuse_rows(rows: RowNumbers, problem: str, remedy: str) -> None:
+    """Refuse a test set, or a part of one, that has such rows, by their numbers."""
+    if len(rows):
+        named = ", ".join(str(row) for row in rows[:NAMED_ROWS])
+        more = f" and {len(rows) - NAMED_ROWS:,} more" if len(rows) > NAMED_ROWS else ""
+        raise InvalidInput(f"rows {named}{more} of the test set {problem}: {remedy}")
+
+
+def delivery_notices(generation: int, sha256: str) -> str:
+    """Name what labelers are told when a test set is delivered."""
+    return f"compared-{generation}-{sha256}"
+
+
+def keep_notices(space: Workspace, name: str, notices: Sequence[Notice]) -> str:
+    """Keep notices for the labelers, encrypted; return the digest of what is kept."""
+    text = json.dumps([each.to_json() for each in notices]).encode()
+    content = wrap(text.ljust(_NOTICE_BYTES * len(notices)), [space.identity.recipient])
+    space.files.put(f"{TEST_SETS}/{name}.age", content)
+    return hashlib.sha256(content).hexdigest()
+
+
+def kept_notices(space: Workspace) -> list[Notice]:
+    """Return the notices to the labelers, the oldest first; of each pair of sets the latest."""
+    found: dict[tuple[int, str], Notice] = {}
+    with space.reading() as books:
+        taken = {
+            delivery_notices(each.number, each.manifest["sha256"]) + ".age"
+            for each in space.state(books).generations
+            if each.manifest
+        }
+    for name in space.files.names(TEST_SETS):
+        # Two labelers may deliver at once: only one of the two sets is taken in.
+        if name not in taken and not name.startswith("notice-"):
+            continue
+        content = unwrap(space.files.read(f"{TEST_SETS}/{name}"), space.identity, "the notice")
+        records = json.loads(content)
+        for record in records if isinstance(records, list) else [records]:
+            notice = Notice.from_json(record)
+            pair = (notice.generation, notice.other)
+            if pair not in found or found[pair].at <= notice.at:
+                found[pair] = notice
+    return sorted(found.values(), key=lambda each: (each.at, each.generation, each.other))
+
+
+def own_notice(rows: Rows, generation: int, at: str) -> Notice:
+    """Tell the labelers how often inputs repeat within a test set."""
+    return Notice(at=at, generation=generation, rows_shared=rows.repeated_inputs())
+
+
+def sealed_rows(space: Workspace, sealed: SealedTestSet) -> Rows:
+    """Return the rows of a sealed test set, ready to be compared under the meter's key."""
+    return Rows.of_sealed(sealed, fingerprint_key(space.identity))
