@@ -48,6 +48,33 @@ for path in TARGET:
 # --- Reading ---
 
 
+def test_files_beside_the_packages_of_the_interpreter_cannot_be_read() -> None:
+    """Before, all of the environment was shown: a server's key below it, too."""
+    for prefix in {sys.prefix, sys.base_prefix}:
+        with tempfile.TemporaryDirectory(dir=prefix) as folder:
+            os.chmod(folder, 0o755)  # noqa: S103
+            key = Path(folder, "server.key")
+            key.write_text("secret")
+            assert works_outside(READ_ANY, [str(key)])
+            assert not works_inside(READ_ANY, [str(key)])
+
+
+def test_the_host_does_not_show_in_proc(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:/home/secret-name")
+    says = "return any(TARGET in open(path).read() for path in glob.glob('/proc/*/environ'))"
+    assert not works_inside(says, "secret-name")
+    named = "return any(TARGET in open(path).read() for path in glob.glob('/proc/*/cmdline'))"
+    assert not works_inside(named, sys.prefix)
+    moving = "return sum(open(path).read() != TARGET.get(path, '') for path in TARGET)"
+    host = {}
+    for name in ("loadavg", "locks", "meminfo", "stat", "uptime", "vmstat", "diskstats"):
+        path = f"/proc/{name}"
+        host[path] = Path(path).read_text()
+    same = "return any(open(path).read() == TARGET[path] != '' for path in TARGET)"
+    assert not works_inside(same, host)
+    assert works_inside(moving, host)
+
+
 @pytest.fixture(scope="module")
 def meter_files(tmp_path_factory: pytest.TempPathFactory) -> list[str]:
     """Make a meter with a sealed test set; list its key, its database, its labels and the rest."""
@@ -681,7 +708,12 @@ def test_no_privilege_can_be_had(attempt: str) -> None:
 
 @pytest.mark.parametrize(
     "name",
-    ["add_key", "keyctl", "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "ptrace"],
+    [
+        *("add_key", "keyctl", "bpf", "perf_event_open", "userfaultfd", "io_uring_setup", "ptrace"),
+        # Messages to another run through a file that both can read.
+        *("cachestat", "fadvise64", "flock", "inotify_add_watch", "inotify_init1", "io_setup"),
+        *("mincore", "preadv2", "readahead"),
+    ],
 )
 def test_a_system_call_is_refused(name: str) -> None:
     from easeml_meter.scoring import seccomp
@@ -691,6 +723,32 @@ def test_a_system_call_is_refused(name: str) -> None:
     refused = "return C.syscall(TARGET, -1, -1, -1, -1, -1) == -1 and ctypes.get_errno() == 1"
     assert works_inside(refused, number)
     assert not works_outside(refused, number)
+
+
+LIBRARY = sys.modules["_ctypes"].__file__
+"""A file that every run can read."""
+
+
+@pytest.mark.parametrize(
+    "attempt",
+    [
+        pytest.param("__import__('fcntl').flock(FILE, 1); return True", id="a lock"),
+        pytest.param("__import__('fcntl').fcntl(FILE, 5, bytes(64)); return True", id="who locks"),
+        pytest.param("__import__('fcntl').fcntl(FILE, 1025) ; return True", id="a lease"),
+        pytest.param("return C.inotify_init1(0) >= 0", id="a watch"),
+        pytest.param(
+            "return os.preadv(FILE.fileno(), [bytearray(1)], 0, 8) == 1", id="pages in memory"
+        ),
+        pytest.param(
+            "os.posix_fadvise(FILE.fileno(), 0, 0, 4); return True", id="no pages"
+        ),
+    ],
+)
+def test_a_file_that_all_can_read_carries_no_message(attempt: str) -> None:
+    """Before, a run on hidden rows told a later one, or one at the same time, what it had seen."""
+    opened = f"FILE = open(TARGET, 'rb'); FILE.read(1); FILE.seek(0)\n{attempt}"
+    assert works_outside(opened, LIBRARY)
+    assert not works_inside(opened, LIBRARY)
 
 
 @pytest.mark.skipif(os.uname().machine != "x86_64", reason="another numbering on x86_64 only")

@@ -23,7 +23,7 @@ from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.bundle import Bundle, BundledFile
 from easeml_meter.scoring.command import CommandModel
 from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor, SandboxUnavailable
-from easeml_meter.scoring.sandbox import missing
+from easeml_meter.scoring.sandbox import check_out_of_sight, missing
 
 DOUBLE = """
 import sys
@@ -315,6 +315,16 @@ def test_several_run_at_the_same_time() -> None:
 
 
 # --- Where there is no sandbox ---
+
+
+@pytest.mark.parametrize("part", ["lib", "bin"])
+def test_what_a_command_could_read_is_no_place_for_a_key(part: str, tmp_path: Path) -> None:
+    check_out_of_sight(folder=tmp_path, key=None)
+    link = tmp_path / "link"
+    link.symlink_to(Path(sys.prefix, part))
+    for path in (Path(sys.prefix, part, "data"), Path("/usr/lib/meter"), link / "server.key"):
+        with pytest.raises(InvalidInput, match=r"^key: '[^']+' given, submitted commands can read"):
+            check_out_of_sight(folder=tmp_path, key=path)
 
 
 def test_nothing_is_missing_here() -> None:

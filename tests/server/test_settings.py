@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 import traceback
 from pathlib import Path
 from typing import Any
@@ -152,3 +153,22 @@ def test_secrets_are_not_shown() -> None:
 
 def _literally(text: str) -> str:
     return re.escape(text)
+
+
+@pytest.mark.parametrize(
+    "flags",
+    [
+        {"folder": "{bound}/data"},
+        {"key": "{bound}/server.key"},
+        {"files": "{bound}/files"},
+        {"database": "sqlite:///{bound}/meter.db"},
+    ],
+)
+def test_what_submitted_commands_could_read_is_refused(flags: dict[str, str]) -> None:
+    """Before, a server below its own environment showed its key to every submitted command."""
+    bound = f"{sys.prefix}/lib"
+    given = {name: text.format(bound=bound) for name, text in flags.items()}
+    with pytest.raises(InvalidInput, match="submitted commands can read"):
+        read_settings(None, {}, given)
+    elsewhere = {"files": "s3://bucket/files", "database": "postgresql://localhost/meter"}
+    assert read_settings(None, {}, elsewhere).files == "s3://bucket/files"

@@ -2,8 +2,8 @@
 
 Inside there are the system's programs and libraries, the interpreter that runs the meter with its
 packages, and the submitted files, all read-only; an own /tmp; no network, no other processes, no
-variable of ours. Whatever the command starts ends with it: all of it lives in one process
-namespace, whose first process is held by a pidfd.
+variable of ours, and files in /proc that say nothing of the host. Whatever the command starts ends
+with it: all of it lives in one process namespace, whose first process is held by a pidfd.
 
 As root, the account is dropped before bubblewrap starts: root in a user namespace of its own would
 still be the owner of root's files. Folders that others may not reach (/root) are bound to another
@@ -29,6 +29,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import IO, Any, Self
 
+from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring import seccomp
 from easeml_meter.scoring.predictor import Limits, SandboxUnavailable
 
@@ -43,6 +44,21 @@ _ETC = {
     "/etc/passwd": b"model:x:1000:1000::/home:/bin/sh\n",
     "/etc/group": b"model:x:1000:\n",
 }
+_SYSTEM = (
+    *("/usr/bin", "/usr/lib", "/usr/lib32", "/usr/lib64", "/usr/libexec", "/usr/libx32"),
+    *("/usr/sbin", "/usr/local/bin", "/usr/local/lib", "/usr/share/zoneinfo"),
+    *("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"),
+    *("/etc/alternatives", "/etc/ld.so.cache"),
+)
+"""What is shown of the system, as far as it is there."""
+_PARTS = ("bin", "lib", "lib64", "pyvenv.cfg")
+"""What is shown of the interpreter's folder."""
+_PROC = (
+    *("buddyinfo", "consoles", "diskstats", "interrupts", "key-users", "locks", "mdstat"),
+    *("pagetypeinfo", "partitions", "schedstat", "slabinfo", "softirqs", "swaps"),
+    *("timer_list", "vmallocinfo", "vmstat", "zoneinfo"),
+)
+_MEMORY = ("MemTotal", "MemFree", "MemAvailable")
 _STAGE = "/sys"  # always there, and holds nothing to bind; covered in a mount namespace of our own
 _STAGING = """
 set -e
@@ -55,6 +71,7 @@ while [ "$1" != -- ]; do
   shift
 done
 shift
+unset PWD
 exec "$@"
 """
 
@@ -203,26 +220,29 @@ def _start(
     words: Sequence[str], folder: Path, limits: Limits, *, keep_stderr: bool
 ) -> tuple[subprocess.Popen[bytes], IO[bytes]]:
     """Start bubblewrap; give it, and where it says what became of the command."""
-    handed = [_pipe_with(data) for data in (*_ETC.values(), seccomp.program())]
+    files = _ETC | _proc(limits)
+    handed = [_pipe_with(data) for data in (*files.values(), seccomp.program())]
     reading, writing = os.pipe()
     handed.append(writing)
-    *etc, filtered, status = map(str, handed)
+    *given, filtered, status = map(str, handed)
     sources = [*_interpreter(), os.path.abspath(folder)]
     targets = [*sources[:-1], FOLDER]
     staged = os.geteuid() == 0
-    command = ["bwrap", "--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
-    command += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--die-with-parent"]
-    command += ["--new-session", "--seccomp", filtered, "--json-status-fd", status, *_system()]
-    for number, target in zip(etc, _ETC, strict=True):
-        command += ["--ro-bind-data", number, target]
-    command += ["--size", str(limits.file_bytes), "--tmpfs", "/tmp", "--dir", "/home"]  # noqa: S108
+    options = ["--unshare-all", "--unshare-user", "--disable-userns", "--cap-drop", "ALL"]
+    options += ["--uid", "1000", "--gid", "1000", "--hostname", "sandbox", "--die-with-parent"]
+    options += ["--new-session", "--seccomp", filtered, "--json-status-fd", status, *_system()]
+    for number, target in zip(given, files, strict=True):
+        options += ["--ro-bind-data", number, target]
+    options += ["--size", str(limits.file_bytes), "--tmpfs", "/tmp", "--dir", "/home"]  # noqa: S108
     for at, (source, target) in enumerate(zip(sources, targets, strict=True)):
-        command += ["--ro-bind", f"{_STAGE}/{at}" if staged else source, target]
-    command += ["--remount-ro", "/", "--chdir", FOLDER, *_environment(limits)]
-    command += ["--", *_limited(limits), *words]
+        options += ["--ro-bind", f"{_STAGE}/{at}" if staged else source, target]
+    options += ["--remount-ro", "/", "--chdir", FOLDER, *_environment(limits)]
+    # Through a pipe: the command can read the arguments of bubblewrap, which name our folders.
+    handed.append(_pipe_with("".join(f"{each}\0" for each in options).encode()))
+    command = [_tool("bwrap"), "--args", str(handed[-1]), "--", *_limited(limits), *words]
     if staged:
-        staging = ["unshare", "--mount", "sh", "-c", _STAGING, _STAGE, *sources, "--"]
-        dropping = ["setpriv", "--reuid", _NOBODY, "--regid", _NOBODY, "--clear-groups"]
+        staging = [_tool("unshare"), "--mount", "sh", "-c", _STAGING, _STAGE, *sources, "--"]
+        dropping = [_tool("setpriv"), "--reuid", _NOBODY, "--regid", _NOBODY, "--clear-groups"]
         command = [*staging, *dropping, "--inh-caps=-all", "--bounding-set=-all", *command]
     try:
         process = subprocess.Popen(  # noqa: S603
@@ -232,8 +252,7 @@ def _start(
             stdout=subprocess.PIPE,
             stderr=subprocess.PIPE if keep_stderr else subprocess.DEVNULL,
             cwd="/",
-            # Of bubblewrap, not of the command; which could see it, though.
-            env={"PATH": os.environ.get("PATH", os.defpath), "LANG": "C"},
+            env={},  # of bubblewrap: the command could read it
             pass_fds=handed,
             start_new_session=True,
         )
@@ -246,28 +265,71 @@ def _start(
     return process, open(reading, "rb")
 
 
+def shown() -> list[str]:
+    """List the folders and files of the host that a command can read."""
+    found = [path for path in _SYSTEM if os.path.exists(path)]
+    return [*found, *_interpreter()]
+
+
+def check_out_of_sight(**paths: str | os.PathLike[str] | None) -> None:
+    """Raise `InvalidInput` for a path of ours, named as its setting, that a command could read."""
+    for name, path in paths.items():
+        if not path:
+            continue
+        for bound in map(os.path.realpath, shown()):
+            if Path(os.path.realpath(path)).is_relative_to(bound):
+                line = f"{name}: {os.fspath(path)!r} given, submitted commands can read {bound}"
+                raise InvalidInput(f"{line}: move it elsewhere")
+
+
 def _system() -> Iterator[str]:
     """Yield the arguments that show what every program needs."""
-    yield from ("--ro-bind", "/usr", "/usr")
     for name in ("/bin", "/lib", "/lib32", "/lib64", "/libx32", "/sbin"):
         if os.path.islink(name):
             yield from ("--symlink", os.readlink(name), name)
-        elif os.path.isdir(name):
-            yield from ("--ro-bind", name, name)
-    for name in ("/etc/alternatives", "/etc/ld.so.cache"):
-        yield from ("--ro-bind-try", name, name)
+    for name in _SYSTEM:
+        if not os.path.islink(name):
+            yield from ("--ro-bind-try", name, name)
     yield from ("--proc", "/proc", "--dev", "/dev", "--remount-ro", "/dev")
+    for name in ("/proc/pressure", "/proc/sys/fs", "/proc/sysvipc"):
+        if os.path.isdir(name):
+            yield from ("--tmpfs", name, "--remount-ro", name)
+
+
+def _proc(limits: Limits) -> dict[str, bytes]:
+    """Return files of /proc that would tell of the load of the host, with what they say instead.
+
+    Two runs on one machine could otherwise talk to each other by what they use of it.
+    """
+    kilobytes, cores = limits.memory >> 10, os.cpu_count() or 1
+    lines = [f"cpu{number} 0 0 0 0 0 0 0 0 0 0\n" for number in ("", *range(cores))]
+    files = dict.fromkeys(_PROC, b"") | {
+        "loadavg": b"0.00 0.00 0.00 1/1 1\n",
+        "meminfo": "".join(f"{name}: {kilobytes} kB\n" for name in _MEMORY).encode(),
+        "stat": "".join(lines).replace("cpu ", "cpu  ", 1).encode(),
+        "uptime": b"0.00 0.00\n",
+    }
+    shown = {f"/proc/{name}": content for name, content in files.items()}
+    return {name: content for name, content in shown.items() if os.path.exists(name)}
 
 
 def _interpreter() -> list[str]:
-    """List where the running interpreter and its packages are, as far as not below /usr."""
-    folders = (sys.prefix, sys.base_prefix)
-    wanted = sorted({*folders, *map(os.path.realpath, folders)}, key=len)
-    found = ["/usr"]
-    for path in (*wanted, os.path.realpath(sys.executable)):
+    """List where the running interpreter and its packages are, as far as not shown anyway.
+
+    Not all of its folder: a server may keep its key and files below its environment.
+    """
+    prefixes = (sys.prefix, sys.base_prefix)
+    wanted = sorted({*prefixes, *map(os.path.realpath, prefixes)}, key=len)
+    parts = [f"{prefix}/{part}" for prefix in wanted for part in _PARTS]
+    found = list(_SYSTEM)
+    for path in (*filter(os.path.exists, parts), os.path.realpath(sys.executable)):
         if not any(Path(path).is_relative_to(known) for known in found):
             found.append(path)
-    return found[1:]
+    return found[len(_SYSTEM) :]
+
+
+def _tool(name: str) -> str:
+    return shutil.which(name) or name
 
 
 def _environment(limits: Limits) -> Iterator[str]:

@@ -21,6 +21,7 @@ from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDic
 from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.scoring.sandbox import check_out_of_sight
 
 ENVIRONMENT = "METER_SERVER_"
 Level = Literal["debug", "info", "warning", "error"]
@@ -192,10 +193,29 @@ class _Environment(EnvSettingsSource):
 def read_settings(
     file: Path | None, environment: Mapping[str, str], flags: Mapping[str, Any]
 ) -> Settings:
-    """Lay flags over the environment over a file; a flag of None was not given."""
+    """Lay flags over the environment over a file; a flag of None was not given.
+
+    Raises:
+        InvalidInput: a setting is wrong, or submitted commands could read a file of the server.
+    """
     given = {name: value for name, value in flags.items() if value is not None}
     written = {} if file is None else _file_values(file)
-    return Settings(**(written | _Environment(environment)() | given))
+    found = Settings(**(written | _Environment(environment)() | given))
+    check_out_of_sight(
+        config=file,
+        folder=found.folder,
+        key=found.key_file,
+        files=_on_disk(found.files_place),
+        database=_on_disk(found.database_url),
+        tls_key=found.tls_key,
+    )
+    return found
+
+
+def _on_disk(place: str) -> str | None:
+    """Return the path that an address names, if it names one."""
+    kind, _, rest = place.rpartition("://")
+    return rest.removeprefix("/") if kind.startswith("sqlite") else rest if not kind else None
 
 
 def _file_values(file: Path) -> dict[str, Any]:
