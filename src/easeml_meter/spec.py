@@ -127,15 +127,17 @@ class MeterSpec:
     """Whether developers see the test inputs: "hidden", or "public" (predictions are uploaded)."""
     classes: tuple[str | int, ...] = ()
     """The classes that may be predicted; empty: those of the validation set."""
-    models: bool = False
-    """Models may be submitted too. One can fail on the hidden inputs, so that is an answer."""
+    models: bool | str = False
+    """Models may be submitted too; "onnx": ONNX files only. One can fail on the hidden inputs."""
 
     def __post_init__(self) -> None:
         for name in ("bands", "tenants", "reverts", "mixture", "classes"):
             object.__setattr__(self, name, listed(name, getattr(self, name)))
-        for name in ("published", "handover", "elastic", "models"):
+        for name in ("published", "handover", "elastic"):
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
+        if not isinstance(self.models, bool) and self.models != "onnx":
+            raise invalid("models", self.models, 'true, false or "onnx"')
         object.__setattr__(self, "protocol", one_of("protocol", self.protocol, Protocol))
         object.__setattr__(self, "gap", one_of("gap", self.gap, Gap))
         object.__setattr__(self, "count", one_of("count", self.count, Count))
@@ -232,7 +234,9 @@ class MeterSpec:
             "resets": self.resets or None,
         }
         if self.models:
-            raise invalid("models", True, "the paper has no count for it: leave out published")
+            raise invalid(
+                "models", self.models, "the paper has no count for it: leave out published"
+            )
         if self.may_fail:
             raise invalid("loss", self.loss, "the paper has no count for it: leave out published")
         for name, value in beyond.items():
@@ -269,7 +273,7 @@ class MeterSpec:
         Labels are checked against a built-in loss when a test set is taken in; whether a loss of
         one's own accepts them, or a model takes the inputs, shows only when it is called.
         """
-        return self.models or ":" in self.loss
+        return bool(self.models) or ":" in self.loss
 
     @property
     def silent_answers(self) -> int:

@@ -739,9 +739,7 @@ LIBRARY = sys.modules["_ctypes"].__file__
         pytest.param(
             "return os.preadv(FILE.fileno(), [bytearray(1)], 0, 8) == 1", id="pages in memory"
         ),
-        pytest.param(
-            "os.posix_fadvise(FILE.fileno(), 0, 0, 4); return True", id="no pages"
-        ),
+        pytest.param("os.posix_fadvise(FILE.fileno(), 0, 0, 4); return True", id="no pages"),
     ],
 )
 def test_a_file_that_all_can_read_carries_no_message(attempt: str) -> None:

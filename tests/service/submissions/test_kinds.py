@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.service.helpers import Clock, Session, make_session, rows, small_spec
-from tests.service.submissions.models import by_x, fails, program, run, threshold
+from tests.service.submissions.models import VISIBLE, by_x, fails, program, run, threshold
 
 from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
@@ -218,3 +218,14 @@ def test_only_who_may_see_the_inputs_learns_of_test_ids(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match="without a row: '0'"):
             meter.submit(path, validation, model="m")
     assert runner.submit(*shuffled(session, tmp_path), model="m").band == 1
+
+
+def test_a_meter_for_onnx_files_takes_no_programs(tmp_path: Path) -> None:
+    spec = small_spec(models="onnx", inputs="hidden")
+    session = make_session(tmp_path, spec, validation_size=VISIBLE)
+    for other in (program(), Function.of(by_x, "mine")):
+        with pytest.raises(InvalidInput, match=r'an ONNX file: .* with models = "onnx"'):
+            run(session, other)
+    assert run(session, threshold(tmp_path / "model.onnx"), seconds=20.0).step == 1
+    with pytest.raises(InvalidInput, match="models: 'pickle' given, true, false or \"onnx\""):
+        small_spec(models="pickle")

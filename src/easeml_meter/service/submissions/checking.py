@@ -82,7 +82,7 @@ def check_packed(
     if not submitted.queued:
         return check(actor, space, submitted)
     state, submission = _state(space), _submission(actor, submitted)
-    check_models(state.spec)
+    check_models(state.spec, onnx=submitted.kind == "onnx")
     draft = draft_of(submission, *in_use(state, USUAL))
     return _cost(space, state, submission, draft)
 

@@ -374,14 +374,17 @@ def _arrow_bytes(table: pa.Table) -> bytes:
     return bytes(sink.getvalue())
 
 
-def check_models(spec: MeterSpec) -> None:
-    """Raise `InvalidInput` unless the meter was planned for models.
+def check_models(spec: MeterSpec, *, onnx: bool) -> None:
+    """Raise `InvalidInput` unless the meter was planned for such models.
 
     A model is run on the hidden inputs, which its developers must not see otherwise.
     """
     if not spec.models:
         needed = "predictions: this meter was planned without models = true in meter.toml"
         raise invalid("submission", "a model", needed)
+    if spec.models == "onnx" and not onnx:
+        needed = 'an ONNX file: this meter was planned with models = "onnx" in meter.toml'
+        raise invalid("submission", "another model", needed)
 
 
 def checked(attempt: ModelAttempt, on: Measured) -> ModelAttempt:
@@ -389,7 +392,7 @@ def checked(attempt: ModelAttempt, on: Measured) -> ModelAttempt:
 
     This is the only check of a submission. Everything after it costs time of a run that is timed.
     """
-    check_models(on.spec)
+    check_models(on.spec, onnx=attempt.suffix == ".onnx")
     if on.conditions.hopeless:  # it passed before, and is not run again
         return attempt
     inputs = pa.schema([on.sealed.schema.field(name) for name in on.sealed.inputs])

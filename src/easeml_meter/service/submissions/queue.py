@@ -117,7 +117,7 @@ def _enqueue(space: Workspace, given: Submission, submitted: Model) -> Receipt:
     with space.reading() as books:
         state = space.state(books)
     state.active()
-    check_models(state.spec)
+    check_models(state.spec, onnx=submitted.kind == "onnx")
     identifier, now = secrets.token_hex(16), space.now()
     ticket = Ticket(
         id=identifier,
