@@ -119,7 +119,8 @@ def make_admin(site: Site, door: Door) -> None:
 
 
 def add_seat(site: Site, door: Door) -> None:
-    seats.add_seat(SYSTEM, site.space(door.meter), door.anna, Role.DEVELOPER, 2)
+    other = create_meter(SYSTEM, site, small_spec(tenants=(2, 2)), "other").id
+    seats.add_seat(SYSTEM, site.space(other), door.anna, Role.DEVELOPER, 2)
 
 
 def remove_seat(site: Site, door: Door) -> None:

@@ -41,28 +41,28 @@ def meter(
 # --- Enumeration: every true loss, validation loss and test loss, answered by the rules ---
 
 
+@cache
 def consistent(rules: Rules, state: State) -> set[frozenset[int]]:
     """List the sets of answers that break no promise, one set for each place of the truth."""
     found = set()
     for validation in LOSSES:
-        told = [(test, rules.answer(state, validation, test)) for test in LOSSES]
-        reach = {answer: _reach(rules, answer) for _, answer in told}
-        for true in LOSSES:
-            answers = {answer for test, answer in told if abs(test - true) <= reach[answer]}
+        told = [rules.answer(state, validation, test) for test in LOSSES]
+        reach = [_reach(rules, answer) for answer in told]
+        for true in range(GRID + 1):
+            answers = {told[test] for test in range(GRID + 1) if abs(test - true) <= reach[test]}
             found.add(frozenset(answers | ({NO_READING} if rules.spec.may_fail else set())))
     return {each for each in found if not any(each < other for other in found)}
 
 
-def _reach(rules: Rules, answer: int) -> Fraction:
-    """Return how far a test loss may be from the true loss; anywhere if nothing is promised."""
+def _reach(rules: Rules, answer: int) -> int:
+    """Return how many twentieths a test loss may be from the true loss: all if none is promised."""
     promised = rules.tolerance(answer)
-    return Fraction(1) if promised is None else Fraction(promised).limit_denominator(GRID)
+    return GRID if promised is None else int(Fraction(promised).limit_denominator(GRID) * GRID)
 
 
 def largest_tree(spec: MeterSpec, weights: tuple[float, ...]) -> float:
     """Weigh the largest tree of consistent histories; the developer may reset before any step."""
     rules = Rules(spec)
-    sets = cache(lambda state: consistent(rules, state))
 
     @cache
     def tree(steps: int, state: State) -> float:
@@ -75,7 +75,7 @@ def largest_tree(spec: MeterSpec, weights: tuple[float, ...]) -> float:
             weights[rules.level(start)]
             + sum(tree(steps - 1, rules.after(start, answer)) for answer in answers)
             for start in starts
-            for answers in sets(start)
+            for answers in consistent(rules, start)
         )
 
     return tree(spec.steps, State())

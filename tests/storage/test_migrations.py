@@ -312,6 +312,7 @@ def test_a_database_newer_than_the_program(empty: str) -> None:
         Store.open(empty)
 
 
+@pytest.mark.slow
 def test_new_databases_are_made_alike(tmp_path: Path) -> None:
     """Whatever order sets have in a process: equal answers must be equal bytes."""
     make = "import sys; from easeml_meter.storage.store import Store; Store.open(sys.argv[1])"

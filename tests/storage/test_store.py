@@ -129,6 +129,7 @@ def test_four_threads_lose_no_step(store: Store, url: str) -> None:
     assert_counted(store, 40)
 
 
+@pytest.mark.slow
 def test_two_processes_lose_no_step(store: Store, url: str) -> None:
     context = multiprocessing.get_context("spawn")
     processes = [context.Process(target=increment, args=(url, 15)) for _ in range(2)]

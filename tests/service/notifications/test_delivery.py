@@ -140,7 +140,9 @@ def test_nothing_is_logged_of_what_is_sent(site: Site, caplog: pytest.LogCapture
     caplog.set_level(logging.DEBUG)
     meter = create_meter(SYSTEM, site, small_spec(), "cats").id
     with receiving() as (url, _):
-        _, secret = webhooks.add_webhook(SYSTEM, site, meter, f"{url}/path-with-a-token")
+        _, secret = webhooks.add_webhook(
+            SYSTEM, site, meter, f"{url}/path-with-a-token", private=True
+        )
         spend(site, meter)
         assert deliver_due(site, Sender(private=True)) == 1
     for private in (secret, "path-with-a-token", '"spent"', "v1,"):
