@@ -1,0 +1,306 @@
+"""Whatever is printed of true gaps and true losses is true, in every small world that can be.
+
+A world is a history of models with known validation, test and true losses. The test loss is within
+the promised tolerance of the true loss, as it is unless the promise fails. Then every sentence of
+every answer, report, status and page must hold for the model that it speaks of: after a reset, a
+revert, "above the ceiling", "no reading", and answers to another team. A sentence about true gaps
+or losses that this test does not know fails it.
+"""
+
+from __future__ import annotations
+
+import io
+import itertools
+import re
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+from fractions import Fraction
+from html import unescape
+from pathlib import Path
+from typing import Any
+
+import pytest
+from rich.console import Console
+from tests.server.driving import begin, submit
+from tests.server.helpers import serve
+from tests.server.web.helpers import Visitor, words
+from tests.service.helpers import Clock, small_spec
+
+from easeml_meter.core.history import Folded, MeterState, ledger_of, session_view
+from easeml_meter.core.ledger import Account
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import Entry, MeterRecord, TestSet
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, name_of
+from easeml_meter.core.views import SessionView, view_json
+from easeml_meter.report.gauge import plain
+from easeml_meter.report.page import html_page
+from easeml_meter.report.terminal import session_terminal
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import required_labels
+
+GRID = [Fraction(k, 10) for k in (0, 3, 10)]
+METERS: dict[str, dict[str, Any]] = {
+    "regular": {},
+    "incremental": {"protocol": "incremental"},
+    "resets": {"protocol": "incremental", "resets": 1},
+    "masked": {"masked_reverts": 1, "mask_above": 1},
+    "masked incremental": {"protocol": "incremental", "masked_reverts": 1, "mask_above": 1},
+    "ceiling": {"ceiling": 0.4},
+    "ceiling incremental": {"protocol": "incremental", "ceiling": 0.4},
+    "no reading": {"protocol": "incremental", "models": True},
+    "by band": {"protocol": "incremental", "tolerance": [0.1, 0.2, 0.3]},
+    "teams": {"protocol": "incremental", "tenants": (3, 3)},
+}
+
+
+def spec_of(name: str, gap: str) -> MeterSpec:
+    settings: dict[str, Any] = {
+        "signals": 3,
+        "tolerance": 0.1,
+        "steps": 6,
+        "delta": 0.1,
+        "edges": [0.15, 0.45],
+    }
+    return MeterSpec.uniform(**(settings | METERS[name]), gap=gap)
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A model, and what was told of it."""
+
+    validation: Fraction
+    test: Fraction | None
+    """None: it failed on the hidden rows."""
+    answer: int
+
+    def true_losses(self, spec: MeterSpec) -> list[Fraction]:
+        """List what its true loss may be: anything, where nothing is promised."""
+        tolerance = Rules(spec).tolerance(self.answer)
+        every = [Fraction(k, 40) for k in range(41)]
+        if tolerance is None or self.test is None:
+            return every
+        return [true for true in every if abs(true - self.test) <= Fraction(str(tolerance))]
+
+
+@dataclass(frozen=True)
+class World:
+    """One team's session, and its models."""
+
+    view: SessionView
+    models: tuple[Tried, ...]
+
+
+def play(spec: MeterSpec, losses: Sequence[tuple[Any, Any]], reset: int | None = None) -> World:
+    """Answer models with these losses by the rules, with a reset before one of them."""
+    test_set = TestSet("m", 1, Phase.ACTIVE, 1, "", rows=required_labels(spec).labels)
+    state = MeterState.of(MeterRecord("m", "meter", spec.to_mapping(), ""), [test_set], None)
+    ledger = ledger_of(spec, test_set)
+    tenant = len(spec.tenants) or 1  # the last team: others were answered before it
+    folded, entries, models = Folded(Account(tenant)), [], []
+    for step, (validation, test) in enumerate(losses, 1):
+        now = ledger.reset(folded.account) if step == reset else folded.account
+        answer = NO_READING
+        if test is not None:
+            answer = ledger.rules.answer(now.state, validation, test)
+        models.append(Tried(validation, test, answer))
+        entries.append(
+            Entry(
+                meter="m",
+                generation=1,
+                tenant=tenant,
+                step=step,
+                answer=name_of(answer),
+                after_reset=step == reset,
+                model=f"m{step}",
+                submission=str(step),
+                validation_number=1,
+                validation_set="",
+                validation_loss=str(validation),
+                blob="",
+                told_at="2026-03-02T09:00:00+00:00",
+            )
+        )
+        folded = folded.after(ledger, entries[-1])
+    return World(session_view(state, test_set, entries, folded.account), tuple(models))
+
+
+NUMBER = r"(\d+(?:\.\d+)?(?:e-?\d+)?)"
+SENTENCES = {
+    "gap at most": rf"this model's true gap is at most {NUMBER}\.",
+    "gap between": rf"this model's true gap lies between {NUMBER} and {NUMBER}\.",
+    "at most": rf"true error at most {NUMBER} %",
+    "at least": rf"(?:and|true error) at least {NUMBER} %",
+    "no bound": r"This answer puts no bound on the true error\.",
+    "plan": r"test loss is within [^.]*?(?:\.\d[^.]*?)* of its true loss",
+    "plan at most": r"So its true gap[^.]*? is at most the upper edge of the reported band plus",
+    "plan between": r"So its true gap[^.]*? lies between the lower edge of the reported band minus",
+    "signed": r"\(by how much its true loss exceeds its validation loss, or 0\)",
+    "above": r"The test loss is above the validation loss",
+    "below": r"the test loss can only be below it",
+    # What explains the drawing or the table, and claims nothing of a model.
+    "caption": r"with them it covers the gap to the true loss, as promised",
+    "heading": r"true error promised",
+}
+CLAIMS = re.compile(r"true (?:gap|loss|error)|no model (?:so far|has)|never below", re.IGNORECASE)
+
+
+def judge(text: str, world: World) -> set[str]:
+    """Check every claim of a text; return the kinds of sentences it has."""
+    text = " ".join(text.split())
+    found, rest = set(), text
+    for kind, pattern in SENTENCES.items():
+        for match in re.finditer(pattern, text):
+            found.add(kind)
+            numbers = [Fraction(each) for each in match.groups()]
+            for model in _meant(kind, text[: match.start()], world):
+                assert _holds(kind, numbers, model, world.view.spec), (match[0], model, world)
+        rest = re.sub(pattern, " ", rest)
+    unknown = CLAIMS.search(rest)
+    assert unknown is None, f"not checked here: {rest[unknown.start() - 80 : unknown.end() + 80]}"
+    return found
+
+
+def _meant(kind: str, before: str, world: World) -> Iterator[Tried]:
+    """Give the models that a sentence speaks of: all of them, or the one named before it."""
+    if kind.startswith("plan"):
+        yield from (model for model in world.models if model.answer > 0)
+        return
+    named = re.findall(r"\bm(\d)\b", before)
+    about_last = kind in ("above", "below")  # advice is on the last band told
+    told = [model for model in world.models if model.answer > 0]
+    yield told[-1] if about_last else world.models[int(named[-1]) - 1 if named else -1]
+
+
+Ranges = dict[str, Callable[[], tuple[Fraction | int, Fraction | int]]]
+"""What kinds of sentences say of a true gap, or of a true loss."""
+
+
+def _holds(kind: str, numbers: list[Fraction], model: Tried, spec: MeterSpec) -> bool:
+    rules = Rules(spec)
+    if kind in ("above", "below"):
+        assert model.test is not None
+        return (model.test > model.validation) == (kind == "above")
+    lower, upper, eps = Fraction(0), Fraction(1), Fraction(0)
+    if model.answer > 0:
+        band = spec.bands[model.answer - 1]
+        lower, upper, eps = (Fraction(str(x)) for x in (band.lower, band.upper, band.tolerance))
+    ranges: Ranges = {
+        "gap at most": lambda: (0, numbers[0]),
+        "gap between": lambda: (numbers[0], numbers[1]),
+        "plan at most": lambda: (0, upper + eps),
+        "plan between": lambda: (lower - eps, upper + eps),
+    }
+    losses: Ranges = {
+        "at most": lambda: (0, numbers[0] / 100),
+        "at least": lambda: (numbers[0] / 100, 1),
+    }
+    for true in model.true_losses(spec):
+        if kind in ranges:
+            least, most = ranges[kind]()
+            if not least <= rules.gap(model.validation, true) <= most:
+                return False
+        if kind in losses:
+            least, most = losses[kind]()
+            if not least <= true <= most:
+                return False
+    return True
+
+
+def printed(view: SessionView) -> str:
+    console = Console(file=io.StringIO(), width=80, color_system=None, highlight=False)
+    console.print(session_terminal(view))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def text_of(page: str) -> str:
+    # A model's name is followed by what is said of it, in the page and in the titles of drawings.
+    return unescape(re.sub(r"<style>.*?</style>|<[^>]*>", " ", page, flags=re.DOTALL))
+
+
+def worlds(name: str, gap: str, every: int = 1) -> Iterator[World]:
+    """Play all histories of two models, or one of so many."""
+    spec = spec_of(name, gap)
+    tests: list[Fraction | None] = [*GRID, *([None] if spec.may_fail else [])]
+    histories = itertools.product(itertools.product(GRID, tests), repeat=2)
+    resets = [None, 2] if spec.resets else [None]
+    for losses, reset in itertools.islice(itertools.product(histories, resets), 0, None, every):
+        yield play(spec, losses, reset)
+
+
+@pytest.mark.parametrize("gap", ["absolute", "signed"])
+@pytest.mark.parametrize("name", METERS)
+def test_every_answer_says_what_is_true_of_its_model(name: str, gap: str) -> None:
+    kinds, answers = set(), set()
+    for world in worlds(name, gap):
+        shown = view_json(world.view)["signals"]
+        for signal, data, model in zip(world.view.signals, shown, world.models, strict=True):
+            kinds |= judge(plain(signal), world)
+            check_numbers(data, model, world.view.spec)
+            answers.add(model.answer)
+    odd = {"ceiling": ABOVE_CEILING, "masked": REVERTED, "no reading": NO_READING}
+    assert {answer for key, answer in odd.items() if name.startswith(key)} <= answers
+    assert "gap at most" in kinds or "gap between" in kinds
+    assert "at most" in kinds
+
+
+def check_numbers(shown: dict[str, Any], model: Tried, spec: MeterSpec) -> None:
+    """Check the promises in the JSON of an answer."""
+    least, most = shown["true_loss_at_least"], shown["true_loss_at_most"]
+    for true in model.true_losses(spec):
+        assert least is None or Fraction(repr(least)) <= true
+        assert most is None or true <= Fraction(repr(most))
+        if shown["true_gap"] is not None:
+            low, high = (Fraction(repr(edge)) for edge in shown["true_gap"])
+            assert low <= Rules(spec).gap(model.validation, true) <= high
+
+
+@pytest.mark.parametrize("gap", ["absolute", "signed"])
+@pytest.mark.parametrize("name", METERS)
+def test_status_and_report_say_what_is_true_of_each_model(name: str, gap: str) -> None:
+    kinds = set()
+    for world in worlds(name, gap, every=7):
+        for text in (printed(world.view), text_of(html_page(world.view))):
+            kinds |= judge(text, world)
+    assert "plan" in kinds
+    assert ("plan between" in kinds) == (Rules(spec_of(name, gap)).incremental is False)
+
+
+def test_the_judge_finds_the_sentences_that_were_false() -> None:
+    """What a running maximum was said to promise before, and what advice was read from it."""
+    bad, good = (Fraction(0), Fraction(1)), (Fraction(0), Fraction(0))
+    after = play(spec_of("incremental", "absolute"), [bad, good])
+    with pytest.raises(AssertionError, match="lies between"):
+        judge("m2: this model's true gap lies between 0.35 and 1.", after)
+    reset = play(spec_of("resets", "absolute"), [bad, good], 2)
+    with pytest.raises(AssertionError, match="not checked here"):
+        judge("m2: no model so far has a true gap above 0.25.", reset)
+    with pytest.raises(AssertionError, match="at most"):
+        judge("m1: this model's true gap is at most 0.25.", reset)
+    with pytest.raises(AssertionError, match="not checked here"):
+        judge("The gap was never below band 3.", after)
+    assert judge(plain(after.view.signals[1]), after) >= {"gap at most"}
+
+
+def test_pages_and_api_after_another_teams_answer_and_a_ceiling(tmp_path: Path) -> None:
+    spec = small_spec(protocol="incremental", tenants=(2, 2), ceiling=0.45)
+    answers = {"developer": (3, ABOVE_CEILING), "developer2": (1,)}
+    with serve(tmp_path / "site", clock=Clock(), requests_per_second=0) as served:
+        meter = served.add_meter(spec)
+        labels = begin(served, meter, tmp_path)
+        wrong = {"developer": (2 * len(labels) // 5, len(labels)), "developer2": (0,)}
+        for name, steps in wrong.items():
+            for step, errors in enumerate(steps, 1):
+                submit(served.client(name), meter, labels, errors=errors, model=f"m{step}")
+        for name, steps in wrong.items():
+            told = [Tried(Fraction(0), Fraction(n, len(labels)), 0) for n in steps]
+            models = [replace(each, answer=a) for each, a in zip(told, answers[name], strict=True)]
+            world = World(play(spec, []).view, tuple(models))
+            view = served.client(name).get(f"/meters/{meter}/status").json()
+            assert [each["answer"] for each in view["signals"]] == list(map(name_of, answers[name]))
+            for shown, model in zip(view["signals"], models, strict=True):
+                check_numbers(shown, model, spec)
+            page = words(Visitor(served, name).get(f"/meters/{meter}"))
+            kinds = judge(page, world) | judge(view["promise"], world)
+            assert kinds >= {"plan at most", "heading"}
+            assert ("gap at most" in kinds) == (name == "developer2")
