@@ -40,4 +40,4 @@ def test_the_digits_march_to_the_end_of_the_meter(tmp_path: Path) -> None:
     assert (bands[0], bands[-1]) == (2, 5)
     assert "refused: test set 1 is spent" in done.stdout
     assert "problems found by the audit: 0" in done.stdout
-    assert (tmp_path / "meter" / "released" / "1" / "report.html").exists()
+    assert (tmp_path / "meter" / ".meter" / "released" / "1" / "report.html").exists()

@@ -16,7 +16,7 @@ def test_audit_exits_with_1_if_something_does_not_fit(tmp_path: Path) -> None:
     desk = Workbench(tmp_path)
     labels = ready(desk)
     desk.submit(labels, VALIDATION)
-    journal = next((tmp_path / "meter" / "testsets").glob("*.journal"))
+    journal = next((tmp_path / "meter" / ".meter" / "testsets").glob("*.journal"))
     line = json.loads(next(filter(None, journal.read_text(encoding="utf-8").splitlines())))
     journal.write_text(json.dumps(line | {"step": 2}) + "\n", encoding="utf-8")
     shown = desk.run("audit", "-C", "meter")
@@ -28,7 +28,7 @@ def test_audit_exits_with_1_if_something_does_not_fit(tmp_path: Path) -> None:
 def test_audit_reads_a_journal_that_somebody_wrote_into(tmp_path: Path) -> None:
     desk = Workbench(tmp_path)
     desk.submit(ready(desk), VALIDATION)
-    journal = next((tmp_path / "meter" / "testsets").glob("*.journal"))
+    journal = next((tmp_path / "meter" / ".meter" / "testsets").glob("*.journal"))
     with journal.open("ab") as file:
         file.write(b'5\n{}\n[1]\n\xff\n{"tenant": 1}\n')
     assert desk.json("audit")["sound"]

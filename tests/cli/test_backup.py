@@ -35,7 +35,7 @@ def test_a_folder_there_and_back(folder: Path, tmp_path: Path, capsys: Captured)
     assert (restored["answers_then"], restored["answers_now"]) == (1, 1)
     assert not restored["witnessed"]
     assert MeterSpec.read(there / "meter.toml") == MeterSpec.read(folder / "meter.toml")
-    assert (there / "keys" / "meter.key").stat().st_mode & 0o077 == 0
+    assert (there / ".meter" / "keys" / "meter.key").stat().st_mode & 0o077 == 0
     with Meter.open(folder) as before, Meter.open(there) as after:
         assert after.status() == before.status()
     code, out, _ = run(capsys, "audit", "-C", str(there))
@@ -69,9 +69,9 @@ def test_without_a_key(folder: Path, tmp_path: Path, capsys: Captured) -> None:
         (["backup", "{tmp}/b.tar", "-C", "{tmp}/nowhere"], "there is no key"),
         (["backup", "{tmp}/b.tar", "-C", "{meter}", "--meter", "0" * 32], "no such meter"),
         (["backup", "{tmp}/no/b.tar", "-C", "{meter}"], "cannot write"),
-        (["backup", "{meter}/meter.db", "-C", "{meter}"], "already exists"),
+        (["backup", "{meter}/.meter/meter.db", "-C", "{meter}"], "already exists"),
         (["restore", "{tmp}/nothing.tar"], "there is no such file"),
-        (["restore", "{meter}/meter.db"], "damaged"),
+        (["restore", "{meter}/.meter/meter.db"], "damaged"),
     ],
 )
 def test_what_goes_wrong(

@@ -55,8 +55,8 @@ def test_an_init_that_was_killed_is_simply_done_again(tmp_path: Path) -> None:
     desk = Workbench(tmp_path)
     desk.init()
     folder = tmp_path / "other"
-    folder.mkdir()
-    Store.at(folder / "meter.db").close()  # the tables were made, the meter was not
+    (folder / ".meter").mkdir(parents=True)
+    Store.at(folder / ".meter" / "meter.db").close()  # the tables were made, the meter was not
     assert desk.run("init", "--spec", "spec.toml", "-C", "other").code == 0
     assert desk.run("status", "-C", "other").code == 0
 
@@ -230,3 +230,52 @@ def test_nothing_is_written_without_consent(tmp_path: Path) -> None:
 def test_without_a_terminal_nothing_is_asked(tmp_path: Path) -> None:
     assert "no terminal to ask at" in Workbench(tmp_path).refused(2, "init")
     assert list(tmp_path.iterdir()) == []
+
+
+def git(folder: Path, *arguments: str) -> str:
+    command = ["git", *arguments]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, check=True)
+    return done.stdout
+
+
+def test_git_takes_along_the_specification_and_nothing_else(tmp_path: Path) -> None:
+    """Before, the key lay beside the code, ready for `git add .`."""
+    git(tmp_path, "init", "--quiet")
+    desk = Workbench(tmp_path)
+    desk.deliver(animals(desk.init()))
+    desk.validate(VALIDATION)
+    git(tmp_path, "add", "meter")
+    assert git(tmp_path, "ls-files").split() == ["meter/meter.toml"]
+    assert sorted(path.name for path in (tmp_path / "meter").iterdir()) == [".meter", "meter.toml"]
+
+
+def older(folder: Path) -> Workbench:
+    """Make a meter as version 0.1.0 left it: everything beside meter.toml."""
+    desk = Workbench(folder)
+    desk.deliver(animals(desk.init()))
+    desk.validate(VALIDATION)
+    for path in (folder / "meter" / ".meter").iterdir():
+        path.rename(folder / "meter" / path.name)
+    (folder / "meter" / ".gitignore").unlink()
+    (folder / "meter" / ".meter").rmdir()
+    return desk
+
+
+def test_a_folder_of_version_0_1_0_goes_on_as_it_is(tmp_path: Path) -> None:
+    desk = older(tmp_path)
+    assert "test set 1: active" in desk.ok("status")
+    assert "already holds a meter" in desk.run("init", "--spec", "spec.toml", "-C", "meter").err
+    desk.ok("testset", "retire", "--yes")
+    assert "released to meter/released/1" in desk.ok("release")
+    assert not (tmp_path / "meter" / ".meter").exists()
+
+
+def test_a_key_that_git_would_take_along_is_warned_of(tmp_path: Path) -> None:
+    desk = older(tmp_path)
+    assert desk.run("status", "-C", "meter").err == ""
+    git(tmp_path, "init", "--quiet")
+    warned = desk.run("status", "-C", "meter").err
+    assert warned.startswith("warning: Git does not ignore meter/keys/meter.key")
+    assert warned.count("\n") == 1
+    (tmp_path / ".gitignore").write_text("keys/\n", encoding="utf-8")
+    assert desk.run("status", "-C", "meter").err == ""

@@ -57,7 +57,7 @@ def test_a_sealed_file_cut_short_or_grown(waiting: Workbench) -> None:
 def test_a_file_sealed_for_another_meter(waiting: Workbench, tmp_path: Path) -> None:
     other = Workbench(tmp_path)
     name = other.write("test", rows(animals(other.init()), seed=0))
-    public = waiting.folder / "meter" / "keys" / "meter.key"
+    public = waiting.folder / "meter" / ".meter" / "keys" / "meter.key"
     recipient = public.read_text(encoding="utf-8").split("public key: ")[1].split("\n")[0]
     # Even if the meter's own key opens it, it is bound to the other one.
     seal = ["seal", name, "--label", "label", "--out", "set.sealed", "--recipient", recipient]

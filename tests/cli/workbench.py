@@ -84,8 +84,9 @@ class Workbench:
             for path in meter.rglob("*")
             if path.is_file() and not path.name.startswith("meter.db")
         }
-        if (meter / "meter.db").is_file():
-            with contextlib.closing(sqlite3.connect(meter / "meter.db")) as database:
+        books = meter / ".meter" / "meter.db"
+        if books.is_file():
+            with contextlib.closing(sqlite3.connect(books)) as database:
                 found["books"] = list(database.iterdump())
         return found
 

@@ -27,7 +27,7 @@ from easeml_meter.core.notifications import Message
 from easeml_meter.core.views import signal_json, view_json
 from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
-from easeml_meter.service.place import Site
+from easeml_meter.service.place import Home, Site
 
 Json = Any
 
@@ -78,7 +78,7 @@ def numbered(value: Json) -> Json:
 
 def open_meter(folder: Path) -> Meter:
     """Open the meter in a folder; without a database make it again, beside the old journals."""
-    if (folder / "meter.db").exists():
+    if Home(folder).database.exists():
         return Meter.open(folder, clock=Clock())
     spec = MeterSpec.read(folder / "meter.toml")
     return Meter.create(folder, spec, name="made again", clock=Clock())

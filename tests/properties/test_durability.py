@@ -136,14 +136,14 @@ def test_an_old_database_copied_back_resets_nothing(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     session.submit(0, 0, model="a")
     session.meter.close()
-    shutil.copy(tmp_path / "meter" / "meter.db", tmp_path / "old.db")
+    shutil.copy(tmp_path / "meter" / ".meter" / "meter.db", tmp_path / "old.db")
     session.meter = Meter.open(tmp_path / "meter")
     session.submit(5, 0, model="b")
     session.submit(7, 0, model="c")
     session.meter.close()
-    for leftover in (tmp_path / "meter").glob("meter.db*"):
+    for leftover in (tmp_path / "meter" / ".meter").glob("meter.db*"):
         leftover.unlink()
-    shutil.copy(tmp_path / "old.db", tmp_path / "meter" / "meter.db")
+    shutil.copy(tmp_path / "old.db", tmp_path / "meter" / ".meter" / "meter.db")
 
     session.meter = Meter.open(tmp_path / "meter")
     assert any("an older copy" in problem for problem in session.meter.audit().problems)
@@ -158,7 +158,7 @@ def test_a_deleted_database_and_the_same_rows_sealed_again_reset_nothing(tmp_pat
     for model in "abc":
         session.submit(0, 0, model=model)
     session.meter.close()
-    for leftover in (tmp_path / "meter").glob("meter.db*"):
+    for leftover in (tmp_path / "meter" / ".meter").glob("meter.db*"):
         leftover.unlink()
 
     meter = Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
@@ -196,7 +196,7 @@ def test_an_entry_removed_by_hand_comes_back_and_shows(tmp_path: Path) -> None:
 def test_a_journal_line_cut_short_does_not_hide_the_next(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     session.submit(0, 0, model="a")
-    journal = next((tmp_path / "meter" / "testsets").glob("*.journal"))
+    journal = next((tmp_path / "meter" / ".meter" / "testsets").glob("*.journal"))
     with journal.open("ab") as file:
         file.write(b'{"answer": "1", "ste')
     session.submit(1, 0, model="b")

@@ -244,7 +244,9 @@ def test_a_loss_that_fails_on_hidden_labels_is_an_answer(
     desk.submit(test, validation, name="another")
     desk.ok("release")
     assert desk.json("status")["retrospective"] == [None, None]
-    labels = pq.read_table(tmp_path / "meter" / "released" / "1" / "testset.parquet")["label"]
+    labels = pq.read_table(tmp_path / "meter" / ".meter" / "released" / "1" / "testset.parquet")[
+        "label"
+    ]
     assert labels.to_pylist() == test
 
 

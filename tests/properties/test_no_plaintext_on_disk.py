@@ -155,8 +155,8 @@ def test_no_plain_label_on_disk(
     # Once released, and only there. A release decrypts to the place it is released to.
     with watched(watch):
         desk.ok("release")
-    assert {Path(name).parts[:2] for name in watch.found} == {("meter", "released")}
-    assert "meter/released/1/testset.parquet" in watch.found
+    assert {Path(name).parts[:3] for name in watch.found} == {("meter", ".meter", "released")}
+    assert "meter/.meter/released/1/testset.parquet" in watch.found
 
 
 def test_the_watch_sees_what_is_there_for_a_moment_only(tmp_path: Path) -> None:

@@ -92,7 +92,9 @@ class Side:
                 found[name] = path.read_bytes()
             else:
                 found[name] = IDS.sub("<id>", path.read_text(encoding="utf-8"))
-        with contextlib.closing(sqlite3.connect(self.folder / "meter" / "meter.db")) as database:
+        with contextlib.closing(
+            sqlite3.connect(self.folder / "meter" / ".meter" / "meter.db")
+        ) as database:
             found["books"] = [IDS.sub("<id>", line) for line in database.iterdump()]
         return found
 

@@ -43,7 +43,7 @@ def test_two_test_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     with pytest.raises(WrongPhase):
         meter.add_test_set(sealed[0])
     taken = meter.generations[-1]
-    assert (tmp_path / "meter" / str(taken.blob)).read_bytes() == sealed[1].read_bytes()
+    assert (tmp_path / "meter" / ".meter" / str(taken.blob)).read_bytes() == sealed[1].read_bytes()
 
 
 def test_two_validation_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -59,7 +59,7 @@ def test_two_validation_sets(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
     with session.meter.workspace.store.reading() as books:
         taken = books.validation.all(books.meters.get().id)[-1]
     assert taken.number == 2
-    assert (tmp_path / "meter" / taken.blob).read_bytes() == path.read_bytes()
+    assert (tmp_path / "meter" / ".meter" / taken.blob).read_bytes() == path.read_bytes()
     assert session.submit(0, 0).step == 1
 
 

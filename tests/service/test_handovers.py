@@ -182,13 +182,13 @@ def test_both_spend_the_shared_steps(tmp_path: Path) -> None:
 def test_an_older_database_put_back_remembers_it(tmp_path: Path) -> None:
     session = made(tmp_path)
     session.submit(0, 0, model="a", tenant=1)
-    database = tmp_path / "meter" / "meter.db"
+    database = tmp_path / "meter" / ".meter" / "meter.db"
     session.meter.close()
     before = database.read_bytes()
     with Meter.open(tmp_path / "meter") as meter:
         left = hand_over(SYSTEM, meter.workspace, 1, 2, confirm=True).steps_left_after
     for name in ("meter.db-wal", "meter.db-shm"):
-        (tmp_path / "meter" / name).unlink(missing_ok=True)
+        database.with_name(name).unlink(missing_ok=True)
     database.write_bytes(before)
     with Meter.open(tmp_path / "meter") as meter:
         session.meter = meter

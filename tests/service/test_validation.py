@@ -51,8 +51,8 @@ def test_shared_validation_rows_are_reported_to_labelers_only(tmp_path: Path) ->
     shared = [each["rows_shared"] for each in session.meter.notices() if each["validation_set"]]
     assert shared == [0, 5, 0]
     # age pads its header at random; what it encrypts must be of one size, or the size would tell.
-    key = Identity.read(tmp_path / "meter" / "keys" / "meter.key")
-    found = sorted((tmp_path / "meter" / "testsets").glob("notice-*"))
+    key = Identity.read(tmp_path / "meter" / ".meter" / "keys" / "meter.key")
+    found = sorted((tmp_path / "meter" / ".meter" / "testsets").glob("notice-*"))
     assert len({len(unwrap(path.read_bytes(), key)) for path in found}) == 1
     with pytest.raises(Denied):
         Meter.open(tmp_path / "meter", role=Role.DEVELOPER).notices()

@@ -5,6 +5,8 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shutil
+import subprocess
 import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -168,7 +170,9 @@ def open_meter(place: MeterPlace) -> MeterVerbs:
         return open_remote(place)
     from easeml_meter.meter import Meter
 
-    return Meter.open(place.folder, role=role)
+    meter = Meter.open(place.folder, role=role)
+    _warn_of_git(place.folder)
+    return meter
 
 
 def role_here(place: MeterPlace) -> Role | None:
@@ -179,6 +183,28 @@ def role_here(place: MeterPlace) -> Role | None:
     if role not in EMBEDDED:
         raise invalid("METER_ROLE", role[:40], f"one of {', '.join(EMBEDDED)}")
     return Role(role)
+
+
+def _warn_of_git(folder: Path) -> None:
+    """Warn if Git would take along the key of a meter that version 0.1.0 made."""
+    from easeml_meter.service.place import Home
+
+    home = Home(folder)
+    if not home.older or not home.key.exists():
+        return
+    key = home.key.resolve()
+    if not any((each / ".git").exists() for each in key.parents):
+        return
+    if git := shutil.which("git"):
+        asked = [git, "check-ignore", "--quiet", str(key)]
+        found = subprocess.run(asked, cwd=key.parent, capture_output=True, check=False)  # noqa: S603
+        if found.returncode == 0:
+            return
+    click.echo(
+        f"warning: Git does not ignore {home.key}, which opens the test sets: put keys/, "
+        "testsets/, predictions/, validation/ and meter.db* into .gitignore",
+        err=True,
+    )
 
 
 def open_remote(place: MeterPlace) -> RemoteMeter:

@@ -24,6 +24,9 @@ from easeml_meter.vault.keys import Identity, fingerprint_key
 
 Clock = Callable[[], datetime]
 
+STATE = ".meter"
+"""Folder of what an embedded meter keeps; Git ignores it."""
+
 TEST_SETS = "testsets"
 """Sealed test sets, their journals, and notes to the labelers."""
 
@@ -35,14 +38,28 @@ def utc_now() -> datetime:
 
 @dataclass(frozen=True)
 class Home:
-    """The folder of an embedded meter."""
+    """The folder of an embedded meter: its `meter.toml`, and all that it keeps in `.meter`."""
 
     folder: Path
 
     @property
+    def older(self) -> bool:
+        """Whether version 0.1.0 made the meter: it kept everything beside `meter.toml`."""
+        if (self.folder / STATE).exists():
+            return False
+        # Any one of them is enough: after a loss, the journal still knows what was told.
+        left = ("meter.db", "keys/meter.key", f"{TEST_SETS}/*{SUFFIX}")
+        return any(True for name in left for _ in self.folder.glob(name))
+
+    @property
+    def state(self) -> Path:
+        """The folder of the books, the key and the files."""
+        return self.folder if self.older else self.folder / STATE
+
+    @property
     def database(self) -> Path:
         """The books."""
-        return self.folder / "meter.db"
+        return self.state / "meter.db"
 
     @property
     def settings(self) -> Path:
@@ -52,23 +69,27 @@ class Home:
     @property
     def key(self) -> Path:
         """The meter's own key, to which test sets are sealed."""
-        return self.folder / "keys" / "meter.key"
+        return self.state / "keys" / "meter.key"
 
     def prepare(self) -> None:
         """Make the folders and a key, unless there is one already."""
         try:
+            state, key = self.state, self.key
             for name in (TEST_SETS, "validation", "predictions", "keys"):
-                (self.folder / name).mkdir(parents=True, exist_ok=True)
-            self.key.parent.chmod(0o700)
-            if not self.key.exists():
-                Identity.new().write(self.key)
+                (state / name).mkdir(parents=True, exist_ok=True)
+            if state.name == STATE:
+                # A key that `git add .` takes along opens the test set to everybody.
+                (state / ".gitignore").write_text("*\n", encoding="utf-8")
+            key.parent.chmod(0o700)
+            if not key.exists():
+                Identity.new().write(key)
         except OSError as error:
             raise unusable(self.folder, error) from error
 
     def workspace(self, clock: Clock = utc_now) -> Workspace:
         """Give the meter that lives here."""
         return Workspace(
-            FolderFiles(self.folder),
+            FolderFiles(self.state),
             lambda: Store.at(self.database),
             lambda: Identity.read(self.key),
             clock,

@@ -227,7 +227,7 @@ def test_the_books_tell_no_losses(tmp_path: Path) -> None:
     text = b"".join(path.read_bytes() for path in (tmp_path / "meter").rglob("*") if path.is_file())
     assert repr(loss).encode() not in text
     assert f"5/{len(session.test_labels)}".encode() not in text
-    journal = next((tmp_path / "meter" / "testsets").glob("*.journal"))
+    journal = next((tmp_path / "meter" / ".meter" / "testsets").glob("*.journal"))
     # The line after the entry says how many there are.
     line = json.loads(next(filter(None, journal.read_text(encoding="utf-8").splitlines())))
     assert line["answer"] == "1"

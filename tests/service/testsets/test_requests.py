@@ -191,13 +191,13 @@ def test_an_older_database_put_back_knows_that_it_was_retired(tmp_path: Path) ->
     session = make_session(tmp_path)
     session.submit(0, 0, model="a")
     session.meter.close()
-    database = tmp_path / "meter" / "meter.db"
+    database = tmp_path / "meter" / ".meter" / "meter.db"
     before = database.read_bytes()
     with Meter.open(tmp_path / "meter") as meter:
         meter.retire()
         meter.release()
     for name in ("meter.db-wal", "meter.db-shm"):
-        (tmp_path / "meter" / name).unlink(missing_ok=True)
+        database.with_name(name).unlink(missing_ok=True)
     database.write_bytes(before)
     with Meter.open(tmp_path / "meter") as meter:
         session.meter = meter
