@@ -19,7 +19,9 @@ from easeml_meter.errors import MeterError
     show_default=True,
     help="Seconds between signs of life; after three missed ones, another worker takes over.",
 )
-@settings_options("database", "files", "folder", "key", "log_level", "shutdown_seconds")
+@settings_options(
+    "database", "files", "folder", "key", "log_level", "model_minutes", "shutdown_seconds"
+)
 def worker(settings_file: Path | None, heartbeat: float, **flags: Any) -> None:
     """Run the submissions that wait on a server, on this machine.
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
@@ -19,6 +19,8 @@ class SubmissionState(StrEnum):
 
 REACHED = "reached"
 """The option of a ticket that says which sets it ran on."""
+TURN = "turn"
+"""The option that says when it is its turn."""
 
 FINAL = (SubmissionState.DONE, SubmissionState.REFUSED)
 """States after which nothing more happens."""
@@ -57,7 +59,7 @@ class Ticket:
     kind: str
     blob: str
     options: dict[str, str]
-    """Where it stands besides its state: `REACHED`."""
+    """Where it stands besides its state: `REACHED`, `TURN`."""
     state: SubmissionState
     problem: dict[str, str] | None
     generation: int | None
@@ -74,6 +76,11 @@ class Ticket:
         """
         test_set, _, validation = self.options.get(REACHED, "").partition("/")
         return (int(test_set), int(validation)) if test_set else None
+
+    @property
+    def turn(self) -> int:
+        """When it is its turn among all that wait, the lowest first."""
+        return int(self.options.get(TURN, "0"))
 
     def reaching(self, test_set: int, validation: int) -> Ticket:
         """Return it with the mark that it is about to run on hidden rows."""
@@ -142,3 +149,14 @@ class CheckedSubmission:
 
 def _checked_file(data: Mapping[str, Any]) -> CheckedFile:
     return CheckedFile(**{**data, "first": tuple(data["first"])})
+
+
+def next_turn(waiting: Sequence[Ticket], meter: str, tenant: int) -> int:
+    """Return the turn of a tenant's next submission, given all that wait or run.
+
+    Tenants take turns, however many submissions each has: the next one comes after the tenant's own
+    and after the one that is served now, but not after all that others have handed in.
+    """
+    served = min((ticket.turn for ticket in waiting), default=0)
+    own = (each.turn for each in waiting if (each.meter, each.tenant) == (meter, tenant))
+    return 1 + max((served, *own))

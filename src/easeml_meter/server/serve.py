@@ -210,7 +210,7 @@ def _background(app: FastAPI, sender: Sender) -> Iterator[None]:
         # No other process serves SQLite: what an earlier one had under way is free again, and
         # models are answered here. On PostgreSQL that is for `meter worker`.
         forget_unfinished(site)
-        app.state.worker = runner(site, answering())
+        app.state.worker = runner(site, answering(60 * settings.model_minutes))
         runners.append(app.state.worker)
 
     def collecting() -> None:

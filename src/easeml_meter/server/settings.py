@@ -71,6 +71,8 @@ class Settings(BaseSettings):
     """Show /metrics to everyone, not only to this machine and to admins."""
     badges: bool = False
     """Show everyone the last answer of a meter at /badge/METER.svg."""
+    model_minutes: int = Field(default=10, ge=1, le=1440)
+    """Longest run of a model on the validation set, in minutes."""
     log_level: Level = "info"
     """Minimum log level: debug, info, warning, error."""
     shutdown_seconds: int = Field(default=30, ge=1)

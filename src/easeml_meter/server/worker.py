@@ -63,7 +63,7 @@ def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) ->
         allowed_losses=settings.allowed_loss,
     )
     try:
-        running = QueueRunner(site, answering(), heartbeat)
+        running = QueueRunner(site, answering(60 * settings.model_minutes), heartbeat)
         check_key(site)
         work(running, tell, patience=settings.shutdown_seconds)
     finally:

@@ -48,10 +48,12 @@ class Job:
     """No two jobs with the same one run at a time, and the older goes first."""
     due_at: str | None = None
     """It is not run before this moment; None: as soon as possible."""
+    turn: int = 0
+    """Of the jobs that are due, the one with the lowest turn is run first."""
 
 
 Waiting = Callable[[Books], Sequence[Job]]
-"""Returns the jobs of all rows with something left to do, the oldest first."""
+"""Returns the jobs of all rows with something left to do, in the order in which they are run."""
 
 
 def install(store: Store) -> None:
@@ -95,6 +97,7 @@ def enqueue(books: Books, job: Job) -> None:
         queue=job.queue,
         lock=job.lock,
         queueing_lock=job.key,
+        priority=-job.turn,
         schedule_at=None if job.due_at is None else datetime.fromisoformat(job.due_at),
         connection=books.connection.connection.driver_connection,
     )

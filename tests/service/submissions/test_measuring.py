@@ -277,7 +277,7 @@ def test_a_model_is_started_as_often_as_needed(
         return started
 
     monkeypatch.setattr(Run, "__enter__", enter)
-    monkeypatch.setattr(measuring, "_wait_until", lambda deadline: None)
+    monkeypatch.setattr(measuring, "_leave_after", lambda deadline: None)
     model = threshold(tmp_path / "model.onnx")
     assert run(session, model, seconds=600.0).name != "no-reading"
     assert len(starts) == 3 + 2 * shards
@@ -312,7 +312,7 @@ class Simulated:
     """Seconds that it takes for each run on hidden rows, and not for visible ones."""
     digest: str = "simulated"
 
-    def open(self, on: Measured) -> Attempt:
+    def open(self, on: Measured, *, sees_inputs: bool = False) -> Attempt:
         return checked(ModelAttempt(self, b"", ""), on)
 
     def check(self, inputs: pa.Schema) -> None:
@@ -352,6 +352,7 @@ def test_every_start_has_its_time(
 ) -> None:
     """A correct model is read, and its answer leaves when decided, to the last digit."""
     shards, start_up, each = pace
+    monkeypatch.setattr(measuring, "_SETTLING", 4.0)
     session = session_in_shards(tmp_path, monkeypatch, shards)
     began: list[tuple[float, float]] = []
 
@@ -381,6 +382,18 @@ def test_many_shards_that_are_late_together_are_late(
     before = clock.now
     assert run(session, Simulated(clock, 1.0, hidden_extra=2.0), seconds=9.0).name == "no-reading"
     assert clock.now - before == pytest.approx(1.0 + 2.0 + 9.0)  # the check, the visible runs
+
+
+@pytest.mark.parametrize(("ending", "leaves"), [(0.0, 4), (3.9, 4), (4.5, 8), (11.0, 12)])
+def test_how_long_a_model_takes_to_end_is_not_seen(
+    clock: Clock, monkeypatch: pytest.MonkeyPatch, ending: float, leaves: float
+) -> None:
+    """Before, the answer left when the memory of the model was given back."""
+    monkeypatch.setattr(measuring, "_SETTLING", 4.0)
+    deadline = clock.now
+    clock.sleep(ending)
+    measuring._leave_after(deadline)
+    assert clock.now - deadline == pytest.approx(leaves)
 
 
 @pytest.fixture

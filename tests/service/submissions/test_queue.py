@@ -159,6 +159,46 @@ def test_a_tenants_submissions_go_one_after_the_other(
     assert order == ["a", "c", "a", "b"]
 
 
+def test_teams_take_turns_however_many_models_one_has(
+    served: Served, meter: str, told: dict[str, Answer]
+) -> None:
+    """Before, a team's models all went before those that another handed in later."""
+    one, two = served.client("developer"), served.client("developer2")
+    order: list[str] = []
+
+    def unfit(name: str) -> None:
+        order.append(name)
+        raise InvalidInput("model: no output fits the loss")
+
+    for name in ("a1", "a2", "a3", "a4"):
+        told[name] = unfit
+        hand_in(one, meter, name)
+    worker = ThreadRunner(served.site, queue.answering())
+    assert worker.run_next()
+    for name in ("b1", "b2"):
+        told[name] = unfit
+        hand_in(two, meter, name)
+    run_all(served)
+    assert order == ["a1", "a2", "a3", "b1", "a4", "b2"]
+
+
+@pytest.mark.usefixtures("labels")
+def test_only_so_many_models_of_a_team_wait(
+    served: Served, meter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(queue, "MOST_WAITING", 2)
+    one, two = served.client("developer"), served.client("developer2")
+    first = hand_in(one, meter, "a").json()["id"]
+    assert hand_in(one, meter, "b").status_code == 202
+    refused = hand_in(one, meter, "c")
+    assert (refused.status_code, refused.json()["error"]) == (429, "too-many")
+    assert "2 models of this team wait already" in refused.json()["message"]
+    assert hand_in(two, meter, "d").status_code == 202
+    assert one.delete(f"/meters/{meter}/submissions/{first}").status_code == 204
+    assert hand_in(one, meter, "c").status_code == 202
+    assert len(list(served.site.space(meter).files.names("submissions"))) == 3
+
+
 @pytest.mark.usefixtures("told")
 def test_what_a_dead_process_held_is_done_again(served: Served, meter: str) -> None:
     developer = served.client("developer")

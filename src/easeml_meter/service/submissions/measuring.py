@@ -3,7 +3,7 @@
 Measuring is where hidden rows are touched. A model could tell its developer about them by how long
 it takes, so a run on hidden rows takes as long as was decided before it began: from how long the
 visible run took, which the developer knows. It is ended when that time is up, and its answer leaves
-then, neither sooner nor later, whatever happened.
+a fixed time later, neither sooner nor later, whatever happened.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ from easeml_meter.vault.sealing import SealedTestSet
 LONGEST = 24 * 3600.0
 """Seconds that a run may be given."""
 
-_VISIBLE_SECONDS = 3600.0
-"""Seconds for a run on visible rows, unless said otherwise."""
+VISIBLE_SECONDS = 600.0
+"""Seconds for a run on visible rows, unless said otherwise: one that fails there costs nothing."""
+
+_SETTLING = 4.0
+"""Seconds from the end of a hidden run to its answer: its memory and files take time to go."""
 
 _MARGIN = 3.0
 """How much slower than the visible run the hidden one may be."""
@@ -87,6 +90,8 @@ class Conditions:
     """Where row groups are scored: None for here, or as `scoring.executors.open_executor` says."""
     seconds: float | None = None
     """What a model may take on the hidden rows; None: decided by its run on the visible ones."""
+    visible_seconds: float = VISIBLE_SECONDS
+    """What a model may take on the visible rows, if `seconds` does not say it."""
     hopeless: bool = False
     """The model was started too often and never finished: answer "no reading" without a try."""
     reached: tuple[int, int] | None = None
@@ -260,7 +265,7 @@ class ModelAttempt:
 
     def validation_loss(self, on: Measured) -> Fraction:
         """Run on the visible rows alone."""
-        limits = Limits(seconds=on.conditions.seconds or _VISIBLE_SECONDS)
+        limits = Limits(seconds=on.conditions.seconds or on.conditions.visible_seconds)
         with on.open_validation() as table:
             hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes, on.form)
             visible = VisibleRows.of(table, hidden.inputs)
@@ -278,13 +283,13 @@ class ModelAttempt:
             validation, seconds = self._visible(visible, hidden, executor, conditions)
             conditions.reach(on)
             # How far it got would tell of the rows; the clock does not.
-            conditions.progress("running on the test set", 0, seconds)
+            conditions.progress("running on the test set", 0, seconds + _SETTLING)
             deadline = time.monotonic() + seconds
             test = self._hidden(hidden, deadline, executor)
         if not self.trusted:
-            # The wait comes last. How long a model ran, how it failed and how long its executor
-            # took to close would otherwise add to the time that the developer can measure.
-            _wait_until(deadline)
+            # The wait comes last. How long a model ran, how it failed, and how long it took to end
+            # it would otherwise add to the time that the developer can measure.
+            _leave_after(deadline)
         return Losses(validation, test, of_model=not self.trusted)
 
     def _visible(
@@ -297,7 +302,7 @@ class ModelAttempt:
         started = time.monotonic()
         list(executor.map(imported, [None]))  # a worker that starts late would take hidden time
         reach = time.monotonic() - started
-        limits = Limits(seconds=conditions.seconds or _VISIBLE_SECONDS)
+        limits = Limits(seconds=conditions.seconds or conditions.visible_seconds)
 
         def progress(done: int, total: int) -> None:
             conditions.progress("running on the validation set", done, total)
@@ -335,8 +340,11 @@ class ModelAttempt:
             return None
 
 
-def _wait_until(deadline: float) -> None:
-    while (left := deadline - time.monotonic()) > 0:
+def _leave_after(deadline: float) -> None:
+    """Wait a fixed time from the deadline on; in whole steps of it, should ending take longer."""
+    steps = max(1, math.ceil((time.monotonic() - deadline) / (_SETTLING or 1)))
+    leaving = deadline + steps * _SETTLING
+    while (left := leaving - time.monotonic()) > 0:
         time.sleep(left)
 
 
@@ -371,7 +379,7 @@ def model_loss(predictor: Predictor, on: Measured) -> Fraction | None:
     """Return a model's loss on the test set, for its release: nothing is secret any more."""
     hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes, on.form)
     try:
-        return score_model(predictor, hidden, Limits(seconds=_VISIBLE_SECONDS), again=False).mean
+        return score_model(predictor, hidden, Limits(seconds=LONGEST), again=False).mean
     except (Unscorable, SystemExit):
         return None
 

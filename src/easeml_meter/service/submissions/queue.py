@@ -12,9 +12,9 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
 
 from easeml_meter.core.model import Entry, stamp
-from easeml_meter.core.submissions import Receipt, SubmissionState, Ticket
+from easeml_meter.core.submissions import TURN, Receipt, SubmissionState, Ticket, next_turn
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, MeterError, NotFound, Spent, StorageError
+from easeml_meter.errors import Denied, MeterError, NotFound, Spent, StorageError, TooMany
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 from easeml_meter.service.history import show_session
@@ -34,11 +34,15 @@ from easeml_meter.service.submissions.kinds import (
     check_models,
     unpack,
 )
-from easeml_meter.service.submissions.measuring import Conditions, Measured
+from easeml_meter.service.submissions.measuring import VISIBLE_SECONDS, Conditions, Measured
 from easeml_meter.storage import jobs
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.jobs import Job, Queue
 
+MOST_WAITING = 20
+"""Models of one tenant that may wait at a time."""
+_WAIT = 60
+"""Seconds after which a client tries again when too many wait."""
 MOST_ATTEMPTS = 5
 """Attempts before we give up on a submission that keeps crashing us."""
 
@@ -136,29 +140,51 @@ def _enqueue(space: Workspace, given: Submission, submitted: Model) -> Receipt:
         created_at=now,
         changed_at=now,
     )
-    with space.writing() as books:
-        books.submissions.add(ticket)
-        jobs.enqueue(books, _job(ticket))
+    try:
+        with space.writing() as books:
+            waiting = books.submissions.unfinished()
+            own = [each for each in waiting if _lock(each) == _lock(ticket)]
+            if len(own) >= MOST_WAITING:
+                line = f"{len(own)} models of this team wait already"
+                raise TooMany(f"{line}: submit again when one is answered", _WAIT)
+            turn = next_turn(waiting, ticket.meter, ticket.tenant)
+            ticket = replace(ticket, options={TURN: str(turn)})
+            books.submissions.add(ticket)
+            jobs.enqueue(books, _job(ticket))
+    except MeterError:
+        space.files.remove(ticket.blob)
+        raise
     return ticket.receipt
 
 
-def answering() -> Work:
-    """Return the task that answers queued models."""
+def answering(visible_seconds: float = VISIBLE_SECONDS) -> Work:
+    """Return the task that answers queued models, which may take so long on visible rows."""
     return Work(
         Queue.SUBMISSIONS,
-        waiting=lambda books: [_job(ticket) for ticket in books.submissions.unfinished()],
-        run=lambda site, identifier: work(SYSTEM, site, identifier),
+        waiting=_waiting,
+        run=lambda site, identifier: work(SYSTEM, site, identifier, visible_seconds),
         put_back=_put_back,
     )
 
 
+def _waiting(books: Books) -> list[Job]:
+    by_turn = sorted(books.submissions.unfinished(), key=lambda each: each.turn)
+    return [_job(ticket) for ticket in by_turn]
+
+
 def _job(ticket: Ticket) -> Job:
     # The steps of a tenant keep their order: a model is answered after those handed in before.
-    return Job(Queue.SUBMISSIONS, ticket.id, lock=f"{ticket.meter}/{ticket.tenant}")
+    return Job(Queue.SUBMISSIONS, ticket.id, lock=_lock(ticket), turn=ticket.turn)
+
+
+def _lock(ticket: Ticket) -> str:
+    return f"{ticket.meter}/{ticket.tenant}"
 
 
 @needs(Permission.OPERATE)
-def work(actor: Actor, site: Site, identifier: str) -> None:
+def work(
+    actor: Actor, site: Site, identifier: str, visible_seconds: float = VISIBLE_SECONDS
+) -> None:
     """Answer a queued submission; done twice, or after it was cancelled, it does nothing.
 
     It can be interrupted at any point and done again: the ledger charges the same bytes once.
@@ -178,7 +204,10 @@ def work(actor: Actor, site: Site, identifier: str) -> None:
     try:
         submitted = MODELS[ticket.kind].read(space.files.read(ticket.blob))
         conditions = Conditions(
-            hopeless=tried, reached=ticket.reached, reach=lambda on: _reach(on, identifier)
+            visible_seconds=visible_seconds,
+            hopeless=tried,
+            reached=ticket.reached,
+            reach=lambda on: _reach(on, identifier),
         )
         sender = replace(actor, tenant=ticket.tenant, user=ticket.user)
         signal = answer(sender, space, submitted, ticket.model, conditions)
