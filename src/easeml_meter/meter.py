@@ -121,8 +121,12 @@ class MeterVerbs(Protocol):
         model: str,
         tenant: int | None = None,
         matching: RowMatching = BY_IDS,
+        once: bool = False,
     ) -> Signal:
-        """Submit predictions on the test set and on the validation set; get an answer."""
+        """Submit predictions on the test set and on the validation set; get an answer.
+
+        `once`: the answer to an earlier model of this name is good enough.
+        """
 
     def submit_any(
         self,
@@ -131,6 +135,7 @@ class MeterVerbs(Protocol):
         model: str,
         tenant: int | None = None,
         conditions: Conditions = USUAL,
+        once: bool = False,
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
 
@@ -329,10 +334,14 @@ class Meter:
         model: str,
         tenant: int | None = None,
         matching: RowMatching = BY_IDS,
+        once: bool = False,
     ) -> Signal:
-        """Submit predictions on the test set and on the validation set; get an answer."""
+        """Submit predictions on the test set and on the validation set; get an answer.
+
+        `once`: the answer to an earlier model of this name is good enough.
+        """
         given = PredictionFiles(Path(test), Path(validation), matching)
-        return self.submit_any(given, model=model, tenant=tenant)
+        return self.submit_any(given, model=model, tenant=tenant, once=once)
 
     def submit_any(
         self,
@@ -341,10 +350,13 @@ class Meter:
         model: str,
         tenant: int | None = None,
         conditions: Conditions = USUAL,
+        once: bool = False,
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
         actor = self._acting(tenant)
-        return shown(answering.answer(actor, self.workspace, submitted, model, conditions))
+        return shown(
+            answering.answer(actor, self.workspace, submitted, model, conditions, once=once)
+        )
 
     def check(
         self,

@@ -189,7 +189,7 @@ def test_a_folder_without_permission(desk: Workbench, mode: int, code: int) -> N
 
 
 def test_the_whole_loop(office: Office) -> None:
-    labels = office.ready()
+    labels = office.ready(inputs="public")
     n = len(labels)
     assert f"{n} rows" in office.ok("testset", "inputs", "--out", "inputs.parquet")
     first = office.ok("submit", *office.predictions(wrong(labels, 1), VALIDATION, name="a"))

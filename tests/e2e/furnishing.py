@@ -37,9 +37,9 @@ def furnish(live: Live, folder: Path) -> Furnished:
     for role in (Role.LABELER, Role.DEVELOPER, Role.RUNNER):
         served.add_user(str(role), password=PASSWORD)
     bands = {"signals": 5, "edges": [0.02, 0.05, 0.1, 0.2], "tolerance": 0.05}
-    active = _meter(live, "spam filter", small_spec(**bands, steps=12))
-    requested = _meter(live, "translation quality", small_spec(**bands, steps=20))
-    released = _meter(live, "crash triage", small_spec(steps=8, tolerance=0.15))
+    active = _meter(live, "spam filter", small_spec(**bands, steps=12, inputs="public"))
+    requested = _meter(live, "translation quality", small_spec(**bands, steps=20, inputs="public"))
+    released = _meter(live, "crash triage", small_spec(steps=8, tolerance=0.15, inputs="public"))
 
     labels = begin(served, active, folder)
     for number, percent in enumerate((20, 21, 19, 23, 26, 32, 31)):

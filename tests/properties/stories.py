@@ -43,6 +43,7 @@ class Story:
             signals=2,
             edges=[0.4],
             steps=3,
+            inputs="public",
             protocol=self.protocol,
             ceiling=self.ceiling,
             elastic=self.elastic,

@@ -183,7 +183,9 @@ def play(story: Story) -> None:
 def test_a_validation_set_made_of_test_rows_looks_like_any_other() -> None:
     labels = np.random.default_rng(0).integers(0, 2, ROWS)
     with tempfile.TemporaryDirectory() as left, tempfile.TemporaryDirectory() as right:
-        sides = [Side(Path(folder), labels, small_spec()) for folder in (left, right)]
+        sides = [
+            Side(Path(folder), labels, small_spec(inputs="public")) for folder in (left, right)
+        ]
         tables = [rows(labels, seed=INPUTS_SEED).slice(0, 20), rows(labels, seed=77).slice(0, 20)]
         shown = []
         for side, table in zip(sides, tables, strict=True):

@@ -81,7 +81,7 @@ def test_equal_signals_give_equal_pages_in_many_stories(story: ToldOverHttp) -> 
 
 def test_a_validation_set_made_of_test_rows_gives_the_same_pages() -> None:
     labels = np.random.default_rng(0).integers(0, 2, ROWS)
-    with two_sides(labels, labels, small_spec(), Browser) as sides:
+    with two_sides(labels, labels, small_spec(inputs="public"), Browser) as sides:
         probes = [rows(labels, seed=seed).slice(0, 20) for seed in (INPUTS_SEED, 77)]
         for look in ("POST", *PAGES):
             seen = [
@@ -95,7 +95,7 @@ def test_a_validation_set_made_of_test_rows_gives_the_same_pages() -> None:
 
 def test_pages_are_what_is_compared() -> None:
     labels = np.zeros(ROWS, dtype=np.int64)
-    with two_sides(labels, 1 - labels, small_spec(), Browser) as sides:
+    with two_sides(labels, 1 - labels, small_spec(inputs="public"), Browser) as sides:
         shown = [perform(side, ("submit", ([0] * ROWS, 0)), 0) for side in sides]
         assert [each["status"] for each in shown] == [200, 200]
         assert "Step 1: band 1." in str(shown[0]["body"])

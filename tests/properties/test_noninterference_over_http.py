@@ -224,7 +224,7 @@ def test_equal_signals_look_equal_in_many_stories(story: ToldOverHttp) -> None:
 
 def test_a_validation_set_made_of_test_rows_looks_like_any_other() -> None:
     labels = np.random.default_rng(0).integers(0, 2, ROWS)
-    with two_sides(labels, labels, small_spec()) as sides:
+    with two_sides(labels, labels, small_spec(inputs="public")) as sides:
         probes = [rows(labels, seed=seed).slice(0, 20) for seed in (INPUTS_SEED, 77)]
         shown = []
         for side, probe in zip(sides, probes, strict=True):
@@ -249,7 +249,7 @@ def test_a_check_does_not_depend_on_the_labels_at_all() -> None:
 def test_the_comparison_sees_a_difference() -> None:
     """Two servers whose signals differ do not look the same to it."""
     labels = np.zeros(ROWS, dtype=np.int64)
-    with two_sides(labels, 1 - labels, small_spec()) as sides:
+    with two_sides(labels, 1 - labels, small_spec(inputs="public")) as sides:
         shown = [perform(side, ("submit", ([0] * ROWS, 0)), 0) for side in sides]
         assert shown[0] != shown[1]
         seen = [side.ask("GET", "/status") for side in sides]

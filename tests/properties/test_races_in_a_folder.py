@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ from easeml_meter.errors import InvalidInput, MeterError, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service import validation
 from easeml_meter.service.place import Home
+from easeml_meter.service.submissions import answering
 from easeml_meter.service.testsets import delivery
 
 
@@ -68,3 +70,35 @@ def test_two_meters_in_one_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
     with pytest.raises(InvalidInput, match="already holds a meter"):
         Meter.create(tmp_path, small_spec(), name="b")
     assert Meter.open(tmp_path).status().meter == "a"
+
+
+def test_one_name_once_while_a_rival_is_answered(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both looked before either was answered: the second one finds out under the lock."""
+    session = make_session(tmp_path)
+    rival = Meter.open(tmp_path / "meter")
+    files = session.files(5, 0)
+    told = []
+    before(
+        monkeypatch,
+        answering,
+        "_tell",
+        lambda: told.append(rival.submit(*files, model="nightly", once=True)),
+    )
+    late = session.submit(1, 0, model="nightly", once=True)
+    assert (told[0].step, told[0].by_name) == (1, False)
+    assert (late.step, late.by_name, late.repeated) == (1, True, True)
+    assert session.meter.status().steps_left == 3
+
+
+def test_many_of_one_name_at_once_cost_one_answer(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    files = [session.files(errors, 0) for errors in range(6)]
+    with ThreadPoolExecutor(6) as pool:
+        told = list(
+            pool.map(lambda pair: session.meter.submit(*pair, model="ci", once=True), files)
+        )
+    assert sorted(each.by_name for each in told) == [False] + [True] * 5
+    assert {each.step for each in told} == {1}
+    assert session.meter.status().steps_left == 3

@@ -29,7 +29,7 @@ def small_spec(**options: Any) -> MeterSpec:
         "steps": 4,
         "delta": 0.2,
         "edges": [0.1, 0.3],
-        "inputs": "public",
+        "inputs": "hidden",
         "classes": (0, 1),
     }
     return MeterSpec.uniform(**(settings | options))

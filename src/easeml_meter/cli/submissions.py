@@ -48,6 +48,12 @@ _PATH = click.Path(path_type=Path)
     show_default=True,
     help="Rows without a prediction: refuse the file, or count them as wrong.",
 )
+@click.option(
+    "--once",
+    is_flag=True,
+    help="If a model of this name was answered before, repeat that answer at no cost, without "
+    "looking at the files.",
+)
 @click.option("--model", help="Name of the model. Default: the name of the file or command.")
 @click.option("--executor", help="inline (default), processes[:N] or dask:tcp://HOST:PORT.")
 @click.option(
@@ -95,6 +101,7 @@ def submit(
                 model=name if model is None else model,
                 tenant=tenant,
                 conditions=conditions,
+                once=options["once"],
             )
     except Untold as told:
         if as_json:

@@ -308,10 +308,11 @@ class RemoteMeter:
         model: str,
         tenant: int | None = None,
         matching: RowMatching = BY_IDS,
+        once: bool = False,
     ) -> Signal:
         """Submit predictions on the test set and on the validation set; get a signal."""
         given = PredictionFiles(Path(test), Path(validation), matching)
-        return self.submit_any(given, model=model, tenant=tenant)
+        return self.submit_any(given, model=model, tenant=tenant, once=once)
 
     def submit_any(
         self,
@@ -320,6 +321,7 @@ class RemoteMeter:
         model: str,
         tenant: int | None = None,
         conditions: Conditions = USUAL,
+        once: bool = False,
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`).
 
@@ -336,7 +338,12 @@ class RemoteMeter:
                 answer = self._connection.call(
                     "POST",
                     self._at("submissions"),
-                    params={"model": model, **submitted.options(), **chosen},
+                    params={
+                        "model": model,
+                        **submitted.options(),
+                        **({"once": True} if once else {}),
+                        **chosen,
+                    },
                     content=submitted.packed(),
                 )
         except InvalidInput as error:

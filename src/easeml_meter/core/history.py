@@ -235,6 +235,7 @@ def signal_of(
     account: Account,
     *,
     repeated: bool = False,
+    by_name: bool = False,
     forecast: bool = True,
 ) -> Signal:
     """Show an entry, with what is left after `account`.
@@ -259,6 +260,7 @@ def signal_of(
         steps_left=left,
         steps_expected=ledger.steps_expected(account) if forecast and not over else left,
         repeated=repeated,
+        by_name=by_name,
         validation_loss=None if loss is None else float(loss),
         true_loss_at_least=least,
         true_loss_at_most=most,

@@ -36,6 +36,8 @@ class Signal:
     """Steps that follow if answers go on as they did."""
     repeated: bool = False
     """An identical submission was answered before: same answer, nothing charged."""
+    by_name: bool = False
+    """A model of this name was answered before, and that is enough: files were not looked at."""
     validation_loss: float | None = None
     """The loss on the validation set; None where it was not measured."""
     true_loss_at_least: float | None = None
@@ -217,6 +219,7 @@ def signal_json(signal: Signal) -> dict[str, Any]:
         "tenant": signal.tenant,
         "told_at": signal.told_at.isoformat(),
         "repeated": signal.repeated,
+        "by_name": signal.by_name,
         "battery": signal.battery,
         "steps_left": signal.steps_left,
         "steps_expected": signal.steps_expected,
@@ -255,6 +258,7 @@ def signal_from_json(
         told_at=datetime.fromisoformat(data["told_at"]),
         **{name: data[name] for name in _PLAIN},
         # A server of a version before sends none of these.
+        by_name=data.get("by_name", False),
         validation_loss=data.get("validation_loss"),
         true_loss_at_least=data.get("true_loss_at_least"),
         true_loss_at_most=data.get("true_loss_at_most"),

@@ -130,7 +130,12 @@ def told_lines(signal: Signal, told: str = "", tolerance: str = "") -> list[str]
         lines.insert(0, f"{gap} Tolerance{tolerance}: {at_most(signal.tolerance)}.")
     if said := loss_sentence(signal):
         lines.insert(-1, said)
-    if signal.repeated:
+    if signal.by_name:
+        lines.append(
+            "A model of this name was answered before, and this is its answer: the files were not "
+            "looked at, and nothing was charged."
+        )
+    elif signal.repeated:
         lines.append("The same submission was answered before: nothing was charged.")
     return lines
 

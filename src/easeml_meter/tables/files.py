@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import os
 import stat
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 from easeml_meter.errors import InvalidInput, MeterError
-from easeml_meter.tables.source import Given, Held
+from easeml_meter.tables.source import Given, Held, Source
 from easeml_meter.tables.wording import about, named
 
 Stamp = tuple[int, ...]
@@ -36,6 +37,13 @@ def stamp_of(path: Given, what: str = "file") -> Stamp:
         given = "a folder" if stat.S_ISDIR(state.st_mode) else "no regular file"
         raise InvalidInput(f"{named(path)}: {given} given, a {what} needed")
     return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
+
+
+def file_digest(source: Source) -> str:
+    """Return the SHA-256 digest of a file's bytes."""
+    stamp_of(source)
+    with reading(source, "readable"), source.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 @contextmanager

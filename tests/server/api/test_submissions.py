@@ -11,7 +11,7 @@ from tests.server.driving import VALIDATION, begin, packed, parquet, predictions
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, small_spec
 
-SPEC = small_spec(tenants=(2, 2))
+SPEC = small_spec(tenants=(2, 2), inputs="public")
 
 
 @pytest.fixture
@@ -157,7 +157,7 @@ def test_other_formats_are_read_too(served: Served, meter: str, labels: Labels) 
 
 
 def test_rows_are_matched_as_the_query_says(served: Served, tmp_path: Path) -> None:
-    meter = served.add_meter()
+    meter = served.add_meter(small_spec(inputs="public"))
     labels = begin(served, meter, tmp_path)
     table = pa.table({"key": np.arange(len(labels))[::-1], "prediction": labels[::-1]})
     body = packed(test_parquet=parquet(table), validation_parquet=predictions(VALIDATION))
@@ -208,3 +208,16 @@ def test_a_model_is_not_run_for_a_check(served: Served, tmp_path: Path) -> None:
     assert checked["validation_loss"] is None
     refused = developer.post(place, params={"no_ids": True}, content=body)
     assert "ids and missing rows are a matter of predictions" in refused.json()["message"]
+
+
+def test_a_name_is_answered_once_if_that_is_asked_for(
+    served: Served, meter: str, labels: Labels
+) -> None:
+    developer, path = served.client("developer"), f"/meters/{meter}/submissions"
+    assert submit(developer, meter, labels, errors=5, model="nightly").status_code == 200
+    query = {"model": "nightly", "once": "true"}
+    for body in (submission(labels), packed(model_onnx=b"x")):
+        again = developer.post(path, params=query, content=body).json()
+        assert (again["state"], again["step"]) == ("done", 1)
+        assert (again["signal"]["by_name"], again["signal"]["band"]) == (True, 2)
+    assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 1

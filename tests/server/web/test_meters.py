@@ -165,7 +165,7 @@ class TestMeter:
         assert Visitor(served, "admin").get(links[0]).status_code == 403
 
     def test_offers_its_files(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter()
+        meter = served.add_meter(small_spec(inputs="public"))
         begin(served, meter, tmp_path)
         visitor = Visitor(served, "developer")
         page = visitor.get(f"/meters/{meter}").text

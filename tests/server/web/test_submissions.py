@@ -127,7 +127,7 @@ class TestSubmitting:
         assert "bad refused" in words(visitor.get(f"/meters/{meter}"))
 
     def test_of_rows_in_another_order(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter()
+        meter = served.add_meter(small_spec(inputs="public"))
         labels = begin(served, meter, tmp_path)
         table = pa.table({"key": np.arange(len(labels))[::-1], "prediction": labels[::-1]})
         body = packed(test_parquet=parquet(table), validation_parquet=predictions(VALIDATION))

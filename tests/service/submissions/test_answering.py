@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.service.helpers import (
@@ -21,8 +23,14 @@ from tests.service.helpers import (
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
+from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
 from easeml_meter.meter import Meter
+from easeml_meter.scoring.ids import RowMatching
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.submissions import kinds
+from easeml_meter.service.submissions.answering import Submission, answer_all
+from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.stats.planning import required_labels
 
 
@@ -92,11 +100,112 @@ def test_the_last_answer_is_repeated_after_the_set_is_spent(tmp_path: Path) -> N
     assert session.submit(0, 0, model="3").answer == signals[-1].answer
 
 
-def test_the_same_predictions_in_other_bytes_are_another_submission(tmp_path: Path) -> None:
+def test_where_inputs_are_hidden_other_bytes_are_another_submission(tmp_path: Path) -> None:
+    """That they are free would tell that they predict the same on rows nobody may see."""
     session = make_session(tmp_path)
     session.submit(3, 1, model="a")
     session.submit(3, 1, model="b")
     assert session.meter.status().steps_left == 2
+
+
+def test_the_same_predictions_cost_one_step_whatever_the_file(tmp_path: Path) -> None:
+    """CRLF, Parquet, npy, another id column, another order: each cost a step."""
+    session = make_session(tmp_path, small_spec(inputs="public"))
+    guess = with_errors(session.test_labels, 3).tolist()
+    ids, order = list(range(len(guess))), np.random.default_rng(1).permutation(len(guess)).tolist()
+    lines = ["id,prediction", *(f"{each},{guess[each]}" for each in ids)]
+    shuffled = [f'{{"key": "{each}", "prediction": {guess[each]}.0}}\n' for each in order]
+    (tmp_path / "a.csv").write_text("\n".join(lines))
+    (tmp_path / "b.csv").write_bytes("\r\n".join([*lines, ""]).encode())
+    (tmp_path / "c.jsonl").write_text("".join(shuffled))
+    np.save(tmp_path / "d.npy", np.array(guess))
+    extra = {"prediction": pa.array(guess, pa.int8()), "id": ids, "index": order}
+    pq.write_table(pa.table(extra), tmp_path / "e.parquet")
+    validation = tmp_path / "visible.npy"
+    np.save(validation, session.validation_labels)
+    ways = {"c.jsonl": RowMatching("key"), "d.npy": RowMatching(in_order=True)}
+    told = [
+        session.meter.submit(
+            tmp_path / name,
+            validation,
+            model=name,
+            matching=ways.get(name, RowMatching(missing_wrong=name == "e.parquet")),
+        )
+        for name in ("a.csv", "b.csv", "c.jsonl", "d.npy", "e.parquet")
+    ]
+    assert [each.repeated for each in told] == [False, True, True, True, True]
+    assert session.meter.status().steps_left == 3
+    guess[0] = 1 - guess[0]
+    np.save(tmp_path / "d.npy", np.array(guess))
+    in_order = RowMatching(in_order=True)
+    other = session.meter.submit(tmp_path / "d.npy", validation, model="f", matching=in_order)
+    assert not other.repeated
+
+
+@pytest.mark.parametrize("ids", [True, False])
+def test_what_was_answered_by_its_bytes_before_stays_free(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, ids: bool
+) -> None:
+    """Entries of earlier versions hold a digest of bytes; files without ids were taken then."""
+    session = make_session(tmp_path, small_spec(inputs="public"))
+    test, validation = session.files(3, 1)
+    if not ids:
+        pq.write_table(pq.read_table(test).drop_columns("id"), test)
+    both = "|".join(hashlib.sha256(path.read_bytes()).hexdigest() for path in (test, validation))
+    with monkeypatch.context() as before:
+        earlier = hashlib.sha256(both.encode()).hexdigest()
+        before.setattr(kinds._PredictionAttempt, "identity", earlier)
+        in_order = RowMatching(in_order=True)
+        first = session.meter.submit(test, validation, model="m", matching=in_order)
+    assert not first.repeated
+    again = session.meter.submit(test, validation, model="other name")
+    assert (again.repeated, again.model, again.step) == (True, "m", 1)
+    assert session.meter.status().steps_left == 3
+
+
+# --- Once ---
+
+
+def test_a_name_that_was_answered_is_answered_again_once_without_a_look_at_files(
+    tmp_path: Path,
+) -> None:
+    session = make_session(tmp_path)
+    first = session.submit(3, 0, model="nightly", once=True)
+    assert (first.repeated, first.by_name) == (False, False)
+    nowhere = tmp_path / "nowhere.csv"
+    again = session.meter.submit(nowhere, nowhere, model="nightly", once=True)
+    assert (again.repeated, again.by_name, again.step, again.band) == (True, True, 1, first.band)
+    assert session.meter.status().steps_left == 3
+    with pytest.raises(InvalidInput, match="cannot be read"):
+        session.meter.submit(nowhere, nowhere, model="new", once=True)
+    assert not session.submit(4, 0, model="nightly").by_name
+    newest = session.meter.submit(nowhere, nowhere, model="nightly", once=True)
+    assert newest.step == 2
+    for errors in (5, 6):
+        session.submit(errors, 0, model=str(errors))
+    assert session.meter.submit(nowhere, nowhere, model="nightly", once=True).by_name  # spent
+
+
+def test_once_is_for_the_same_team_and_validation_set(tmp_path: Path) -> None:
+    session = make_session(tmp_path, small_spec(tenants=(2, 2)))
+    assert session.submit(3, 0, model="m", once=True, tenant=1).step == 1
+    other = session.submit(5, 0, model="m", once=True, tenant=2)
+    assert (other.by_name, other.tenant) == (False, 2)
+    pq.write_table(rows(session.validation_labels, seed=8), tmp_path / "other.parquet")
+    session.meter.replace_validation(tmp_path / "other.parquet")
+    fresh = session.submit(7, 0, model="m", once=True, tenant=1)
+    assert (fresh.by_name, fresh.step) == (False, 2)
+
+
+def test_one_name_in_one_batch_is_answered_once(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    batch = [
+        Submission(PredictionFiles(*session.files(errors, 0)), "nightly", once=True)
+        for errors in (1, 2, 3)
+    ]
+    outcomes = answer_all(SYSTEM, session.meter.workspace, batch)
+    assert [isinstance(each, Signal) and each.by_name for each in outcomes] == [False, True, True]
+    assert session.meter.status().steps_left == 3
 
 
 def test_the_incremental_meter_tells_the_worst_so_far_and_can_be_reset(tmp_path: Path) -> None:

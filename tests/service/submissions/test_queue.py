@@ -58,7 +58,13 @@ def told(labels: Labels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dic
     original = answering.answer
 
     def answer(
-        actor: Actor, space: Workspace, given: Submitted, model: str, conditions: Conditions
+        actor: Actor,
+        space: Workspace,
+        given: Submitted,
+        model: str,
+        conditions: Conditions,
+        *,
+        once: bool,
     ) -> Signal:
         if isinstance(given, Command) and not conditions.hopeless:
             if model in answers:
@@ -67,7 +73,7 @@ def told(labels: Labels, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> dic
             test.write_bytes(predictions(labels, given.bundle.digest))
             validation.write_bytes(predictions(VALIDATION))
             given = PredictionFiles(test, validation)
-        return original(actor, space, given, model, conditions)
+        return original(actor, space, given, model, conditions, once=once)
 
     monkeypatch.setattr(queue, "answer", answer)
     return answers

@@ -56,6 +56,13 @@ async def matching_of(
     return RowMatching(id_column or None, in_order=no_ids, missing_wrong=missing == "wrong")
 
 
+Once = Annotated[
+    bool,
+    Query(
+        description="If a model of this name was answered before (same team, same validation set), "
+        "repeat that answer at no cost, without looking at the files."
+    ),
+]
 MatchingHere = Annotated[RowMatching, Depends(matching_of)]
 
 _SMALL = 1 << 20
@@ -136,6 +143,7 @@ async def submit(  # noqa: PLR0917
     space: WorkspaceHere,
     model: Model,
     matching: MatchingHere,
+    once: Once = False,
     wait: Wait = 0,
     key: Key = None,
 ) -> Response:
@@ -148,12 +156,12 @@ async def submit(  # noqa: PLR0917
     body = await body_of(request, request.app.state.settings)
 
     async def make() -> tuple[int, dict[str, Any]]:
-        incoming = Incoming(actor, space, model, body, matching)
+        incoming = Incoming(actor, space, model, body, matching, once)
         receipt, signal = await _accepted(request, incoming)
         return 200 if receipt.final else 202, _shown(receipt, signal)
 
-    once = once_streamed(request, actor, key)
-    answer = await once.answer(make, actor=actor, use_case=queue.accept, body=body)
+    keyed = once_streamed(request, actor, key)
+    answer = await keyed.answer(make, actor=actor, use_case=queue.accept, body=body)
     if answer.status_code != 202:
         return answer
     if request.app.state.worker is not None:
@@ -192,7 +200,8 @@ async def _accepted(request: Request, incoming: Incoming) -> Accepted:
         incoming.space,
         incoming.model,
         incoming.body,
-        incoming.matching,
+        matching=incoming.matching,
+        once=incoming.once,
     )
 
 

@@ -29,7 +29,7 @@ async def submit(
     body = await body_of(visit.request, visit.settings)
 
     def accepted() -> Response:
-        found = queue.accept(actor, visit.site.space(meter), model, body, matching)
+        found = queue.accept(actor, visit.site.space(meter), model, body, matching=matching)
         return _accepted(visit, meter, *found)
 
     return await run_in_threadpool(accepted)

@@ -1,6 +1,8 @@
 """Answering a submission: check, measure, then decide and enter it in one transaction.
 
-The answer leaves after its entry is on disk. An identical submission costs nothing.
+The answer leaves after its entry is on disk. What repeats another submission costs nothing:
+the same bytes; where test inputs are public, the same predictions in other files; and, where the
+sender says so, the same name.
 """
 
 from __future__ import annotations
@@ -18,12 +20,17 @@ from easeml_meter.core.model import Entry, Event, TestSet, ValidationSet
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, MeterError
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.journal import reconcile
+from easeml_meter.service.journal import histories_of, reconcile
 from easeml_meter.service.place import Workspace
-from easeml_meter.service.submissions.deciding import Decisions, validation_in_force
+from easeml_meter.service.submissions.deciding import (
+    Decisions,
+    Draft,
+    Known,
+    validation_in_force,
+)
 from easeml_meter.service.submissions.keeping import Keeping, Kept
 from easeml_meter.service.submissions.kinds import Submitted
-from easeml_meter.service.submissions.measuring import USUAL, Attempt, Conditions, Losses, Measured
+from easeml_meter.service.submissions.measuring import USUAL, Attempt, Conditions, Measured
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.books import Books
 
@@ -42,15 +49,19 @@ class Submission:
     """Id of whoever submitted it, where people have accounts."""
     sees_inputs: bool = False
     """Whether its sender may see the test inputs even if they are not public."""
+    once: bool = False
+    """Whether the answer to an earlier model of the same name is good enough."""
 
     def __post_init__(self) -> None:
         check_name("model", self.model)
 
 
-def submission_of(actor: Actor, submitted: Submitted, model: str) -> Submission:
+def submission_of(
+    actor: Actor, submitted: Submitted, model: str, *, once: bool = False
+) -> Submission:
     """Return what an actor, whose permission to submit was checked, submits for its tenant."""
     sees_inputs = actor.may(Permission.SEE_TEST_INPUTS)
-    return Submission(submitted, model, actor.acting_for, actor.user, sees_inputs)
+    return Submission(submitted, model, actor.acting_for, actor.user, sees_inputs, once)
 
 
 @needs(Permission.SUBMIT)
@@ -60,22 +71,45 @@ def answer(
     submitted: Submitted,
     model: str,
     conditions: Conditions = USUAL,
+    *,
+    once: bool = False,
 ) -> Signal:
     """Answer what the actor submits under a model's name, for the actor's tenant.
 
     Everything that can be wrong with it is found before a label is touched, and costs nothing. An
-    identical submission gets the answer it got before, free of charge.
+    identical submission gets the answer it got before, free of charge; `once`: one of the same
+    name, too, and its files are not looked at.
 
     Raises:
         InvalidInput: something is wrong with the files, the name, or the tenant.
         Spent: the test set has no answer left.
         WrongPhase: there is no test set or no validation set yet.
     """
-    submission = submission_of(actor, submitted, model)
+    submission = submission_of(actor, submitted, model, once=once)
     (outcome,) = answer_all(actor, space, [submission], conditions)
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
+
+
+@needs(Permission.SUBMIT)
+def answered_by_name(actor: Actor, space: Workspace, submission: Submission) -> Signal | None:
+    """Return the answer to an earlier model of the same name, if that is good enough.
+
+    It is in the books, so nothing new is disclosed, and no lock is needed.
+    """
+    if not submission.once:
+        return None
+    with space.reading() as books:
+        state = space.state(books)
+        test_set, validation = in_use(state, USUAL)
+        draft = _own(actor, state, draft_of(submission, test_set, validation))
+        entry = Known.read(books, test_set, [draft]).named(draft)
+        if entry is None:
+            return None
+        histories = histories_of(books, state, test_set)
+    account = histories.account(entry.tenant)
+    return signal_of(state, histories.ledger, entry, account, repeated=True, by_name=True)
 
 
 # Before the lock everything is advice, inside it is law. Measuring may take minutes, and others go
@@ -93,29 +127,41 @@ def answer_all(
     Each is answered or refused as if it had come just after those before it. Only what keeps the
     books from being used is raised: then none of them was answered.
     """
+    digests = [_same_bytes(each) for each in submissions]
     with space.reading() as books:
         state = space.state(books)
         given = books.validation.all(state.meter.id) if conditions.reached else []
-    try:
-        test_set, validation = in_use(state, conditions, given)
-    except MeterError as error:
-        return [error for _ in submissions]
+        try:
+            test_set, validation = in_use(state, conditions, given)
+        except MeterError as error:
+            return [error for _ in submissions]
+        begun = [
+            _each(_own, actor, state, draft_of(each, test_set, validation, digest))
+            for each, digest in zip(submissions, digests, strict=True)
+        ]
+        known = Known.read(books, test_set, [each for each in begun if isinstance(each, Draft)])
     if len(submissions) > 1 and (test_set.rows or 0) > MANY:
         return _side_by_side(actor, space, submissions, conditions)
     with Measured(space, state.spec, test_set, validation, conditions) as measured:
-        opened = [_each(open_submission, actor, state, each, measured) for each in submissions]
-        entries = [each.entry for each in opened if isinstance(each, Opened)]
+        # What was answered before is not even opened: rules for files may have changed since then.
+        opened = [
+            _each(_open, each, submission, measured)
+            if isinstance(each, Draft) and known.same(each) is None
+            else each
+            for submission, each in zip(submissions, begun, strict=True)
+        ]
+        fresh = [each.draft for each in opened if isinstance(each, Opened)]
         with space.reading() as books:
-            decisions = Decisions.read(books, state, test_set, entries)
+            decisions = Decisions.read(books, state, test_set, fresh)
         outcomes = [
             _each(_measure, decisions, each, measured) if isinstance(each, Opened) else each
             for each in opened
         ]
-    drafts = [each for each in outcomes if isinstance(each, _Draft)]
+    drafts = [each for each in outcomes if isinstance(each, Draft)]
     # Older books may hold a test set that is still active though a hand-over has spent it.
     over = test_set.phase is Phase.ACTIVE and decisions.histories.all_spent
     told = iter(_tell(space, test_set, drafts) if drafts or over else ())
-    return [next(told) if isinstance(each, _Draft) else each for each in outcomes]
+    return [next(told) if isinstance(each, Draft) else each for each in outcomes]
 
 
 Outcome = Signal | Exception
@@ -161,40 +207,44 @@ def _side_by_side(
 
 @dataclass(frozen=True)
 class Opened:
-    """A submission that can be read, and its entry without loss and answer."""
+    """A submission that can be read, and its draft without losses."""
 
     attempt: Attempt
-    entry: Entry
+    draft: Draft
 
 
-@dataclass(frozen=True)
-class _Draft:
-    """An entry without its answer, and what the answer follows from."""
-
-    entry: Entry
-    losses: Losses | None = None
-    """None: it was answered before."""
-    kept: Kept | None = None
+def _same_bytes(submission: Submission) -> str | None:
+    try:
+        return submission.submitted.same_bytes()
+    except MeterError:  # files that cannot be read are refused when they are opened
+        return None
 
 
 def open_submission(
     actor: Actor, state: MeterState, submission: Submission, measured: Measured
 ) -> Opened:
     """Open a submission, which finds everything that is wrong with its files."""
-    tenant = state.tenant(submission.tenant)
+    sets = (measured.generation, measured.validation)
+    draft = draft_of(submission, *sets, _same_bytes(submission))
+    return _open(_own(actor, state, draft), submission, measured)
+
+
+def _own(actor: Actor, state: MeterState, draft: Draft) -> Draft:
+    """Return a draft if it is of a team that the actor acts for."""
+    tenant = state.tenant(draft.entry.tenant)
     if not actor.acts_for(tenant):
         raise Denied(f"team {tenant}: not yours")
-    sees_inputs = submission.sees_inputs or state.spec.inputs == "public"
-    attempt = submission.submitted.open(measured, sees_inputs=sees_inputs)
-    entry = draft_of(submission, measured.generation, measured.validation, attempt.identity)
-    return Opened(attempt, entry)
+    return draft
 
 
 def draft_of(
-    submission: Submission, test_set: TestSet, validation: ValidationSet, identity: str = ""
-) -> Entry:
-    """Return the entry of a submission without loss and answer."""
-    return Entry(
+    submission: Submission,
+    test_set: TestSet,
+    validation: ValidationSet,
+    same_bytes: str | None = None,
+) -> Draft:
+    """Return the draft of a submission, known by its bytes until it is opened."""
+    entry = Entry(
         meter=test_set.meter,
         generation=test_set.number,
         tenant=submission.tenant,
@@ -202,7 +252,7 @@ def draft_of(
         answer="",
         after_reset=False,
         model=submission.model,
-        submission=identity,
+        submission=same_bytes or "",
         validation_number=validation.number,
         validation_set=validation.digest,
         validation_loss="",
@@ -210,25 +260,34 @@ def draft_of(
         told_at="",
         user=submission.user,
     )
+    return Draft(entry, same_bytes, submission.once)
 
 
-def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> _Draft:
+def _open(draft: Draft, submission: Submission, measured: Measured) -> Opened:
+    sees_inputs = submission.sees_inputs or measured.spec.inputs == "public"
+    attempt = submission.submitted.open(measured, sees_inputs=sees_inputs)
+    entry = replace(draft.entry, submission=attempt.identity)
+    return Opened(attempt, replace(draft, entry=entry))
+
+
+def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
     """Measure a submission, unless it was answered before or would be refused."""
-    attempt, entry = opened.attempt, opened.entry
-    if decisions.same(entry) is not None:
-        return _Draft(entry)
+    attempt, draft = opened.attempt, opened.draft
+    if decisions.known.same(draft) is not None:
+        return draft
     reached = measured.conditions.reached is not None
     if not reached:
         decisions.state.active()
-    decisions.check_budget(entry, reached=reached)
+    decisions.check_budget(draft.entry, reached=reached)
     losses = attempt.measure(measured)
     content = attempt.content()
     kept = Kept(attempt.identity, attempt.suffix, content) if content else None
     loss = "" if losses.validation is None else str(losses.validation)
-    return _Draft(replace(entry, validation_loss=loss), losses, kept)
+    entry = replace(draft.entry, validation_loss=loss)
+    return replace(draft, entry=entry, losses=losses, kept=kept)
 
 
-def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[_Draft]) -> list[Outcome]:
+def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[Draft]) -> list[Outcome]:
     """Enter the answers, commit, add them to the journal, and only then let them leave.
 
     The lock is held from the first read to the commit, so nothing that is checked here can change.
@@ -245,23 +304,24 @@ def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[_Draft]) -> list
         state = space.state(books)
         test_set = state.numbered(test_set.number)
         histories, unjournaled = reconcile(space, books, state, test_set)
-        entries = [draft.entry for draft in drafts]
-        decisions = Decisions.read(books, state, test_set, entries, histories)
+        decisions = Decisions.read(books, state, test_set, drafts, histories)
         for draft in drafts:
+            by_name = decisions.known.named(draft) is not None
+            same = decisions.known.same(draft)
             try:
-                entry = decisions.same(draft.entry) or decisions.decide(
-                    draft.entry, draft.losses, space.now()
-                )
+                entry = same or decisions.decide(draft.entry, draft.losses, space.now())
             except MeterError as error:  # nothing is entered for it
                 outcomes.append(error)
                 continue
-            repeated = decisions.same(entry) is not None
-            if not repeated:
+            if same is None:
                 decisions.add(entry)
                 fresh.append(entry)
             account = decisions.histories.account(entry.tenant)
             ledger = decisions.histories.ledger
-            outcomes.append(signal_of(state, ledger, entry, account, repeated=repeated))
+            repeated = same is not None
+            outcomes.append(
+                signal_of(state, ledger, entry, account, repeated=repeated, by_name=by_name)
+            )
         if fresh:
             _enter(books, decisions, fresh)
         if test_set.phase is Phase.ACTIVE and decisions.histories.all_spent:

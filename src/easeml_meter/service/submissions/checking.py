@@ -11,7 +11,6 @@ from dataclasses import replace
 from typing import Any
 
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.model import Entry
 from easeml_meter.core.submissions import CheckedFile, CheckedSubmission
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.scoring.losses import Output
@@ -25,7 +24,7 @@ from easeml_meter.service.submissions.answering import (
     open_submission,
     submission_of,
 )
-from easeml_meter.service.submissions.deciding import Decisions
+from easeml_meter.service.submissions.deciding import Decisions, Draft
 from easeml_meter.service.submissions.kinds import Submitted, check_models, unpack
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Measured
 
@@ -48,7 +47,7 @@ def check(
     test_set, validation = in_use(state, conditions)
     with Measured(space, state.spec, test_set, validation, conditions) as measured:
         opened = open_submission(actor, state, submission, measured)
-        found = _cost(space, state, submission, opened.entry)
+        found = _cost(space, state, submission, opened.draft)
         # Last: running a model takes long, and would be for nothing without an answer left.
         loss = opened.attempt.validation_loss(measured)
         sees_inputs = submission.sees_inputs or state.spec.inputs == "public"
@@ -97,7 +96,7 @@ def _submission(actor: Actor, submitted: Submitted) -> Submission:
 
 
 def _cost(
-    space: Workspace, state: MeterState, submission: Submission, draft: Entry
+    space: Workspace, state: MeterState, submission: Submission, draft: Draft
 ) -> CheckedSubmission:
     """Say which answer a submission would use.
 
@@ -107,10 +106,10 @@ def _cost(
     tenant = state.tenant(submission.tenant)
     with space.reading() as books:
         decisions = Decisions.read(books, state, state.current, [draft])
-    repeated = decisions.same(draft) is not None
+    repeated = decisions.known.same(draft) is not None
     if not repeated:
         state.active()
-        decisions.check_budget(draft)
+        decisions.check_budget(draft.entry)
     account, ledger = decisions.histories.account(tenant), decisions.histories.ledger
     return CheckedSubmission(
         kind=submission.submitted.kind,

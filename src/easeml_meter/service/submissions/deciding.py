@@ -15,11 +15,66 @@ from easeml_meter.core.model import Entry, TestSet, ValidationSet
 from easeml_meter.core.signals import NO_READING, name_of
 from easeml_meter.errors import MeterError, Spent, WrongPhase
 from easeml_meter.service.journal import histories_of
+from easeml_meter.service.submissions.keeping import Kept
 from easeml_meter.service.submissions.measuring import Losses
 from easeml_meter.storage.books import Books
 
 Identity = tuple[int, str, str]
-"""Tenant, digest of the submission, digest of the validation set: such an answer costs once."""
+"""Tenant, digest or name of the submission, digest of the validation set."""
+
+
+@dataclass(frozen=True)
+class Draft:
+    """An entry without its answer, what the answer follows from, and what would repeat another."""
+
+    entry: Entry
+    same_bytes: str | None = None
+    """Digest of the files themselves, where the entry is known by what is predicted."""
+    once: bool = False
+    """Whether an answer to a model of the same name is good enough."""
+    losses: Losses | None = None
+    """None: it was answered before."""
+    kept: Kept | None = None
+
+
+@dataclass(frozen=True)
+class Known:
+    """The answers that drafts may repeat."""
+
+    by_digest: dict[Identity, Entry]
+    by_name: dict[Identity, Entry]
+    """The newest answer to each model, by its name instead of a digest."""
+
+    @classmethod
+    def read(cls, books: Books, test_set: TestSet, drafts: Sequence[Draft]) -> Known:
+        """Read what the books say about drafts."""
+        place = (test_set.meter, test_set.number)
+        tenants = {draft.entry.tenant for draft in drafts}
+        digests = {draft.entry.submission for draft in drafts if draft.entry.submission}
+        # Before submissions were known by what they predict, entries held the digest of the files.
+        digests |= {draft.same_bytes for draft in drafts if draft.same_bytes is not None}
+        found = cls({}, {})
+        for entry in books.entries.of_submissions(*place, tenants, digests):
+            found.by_digest[_identity(entry, entry.submission)] = entry
+        if names := {draft.entry.model for draft in drafts if draft.once}:
+            for entry in books.entries.of_models(*place, tenants, names):
+                found.by_name[_identity(entry, entry.model)] = entry
+        return found
+
+    def same(self, draft: Draft) -> Entry | None:
+        """Return the entry that a draft repeats: the same submission, or name if that is enough."""
+        digests = (draft.entry.submission, draft.same_bytes)
+        found = (self.by_digest.get(_identity(draft.entry, each)) for each in digests if each)
+        return self.named(draft) or next(filter(None, found), None)
+
+    def named(self, draft: Draft) -> Entry | None:
+        """Return the newest answer to a model of a draft's name, if that is good enough for it."""
+        return self.by_name.get(_identity(draft.entry, draft.entry.model)) if draft.once else None
+
+    def add(self, entry: Entry) -> None:
+        """Add an answer, so that the next draft may repeat it."""
+        self.by_digest[_identity(entry, entry.submission)] = entry
+        self.by_name[_identity(entry, entry.model)] = entry
 
 
 @dataclass
@@ -29,8 +84,7 @@ class Decisions:
     state: MeterState
     test_set: TestSet
     histories: Histories
-    answered: dict[Identity, Entry]
-    """The entries of submissions that were answered before."""
+    known: Known
     resets_due: set[int]
     """Tenants whose next answer on the newest validation set follows a reset of the maximum."""
     held: frozenset[int] = frozenset()
@@ -42,27 +96,21 @@ class Decisions:
         books: Books,
         state: MeterState,
         test_set: TestSet,
-        drafts: Sequence[Entry],
+        drafts: Sequence[Draft],
         histories: Histories | None = None,
     ) -> Decisions:
         """Read what the books say about entries that have no answer yet."""
-        tenants = {entry.tenant for entry in drafts}
-        digests = {entry.submission for entry in drafts}
-        known = books.entries.of_submissions(test_set.meter, test_set.number, tenants, digests)
+        tenants = {draft.entry.tenant for draft in drafts}
         return cls(
             state,
             test_set,
             histories or histories_of(books, state, test_set),
-            {_identity(entry): entry for entry in known},
+            Known.read(books, test_set, drafts),
             {tenant for tenant in tenants if _reset_due(books, state, test_set, tenant)},
             _held(books, state, test_set),
         )
 
-    def same(self, draft: Entry) -> Entry | None:
-        """Return the entry of an identical submission: the same bytes, the same validation set."""
-        return self.answered.get(_identity(draft))
-
-    def check_budget(self, draft: Entry, *, reached: bool = False) -> Account:
+    def check_budget(self, entry: Entry, *, reached: bool = False) -> Account:
         """Return the account that answers a draft, if there is an answer left.
 
         `reached`: it has an answer set aside, since it runs on hidden rows.
@@ -71,18 +119,18 @@ class Decisions:
             Spent: there is none.
             MeterError: the last one is set aside for a model that runs on hidden rows.
         """
-        ledger, account = self.histories.ledger, self.histories.account(draft.tenant)
+        ledger, account = self.histories.ledger, self.histories.account(entry.tenant)
         # A reset makes further answers more expensive, so it comes before asking for the budget.
-        if self._follows_reset(draft):
+        if self._follows_reset(entry):
             account = ledger.reset(account)
         if not ledger.may_submit(account):
             raise self.spent()
-        if not reached and draft.tenant in self.held and ledger.steps_left(account) < 2:
+        if not reached and entry.tenant in self.held and ledger.steps_left(account) < 2:
             line = "the last answer is for a model of this team that is running"
             raise MeterError(f"{line}: submit again when it is answered")
         return account
 
-    def decide(self, draft: Entry, losses: Losses | None, now: str) -> Entry:
+    def decide(self, entry: Entry, losses: Losses | None, now: str) -> Entry:
         """Return the entry with its answer, which follows all answers before it.
 
         A validation set that was replaced since then changes nothing: the submission has touched
@@ -98,30 +146,30 @@ class Decisions:
         over = phase is Phase.RELEASED or (phase is Phase.ACTIVE and self.histories.retired)
         if losses is None or over:
             raise self.spent()
-        account = self.check_budget(draft, reached=losses.of_model)
+        account = self.check_budget(entry, reached=losses.of_model)
         answer = NO_READING
         if losses.validation is not None and losses.test is not None:
             rules = self.histories.ledger.rules
             answer = rules.answer(account.state, losses.validation, losses.test)
         return replace(
-            draft,
-            step=self.histories.folded[draft.tenant].step + 1,
+            entry,
+            step=self.histories.folded[entry.tenant].step + 1,
             answer=name_of(answer),
-            after_reset=self._follows_reset(draft),
+            after_reset=self._follows_reset(entry),
             told_at=now,
         )
 
     def add(self, entry: Entry) -> None:
         """Add an answer, so that the next decision follows it."""
         self.histories = self.histories.after(entry)
-        self.answered[_identity(entry)] = entry
+        self.known.add(entry)
         if entry.after_reset:
             self.resets_due.discard(entry.tenant)
 
-    def _follows_reset(self, draft: Entry) -> bool:
-        """Whether a reset comes before the answer: it came with the validation set of the draft."""
+    def _follows_reset(self, entry: Entry) -> bool:
+        """Whether a reset comes before the answer: it came with the validation set of the entry."""
         newest = validation_in_force(self.state).number
-        return draft.tenant in self.resets_due and draft.validation_number == newest
+        return entry.tenant in self.resets_due and entry.validation_number == newest
 
     def spent(self) -> Spent:
         """Return the refusal of a submission for which no answer is left."""
@@ -138,8 +186,8 @@ def validation_in_force(state: MeterState) -> ValidationSet:
     return state.validation
 
 
-def _identity(entry: Entry) -> Identity:
-    return entry.tenant, entry.submission, entry.validation_set
+def _identity(entry: Entry, by: str) -> Identity:
+    return entry.tenant, by, entry.validation_set
 
 
 def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) -> bool:

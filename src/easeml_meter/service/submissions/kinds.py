@@ -37,7 +37,7 @@ from easeml_meter.service.submissions.measuring import (
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables import archive
 from easeml_meter.tables.archive import File
-from easeml_meter.tables.files import stamp_of
+from easeml_meter.tables.files import file_digest, stamp_of
 from easeml_meter.tables.source import Held, Source
 
 
@@ -48,6 +48,9 @@ class Submitted(Protocol):
     """What receipts and the queue call it."""
     queued: ClassVar[bool]
     """Whether it waits for a worker at a server; else it is answered at once."""
+
+    def same_bytes(self) -> str | None:
+        """Return the digest of its bytes, if it need not be opened for that."""
 
     def open(self, on: Measured, *, sees_inputs: bool = False) -> Attempt:
         """Check it; what is wrong with it is found here, before a label is touched.
@@ -95,7 +98,11 @@ class PredictionFiles:
             ids=hidden_ids,
             matching=self.matching,
         )
-        return _PredictionAttempt(self, visible, hidden)
+        return _PredictionAttempt(self, visible, hidden, on.spec.inputs == "public")
+
+    def same_bytes(self) -> str:
+        """Return the digest of both files, and of how they are to be read."""
+        return self.identity(file_digest(self.test), file_digest(self.validation))
 
     def identity(self, test: str, validation: str) -> str:
         """Return the digest of files with these digests, read as they are to be read."""
@@ -136,10 +143,18 @@ class _PredictionAttempt:
     files: PredictionFiles
     visible: Predictions
     hidden: Predictions
+    by_content: bool
 
     @property
     def identity(self) -> str:
-        """What is predicted is not looked at."""
+        """What is predicted, whatever the files look like, where test inputs are public.
+
+        Where they are hidden, it is the bytes: that another file is free would tell that it
+        predicts the same on inputs that its sender must not know.
+        """
+        if self.by_content:
+            both = f"{self.hidden.content_digest}|{self.visible.content_digest}"
+            return digest_of(f"content|{both}")
         return self.files.identity(self.hidden.digest, self.visible.digest)
 
     @property
@@ -192,6 +207,9 @@ class OnnxFile:
 
     path: Source
 
+    def same_bytes(self) -> None:
+        """Return nothing: a model is known by what is read of it."""
+
     def open(self, on: Measured, *, sees_inputs: bool = False) -> ModelAttempt:
         """Read the file, and check it statically."""
         from easeml_meter.scoring.onnx_model import OnnxModel
@@ -240,6 +258,9 @@ class Command:
     def of(cls, command: str, files: Sequence[Path] = (), folder: Path = Path(".")) -> Command:
         """Collect the files in `folder` that the command names, and those named here."""
         return cls(Bundle.collect(command, files, folder))
+
+    def same_bytes(self) -> None:
+        """Return nothing: a model is known by what is read of it."""
 
     def open(self, on: Measured, *, sees_inputs: bool = False) -> ModelAttempt:
         """Check that it can be run."""
@@ -292,6 +313,9 @@ class Function:
     def of(cls, function: Callable[[pa.RecordBatch], Any], identity: str) -> Function:
         """Take a function from record batches to predictions; `identity` names no other model."""
         return cls(FunctionModel(function, identity))
+
+    def same_bytes(self) -> None:
+        """Return nothing: a function has no bytes."""
 
     def open(self, on: Measured, *, sees_inputs: bool = False) -> Attempt:
         """Take it as it is."""

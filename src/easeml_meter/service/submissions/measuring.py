@@ -114,7 +114,7 @@ class Attempt(Protocol):
 
     @property
     def identity(self) -> str:
-        """Digest of the submitted bytes: two attempts are the same if these are."""
+        """What makes two attempts the same: a digest of bytes, or of what is predicted."""
 
     @property
     def suffix(self) -> str:

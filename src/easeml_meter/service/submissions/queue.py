@@ -24,6 +24,7 @@ from easeml_meter.service.submissions.answering import (
     Submission,
     answer,
     answer_all,
+    answered_by_name,
     submission_of,
 )
 from easeml_meter.service.submissions.deciding import Decisions
@@ -58,6 +59,7 @@ class Incoming:
     model: str
     body: bytes = field(repr=False)
     matching: RowMatching = BY_IDS
+    once: bool = False
 
 
 Accepted = tuple[Receipt, Signal | None]
@@ -66,9 +68,17 @@ Accepted = tuple[Receipt, Signal | None]
 
 @needs(Permission.SUBMIT)
 def accept(
-    actor: Actor, space: Workspace, model: str, body: bytes, matching: RowMatching = BY_IDS
+    actor: Actor,
+    space: Workspace,
+    model: str,
+    body: bytes,
+    *,
+    matching: RowMatching = BY_IDS,
+    once: bool = False,
 ) -> Accepted:
     """Take a submission: answer predictions, queue a model.
+
+    `once`: if a model of that name was answered before, that is the answer.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
 
@@ -78,7 +88,8 @@ def accept(
         Spent: the test set has no answer left for the tenant.
         WrongPhase: there is no test set or no validation set yet.
     """
-    (outcome,) = accept_all(space.meter or "", [Incoming(actor, space, model, body, matching)])
+    incoming = Incoming(actor, space, model, body, matching, once)
+    (outcome,) = accept_all(space.meter or "", [incoming])
     if isinstance(outcome, Exception):
         raise outcome
     return outcome
@@ -111,9 +122,12 @@ def _received(incoming: Incoming) -> Submission | Accepted:
     """Look at what came in: predictions are to be answered, a model is queued."""
     actor = incoming.actor.granted(Permission.SUBMIT)
     submitted = unpack(incoming.body, incoming.matching)
-    given = submission_of(actor, submitted, incoming.model)
+    given = submission_of(actor, submitted, incoming.model, once=incoming.once)
     if isinstance(submitted, PredictionFiles):
         return given
+    if (signal := answered_by_name(actor, incoming.space, given)) is not None:
+        receipt = _receipt_of(incoming.space.meter or "", signal)
+        return receipt, signal if _sees_signals(incoming.actor) else None
     return _enqueue(incoming.space, given, submitted), None
 
 
@@ -131,7 +145,7 @@ def _enqueue(space: Workspace, given: Submission, submitted: Model) -> Receipt:
         model=given.model,
         kind=submitted.kind,
         blob=space.files.put(f"submissions/{identifier}", submitted.content()),
-        options={},
+        options={"once": "true"} if given.once else {},
         state=SubmissionState.QUEUED,
         problem=None,
         generation=None,
@@ -210,7 +224,8 @@ def work(
             reach=lambda on: _reach(on, identifier),
         )
         sender = replace(actor, tenant=ticket.tenant, user=ticket.user)
-        signal = answer(sender, space, submitted, ticket.model, conditions)
+        once = "once" in ticket.options
+        signal = answer(sender, space, submitted, ticket.model, conditions, once=once)
     except Exception as error:
         if not tried and _to_be_tried_again(site, identifier, error):
             _put_back(site, identifier)

@@ -40,6 +40,14 @@ class Entries(Repository):
         found = self._connection.execute(_of_submissions(), which | given)
         return [Entry(*row) for row in found]
 
+    def of_models(
+        self, meter: str, generation: int, tenants: Collection[int], models: Collection[str]
+    ) -> list[Entry]:
+        """Return the answers that these tenants got to models of these names, the newest last."""
+        which = {"meter": meter, "generation": generation}
+        given = {"tenants": list(tenants), "models": list(models)}
+        return [Entry(*row) for row in self._connection.execute(_of_models(), which | given)]
+
     def newest_validation(self, meter: str, generation: int, tenant: int) -> int | None:
         """Return the number of the newest validation set that a tenant got an answer on."""
         which = {"meter": meter, "generation": generation, "tenant": tenant}
@@ -59,6 +67,16 @@ def _of_submissions() -> sa.Select[Any]:
         table.c.tenant.in_(sa.bindparam("tenants", expanding=True)),
         table.c.submission.in_(sa.bindparam("submissions", expanding=True)),
     )
+
+
+@cache
+def _of_models() -> sa.Select[Any]:
+    table = schema.entries
+    chosen = _select("meter", "generation").where(
+        table.c.tenant.in_(sa.bindparam("tenants", expanding=True)),
+        table.c.model.in_(sa.bindparam("models", expanding=True)),
+    )
+    return chosen.order_by(table.c.step)
 
 
 @cache
