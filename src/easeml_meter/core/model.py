@@ -19,6 +19,7 @@ class Event(StrEnum):
     PART_ADDED = "part added"
     PART_WITHDRAWN = "part withdrawn"
     TEST_SET_ADDED = "test set added"
+    REUSE_REFUSED = "reuse refused"
     RETIRED = "retired"
     SPENT = "spent"
     RELEASED = "released"

@@ -110,6 +110,8 @@ class Workspace:
     """Functions that a loss may name; None: any, as in a folder, where all code is its owner's."""
     claims: Files | None = None
     """Where a server notes at which meter each test set counts; None: there is only one."""
+    beside: Callable[[str], Workspace] | None = None
+    """Gives another meter of the same server, by its id; None: there is only one."""
 
     @classmethod
     def open(cls, folder: Path, clock: Clock = utc_now) -> Workspace:
@@ -234,6 +236,7 @@ class Site:
             meter,
             allowed_losses=self.allowed_losses,
             claims=self.files.under("claims"),
+            beside=self.space,
         )
 
     def reading(self) -> AbstractContextManager[Books]:

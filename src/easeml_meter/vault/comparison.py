@@ -23,10 +23,13 @@ from easeml_meter.vault.digests import (
     id_digests,
     row_digests,
     shared_rows,
+    value_digests,
 )
 from easeml_meter.vault.sealing import SealedTestSet
 
 RowNumbers = NDArray[np.int64]
+Sketches = dict[str, NDArray[np.uint64]]
+_SKETCH = 1024
 _NONE: RowNumbers = np.empty(0, np.int64)
 
 
@@ -38,7 +41,7 @@ class Rows:
     id_column: str | None
     batches: Callable[[Sequence[str]], Iterator[pa.RecordBatch]] = field(repr=False)
     key: bytes = field(repr=False)
-    _digested: dict[tuple[str, ...], Digests] = field(default_factory=dict, repr=False)
+    _digested: dict[tuple[tuple[str, ...], ...], Digests] = field(default_factory=dict, repr=False)
 
     @classmethod
     def of_sealed(cls, sealed: SealedTestSet, key: bytes) -> Rows:
@@ -62,13 +65,27 @@ class Rows:
         if self.id_column is not None:
             yield from (batch.column(0) for batch in self.batches([self.id_column]))
 
-    def digests(self, columns: Sequence[str]) -> Digests:
-        """Digest some of the inputs of every row."""
-        chosen = tuple(sorted(columns))
-        if chosen not in self._digested:
-            found = row_digests(self.batches(chosen), chosen, self.key)
-            self._digested[chosen] = collect(found)
-        return self._digested[chosen]
+    def digests(self, columns: Sequence[str], called: Sequence[str] = ()) -> Digests:
+        """Digest some of the inputs of every row, as if these columns were `called` otherwise."""
+        chosen, names = tuple(columns), tuple(called or columns)
+        if (chosen, names) not in self._digested:
+            renamed = (batch.rename_columns(list(names)) for batch in self.batches(chosen))
+            self._digested[chosen, names] = collect(row_digests(renamed, names, self.key))
+        return self._digested[chosen, names]
+
+    @cached_property
+    def sketches(self) -> Sketches:
+        """The smallest digests of each input's distinct values; a constant column has none.
+
+        They tell which columns of two sets have the same content, whatever they are called.
+        """
+        found: Sketches = {name: np.empty(0, np.uint64) for name in self.inputs}
+        if found:
+            for batch in self.batches(self.inputs):
+                for name, before in found.items():
+                    values = np.unique(value_digests(batch, name, self.key))
+                    found[name] = np.union1d(before, values[:_SKETCH])[:_SKETCH]
+        return {name: values for name, values in found.items() if len(values) > 1}
 
     def repeated_inputs(self) -> int:
         """Count the rows whose inputs stand in an earlier row, too."""
@@ -99,11 +116,11 @@ def compare(rows: Rows, others: Rows) -> Shared:
     same_id = shared_rows(rows.ids, others.ids)
     if mine is None or theirs is None:
         return Shared(compared=True, again=same_id)
-    again = shared_rows(_paired(rows.ids, mine), _paired(others.ids, theirs))
+    again = shared_rows(paired(rows.ids, mine), paired(others.ids, theirs))
     return Shared(True, again, np.setdiff1d(same_id, again), inputs)
 
 
-def _paired(ids: Digests, inputs: Digests) -> Digests:
+def paired(ids: Digests, inputs: Digests) -> Digests:
     """Return one digest of id and inputs; both are keyed, so nobody can aim at a collision."""
     paired: Digests = ids * np.uint64(0x9E37_79B9_7F4A_7C15) + inputs
     return paired

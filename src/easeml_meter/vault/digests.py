@@ -58,6 +58,12 @@ def id_digests(ids: Iterable[Any], key: bytes) -> Iterator[Digests]:
         yield _hash_slices(*_text(as_texts(each))[::-1], seed)
 
 
+def value_digests(batch: pa.RecordBatch, name: str, key: bytes) -> Words:
+    """Digest the values of one column, in 64 bits, whatever the column is called."""
+    words = _column_words(batch, name, key)
+    return _hash_words(words, batch.num_rows, _derive(key, "column", ""))[:, 0]
+
+
 def collect(parts: Iterable[Digests]) -> Digests:
     """Bring the digests of a whole table together, 16 bytes a row."""
     return np.concatenate([np.empty((0, 2), np.uint64), *parts])

@@ -6,8 +6,10 @@ import json
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
-from tests.service.helpers import Clock, Session, deliver, make_session, small_spec
+from tests.service.helpers import Clock, Session, deliver, make_session, rows, small_spec
 from tests.service.sharing import made
 
 from easeml_meter.core.lifecycle import Phase
@@ -60,6 +62,23 @@ def test_only_the_oldest_spent_set_is_released(tmp_path: Path) -> None:
     assert release.release(LABELER, space, draw=draw).number == 2
     phases = [each.phase for each in requests.list_test_sets(LABELER, space)]
     assert phases == [Phase.RELEASED, Phase.RELEASED, Phase.ACTIVE]
+
+
+def test_rows_of_the_active_set_are_not_released(tmp_path: Path) -> None:
+    """The next set may repeat the spent one: then `release` would publish its labels."""
+    session = make_session(tmp_path)
+    for step in range(4):
+        session.submit(step, 0, model=str(step))
+    table = rows(session.test_labels, seed=1000)
+    fresh = rows(np.array([0]), seed=3).set_column(0, "id", pa.array([10**6]))
+    again = table.slice(1).set_column(0, "id", pa.array(np.arange(1, len(table)) + 10**5))
+    pq.write_table(pa.concat_tables([again, fresh]), tmp_path / "again.parquet")
+    meter = session.meter
+    meter.seal(tmp_path / "again.parquet", tmp_path / "again.sealed", label="label", id_column="id")
+    meter.add_test_set(tmp_path / "again.sealed", accept_shared=True)
+    with pytest.raises(WrongPhase, match="rows of test set 1 stand in test set 2, which is active"):
+        meter.release()
+    assert meter.generations[0].phase is Phase.SPENT
 
 
 def test_every_tenant_has_a_report_of_its_own_steps(tmp_path: Path) -> None:

@@ -20,6 +20,7 @@ from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets.checking import Asked
+from easeml_meter.service.testsets.elsewhere import refuse_elsewhere
 from easeml_meter.service.testsets.requests import as_request, retire
 from easeml_meter.service.testsets.reuse import (
     UNDECIDED,
@@ -126,7 +127,7 @@ def seal_for(
 
 @needs(Permission.ADD_TEST_SET)
 def add_test_set(
-    _: Actor, space: Workspace, path: Path, decisions: Decisions = UNDECIDED
+    actor: Actor, space: Workspace, path: Path, decisions: Decisions = UNDECIDED
 ) -> TestSet:
     """Take in a whole sealed test set; from then on submissions are answered.
 
@@ -152,7 +153,7 @@ def add_test_set(
         for other in state.generations:
             if other.fingerprint == fingerprint:
                 raise invalid("test set", path.name, f"the same rows were test set {other.number}")
-        notices = check_reuse(space, state, sealed, decisions)
+        notices = check_reuse(actor, space, state, sealed, decisions)
     claim(space, wanted.meter, fingerprint)
     # Named by its digest, it replaces no other one.
     blob = copy_into(space.files, f"{TEST_SETS}/{wanted.number}-{manifest.sha256}.sealed", path)
@@ -225,7 +226,7 @@ def check_alone(space: Workspace, state: MeterState, sealed: SealedTestSet) -> N
 
 
 def check_reuse(
-    space: Workspace, state: MeterState, sealed: SealedTestSet, decisions: Decisions
+    actor: Actor, space: Workspace, state: MeterState, sealed: SealedTestSet, decisions: Decisions
 ) -> list[Notice]:
     """Refuse ids that repeat and rows that were used before; return what labelers are told."""
     rows = sealed_rows(space, sealed)
@@ -235,6 +236,7 @@ def check_reuse(
         validations = books.validation.all(state.meter.id)
     found = overlaps(space, state, validations, sealed, rows)
     decide(found, sealed.rows, decisions)
+    refuse_elsewhere(actor, space, sealed.manifest.generation, rows, InvalidInput)
     number, now = sealed.manifest.generation, space.now()
     return [own_notice(rows, number, now), *(each.notice(number, now) for each in found)]
 

@@ -77,7 +77,7 @@ def add_labels(
                 _check_alike(other, sealed)
                 _check_ids(space, each, other, sealed)
             if here < wanted.labels_needed:
-                delivery.check_reuse(space, state, sealed, decisions)
+                delivery.check_reuse(actor, space, state, sealed, decisions)
                 _keep(actor, space, wanted, path, manifest, before=len(earlier))
                 return _as_it_stands(space, wanted)
             added = _merge(actor, space, [*others, sealed], decisions)

@@ -20,10 +20,14 @@ from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.keeping import read_kept
 from easeml_meter.service.submissions.kinds import measure_again
 from easeml_meter.service.submissions.measuring import Measured, open_sealed
+from easeml_meter.service.testsets.elsewhere import refuse_elsewhere
 from easeml_meter.service.testsets.requests import settled
+from easeml_meter.service.testsets.reuse import sealed_rows
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.books import Books
 from easeml_meter.tables.source import Held
+from easeml_meter.vault.comparison import Rows, compare
+from easeml_meter.vault.likeness import LARGEST_SHARE, likeness
 
 TEST_SET = "testset.parquet"
 RETROSPECTIVE = "retrospective.json"
@@ -38,7 +42,7 @@ def releasable(_: Actor, space: Workspace) -> TestSet | None:
 
 @needs(Permission.RELEASE)
 def release(
-    _: Actor, space: Workspace, number: int | None = None, *, draw: Callable[[SessionView], str]
+    actor: Actor, space: Workspace, number: int | None = None, *, draw: Callable[[SessionView], str]
 ) -> TestSet:
     """Hand out the oldest spent test set, with the truth of every step and a report drawn of it.
 
@@ -46,7 +50,8 @@ def release(
 
     Raises:
         NotFound: there is no test set of that number.
-        WrongPhase: it is not spent, or an older one must be released first.
+        WrongPhase: it is not spent, an older one must be released first, or its rows stand in a
+            test set that is active, here or at another meter of the server.
     """
     with space.writing() as books:
         state = settled(space, books, space.state(books))
@@ -54,6 +59,7 @@ def release(
         histories, unjournaled = reconcile(space, books, state, test_set)
         entries = books.entries.all(test_set.meter, test_set.number)
     space.journal(test_set).append(unjournaled, histories.answers)
+    _refuse_active_rows(actor, space, state, test_set)
     truths: list[Truth | None] = [None for _ in entries]
     if state.validation is not None:
         with Measured(space, state.spec, test_set, state.validation, again=True) as on:
@@ -76,6 +82,26 @@ def release(
         name = f"{released_folder(released.number)}/report{suffix}.html"
         space.files.put(name, draw(view).encode())
     return released
+
+
+def _refuse_active_rows(
+    actor: Actor, space: Workspace, state: MeterState, test_set: TestSet
+) -> None:
+    """Refuse to publish labels of a test set that still answers submissions."""
+    with open_sealed(space, test_set) as sealed:
+        rows = sealed_rows(space, sealed)
+        for other in state.generations:
+            if other.phase is not Phase.ACTIVE:
+                continue
+            with open_sealed(space, other) as active:
+                others = Rows.of_sealed(active, rows.key)
+                again = len(compare(rows, others).again)
+                if again or likeness(rows, others) > LARGEST_SHARE:
+                    raise WrongPhase(
+                        f"rows of test set {test_set.number} stand in test set {other.number}, "
+                        "which is active: release it when that one is spent"
+                    )
+        refuse_elsewhere(actor, space, test_set.number, rows, WrongPhase, active_only=True)
 
 
 def _oldest_spent(state: MeterState) -> TestSet | None:

@@ -33,6 +33,10 @@ class TestSets(Repository):
         """Return the test sets that labels are needed for, of all meters."""
         return self._where(phase=str(Phase.REQUESTED))
 
+    def delivered(self) -> list[TestSet]:
+        """Return the test sets of all meters that have arrived, in whatever phase they are now."""
+        return [each for each in self._where() if each.phase is not Phase.REQUESTED]
+
     def owners(self, fingerprint: str) -> set[str]:
         """Return the meters that have or had a test set with these rows."""
         return {each.meter for each in self._where(fingerprint=fingerprint)}

@@ -1,0 +1,95 @@
+"""Rows of another meter on the same server."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.service.helpers import rows, small_spec
+from tests.service.sites import Room, make_room, make_site
+
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.people import Role
+from easeml_meter.errors import InvalidInput, WrongPhase
+from easeml_meter.meter import Meter
+from easeml_meter.service import seats
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.users import add_user
+from easeml_meter.vault import likeness
+
+
+@pytest.fixture
+def room(tmp_path: Path) -> Room:
+    """A meter on a server, with an active test set."""
+    site = make_site(tmp_path / "site", f"sqlite:///{tmp_path}/site.db")
+    return make_room(site, tmp_path / "first")
+
+
+def offered(room: Room, folder: Path, table: pa.Table, user: str = "") -> Meter:
+    """Offer rows to a second meter of the server."""
+    second = Meter(room.site.space(create_meter(SYSTEM, room.site, small_spec(), "second").id))
+    if user:
+        for meter in (room.id, str(second.workspace.meter)):
+            seats.add_seat(SYSTEM, room.site.space(meter), user, Role.LABELER, 0)
+        second = Meter(second.workspace, Role.LABELER, user=user)
+    pq.write_table(table, folder / "offered.parquet")
+    second.seal(folder / "offered.parquet", folder / "offered.sealed", label="label")
+    second.add_test_set(folder / "offered.sealed")
+    return second
+
+
+def test_nearly_the_same_rows_are_refused_and_both_chains_show_it(
+    room: Room, tmp_path: Path
+) -> None:
+    """One row left out, a column renamed or a constant one more used to be enough."""
+    table = rows(room.session.test_labels, seed=1000).slice(1)
+    fresh = rows(np.array([1, 0]), seed=3)
+    table = pa.concat_tables([table, fresh]).rename_columns(["key", "a", "y", "label"])
+    table = table.append_column("source", pa.array(["web"] * len(table)))
+    with pytest.raises(InvalidInput) as refused:
+        offered(room, tmp_path, table)
+    line = str(refused.value)
+    assert "rows of the test set of another meter on this server" in line
+    assert "small" not in line
+    assert "%" not in line
+    with room.site.reading() as books:
+        for meter in books.meters.all():
+            (link,) = [x for x in books.audit.all(meter.id) if x.event == "reuse refused"]
+            assert link.details == {"generation": 1}
+            assert books.testsets.all(meter.id)[-1].phase is (
+                Phase.ACTIVE if meter.id == room.id else Phase.REQUESTED
+            )
+
+
+def test_a_labeler_of_both_is_told_which_meter_and_how_much(room: Room, tmp_path: Path) -> None:
+    user = add_user(SYSTEM, room.site, "ann", password="a long password")  # noqa: S106
+    old = rows(room.session.test_labels, seed=1000).slice(1)
+    table = pa.concat_tables([old, rows(np.array([1, 0]), seed=3)])
+    with pytest.raises(InvalidInput, match=r"test set 1 of the meter 'small' \(97.1 % of them\)"):
+        offered(room, tmp_path, table, user.id)
+
+
+def test_fresh_rows_are_taken(room: Room, tmp_path: Path) -> None:
+    table = rows(room.session.test_labels, seed=4)
+    assert offered(room, tmp_path, table).generations[-1].phase is Phase.ACTIVE
+    events = [link.event for link in room.meter.audit().links]
+    assert "reuse refused" not in events
+
+
+def test_rows_that_another_meter_still_uses_are_not_released(
+    room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Both test sets may be older than the comparison."""
+    with monkeypatch.context() as before:
+        before.setattr("easeml_meter.service.testsets.elsewhere.LARGEST_SHARE", 1.0)
+        offered(room, tmp_path, rows(room.session.test_labels, seed=1000).slice(0, 36))
+    for step in range(4):
+        room.submit(0, model=str(step))
+    with pytest.raises(WrongPhase, match=r"another meter on this server.* when that one is spent"):
+        room.meter.release()
+    assert likeness.LARGEST_SHARE < 1
+    assert room.meter.generations[0].phase is Phase.SPENT

@@ -1,0 +1,99 @@
+"""How much of one test set stands in another, whatever their columns are called."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import numpy as np
+import pyarrow as pa
+import pytest
+
+from easeml_meter.tables.opening import open_table
+from easeml_meter.vault.comparison import Rows
+from easeml_meter.vault.likeness import LARGEST_SHARE, likeness
+
+KEY = bytes(range(32))
+COUNT = 300
+
+
+def rows_of(table: pa.Table) -> Rows:
+    return Rows.of_table(open_table(table), "label", "id", KEY)
+
+
+def drawn(seed: int, count: int = COUNT) -> pa.Table:
+    """Draw an id, a real number, a text, a category and a label."""
+    random = np.random.default_rng(seed)
+    texts = [f"message {number}" for number in random.integers(0, 10**9, count)]
+    columns = {"x": random.random(count), "text": texts, "kind": random.integers(0, 4, count)}
+    return pa.table({"id": np.arange(count), **columns, "label": random.integers(0, 2, count)})
+
+
+def shuffled(table: pa.Table) -> pa.Table:
+    return table.take(np.random.default_rng(0).permutation(len(table)))
+
+
+TABLE = drawn(1)
+CHANGES: dict[str, Callable[[pa.Table], pa.Table]] = {
+    "the same": lambda table: table,
+    "one row left out": lambda table: table.slice(1),
+    "one row exchanged": lambda table: pa.concat_tables([table.slice(1), drawn(2, 1)]),
+    "other ids": lambda table: table.set_column(0, "id", pa.array(np.arange(COUNT) + 10**6)),
+    "no ids": lambda table: table.drop_columns(["id"]),
+    "a column renamed": lambda table: table.rename_columns(["id", "z", "text", "kind", "label"]),
+    "all renamed": lambda table: table.rename_columns(["id", "a", "b", "c", "label"]),
+    "names exchanged": lambda table: table.rename_columns(["id", "kind", "x", "text", "label"]),
+    "a constant more": lambda table: table.append_column("source", pa.array(["web"] * COUNT)),
+    "a varying one more": lambda table: table.append_column("n", pa.array(np.arange(COUNT))),
+    "a column less": lambda table: table.drop_columns(["text"]),
+    "renamed, and one more": lambda table: table.rename_columns(
+        ["id", "a", "b", "c", "label"]
+    ).append_column("n", pa.array(np.arange(COUNT) * 1.5)),
+    "a fifth of them": lambda table: table.slice(0, COUNT // 5),
+    "twice as many": lambda table: pa.concat_tables([table, drawn(3)]),
+}
+
+
+@pytest.mark.parametrize("change", CHANGES.values(), ids=CHANGES.keys())
+def test_the_same_rows_are_found(change: Callable[[pa.Table], pa.Table]) -> None:
+    other = shuffled(change(TABLE))
+    assert likeness(rows_of(other), rows_of(TABLE)) > LARGEST_SHARE
+    assert likeness(rows_of(TABLE), rows_of(other)) > LARGEST_SHARE
+
+
+def test_independent_rows_are_not_the_same() -> None:
+    assert likeness(rows_of(drawn(4)), rows_of(drawn(5))) == 0
+
+
+@pytest.mark.parametrize("cells", [2, 30, 300, 3000])
+def test_inputs_that_repeat_by_chance_are_not_the_same_rows(cells: int) -> None:
+    """Also where every value is expected once, the worst case, and ids are numbered alike."""
+    random = np.random.default_rng(cells)
+
+    def few(column: str) -> pa.Table:
+        values = random.integers(0, cells, COUNT)
+        return pa.table({"id": np.arange(COUNT), column: values, "label": values % 2})
+
+    for other in ("cell", "place"):
+        assert likeness(rows_of(few("cell")), rows_of(few(other))) < LARGEST_SHARE
+
+
+def test_ids_tell_the_same_rows_where_inputs_repeat() -> None:
+    random = np.random.default_rng(8)
+    ages = random.integers(18, 80, COUNT)
+    table = pa.table({"id": np.arange(COUNT), "age": ages, "label": ages % 2})
+    assert likeness(rows_of(shuffled(table).slice(1)), rows_of(table)) > LARGEST_SHARE
+
+
+def test_the_same_customers_are_not_the_same_rows() -> None:
+    names = [f"customer {number}" for number in range(COUNT)]
+    both = []
+    for seed in (6, 7):
+        random = np.random.default_rng(seed)
+        columns = {f"{seed}-{place}": random.random(COUNT) for place in range(4)}
+        both.append(rows_of(pa.table({"customer": names, **columns})))
+    assert likeness(*both) == 0
+
+
+def test_rows_without_inputs_are_not_compared() -> None:
+    bare = pa.table({"id": np.arange(COUNT), "label": np.zeros(COUNT)})
+    assert likeness(rows_of(bare), rows_of(bare)) == 0
