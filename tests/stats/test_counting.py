@@ -125,7 +125,11 @@ def all_but(undone: Sequence[int]) -> Callable[[int, Sequence[Any]], Any]:
 def spec(signals: int, steps: int, **options: Any) -> MeterSpec:
     tolerances = [0.01 * k for k in range(1, signals + 1)]
     return MeterSpec.uniform(
-        signals=signals, tolerance=tolerances, steps=steps, delta=0.01, **options
+        signals=signals,
+        tolerance=tolerances,
+        steps=steps,
+        delta=0.01,
+        **{"count": "all"} | options,
     )
 
 

@@ -38,7 +38,7 @@ def spec_of(row: Row, **options: Any) -> MeterSpec:
         delta=row.get("delta", 0.01),
         protocol=PROTOCOLS.get(row["meter"], row["meter"]),
         ceiling=row.get("ceiling"),
-        **options,
+        **{"count": "all"} | options,
     )
 
 

@@ -171,7 +171,7 @@ def written(row: Any, *left_out: str) -> dict[str, Any]:
 # What the first release wrote; later ones wrote that too.
 ROWS = {
     "meters": [written(METER)],
-    "generations": [written(GENERATION, "reason", "deadline")],
+    "generations": [written(GENERATION, "reason", "deadline", "count")],
     "validation_sets": [written(VALIDATION)],
     "entries": [written(ENTRY, "user") | {"tenant": 0}],
     "audit": [written(LINK)],

@@ -104,7 +104,12 @@ def ledger_of(spec: MeterSpec, generation: TestSet) -> Ledger:
     """Open the ledger of a delivered test set."""
     if generation.rows is None:
         raise WrongPhase(f"test set {generation.number} was not delivered yet")
-    return _ledger(spec, generation.rows)
+    return _ledger(spec_of(spec, generation), generation.rows)
+
+
+def spec_of(spec: MeterSpec, generation: TestSet) -> MeterSpec:
+    """Return the specification in force for a test set: it keeps the count it was planned with."""
+    return spec if spec.count is generation.count else spec.replace(count=generation.count)
 
 
 _ledger = lru_cache(maxsize=256)(Ledger)  # what it computes once, it keeps
@@ -279,7 +284,7 @@ def session_view(
 
     The account is of all who share the tenant's history, so the entries alone do not give it.
     """
-    spec, plan = state.spec, state.plan
+    spec, plan = spec_of(state.spec, test_set), state.plan
     signals: list[Signal] = []
     battery, left, expected = 1.0, plan.spec.steps, plan.spec.steps
     if test_set.rows is not None:

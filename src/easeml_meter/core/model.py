@@ -8,6 +8,7 @@ from enum import StrEnum
 from typing import Any, ClassVar
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.spec import Count
 
 
 class Event(StrEnum):
@@ -95,6 +96,13 @@ class TestSet:
     reason: str | None = None
     """Why it was asked for, in the labelers' words."""
     deadline: str | None = None
+    count: Count = Count.ALL
+    """Which histories its plan counts; it stays so, whatever later versions count."""
+
+    def __post_init__(self) -> None:
+        # Databases and backups hold the words.
+        object.__setattr__(self, "phase", Phase(self.phase))
+        object.__setattr__(self, "count", Count(self.count))
 
     def to_json(self) -> dict[str, Any]:
         """Return what everyone with a seat may know; the fingerprint and the blob stay here."""
@@ -104,6 +112,7 @@ class TestSet:
             "phase": str(self.phase),
             "rows": self.rows,
             "labels_needed": self.labels_needed,
+            "count": str(self.count),
             "changed_at": self.changed_at,
             "columns": manifest["columns"],
             "label": manifest["label"]["name"],
@@ -125,6 +134,7 @@ class TestSet:
             changed_at=data["changed_at"],
             rows=data["rows"],
             manifest=manifest,
+            count=data.get("count", Count.ALL),  # version 0.1.0 knew no other
         )
 
 
@@ -149,6 +159,7 @@ class LabelRequest:
         return {
             "generation": asked.number,
             "labels_needed": asked.labels_needed,
+            "count": str(asked.count),
             "labels_here": self.labels_here,
             "reason": asked.reason,
             "deadline": asked.deadline,
@@ -169,6 +180,7 @@ class LabelRequest:
             changed_at=data["since"],
             reason=data["reason"],
             deadline=data["deadline"],
+            count=data.get("count", Count.ALL),  # version 0.1.0 knew no other
         )
         parts = (Part(meter, number, digest="", blob="", **each) for each in data["parts"])
         return cls(asked, tuple(data["recipients"]), tuple(parts))

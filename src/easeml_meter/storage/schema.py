@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0004"
+HEAD = "0005"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()
@@ -38,6 +38,7 @@ generations = sa.Table(
     sa.Column("changed_at", sa.String(32), nullable=False),
     sa.Column("reason", sa.String(500)),
     sa.Column("deadline", sa.String(32)),
+    sa.Column("count", sa.String(16), nullable=False, server_default="all"),
     sa.UniqueConstraint("meter", "fingerprint"),
     # The same rows are one test set with one budget, whatever meter they are given to.
     sa.Index("generations_by_fingerprint", "fingerprint", unique=True),

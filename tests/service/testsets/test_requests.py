@@ -10,6 +10,8 @@ import numpy as np
 import pytest
 from tests.service.helpers import Clock, Session, deliver, make_session, small_spec
 
+from easeml_meter.core.history import ledger_of
+from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import LabelRequest, TestSet
 from easeml_meter.core.people import Role
@@ -21,6 +23,8 @@ from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.service.submissions.measuring import Conditions
 from easeml_meter.service.testsets import requests
+from easeml_meter.spec import Count
+from easeml_meter.stats.planning import required_labels
 
 LABELER = Actor.embedded(Role.LABELER)
 
@@ -204,3 +208,46 @@ def test_an_older_database_put_back_knows_that_it_was_retired(tmp_path: Path) ->
         with pytest.raises(Spent):
             session.submit(0, 0, model="b")
         assert [row.phase for row in meter.generations] == [Phase.SPENT, Phase.REQUESTED]
+
+
+def test_a_test_set_keeps_its_count_and_the_next_one_says_what_changed(tmp_path: Path) -> None:
+    """As in a meter made before: its test set in use was planned by counting all histories."""
+    spec = small_spec(count="consistent", signals=4, edges=[0.1, 0.65, 0.7], elastic=True)
+    every = spec.replace(count="all")
+    session = make_session(tmp_path, spec, size=required_labels(every).labels)
+    space = session.meter.workspace
+    with space.writing() as books:
+        (active,) = books.testsets.all(session.meter.generations[0].meter)
+        assert active.count is Count.CONSISTENT
+        books.testsets.update(replace(active, count=Count.ALL))
+    with space.reading() as books:
+        state = space.state(books)
+    rows = state.current.rows
+    assert rows is not None
+    assert ledger_of(state.spec, state.current) == Ledger(every, rows)
+    assert session.meter.status().spec == every
+    session.meter.retire()
+    old, new = session.meter.generations
+    assert (old.count, new.count) == (Count.ALL, Count.CONSISTENT)
+    assert new.labels_needed == required_labels(spec).labels < required_labels(every).labels
+    (request,) = session.meter.requests()
+    assert request.test_set.reason == (
+        "This plan counts consistent histories of answers, the one of test set 1 counted all."
+    )
+    assert LabelRequest.from_json(new.meter, request.to_json()).test_set.count == new.count
+
+
+def test_a_request_keeps_its_count_until_it_is_delivered(tmp_path: Path) -> None:
+    """It was made for the count of all histories: fewer labels would do now, but not for it."""
+    spec = small_spec(count="consistent", signals=4, edges=[0.1, 0.65, 0.7])
+    meter = Meter.create(tmp_path / "meter", spec, clock=Clock())
+    space = meter.workspace
+    with space.writing() as books:
+        (asked,) = books.testsets.all(meter.generations[0].meter)
+        books.testsets.update(replace(asked, count=Count.ALL))
+    fewer, more = (required_labels(spec.replace(count=count)).labels for count in Count)
+    with pytest.raises(InvalidInput, match="too few"):
+        deliver(meter, tmp_path, np.arange(fewer) % 2, seed=1)
+    deliver(meter, tmp_path, np.arange(more) % 2, seed=2)
+    assert meter.generations[-1].count is Count.ALL
+    meter.close()

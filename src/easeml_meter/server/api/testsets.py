@@ -49,6 +49,8 @@ class RequestShown(BaseModel):
 
     generation: int
     labels_needed: int
+    count: str
+    """Which histories of answers its plan counts: "consistent" or "all"."""
     labels_here: int
     reason: str | None
     deadline: str | None
@@ -98,6 +100,8 @@ class TestSetShown(BaseModel):
     phase: str
     rows: int | None
     labels_needed: int
+    count: str
+    """Which histories of answers its plan counts: "consistent" or "all"."""
     changed_at: str
     columns: list[ColumnShown]
     label: str | None

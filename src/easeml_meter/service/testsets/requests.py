@@ -156,12 +156,22 @@ def retire(space: Workspace, books: Books, state: MeterState, test_set: TestSet)
     books.audit.append(test_set.meter, now, Event.SPENT, {"generation": test_set.number})
     # One session means as many as there are labels for; a larger number was planned for.
     if state.spec.sessions == 1 or test_set.number < state.spec.sessions:
-        request(books, state.spec, test_set.meter, test_set.number + 1, now)
+        reason = None
+        if state.spec.count is not test_set.count:
+            reason = (
+                f"This plan counts {state.spec.count} histories of answers, the one of test set "
+                f"{test_set.number} counted {test_set.count}."
+            )
+        request(books, state.spec, test_set.meter, test_set.number + 1, now, reason=reason)
 
 
-def request(books: Books, spec: MeterSpec, meter: str, number: int, now: str) -> None:
+def request(
+    books: Books, spec: MeterSpec, meter: str, number: int, now: str, *, reason: str | None = None
+) -> None:
     """Ask the labelers for a test set of exactly the planned size."""
     labels = required_labels(spec).labels
-    books.testsets.add(TestSet(meter, number, Phase.REQUESTED, labels, now))
+    books.testsets.add(
+        TestSet(meter, number, Phase.REQUESTED, labels, now, reason=reason, count=spec.count)
+    )
     details = {"generation": number, "labels": labels}
     books.audit.append(meter, now, Event.REQUESTED, details)

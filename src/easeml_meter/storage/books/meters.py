@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import fields, replace
+from dataclasses import fields
 from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
 
-from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import MeterRecord, TestSet, ValidationSet
 from easeml_meter.errors import NotFound, StorageError
 from easeml_meter.storage import schema
@@ -49,7 +48,7 @@ class Meters(Repository):
         newest = found[0][two:]
         return (
             MeterRecord(*found[0][:one]),
-            [replace(each, phase=Phase(each.phase)) for each in sets],
+            sets,
             None if newest[0] is None else ValidationSet(*newest),
         )
 

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
-
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import TestSet
 from easeml_meter.storage import schema
@@ -42,5 +40,4 @@ class TestSets(Repository):
         return {each.meter for each in self._where(fingerprint=fingerprint)}
 
     def _where(self, **equal: object) -> list[TestSet]:
-        found = self._values(schema.generations, TestSet, "meter", "number", **equal)
-        return [replace(each, phase=Phase(each.phase)) for each in found]
+        return self._values(schema.generations, TestSet, "meter", "number", **equal)
