@@ -69,8 +69,8 @@ class Kind:
         """Return the mean loss by the values themselves."""
         pairs = list(zip(predictions, labels, strict=True))
         if self.loss.startswith("absolute"):
-            off = sum(abs(Fraction(float(a)) - Fraction(float(b))) for a, b in pairs)
-            return off / 16 / len(pairs)
+            off = [abs(Fraction(a) - Fraction(b)) for a, b in pairs]
+            return sum(off, Fraction(0)) / 16 / len(pairs)
         wrong = Fraction(sum(a != b for a, b in pairs), len(pairs))
         return wrong if self.loss == "0-1" else wrong / 2
 

@@ -14,6 +14,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter
+from easeml_meter.tables.table_file import write_table
 
 
 @pytest.fixture
@@ -72,12 +73,15 @@ def test_ids_with_other_inputs_are_numbered_again_if_the_labeler_says_so(spent: 
     )
 
 
-def test_rows_of_a_replaced_validation_set_are_refused(spent: Session, tmp_path: Path) -> None:
+@pytest.mark.parametrize("ending", [".parquet", ".csv", ".jsonl"])
+def test_rows_of_a_replaced_validation_set_are_refused(
+    spent: Session, tmp_path: Path, ending: str
+) -> None:
     """Only the validation set in force was compared."""
     seen = with_ids(rows(np.zeros(20, dtype=np.int64), seed=30), 2000)
     for name, table in (("seen", seen), ("next", with_ids(rows(np.ones(20, int), seed=31), 3000))):
-        pq.write_table(table, tmp_path / f"{name}.parquet")
-        spent.meter.replace_validation(tmp_path / f"{name}.parquet")
+        write_table(tmp_path / f"{name}{ending}", table.schema, table.to_batches())
+        spent.meter.replace_validation(tmp_path / f"{name}{ending}")
     fresh = with_ids(rows(spent.test_labels, seed=32), 5000)
     table = pa.concat_tables([fresh, seen.slice(4, 2)])
     with pytest.raises(InvalidInput, match=r"stand in validation set 2 under the same id"):

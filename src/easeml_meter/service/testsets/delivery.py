@@ -249,10 +249,9 @@ def _check_schema(state: MeterState, manifest: Manifest) -> None:
     known = {column["name"]: column["type"] for column in before[-1]["columns"]}
     given = {column.name: column.type for column in manifest.columns}
     for name in (manifest.label.name, manifest.id_column):
-        if name in known and name is not None:
-            known[name] = given[
-                name
-            ]  # whole numbers and text are one: 7 in one file, 007 in another
+        # Names may be whole numbers in one CSV file, and text in another because of a 007.
+        if name is not None and name in known:
+            known[name] = given[name]
     for name in [*known, *given]:
         if known.get(name) != given.get(name):
             shown = f"{name}: {given.get(name, 'missing')}"

@@ -13,7 +13,6 @@ from contextlib import suppress
 from dataclasses import dataclass
 
 import numpy as np
-import pyarrow as pa
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
@@ -103,14 +102,15 @@ def _with_test_set(space: Workspace, rows: Rows, other: TestSet) -> Shared:
 def with_validation(
     space: Workspace, sealed: SealedTestSet, rows: Rows, validation: ValidationSet
 ) -> Shared:
-    """Compare a test set with a validation set, which is read with the types of the test set."""
+    """Compare a test set with a validation set, whose inputs are read with its types."""
     id_column = validation.id_column or rows.id_column
-    types = {field.name: field.type for field in sealed.schema}
-    if id_column is not None:
-        types[id_column] = pa.string()
+    types = {name: sealed.schema.field(name).type for name in sealed.inputs}
+    # Ids and labels are names: a type of the other file would not fit all of them.
+    texts = [name for name in (id_column, validation.label) if name is not None]
+    types = {name: kind for name, kind in types.items() if name not in texts}
     # Developers choose the file: one that cannot be read so must not keep labelers from theirs.
     with suppress(MeterError), space.files.local(validation.blob) as path:
-        table = open_table(path, types=types)
+        table = open_table(path, types=types, texts=texts)
         return compare(rows, Rows.of_table(table, validation.label, id_column, rows.key))
     return Shared(compared=False)
 
