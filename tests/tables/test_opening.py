@@ -521,3 +521,16 @@ def test_types_of_all_rows_where_they_are_asked_for(tmp_path: Path) -> None:
     path.write_text('{"n": 1, "id": 7}\n{"n": 0.5, "id": 8}\n')
     assert content(open_raw(path, settled=True)) == {"n": [1, 0.5], "id": [7, 8]}
     assert f"row 1 or later: {NO_OBJECT}" in refusal(path, open_raw)
+
+
+def test_views_of_text_are_read_as_plain_text(tmp_path: Path) -> None:
+    """Rows of such a column can be neither taken nor filtered."""
+    table = pa.table({"id": pa.array(["a", "b"]).cast(pa.string_view()), "n": [1, 2]})
+    with pa.ipc.new_file(tmp_path / "t.arrow", table.schema) as writer:
+        writer.write_table(table)
+    pq.write_table(table, tmp_path / "t.parquet")
+    given: list[Any] = [table, tmp_path / "t.arrow", tmp_path / "t.parquet"]
+    for found in (*map(open_table, given), *map(open_raw, given[1:])):
+        assert found.schema.field("id").type == pa.large_string()
+        column = next(found.batches()).column("id")
+        assert column.take(pa.array([1])).to_pylist() == ["b"]

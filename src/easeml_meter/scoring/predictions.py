@@ -130,9 +130,6 @@ class Predictions:
         table = pa.Table.from_batches(self.table.batches(self.layout.columns))
         if self.joined.places is None:
             return table
-        for at, column in enumerate(table.columns):
-            if pa.types.is_string_view(column.type):  # rows of it cannot be taken
-                table = table.set_column(at, table.field(at).name, column.cast(pa.large_string()))
         places = pa.array(self.joined.places, mask=self.joined.places < 0)
         return table.unify_dictionaries().combine_chunks().take(places)
 

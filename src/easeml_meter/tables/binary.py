@@ -14,7 +14,15 @@ import pyarrow as pa
 from easeml_meter.tables.files import Stamp
 from easeml_meter.tables.source import Held, Source, for_arrow
 from easeml_meter.tables.spelling import is_text
-from easeml_meter.tables.table import LEAST_ROWS, Batches, FileTable, Manner, RowRange, rows_at_once
+from easeml_meter.tables.table import (
+    LEAST_ROWS,
+    Batches,
+    FileTable,
+    Manner,
+    RowRange,
+    rows_at_once,
+    without_views,
+)
 from easeml_meter.tables.wording import named
 
 _BATCH_BYTES = 16 << 20
@@ -41,7 +49,7 @@ class ParquetTable(FileTable):
         with pq.ParquetFile(for_arrow(path)) as file:
             # Only what is asked here is safe to ask: a broken footer makes pyarrow end the process
             # when it is asked about a column of a row group.
-            schema, metadata = file.schema_arrow.remove_metadata(), file.metadata
+            schema, metadata = without_views(file.schema_arrow), file.metadata
             groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
             size = sum(group.total_byte_size for group in groups)
             encoded = tuple(f.name for f in schema if manner.raw and is_text(f.type))
@@ -103,7 +111,7 @@ class ArrowTable(FileTable):
     def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
         """Read the schema."""
         with _arrow(path) as reader:
-            return cls(named(path), reader.schema.remove_metadata(), None, path, stamp)
+            return cls(named(path), without_views(reader.schema), None, path, stamp)
 
     def _read(self, columns: list[str]) -> Batches:
         places = sorted(self.schema.get_field_index(name) for name in columns)

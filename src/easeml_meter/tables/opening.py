@@ -14,7 +14,15 @@ from easeml_meter.tables.json_array import JsonArrayTable
 from easeml_meter.tables.json_lines import JsonTable
 from easeml_meter.tables.numpy_file import NpyTable
 from easeml_meter.tables.source import Given, source_of
-from easeml_meter.tables.table import FileTable, Manner, MemoryTable, Table, Types, check_columns
+from easeml_meter.tables.table import (
+    FileTable,
+    Manner,
+    MemoryTable,
+    Table,
+    Types,
+    check_columns,
+    without_views,
+)
 from easeml_meter.tables.wording import about, excerpt, named
 
 FORMATS: dict[str, type[FileTable]] = {
@@ -44,7 +52,7 @@ def open_table(
     """
     if not isinstance(source, pa.Table):
         return _open(source, Manner(types or {}, texts))
-    plain = source.replace_schema_metadata(None)
+    plain = source.cast(without_views(source.schema))
     table = MemoryTable("the table", plain.schema, plain.num_rows, plain)
     with about(table.name):
         _check(table)

@@ -90,6 +90,8 @@ class Table(ABC):
         for batch in read():
             chosen = batch if batch.schema.names == names else batch.select(names)
             self._validate(chosen)
+            if any(map(pa.types.is_string_view, chosen.schema.types)):
+                chosen = chosen.cast(without_views(chosen.schema))
             size = rows_at_once(chosen.schema)
             for start in range(0, chosen.num_rows, size):
                 yield chosen.slice(start, size)
@@ -142,6 +144,12 @@ class FileTable(Table):
     def _validate(self, batch: pa.RecordBatch) -> None:
         # Arrow trusts offsets and text to be in order; a stranger's may lead out of memory.
         batch.validate(full=True)
+
+
+def without_views(schema: pa.Schema) -> pa.Schema:
+    """Return columns whose text is laid out plainly: Arrow can do little with views of text."""
+    kinds = [pa.large_string() if pa.types.is_string_view(k) else k for k in schema.types]
+    return pa.schema(list(zip(schema.names, kinds, strict=True)))
 
 
 def rows_at_once(schema: pa.Schema) -> int:
