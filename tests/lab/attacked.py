@@ -59,6 +59,11 @@ NARROW = ("regular", "incremental, by band", "masked")
 """Also attacked with bands that are narrow next to the spread of a test loss."""
 CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "resets", "masked")
 """Also attacked with a ceiling."""
+CONSISTENT = (
+    *("regular", "regular, by band", "incremental", "resets", "masked", "masked, incremental"),
+    *("tenants", "hand-over", "memory", "reverts", "measuring can fail"),
+)
+"""Also attacked with the count of consistent histories, which asks for fewer labels."""
 OTHER_BOUNDS = ("one step", "regular", "incremental, by band")
 """Also attacked with the bounds that are not the default."""
 
@@ -78,6 +83,11 @@ def meters(*, steps: int, delta: float) -> Iterator[tuple[str, MeterSpec]]:
             forms[f"{name}, narrow"] = options | {"edges": (0.02, 0.05)}
         if name in CEILINGS:
             forms[f"{name}, ceiling"] = options | {"ceiling": 0.2}
+        if name in CONSISTENT:
+            forms |= {
+                f"{form}, consistent": each | {"count": "consistent"}
+                for form, each in forms.items()
+            }
         if name in OTHER_BOUNDS:
             for bound in ("hoeffding", "kl"):
                 forms[f"{name}, {bound}"] = options | {"bound": bound}

@@ -13,10 +13,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.signals import NO_READING, Rules, State
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
 from easeml_meter.stats.feedback import Feedback, feedback_of, possible_bands
+from easeml_meter.stats.planning import required_labels
 
 GRID = 20
 """Losses, edges and tolerances of the enumeration are whole multiples of 1/20."""
@@ -140,6 +142,29 @@ def test_one_band_fewer_would_be_too_few() -> None:
         assert possible_bands(spec) == 3
         too_few = sum(map(math.exp, counting.log_models(spec, possible=2)))
         assert largest_tree(spec, (1.0,) * 4) > too_few + 0.5
+
+
+@pytest.mark.parametrize("name", ["regular", "incremental", "ceiling", "masked", "resets"])
+def test_elastic_weights_of_consistent_histories_add_up_to_at_most_one(name: str) -> None:
+    """Promised and further steps together; the tree of all histories would be heavier."""
+    spec = meter((4, 8, 12), 2, steps=3, elastic=True, **PROTOCOLS[name])
+    ledger = Ledger(spec, required_labels(spec).labels)
+    sets = cache(lambda state: consistent(ledger.rules, state))
+
+    def weight(account: Account, length: int) -> float:
+        if length == 0:
+            return 0.0
+        starts = [account]
+        if account.state.resets_used < spec.resets:
+            starts.append(ledger.reset(account))
+        return max(
+            math.exp(ledger._log_weight(start))
+            + sum(weight(ledger.record(start, answer), length - 1) for answer in answers)
+            for start in starts
+            for answers in sets(start.state)
+        )
+
+    assert 0.5 < weight(Account(), 5) <= 1
 
 
 # --- The best adversary of a small world: all data sets, all strategies ---
