@@ -116,6 +116,8 @@ def compare(rows: Rows, others: Rows) -> Shared:
     same_id = shared_rows(rows.ids, others.ids)
     if mine is None or theirs is None:
         return Shared(compared=True, again=same_id)
+    if not len(same_id):
+        return Shared(compared=True, inputs=inputs)
     again = shared_rows(paired(rows.ids, mine), paired(others.ids, theirs))
     return Shared(True, again, np.setdiff1d(same_id, again), inputs)
 

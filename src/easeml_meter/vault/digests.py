@@ -85,7 +85,10 @@ def duplicate_rows(digests: Digests) -> NDArray[np.int64]:
 def shared_rows(digests: Digests, others: Digests) -> NDArray[np.int64]:
     """Return the numbers, from 1, of the rows in `digests` that also stand in `others`."""
     known = others[np.argsort(others[:, 0])]
-    first = np.searchsorted(known[:, 0], digests[:, 0])
+    # Looked up in their order, neighbours are found near each other: memory is what limits this.
+    order = np.argsort(digests[:, 0])
+    first = np.empty(len(digests), np.int64)
+    first[order] = np.searchsorted(np.ascontiguousarray(known[:, 0]), digests[order, 0])
     found = np.zeros(len(digests), bool)
     left = np.arange(len(digests))
     # The first words nearly always differ or belong to the same row: one turn, or two.
