@@ -19,6 +19,7 @@ from tests.postgresql import Cluster
 from tests.server.process import started
 from tests.server.team import Machine
 from tests.service.notifications.sending import deliver_due
+from tests.service.submissions.conftest import fewer_starts  # noqa: F401 - for all tests here
 
 from easeml_meter.core.notifications import Message
 
