@@ -308,7 +308,7 @@ class MeterSpec:
         """Build a meter from a number of signals and one tolerance, or one for each signal.
 
         `edges` are the m - 1 inner edges of the bands; without them the bands are equally wide
-        (the plan does not depend on them).
+        (a plan that counts all histories does not depend on them).
         """
         whole("signals", signals, at_least=1)
         if isinstance(tolerance, Sequence):

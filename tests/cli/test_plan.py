@@ -236,3 +236,26 @@ def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys)
     assert (code, err) == (0, "")
     assert "Commands:" in out
+
+
+@pytest.mark.parametrize(
+    ("edges", "labels"), [("0.02,0.05,0.1,0.2", 48_986), ("0.01,0.02,0.03,0.04", 65_137)]
+)
+def test_the_edges_of_the_bands_decide_how_many_answers_are_possible(
+    capsys: pytest.CaptureFixture[str], edges: str, labels: int
+) -> None:
+    asked = ("--steps", "10", "--tolerance", "0.01", "--edges", edges)
+    assert plan_json(capsys, *asked, "--count", "consistent")["labels"] == labels
+    assert plan_json(capsys, *asked, "--count", "all")["labels"] == 86_542
+    _, out, _ = run(capsys, "plan", *asked)
+    assert f"5, with edges at {edges.replace(',', ', ')}" in out
+
+
+def test_wrong_edges_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
+    asked = ["plan", "--steps", "10", "--tolerance", "0.1", "--edges"]
+    file = tmp_path / "meter.toml"
+    MeterSpec.uniform(signals=2, tolerance=0.1, steps=2, delta=0.1).write(file)
+    for more in (["0.2,0.1"], ["a"], ["0.1,0.2", "--signals", "5"], ["0.1", "--spec", str(file)]):
+        code, _, err = run(capsys, *asked, *more)
+        assert code == 2
+        assert err.count("\n") == 1

@@ -40,6 +40,7 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @click.option(
     "--signals", type=int, help="Number of bands, m. Default: 5, or one for each tolerance."
 )
+@click.option("--edges", help="Inner edges of the bands, such as 0.02,0.05. Default: equal bands.")
 @click.option("--tolerance", help="One number, or a comma-separated list with one for each band.")
 @click.option("--delta", type=float, help="Probability that the promise may fail. Default: 0.01.")
 @click.option("--confidence", type=float, help="Given instead of delta: 1 - delta.")
@@ -146,8 +147,11 @@ def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -
         if name in given:
             given[name] = _integers(name, given[name])
     tolerances = _numbers("tolerance", given.pop("tolerance")) if "tolerance" in given else None
+    edges = _numbers("edges", given.pop("edges")) if "edges" in given else None
     signals = given.pop("signals", None)
     if path is not None:
+        if edges is not None:
+            raise invalid("edges", edges, f"{path} has its own: change them there")
         spec = MeterSpec.read(path)
         if signals not in (None, spec.signals):
             raise invalid("signals", signals, f"{path} has {spec.signals} bands")
@@ -164,11 +168,21 @@ def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -
         tolerances = [0.1]  # only the ratios matter: the question asks for the scale
     if tolerances is None:
         raise invalid("tolerance", None, "give --tolerance, such as 0.01")
+    if signals is None and edges is not None:
+        signals = len(edges) + 1
     if signals is None:
         signals = 5 if len(tolerances) == 1 else len(tolerances)
     given.setdefault("delta", 0.01)
     each = tolerances[0] if len(tolerances) == 1 else tolerances
-    return MeterSpec.uniform(signals=signals, tolerance=each, **given)
+    return MeterSpec.uniform(signals=signals, tolerance=each, edges=edges, **given)
+
+
+def _bands(spec: MeterSpec) -> str:
+    """Say how many bands there are, and where they begin unless they are equally wide."""
+    inner = [band.lower for band in spec.bands[1:]]
+    if inner == [k / spec.signals for k in range(1, spec.signals)]:
+        return str(spec.signals)
+    return f"{spec.signals}, with edges at " + ", ".join(f"{edge:g}" for edge in inner)
 
 
 def _one_each(tolerances: list[float], signals: int) -> list[float]:
@@ -194,7 +208,7 @@ def show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
         ("labels needed" if not labels_given else "labels given", f"{plan.labels:,}"),
         ("steps supported" if labels_given and not steps_given else "steps", f"{spec.steps:,}"),
         ("tolerance reached" if labels_given and steps_given else "tolerance", _tolerances(spec)),
-        ("bands", str(spec.signals)),
+        ("bands", _bands(spec)),
         ("delta", at_most(session_delta(spec))),
         ("failure probability", failure),
         ("protocol", str(spec.protocol)),
