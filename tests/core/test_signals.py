@@ -474,8 +474,9 @@ def test_the_true_loss_lies_where_an_answer_promises_it(
     silent = {(ABOVE_CEILING, True, True)} if "ceiling" in options else set()
     upper_only = protocol == "incremental"
     masked = set()
-    if "mask_above" in options:  # it tells of this very model, so a sign gives its lower end
-        masked = {(REVERTED, upper_only and gap == "absolute", False)}
+    if "mask_above" in options:  # it tells of this very model, and so which side it is on
+        masked = {(REVERTED, False, False)}
+        masked |= {(REVERTED, True, False)} if upper_only and gap == "absolute" else set()
     bands = {(band, upper_only or (gap == "signed" and band == 1), False) for band in (1, 2, 3)}
     assert reached == bands | silent | masked
 
@@ -484,6 +485,7 @@ def test_the_true_loss_is_rounded_outward_and_clipped() -> None:
     meter = rules(3, 6, edges=[0.2, 0.5])
     assert meter.true_loss(1, Fraction(19, 200)) == (0.0, 0.395)
     assert meter.true_loss(2, Fraction(3, 4)) == (0.15, 1.0)
+    assert meter.true_loss(3, Fraction(1, 2)) == (0.0, 1.0)
     least, most = meter.true_loss(1, Fraction(2, 3))
     assert least is not None
     assert most is not None
@@ -498,6 +500,16 @@ def test_the_true_loss_is_rounded_outward_and_clipped() -> None:
         < Fraction(repr(most))
     )
     assert meter.true_loss(NO_READING, Fraction(0)) == (None, None)
+
+
+def test_a_gap_with_room_on_one_side_only_bounds_the_true_loss_there() -> None:
+    meter = rules(3, 6, edges=[0.2, 0.5])
+    assert meter.true_loss(3, Fraction(1, 10)) == (0.5, 1.0)  # the test loss is 0.6 or more
+    assert meter.true_loss(3, Fraction(9, 10)) == (0.0, 0.5)  # the test loss is 0.4 or less
+    assert [meter.side(3, Fraction(k, 10)) for k in (1, 5, 9)] == [1, 0, -1]
+    ceiling = rules(3, 6, edges=[0.2, 0.5], ceiling=0.3)
+    assert ceiling.true_loss(1, Fraction(2, 10)) == (0.0, 0.4)
+    assert ceiling.true_loss(2, Fraction(3, 10)) == (0.0, 0.2)
 
 
 def test_a_signed_gap_above_band_1_also_says_how_high_the_true_loss_is_at_least() -> None:

@@ -48,10 +48,15 @@ def test_from_sign_in_to_release(empty_site: Live, browser: Browser, tmp_path: P
         developer.sign_in("dan", passwords[1])
         developer.page.get_by_role("link", name="spam filter").click()
         _give_validation(developer.page, tmp_path)
+        checked = _submit(
+            developer.page, tmp_path, "first", labels, errors=0, button="Check for free"
+        )
+        expect(checked).to_contain_text("Checked, not submitted.")
+        expect(checked).to_contain_text("Submitting it uses answer 1 of 2 from test set 1.")
         told = _submit(developer.page, tmp_path, "first", labels, errors=0)
         expect(told).to_contain_text("Step 1: band 1.")
         refused = _submit(developer.page, tmp_path, "short", labels[:-1], errors=0)
-        expect(refused).to_contain_text("rows")
+        expect(refused).to_contain_text("ids of the test set without a row")
         told = _submit(developer.page, tmp_path, "second", labels, errors=len(labels) // 4)
         expect(told).to_contain_text("Step 2: band 2.")
         expect(developer.page.locator("#session")).to_contain_text("spent")
@@ -136,7 +141,15 @@ def _give_validation(page: Page, folder: Path) -> None:
     page.reload()
 
 
-def _submit(page: Page, folder: Path, model: str, labels: Labels, *, errors: int) -> Locator:
+def _submit(
+    page: Page,
+    folder: Path,
+    model: str,
+    labels: Labels,
+    *,
+    errors: int,
+    button: str = "Submit predictions",
+) -> Locator:
     """Hand in predictions by the form; give where the answer appears."""
     test, validation = folder / f"{model}-test.parquet", folder / f"{model}-validation.parquet"
     test.write_bytes(predictions(with_errors(labels, errors), model))
@@ -144,5 +157,5 @@ def _submit(page: Page, folder: Path, model: str, labels: Labels, *, errors: int
     page.get_by_label("Name of the model").fill(model)
     page.get_by_label("On the test inputs").set_input_files(test)
     page.get_by_label("On the validation set").set_input_files(validation)
-    page.get_by_role("button", name="Submit predictions").click()
+    page.get_by_role("button", name=button).click()
     return page.locator("form[data-upload=tar] [data-result]")

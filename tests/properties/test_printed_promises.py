@@ -130,7 +130,7 @@ SENTENCES = {
     "gap between": rf"this model's true gap lies between {NUMBER} and {NUMBER}\.",
     "at most": rf"true error at most {NUMBER} %",
     "at least": rf"(?:and|true error) at least {NUMBER} %",
-    "no bound": r"This answer puts no bound on the true error\.",
+    "no bound": r"This answer gives no upper bound on the true error\.",
     "plan": r"test loss is within [^.]*?(?:\.\d[^.]*?)* of its true loss",
     "plan at most": r"So its true gap[^.]*? is at most the upper edge of the reported band plus",
     "plan between": r"So its true gap[^.]*? lies between the lower edge of the reported band minus",

@@ -85,9 +85,13 @@ def test_a_restless_history_is_told_by_counts() -> None:
     [
         (1, 0.01, "Validation error 1 %: true error at most 4 %, 99 % sure."),
         (2, 0.2, "Validation error 20 %: true error at most 26 % and at least 14 %, 99 % sure."),
-        (5, 0.2, "Validation error 20 %. This answer puts no bound on the true error."),
-        (REVERTED, 0.2, "Validation error 20 %. This answer puts no bound on the true error."),
-        (NO_READING, 0.2, "Validation error 20 %. This answer puts no bound on the true error."),
+        (5, 0.25, "Validation error 25 %: true error at most 6 %, 99 % sure."),
+        (REVERTED, 0.2, "Validation error 20 %: true error at most 41 %, 99 % sure."),
+        (
+            NO_READING,
+            0.2,
+            "Validation error 20 %. This answer gives no upper bound on the true error.",
+        ),
         (1, 1 / 3, "Validation error 33.33 %: true error at most 36.34 % and at least 30.33 %, 99"),
     ],
 )
@@ -103,3 +107,5 @@ def test_other_losses_are_said_as_they_are_defined() -> None:
     (signal,) = session([2], spec, losses=[0.155]).signals
     assert loss_sentence(signal) == "Validation loss 0.155: true loss at most 0.225, 90 % sure."
     assert loss_sentence(session([2], SPEC).signals[0]) == ""
+    (top,) = session([5], SPEC, losses=[0.5]).signals
+    assert loss_sentence(top).endswith("This answer gives no upper bound on the true error.")

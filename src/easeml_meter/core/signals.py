@@ -145,27 +145,45 @@ class Rules:
         band = self.spec.bands[answer - 1]
         return (0.0 if self.incremental else band.lower), band.upper
 
+    def side(self, answer: int, validation_loss: Fraction) -> int:
+        """Return 1 if the test loss must be above the validation loss, -1 if below, 0 if unknown.
+
+        A distance has no sign, but losses lie between 0 and 1, or the ceiling: a gap may have room
+        on one side only.
+        """
+        edges = self.range_of(answer)
+        lower = as_written(edges[0]) if edges is not None else Fraction(0)
+        if lower == 0:
+            return 0
+        if self.spec.gap is Gap.SIGNED or validation_loss < lower:
+            return 1
+        return -1 if validation_loss + lower > self._highest else 0
+
+    @property
+    def _highest(self) -> Fraction:
+        """The largest test loss that gets a reading."""
+        return Fraction(1) if self.spec.ceiling is None else as_written(self.spec.ceiling)
+
     def true_loss(
         self, answer: int, validation_loss: Fraction
     ) -> tuple[float | None, float | None]:
         """Return what an answer promises of the true loss: at least, at most; None for nothing.
 
-        Without a sign, the true loss is within the upper edge plus the tolerance of the validation
-        loss. With one, a gap above 0 says that the test loss is higher. A running maximum is used
-        for its upper end only.
+        It is within the tolerance of the test loss, which the band leaves on either side of the
+        validation loss, or on one. A running maximum is used for its upper end only.
         """
         edges, tolerance = self.range_of(answer), self.tolerance(answer)
         if edges is None or tolerance is None:
             return None, None
         (lower, upper), eps = map(as_written, edges), as_written(tolerance)
-        most = float(at_most(min(validation_loss + upper + eps, Fraction(1)), digits=15))
-        if self.spec.gap is Gap.SIGNED:
-            least = validation_loss + lower - eps if lower > 0 else None
-        else:
-            least = None if self.incremental else validation_loss - upper - eps
-        if least is None:
-            return None, most
-        return float(at_least(max(least, Fraction(0)), digits=15)), most
+        side = self.side(answer, validation_loss)
+        above = min(validation_loss + upper, self._highest)
+        most = (validation_loss - lower if side < 0 else above) + eps
+        least = (validation_loss + lower if side > 0 else validation_loss - upper) - eps
+        at_the_most = float(at_most(min(most, Fraction(1)), digits=15))
+        if side <= 0 and (self.incremental or self.spec.gap is Gap.SIGNED):
+            return None, at_the_most
+        return float(at_least(max(least, Fraction(0)), digits=15)), at_the_most
 
 
 @lru_cache(maxsize=1024)  # a meter has only a few bands, and a report asks at every step

@@ -14,7 +14,6 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.words import LOW_BATTERY, validation_words
-from easeml_meter.spec import Gap
 from easeml_meter.stats.rounding import as_written, at_least
 
 _READERS = {Role.DEVELOPER: "Developers", Role.LABELER: "Labelers"}
@@ -152,7 +151,8 @@ def _climbed(first: int, now: int) -> str:
 
 def _direction(signal: Signal) -> str:
     """Say on which side of the validation loss the test loss lies, where the numbers show it."""
-    side = _side(signal)
+    loss = signal.validation_loss
+    side = 0 if loss is None else Rules(signal.spec).side(signal.answer, as_written(loss))
     if side > 0:
         return (
             "The test loss is above the validation loss: what looks like progress on the "
@@ -167,22 +167,6 @@ def _direction(signal: Signal) -> str:
         "The gap is a distance. If the test loss is the higher one, progress on the validation set "
         "may not be real; if it is the lower one, the validation set is the harder of the two."
     )
-
-
-def _side(signal: Signal) -> int:
-    """Return 1 if the test loss must be above the validation loss, -1 if below, 0 if unknown."""
-    lower = as_written(signal.gap[0]) if signal.gap is not None else 0
-    if lower == 0:
-        return 0
-    if signal.spec.gap is Gap.SIGNED:
-        return 1
-    if signal.validation_loss is None:
-        return 0
-    loss = as_written(signal.validation_loss)
-    highest = 1 if signal.spec.ceiling is None else as_written(signal.spec.ceiling)
-    if loss < lower:
-        return 1
-    return -1 if loss + lower > highest else 0
 
 
 def _on_validation(*, climbed: bool) -> Iterator[Line]:

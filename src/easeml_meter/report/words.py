@@ -116,7 +116,7 @@ def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
     if signal.true_loss_at_least:
         ends.append(f"at least {loss_words(spec, signal.true_loss_at_least, at_least)}")
     if not ends:
-        return f"{measured}. This answer puts no bound on the true {name}."
+        return f"{measured}. This answer gives no upper bound on the true {name}."
     together = " for all answers of this test set together" if alone else ""
     return f"{measured}: true {name} {' and '.join(ends)}, {sure_words(spec)}{together}."
 
