@@ -184,6 +184,26 @@ def test_the_audit_chain_shows_a_change_by_hand(tmp_path: Path) -> None:
     assert any("does not match" in problem for problem in problems)
 
 
+@pytest.mark.parametrize(
+    ("statement", "found"),
+    [
+        ("UPDATE meters SET settings = json_replace(settings, '$.meter.steps', 60)", "settings"),
+        ("UPDATE entries SET answer = '3'", "another answer than the chain"),
+        ("UPDATE entries SET model = 'another'", "not those of the journal"),
+        ("UPDATE generations SET rows = rows + 1", "another number of rows"),
+        ("UPDATE generations SET phase = 'spent'", "is spent, but the chain says otherwise"),
+    ],
+)
+def test_the_audit_replays_the_chain(tmp_path: Path, statement: str, found: str) -> None:
+    """One SQL statement gave a meter a larger budget, and the audit called it sound."""
+    session = make_session(tmp_path)
+    session.submit(0, 0)
+    assert session.meter.audit().problems == ()
+    with session.meter.workspace.store.writing() as books:
+        books.connection.exec_driver_sql(statement)
+    assert any(found in problem for problem in session.meter.audit().problems)
+
+
 def test_an_entry_removed_by_hand_comes_back_and_shows(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     session.submit(0, 0, model="a")

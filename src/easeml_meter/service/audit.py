@@ -6,12 +6,15 @@ given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from typing import Any
 
 from easeml_meter.core.history import MeterState, fold, ledger_of
-from easeml_meter.core.model import AuditLink, Event, TestSet
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import AuditLink, Entry, Event, TestSet
 from easeml_meter.core.people import Role
+from easeml_meter.errors import InvalidInput
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.storage.books import Books
@@ -37,9 +40,11 @@ def verify(actor: Actor, space: Workspace) -> Audit:
     with space.reading() as books:
         state = space.state(books)
         links = books.audit.all(state.meter.id)
-        told = _entered(books, state)
+        entered = _entered(books, state)
         wrong = list(_wrong_accounts(books, state))
-    problems = [*_broken(links), *wrong, *_unknown_answers(space, state.generations, told)]
+    told = set(entered)
+    problems = [*_broken(links), *wrong, *_edited(state, entered, links)]
+    problems += _unknown_answers(space, state.generations, entered)
     listed = {each for link in links for each in _answers_in(link)}
     problems += _restorations(links)
     if unlisted := told - listed:
@@ -49,20 +54,70 @@ def verify(actor: Actor, space: Workspace) -> Audit:
     return Audit(_readable(actor, links), tuple(problems))
 
 
-def _entered(books: Books, state: MeterState) -> set[Told]:
+def _entered(books: Books, state: MeterState) -> dict[Told, Entry]:
     return {
-        (test_set.number, entry.tenant, entry.step)
+        (test_set.number, entry.tenant, entry.step): entry
         for test_set in state.generations
         for entry in books.entries.all(state.meter.id, test_set.number)
     }
 
 
+def _edited(
+    state: MeterState, entered: dict[Told, Entry], links: Sequence[AuditLink]
+) -> Iterator[str]:
+    """Replay the chain: what the books say of settings, test sets and answers, it says, too."""
+    phases: dict[int, Phase] = {}
+    sizes: dict[int, int] = {}
+    for link in links:
+        details = link.details
+        if link.event == Event.CREATED and details["settings"] != state.meter.settings:
+            yield "the settings are not those the meter was made with: the books were changed"
+        elif link.event in _PHASES:
+            phases[details["generation"]] = _PHASES[Event(link.event)]
+            if link.event == Event.TEST_SET_ADDED:
+                sizes[details["generation"]] = details["rows"]
+        elif link.event == Event.TOLD:
+            number = details["generation"], details["tenant"], details["step"]
+            if number in entered and not _agrees(entered[number], details):
+                yield (
+                    f"test set {number[0]}, team {number[1]}, step {number[2]}: the books show "
+                    "another answer than the chain: they were changed by hand"
+                )
+    for test_set in state.generations:
+        if phases.get(test_set.number) is not test_set.phase:
+            yield f"test set {test_set.number} is {test_set.phase}, but the chain says otherwise"
+        if test_set.rows != sizes.get(test_set.number):
+            yield f"test set {test_set.number} has another number of rows than the chain says"
+
+
+_PHASES = {
+    Event.REQUESTED: Phase.REQUESTED,
+    Event.TEST_SET_ADDED: Phase.ACTIVE,
+    Event.SPENT: Phase.SPENT,
+    Event.RELEASED: Phase.RELEASED,
+}
+
+
+def _agrees(entry: Entry, link: Mapping[str, Any]) -> bool:
+    return all(link.get(name) in (None, getattr(entry, name)) for name in _WITNESSED)
+
+
+_WITNESSED = ("answer", "model", "submission")
+"""What a link says of an answer, besides which one it is."""
+
+
 def _wrong_accounts(books: Books, state: MeterState) -> Iterator[str]:
     """Compare each stored account with the fold over all entries, which it only copies."""
     for test_set in state.generations:
-        for tenant, stored in books.accounts.all(state.meter.id, test_set.number).items():
+        accounts = books.accounts.all(state.meter.id, test_set.number)
+        try:
+            ledger = ledger_of(state.spec, test_set) if accounts else None
+        except InvalidInput:
+            yield f"test set {test_set.number} has too few rows for the settings"
+            continue
+        for tenant, stored in accounts.items():
             entries = books.entries.all(state.meter.id, test_set.number, tenant)
-            if stored != fold(ledger_of(state.spec, test_set), entries, tenant):
+            if ledger is not None and stored != fold(ledger, entries, tenant):
                 yield (
                     f"test set {test_set.number}: the stored account of team {tenant} is not "
                     "what its entries come to: the books were changed by hand"
@@ -76,7 +131,7 @@ def _broken(links: list[AuditLink]) -> Iterator[str]:
 
 
 def _unknown_answers(
-    space: Workspace, test_sets: Sequence[TestSet], told: set[Told]
+    space: Workspace, test_sets: Sequence[TestSet], entered: dict[Told, Entry]
 ) -> Iterator[str]:
     """Compare with the journals, which survive a database that was deleted or put back."""
     known = {each.fingerprint: each.number for each in test_sets}
@@ -91,7 +146,18 @@ def _unknown_answers(
                 "submissions: the books were replaced"
             )
             continue
-        missing = [each for each in journal if (number, each.tenant, each.step) not in told]
+        others = [
+            each
+            for each in journal
+            if (known_entry := entered.get((number, each.tenant, each.step)))
+            and not _agrees(known_entry, asdict(each))
+        ]
+        if others:
+            yield (
+                f"test set {number}: {len(others)} answers in the books are not those of the "
+                "journal: the books were changed by hand"
+            )
+        missing = [each for each in journal if (number, each.tenant, each.step) not in entered]
         if missing:
             yield (
                 f"test set {number} has given {len(missing)} answers that these "
