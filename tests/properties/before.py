@@ -124,13 +124,19 @@ def _left(view: Json) -> Json:
     return figures({name: each for name, each in view.items() if name != "signals"})
 
 
+def unidentified(value: Json) -> Json:
+    """Leave out of a later link how its submission was recognized: by bytes, now by content."""
+    if set(value) == {"event", "details"} and isinstance(value["details"], dict):
+        kept = {name: each for name, each in value["details"].items() if name != "submission"}
+        return {**value, "details": kept}
+    return value
+
+
 def _link(link: Any) -> Json:
     """Show an audit link; of a later one, neither its place nor the settings of a new meter."""
     if link.at > LATER.isoformat():
-        return {
-            "event": link.event,
-            "details": {} if link.event == "created" else figures(link.details),
-        }
+        details = {} if link.event == "created" else figures(link.details)
+        return unidentified({"event": link.event, "details": details})
     names = ("number", "at", "event", "details", "digest")
     return {name: getattr(link, name) for name in names}
 

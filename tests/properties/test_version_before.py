@@ -34,6 +34,7 @@ from .before import (
     reopened,
     shown,
     timeless,
+    unidentified,
 )
 
 DATA = Path(__file__).parents[1] / "data" / "before"
@@ -84,7 +85,7 @@ def empty_database(request: pytest.FixtureRequest, database: str) -> Iterator[st
 
 def recorded(name: str) -> Json:
     content = (DATA / f"{name}.json").read_bytes()
-    read = json.loads(content, object_hook=lambda value: timeless(numbered(value)))
+    read = json.loads(content, object_hook=lambda each: unidentified(timeless(numbered(each))))
     return planned_later(read) if name == "incremental" else read
 
 
