@@ -209,6 +209,8 @@ def test_the_tightest_bound_valid_for_the_loss(options: dict[str, Any], bound: B
 def test_too_small_a_tolerance_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"^tolerance: 1e-06 given, too small: [^\n]+$"):
         required_labels(meter(tolerance=1e-6, steps=10**4))
+    with pytest.raises(InvalidInput, match=r"^tolerance: 9e-07 given, at least 1e-06$"):
+        meter(tolerance=9e-7)
 
 
 # --- How many steps? ---

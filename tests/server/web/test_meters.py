@@ -80,7 +80,7 @@ class TestMeter:
         assert found == ["runner", "developer"]
 
     def test_shows_each_role_what_it_may_see_and_do(self, served: Served, tmp_path: Path) -> None:
-        meter = served.add_meter(small_spec(models=True))
+        meter = served.add_meter(small_spec(models=True, inputs="public"))
         submit(served.client("developer"), meter, begin(served, meter, tmp_path))
         marks = {
             "signals": "What is left",

@@ -122,7 +122,9 @@ def _account(
     visit: Visit, status: int = 200, problems: dict[str, str] | None = None, secret: str = ""
 ) -> Response:
     actor = visit.at_site()
-    listed = tokens.list_tokens(actor, visit.site)
+    # A session by a token with scopes shows nothing of the account's other tokens.
+    may_list = actor.may(Permission.REVOKE_TOKENS)
+    listed = tokens.list_tokens(actor, visit.site) if may_list else []
     return show_forms(
         visit,
         "admin_account.html",
