@@ -1,4 +1,7 @@
-"""Scoring 0-1 predictions from a Parquet file, next to reading it and comparing in memory."""
+"""Scoring 0-1 predictions from a Parquet file, next to reading it and comparing in memory.
+
+Joining predictions by their ids is compared with reading the same columns of the same file.
+"""
 
 from __future__ import annotations
 
@@ -7,26 +10,31 @@ import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterable
-from functools import cache
+from collections.abc import Callable, Iterable, Iterator
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
+import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
 from bench import Benchmark
 from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.ids import CommittedIds
 from easeml_meter.scoring.losses import ZeroOne
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import MapFunction, score
+from easeml_meter.tables.opening import open_raw
+from easeml_meter.tables.order import OrderDigest
 
 CLASSES = 10
 GROUP_ROWS = 1 << 20
 MOST_MEGABYTES = 600
+MOST_JOINED_MEGABYTES = 650
 
 LabelSource = Callable[[NDArray[Any], Path], Callable[[], Iterable[Any]]]
 """From labels and a folder to write into: what gives the label groups, anew for each scoring."""
@@ -69,7 +77,51 @@ def benchmarks(*, small: bool) -> list[Benchmark]:
         reference=lambda: in_a_process("plain_errors", path) > 0,
         at_most=2.5,
     )
-    return [*timed, memory]
+    return [*timed, memory, *joining(1000 if small else 5 * 10**6, folder)]
+
+
+def joining(rows: int, folder: Path) -> list[Benchmark]:
+    """Compare joining ids, in order and shuffled, with reading them; and watch the memory."""
+    found = []
+    for order, at_most in (("in order", 3.0), ("shuffled", 8.0)):
+        path = with_ids(rows, folder, shuffled=order == "shuffled")
+        found.append(
+            Benchmark(
+                name=f"join {rows:,} rows by ids {order}",
+                ours=partial(joined, path),
+                reference=partial(read, path),
+                at_most=at_most if rows >= 10**6 else math.inf,
+            )
+        )
+    path = with_ids(rows, folder, shuffled=True)
+    memory = Benchmark(
+        name=f"join {rows:,} shuffled rows, as a process, within {MOST_JOINED_MEGABYTES} MB",
+        ours=lambda: in_a_process("joined", path) <= MOST_JOINED_MEGABYTES,
+        reference=lambda: in_a_process("read", path) > 0,
+        at_most=8.0,
+    )
+    return [*found, memory]
+
+
+def joined(path: Path) -> int:
+    """Open predictions as the meter does, and join them to ids in a file; return the rows."""
+    with pq.ParquetFile(path.with_name("ids.parquet")) as file:
+        rows = file.metadata.num_rows
+
+        def ids() -> Iterator[Any]:
+            return (batch.column(0) for batch in file.iter_batches(1 << 17))
+
+        committed = CommittedIds("the test set", "id", _order_digest(path), ids)
+        expected = Expected(rows, ZeroOne(), Classes.of(range(CLASSES)))
+        found = Predictions.open(path, expected=expected, ids=committed)
+    return found.joined.matched or 0
+
+
+def read(path: Path) -> int:
+    """Read the same columns without a look at them, and digest the file, as the meter does."""
+    table = open_raw(path, texts=["id"])
+    table.digest()
+    return sum(batch.num_rows for batch in table.batches(["prediction", "id"]))
 
 
 def scoring(
@@ -123,6 +175,28 @@ def written(rows: int, folder: Path) -> tuple[Path, NDArray[Any]]:
 
 
 @cache
+def with_ids(rows: int, folder: Path, *, shuffled: bool) -> Path:
+    """Write predictions with ids, in the order of the set or in another one, and the set's ids."""
+    folder = folder / f"{rows} {'shuffled' if shuffled else 'in order'}"
+    folder.mkdir()
+    random = np.random.default_rng(rows)
+    ids = pc.binary_join_element_wise("row-", pa.array(np.arange(rows)).cast(pa.string()), "")
+    table = pa.table({"id": ids, "prediction": random.integers(0, CLASSES, rows)})
+    order = OrderDigest()
+    order.update(ids)
+    (folder / "order").write_text(order.hexdigest())
+    pq.write_table(table.select(["id"]), folder / "ids.parquet", row_group_size=1 << 17)
+    if shuffled:
+        table = table.take(random.permutation(rows))
+    pq.write_table(table, folder / "predictions.parquet")
+    return folder / "predictions.parquet"
+
+
+def _order_digest(path: Path) -> str:
+    return path.with_name("order").read_text()
+
+
+@cache
 def _folder() -> Path:
     kept = tempfile.TemporaryDirectory(prefix="bench-scoring-")
     _KEPT.append(kept)  # removed when the interpreter ends
@@ -147,6 +221,10 @@ def _peak_megabytes() -> float:
 
 
 def _main(way: str, path: Path) -> None:
+    if way in ("joined", "read"):
+        joined(path) if way == "joined" else read(path)
+        print(_peak_megabytes())
+        return
     labels = path.with_name(path.name.replace("predictions", "labels"))
     with pq.ParquetFile(labels) as file:
         rows = file.metadata.num_rows

@@ -1,15 +1,18 @@
 """Ids: the committed order of a set's rows, and the rows of a file joined to it.
 
 A file in the committed order is recognized by one digest, while it is read. Only for another order
-are ids held in memory, as Arrow text and numpy numbers: keyed hashes of 64 bits are sorted on both
-sides and paired. Texts decide in the end, so a collision of hashes changes nothing.
+are ids held in memory, as Arrow text and numpy numbers: rows meet in a table of slots by keyed
+hashes of 64 bits. Texts decide in the end, so a collision of hashes changes nothing.
 """
 
 from __future__ import annotations
 
+import os
 import secrets
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
+from itertools import islice
 from typing import Any
 
 import numpy as np
@@ -26,7 +29,13 @@ NAMED = 10
 """Ids that a refusal names; of the others it tells the number."""
 _BLOCK = 1 << 15
 """Rows hashed together, so that they stay in the processor's cache."""
-_COMPARED = 1 << 18
+_WORKERS = min(4, os.cpu_count() or 1)
+_PIECE = 1 << 17
+"""Rows looked up together."""
+_FEW = 1 << 12
+"""Texts that are looked up one by one."""
+_NEXT = np.uint64(0x9E3779B97F4A7C15)
+"""An odd number without a pattern: it spreads the bits of a hash."""
 _LOW_BYTES = np.array([(1 << 8 * size) - 1 for size in range(9)], np.uint64)
 
 Words = NDArray[np.uint64]
@@ -114,6 +123,43 @@ class Joined:
     """For each row of the set its row of the file, from 0, or -1; None: the order is the same."""
 
 
+class Order:
+    """Follows the ids of a file, batch by batch, and joins them if they are not in order."""
+
+    def __init__(self, committed: CommittedIds) -> None:
+        self._committed, self._digest = committed, OrderDigest()
+        self._held: list[Any] | None = None
+        self._begun = False
+
+    def add(self, ids: Any) -> None:
+        """Go on with the ids of a batch: digest them, or hold them if the order is another one."""
+        if not self._begun and self._committed.told and self._differs(as_texts(ids)):
+            self._held = []
+        self._begun = True
+        if self._held is None:
+            self._digest.update(ids)
+        else:
+            self._held.append(ids)
+
+    def _differs(self, texts: Any) -> bool:
+        """Whether the first ids tell already that the order is another one."""
+        first = as_texts(next(iter(self._committed.read()), pa.array([], pa.string())))
+        count = min(len(first), len(texts))
+        return not first.slice(0, count).equals(texts.slice(0, count))
+
+    def joined(self, rows: int, again: Callable[[], Iterable[Any]], *, lenient: bool) -> Joined:
+        """Return how so many rows fit the set; `again` reads their ids once more.
+
+        Raises:
+            InvalidInput: they do not fit.
+        """
+        if self._held is not None:
+            return join(self._held, self._committed, lenient=lenient)
+        if self._digest.hexdigest() == self._committed.digest:
+            return Joined(rows, rows)
+        return join(again(), self._committed, lenient=lenient)
+
+
 def join(given: Iterable[Any], committed: CommittedIds, *, lenient: bool) -> Joined:
     """Find the row of a file for each row of a set; `lenient`: rows may be missing.
 
@@ -127,54 +173,80 @@ def join(given: Iterable[Any], committed: CommittedIds, *, lenient: bool) -> Joi
             f"the ids do not fit {committed.owner}: its inputs are hidden, so a runner or a model "
             "is needed"
         )
-    texts, wanted = _texts(given), _texts(committed.read())
-    places = match(wanted, texts)
-    missing = int(np.count_nonzero(places < 0))
-    unknown = np.ones(len(texts), bool)
-    unknown[places[places >= 0]] = False
-    if unknown.any():  # a text that stands there twice is found once
+    texts = _texts(given)
+    places = match(committed.read(), texts)
+    absent, unknown = np.flatnonzero(places < 0), _unused(places, len(texts))
+    if len(unknown):  # a text that stands there twice is found once
         _check_distinct(texts)
     problems = []
-    if missing and not lenient:
-        problems.append(f"ids of {committed.owner} without a row: {_named(wanted, places < 0)}")
-    if unknown.any():
-        problems.append(f"ids that are not in {committed.owner}: {_named(texts, unknown)}")
+    if len(absent) and not lenient:
+        first = _texts(committed.read()).take(pa.array(absent[:NAMED]))
+        problems.append(f"ids of {committed.owner} without a row: {_named(first, len(absent))}")
+    if len(unknown):
+        first = texts.take(pa.array(unknown[:NAMED]))
+        problems.append(f"ids that are not in {committed.owner}: {_named(first, len(unknown))}")
     if problems:
         raise InvalidInput(f"{'; '.join(problems)}: give one row for each id")
-    return Joined(len(texts), len(texts), missing, places)
+    return Joined(len(texts), len(texts), len(absent), places)
 
 
-def match(wanted: Any, given: Any) -> Places:
-    """Return where each text of `wanted` stands first in `given`; -1: nowhere."""
-    places = np.full(len(wanted), -1, np.int64)
-    if not len(given):
-        return places
-    bits = max(len(wanted), len(given)).bit_length()
-    key = secrets.randbits(64) | 1
-    hashes_wanted, rows_wanted = _sorted_hashes(wanted, bits, key)
-    hashes_given, rows_given = _sorted_hashes(given, bits, key)
-    if np.array_equal(hashes_wanted, hashes_given):
-        paired, at = _alone(hashes_wanted), np.arange(len(wanted))
-    else:
-        at = np.minimum(np.searchsorted(hashes_given, hashes_wanted), len(given) - 1)
-        paired = hashes_given[at] == hashes_wanted
-        paired &= _alone(hashes_wanted) & _alone(hashes_given)[at]
-    places[rows_wanted[paired]] = rows_given[at[paired]]
-    for start in range(0, len(wanted), _COMPARED):
-        part = places[start : start + _COMPARED]
-        found = given.take(pa.array(part, mask=part < 0))
-        same = pc.equal(wanted.slice(start, _COMPARED), found).fill_null(False)
-        part[~same.to_numpy(zero_copy_only=False)] = -1
-    # The few that share a hash with others are left: of those, the texts themselves are looked up.
-    left = np.flatnonzero(places < 0)
-    unused = np.ones(len(given), bool)
-    unused[places[places >= 0]] = False
-    if len(left) and unused.any():
-        candidates = np.flatnonzero(unused)
-        found = pc.index_in(wanted.take(pa.array(left)), given.take(pa.array(candidates)))
-        hit = found.is_valid().to_numpy(zero_copy_only=False)
-        places[left[hit]] = candidates[found.drop_null().to_numpy()]
+def match(wanted: Iterable[Any], given: Any) -> Places:
+    """Return where each text of the arrays `wanted` stands in `given`; -1: nowhere."""
+    key, bits = np.uint64(secrets.randbits(64) | 1), (2 * len(given)).bit_length()
+    high = np.uint64(64 - bits)
+    # A slot holds one row. New memory costs more than anything else here, so numbers are small,
+    # and the wanted texts are looked at a few pieces at a time.
+    slots = np.full(1 << bits, -1, np.int32 if len(given) < 1 << 31 else np.int64)
+
+    def look_up(piece: Any) -> tuple[Places, Any]:
+        rows = slots[_hashes(piece, key) >> high]
+        there = given.take(pa.array(rows, mask=rows < 0))
+        same = pc.equal(piece, there).fill_null(False)
+        rows[~same.to_numpy(zero_copy_only=False)] = -1
+        return rows, piece.filter(pc.invert(same))
+
+    found, left = [np.empty(0, slots.dtype)], [pa.array([], pa.large_string())]
+    with ThreadPoolExecutor(_WORKERS) as pool:
+        start = 0
+        for hashes in pool.map(lambda piece: _hashes(piece, key), _pieces([given])):
+            slots[hashes >> high] = np.arange(start, start + len(hashes), dtype=slots.dtype)
+            start += len(hashes)
+        pieces = _pieces(map(as_texts, wanted))
+        while some_pieces := list(islice(pieces, 2 * _WORKERS)):
+            for rows, rest in pool.map(look_up, some_pieces):
+                found.append(rows)
+                left.append(rest)
+    places = np.concatenate(found).astype(np.int64)
+    _match_rest(places, pa.concat_arrays(left), given)
     return places
+
+
+def _pieces(arrays: Iterable[Any]) -> Iterator[Any]:
+    for array in arrays:
+        for start in range(0, len(array), _PIECE):
+            yield array.slice(start, _PIECE)
+
+
+def _match_rest(places: Places, left: Any, given: Any) -> None:
+    """Find the texts that had to leave their slot to another one."""
+    rows, unused = np.flatnonzero(places < 0), _unused(places, len(given))
+    if not len(rows) or not len(unused):
+        return
+    rest = given.take(pa.array(unused))
+    if _FEW < len(unused) < len(given) // 2:
+        found = match([left], rest)
+    else:  # few, or most of them are the same
+        places_in_rest = pc.index_in(left, rest).fill_null(-1)
+        found = places_in_rest.to_numpy(zero_copy_only=False)
+    hit = found >= 0
+    places[rows[hit]] = unused[found[hit]]
+
+
+def _unused(places: Places, count: int) -> Places:
+    """Return the rows, of so many, that stand at no place."""
+    unused = np.ones(count, bool)
+    unused[places[places >= 0]] = False
+    return np.flatnonzero(unused)
 
 
 def _texts(arrays: Iterable[Any]) -> Any:
@@ -182,50 +254,21 @@ def _texts(arrays: Iterable[Any]) -> Any:
     return pa.concat_arrays(texts) if texts else pa.array([], pa.large_string())
 
 
-def _named(texts: Any, chosen: NDArray[np.bool_]) -> str:
-    """Name the first of the chosen texts, and tell how many there are."""
-    rows = np.flatnonzero(chosen)
-    first = texts.take(pa.array(rows[:NAMED])).to_pylist()
-    more = len(rows) - len(first)
-    return some(first, NAMED) + (f" and {more:,} more ({len(rows):,} in all)" if more else "")
+def _named(first: Any, count: int) -> str:
+    """Name the first of so many texts."""
+    more = count - len(first)
+    return some(first.to_pylist(), NAMED) + (
+        f" and {more:,} more ({count:,} in all)" if more else ""
+    )
 
 
 def _check_distinct(texts: Any) -> None:
     """Refuse ids that stand there more than once."""
-    bits = len(texts).bit_length()
-    hashes, rows = _sorted_hashes(texts, bits, secrets.randbits(64) | 1)
-    crowded = rows[~_alone(hashes)]
-    if not len(crowded):
-        return
-    counts = texts.take(pa.array(np.sort(crowded))).value_counts()
+    counts = texts.value_counts()
     repeated = counts.filter(pc.greater(counts.field("counts"), 1)).field("values")
     if len(repeated):
-        chosen = np.ones(len(repeated), bool)
-        line = f"ids that stand there more than once: {_named(repeated, chosen)}"
+        line = f"ids that stand there more than once: {_named(repeated[:NAMED], len(repeated))}"
         raise InvalidInput(f"{line}: give one row for each id")
-
-
-def _sorted_hashes(texts: Any, bits: int, key: int) -> tuple[Words, Places]:
-    """Return the high bits of each text's hash, sorted, and the rows that they are of.
-
-    Hash and row share a word, so that one sort moves both.
-    """
-    words = _hashes(texts, np.uint64(key))
-    words >>= np.uint64(bits)
-    words <<= np.uint64(bits)
-    words |= np.arange(len(words), dtype=np.uint64)
-    words.sort()
-    rows = (words & np.uint64((1 << bits) - 1)).astype(np.int64)
-    words >>= np.uint64(bits)
-    return words, rows
-
-
-def _alone(hashes: Words) -> NDArray[np.bool_]:
-    """Tell which of sorted hashes differ from both neighbors."""
-    differs = np.ones(len(hashes) + 1, bool)
-    differs[1:-1] = hashes[1:] != hashes[:-1]
-    alone: NDArray[np.bool_] = differs[1:] & differs[:-1]
-    return alone
 
 
 def _hashes(texts: Any, key: np.uint64) -> Words:
@@ -247,13 +290,18 @@ def _hashes(texts: Any, key: np.uint64) -> Words:
 def _hash_block(words: Words, starts: Places, left: Places, key: np.uint64) -> Words:
     """Hash the texts of `left` bytes from `starts` on; `words` begin at every byte."""
     hashes: Words = left.astype(np.uint64) * key
-    rows = np.arange(len(starts))
-    while len(rows):
-        mixed = (hashes[rows] ^ words[starts] & _LOW_BYTES[np.minimum(left, 8)]) * key
+    rows: Places | slice = slice(None)
+    while len(left):
+        mixed = words[starts]
+        if left.min() < 8:
+            mixed &= _LOW_BYTES[np.minimum(left, 8)]
+        mixed ^= hashes[rows]
+        mixed *= key
         mixed ^= mixed >> np.uint64(29)
-        mixed *= np.uint64(0x9E3779B97F4A7C15)
+        mixed *= _NEXT
         mixed ^= mixed >> np.uint64(32)
         hashes[rows] = mixed
-        more = left > 8
-        rows, starts, left = rows[more], starts[more] + 8, left[more] - 8
+        more = np.flatnonzero(left > 8)
+        rows = more if isinstance(rows, slice) else rows[more]
+        starts, left = starts[more] + 8, left[more] - 8
     return hashes

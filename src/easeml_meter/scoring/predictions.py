@@ -9,7 +9,7 @@ import os
 from collections.abc import Iterable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
-from functools import cached_property
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -17,7 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.scoring.ids import BY_IDS, CommittedIds, Joined, RowMatching, join
+from easeml_meter.scoring.ids import BY_IDS, CommittedIds, Joined, Order, RowMatching
 from easeml_meter.scoring.losses import Output
 from easeml_meter.scoring.missing import Wrong, read_or_wrong, wrong_prediction
 from easeml_meter.scoring.outputs import Expected, read_predictions
@@ -222,7 +222,7 @@ def _check(
         size = expected.rows * dtype.itemsize * math.prod(expected.shape)
         if size <= KEEP_BYTES:
             kept = np.empty((expected.rows, *expected.shape), dtype)
-    order = None if layout.ids is None else OrderDigest()
+    order = None if layout.ids is None or ids is None else Order(ids)
     columns = layout.columns if layout.ids is None else (*layout.columns, layout.ids)
     # Ids are digested in order, so by one reader.
     readers = 1 if order else min(WORKERS, -(-expected.rows // WORKER_ROWS))
@@ -237,17 +237,18 @@ def _check(
         with ThreadPoolExecutor(len(parts)) as pool:
             rows = sum(pool.map(check_part, parts))
     joined = Joined(rows)
-    if ids is None or order is None:
+    if order is None:
         _check_rows(rows, expected, table)
-    elif order.hexdigest() == ids.digest:
-        joined = Joined(rows, rows)
     else:
-        given = (batch.column(0) for batch in table.batches([str(layout.ids)]))
-        joined = join(given, ids, lenient=layout.wrong is not None)
+        joined = order.joined(rows, partial(_ids, table, layout), lenient=layout.wrong is not None)
         kept = None if kept is None else _reordered(kept, joined, layout.wrong)
     if kept is not None:
         kept.flags.writeable = False
     return joined, kept
+
+
+def _ids(table: Table, layout: ReadColumns) -> Iterator[Any]:
+    return (batch.column(0) for batch in table.batches([str(layout.ids)]))
 
 
 def _reordered(kept: NDArray[Any], joined: Joined, wrong: Wrong | None) -> NDArray[Any]:
@@ -266,13 +267,13 @@ def _check_part(
     layout: ReadColumns,
     expected: Expected,
     kept: NDArray[Any] | None,
-    order: OrderDigest | None,
+    order: Order | None,
 ) -> int:
     row = part.first_row
     last = expected.rows if part.rows is None else part.first_row + part.rows - 1
     for batch in part.batches():
         if order is not None:
-            order.update(batch.column(batch.num_columns - 1))
+            order.add(batch.column(batch.num_columns - 1))
         fitting = batch.slice(0, max(0, min(last, expected.rows) + 1 - row))
         if fitting.num_rows:  # rows beyond the expected number are only counted
             columns = fitting.columns[: len(layout.columns)]

@@ -52,7 +52,9 @@ class ParquetTable(FileTable):
             schema, metadata = without_views(file.schema_arrow), file.metadata
             groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
             size = sum(group.total_byte_size for group in groups)
-            encoded = tuple(f.name for f in schema if manner.raw and is_text(f.type))
+            # Ids do not repeat: a dictionary of them would cost time, and spare nothing.
+            words = (f.name for f in schema if is_text(f.type) and f.name not in manner.texts)
+            encoded = tuple(words) if manner.raw else ()
             return cls(
                 name=named(path),
                 schema=schema,
