@@ -115,7 +115,7 @@ def test_misuse_draws(
         (["coverage", "--spec", "missing.toml"], "missing.toml: cannot be read"),
         (
             ["coverage", "--steps", "9", "--tolerance", "1e-9"],
-            "tolerance: 1e-09 given, too small: over 10^15 labels needed",
+            "tolerance: 1e-09 given, at least 1e-06",
         ),
         (["limit", *SMALL, "--runs", "-1"], "runs: -1 given, a whole number, 1 or more"),
         (["limit", *SMALL, "--developer", "nobody"], "developer: 'nobody' given, one of"),

@@ -41,7 +41,7 @@ def test_half_of_delta_costs_ln_2_nats(capsys: pytest.CaptureFixture[str]) -> No
     "arguments",
     [
         ["--protocol", "incremental"],
-        ["--protocol", "incremental", "--resets", "1"],
+        ["--protocol", "incremental", "--resets", "1", "--count", "consistent"],
         ["--ceiling", "0.1"],
         ["--masked-reverts", "3", "--mask-above", "1"],
         ["--tenants", "5,5"],
