@@ -411,3 +411,28 @@ def test_an_elastic_budget_with_resets_keeps_its_weights() -> None:
     union = sum(map(math.exp, counting.log_models(given_spec.replace(elastic=True))))
     assert union == pytest.approx(sum(counting.models(feedback.feedback_of(given_spec), 6)))
     assert largest < union
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"protocol": "incremental", "resets": 100_000, "steps": 10**6, "signals": 20},
+        {"protocol": "incremental", "resets": 1_000, "steps": 10_000, "signals": 50},
+        {"protocol": "incremental", "masked_reverts": 1_000, "mask_above": 1, "steps": 10_000},
+        {"masked_reverts": 700, "mask_above": 1, "steps": 7_000},
+        {"memory": 9_000, "steps": 10_000, "protocol": "incremental", "signals": 100},
+    ],
+)
+def test_a_count_that_would_take_long_is_refused_before_anything_is_built(
+    monkeypatch: pytest.MonkeyPatch, options: dict[str, Any]
+) -> None:
+    """1 KB from anybody cost a server 18 seconds and 3 GB."""
+
+    def built(*_: object) -> None:
+        raise AssertionError
+
+    plain: dict[str, Any] = {"signals": 5, "tolerance": 0.05, "delta": 0.05}
+    spec = MeterSpec.uniform(**(plain | options))
+    monkeypatch.setattr(counting, "feedback_of", built)
+    with pytest.raises(InvalidInput, match=r"^(steps|memory): \S+ given, at most [\d,]+ for a"):
+        counting.log_models(spec)

@@ -25,6 +25,9 @@ from easeml_meter.stats.feedback import Feedback, feedback_of, possible_bands
 
 MAX_WALK = 10_000
 """Rules without a closed form are counted step by step; beyond this many steps they are refused."""
+_MOST_WORK = 2_000_000
+"""Additions of long whole numbers that a count may take: about a second. Anybody may ask a server
+for a plan, so what takes longer is refused before anything is built."""
 
 
 def models(feedback: Feedback, steps: int, reverts: Sequence[int] = ()) -> tuple[int, ...]:
@@ -92,12 +95,27 @@ def _log_models_of_one(spec: MeterSpec, steps: int, possible: int) -> tuple[floa
         return tuple(
             log(_incremental_count(spec, level, steps, possible)) for level in range(spec.signals)
         )
-    if steps > MAX_WALK:
-        raise invalid("steps", steps, f"at most {MAX_WALK:,} for a meter counted step by step")
+    _check_work(spec, steps)
     feedback = feedback_of(spec, possible)
     if _one_tolerance(spec, feedback):
         return (log(next(itertools.islice(feedback.largest(), steps - 1, None))),)
     return tuple(log(count) for count in models(feedback, steps, spec.reverts))
+
+
+def _check_work(spec: MeterSpec, steps: int, field: str = "steps") -> None:
+    """Refuse a count that would take long."""
+    most = _most_steps(spec)
+    if steps > most:
+        kind = "a meter counted step by step"
+        reason = kind if most == MAX_WALK else f"{kind} with so many bands, reverts or resets"
+        raise invalid(field, steps, f"at most {most:,} for {reason}")
+
+
+def _most_steps(spec: MeterSpec) -> int:
+    """Return how many steps of a meter without a closed form are counted."""
+    tops = spec.signals if spec.protocol is Protocol.INCREMENTAL else 1
+    states = (1 + spec.masked_reverts + spec.resets) * tops
+    return min(MAX_WALK, _MOST_WORK // (states * (spec.signals + spec.silent_answers)))
 
 
 def _incremental_count(spec: MeterSpec, level: int, steps: int, possible: int) -> int:
@@ -128,8 +146,7 @@ def _with_memory(spec: MeterSpec, steps: int, possible: int) -> tuple[int, ...]:
     happened before into the number of the next band. Both bound the models up to each level.
     """
     memory = spec.memory or 0
-    if memory > MAX_WALK:
-        raise invalid("memory", memory, f"at most {MAX_WALK:,} for a meter counted step by step")
+    _check_work(spec, memory, "memory")
     every = feedback_of(spec, spec.signals).histories()
     window: list[int] = []
     totals: list[int] = [0] * (max(feedback_of(spec, possible).levels) + 1)
@@ -174,13 +191,16 @@ def _one_tolerance(spec: MeterSpec, feedback: Feedback) -> bool:
 
 def walk(spec: MeterSpec) -> Iterator[tuple[int, tuple[float, ...]]]:
     """Yield ever more steps, one at a time, with what `log_models` gives for them."""
+    most = _most_steps(spec)
+    if not most:
+        _check_work(spec, 1)
     feedback = feedback_of(spec)
     if _one_tolerance(spec, feedback):
-        for steps, size in enumerate(itertools.islice(feedback.largest(), MAX_WALK), 1):
+        for steps, size in enumerate(itertools.islice(feedback.largest(), most), 1):
             yield steps, (log(size),)
         return
     totals = list(models(feedback, len(spec.reverts), spec.reverts))
-    lengths = itertools.islice(feedback.histories(), MAX_WALK - len(spec.reverts))
+    lengths = itertools.islice(feedback.histories(), max(0, most - len(spec.reverts)))
     for steps, counts in enumerate(lengths, len(spec.reverts) + 1):
         totals = [total + count for total, count in zip(totals, counts, strict=True)]
         yield steps, tuple(log(total) for total in totals)
