@@ -121,3 +121,9 @@ ANSWERED: tuple[type[MeterError], ...] = (
 """The errors that a server answers with, by status; all others look like `MeterError`."""
 
 _NAMED = {kind.word: kind for kind in ANSWERED}
+
+
+def to_keep(error: MeterError) -> MeterError:
+    """Return a refusal without its traceback, whose frames would keep what was refused alive."""
+    error.__context__ = error.__cause__ = None
+    return error.with_traceback(None)

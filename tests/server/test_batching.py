@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gc
 import threading
+import weakref
 from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from typing import Any, TypeVar
 
@@ -382,3 +384,28 @@ def test_work_that_misbehaves_leaves_nobody_waiting(given: list[int | Exception]
 
     (found,) = run(main)
     assert str(found).startswith(("ValueError", "TypeError")) or found == 1
+
+
+def test_a_refused_item_is_freed_while_its_error_is_kept() -> None:
+    class Item:
+        pass
+
+    async def main() -> bool:
+        gathered: Batches[str, Item, int] = Batches(lambda _, items: [ValueError() for _ in items])
+        item = Item()
+        known = weakref.ref(item)
+        caught = None
+        try:
+            await gathered("a", item)
+        except ValueError as error:
+            caught = error
+        del item
+        while known() is not None:  # until the task that served it has ended, or `run` gives up
+            await asyncio.sleep(0.01)
+        return caught is not None
+
+    gc.disable()
+    try:
+        assert run(main)
+    finally:
+        gc.enable()

@@ -66,7 +66,10 @@ class Batches(Generic[Key, Item, Result]):
             queue.enough.set()
         if queue.served is None:
             queue.served = loop.create_task(self._serve(key, queue))
-        return await future
+        try:
+            return await future
+        finally:
+            del future, item  # an error refers to this frame: so that the frame refers to no error
 
     async def _serve(self, key: Key, queue: _Queue[Item, Result]) -> None:
         try:

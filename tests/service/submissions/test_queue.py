@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import gc
 import threading
+import weakref
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -463,3 +465,21 @@ def test_models_of_a_test_set_that_is_retired(
     assert (done["state"], done["step"], done["signal"]["band"]) == ("done", 1, 1)
     assert (refused["state"], refused["problem"]["error"]) == ("refused", "spent")
     assert "fresh labels are needed (test set 2)" in refused["problem"]["message"]
+
+
+@pytest.mark.parametrize("body", [b"no tar", packed(test=b"x", validation=b"y")])
+def test_a_refusal_does_not_keep_what_was_refused(
+    served: Served, meter: str, labels: Labels, body: bytes
+) -> None:
+    """Twelve refused bodies of 60 MB stayed in memory until the cyclic collector came."""
+    del labels  # the meter answers
+    incoming = queue.Incoming(SYSTEM, served.site.space(meter), "m", body)
+    known = weakref.ref(incoming)
+    gc.disable()
+    try:
+        outcomes = queue.accept_all(meter, [incoming])
+        del incoming
+        assert isinstance(outcomes[0], InvalidInput)
+        assert known() is None
+    finally:
+        gc.enable()

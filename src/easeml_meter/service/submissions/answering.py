@@ -18,7 +18,7 @@ from easeml_meter.core.history import MeterState, signal_of
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, TestSet, ValidationSet
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, MeterError
+from easeml_meter.errors import Denied, MeterError, to_keep
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import histories_of, reconcile
 from easeml_meter.service.place import Workspace
@@ -173,6 +173,8 @@ def _each(make: Callable[..., Made], *arguments: object) -> Made | Exception:
     """Return what is made, or what went wrong: its own sender is told, and the rest go on."""
     try:
         return make(*arguments)
+    except MeterError as error:
+        return to_keep(error)
     except Exception as error:
         return error
 

@@ -14,7 +14,7 @@ from dataclasses import dataclass, field, replace
 from easeml_meter.core.model import Entry, stamp
 from easeml_meter.core.submissions import TURN, Receipt, SubmissionState, Ticket, next_turn
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, MeterError, NotFound, Spent, StorageError, TooMany
+from easeml_meter.errors import Denied, MeterError, NotFound, Spent, StorageError, TooMany, to_keep
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 from easeml_meter.service.history import show_session
@@ -101,7 +101,9 @@ def accept_all(_meter: str, together: Sequence[Incoming]) -> list[Accepted | Exc
     for incoming in together:
         try:
             outcomes.append(_received(incoming))
-        except Exception as error:  # reported to its own caller; the rest of the batch goes on
+        except MeterError as error:  # reported to its own caller; the rest of the batch goes on
+            outcomes.append(to_keep(error))
+        except Exception as error:
             outcomes.append(error)
     given = [each for each in outcomes if isinstance(each, Submission)]
     # The batch is of several people, whose permissions were checked one by one as they came in.
