@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
+import pytest
 from tests.cli.workbench import (
     VALIDATION,
     Workbench,
@@ -33,3 +34,22 @@ def test_audit_reads_a_journal_that_somebody_wrote_into(tmp_path: Path) -> None:
         file.write(b'5\n{}\n[1]\n\xff\n{"tenant": 1}\n')
     assert desk.json("audit")["sound"]
     assert desk.left() == 3
+
+
+def test_developers_of_a_folder_read_no_answer_of_another_team(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The audit of a folder showed a developer the answers of every team."""
+    desk = Workbench(tmp_path)
+    labels = ready(desk, tenants=(2, 2))
+    for team in ("1", "2"):
+        desk.submit(labels, VALIDATION, "--tenant", team)
+
+    def told() -> list[dict[str, object]]:
+        links = desk.json("audit")["links"]
+        return [link["details"] for link in links if link["event"] == "told"]
+
+    one, two = told()
+    assert (one["tenant"], two["tenant"]) == (1, 2)
+    monkeypatch.setenv("METER_ROLE", "developer")
+    assert told() == [one, {}]

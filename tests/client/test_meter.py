@@ -9,12 +9,13 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.client.people import People, fresh, people_at
 from tests.live import Live, live
 from tests.scoring.onnx_models import classifier
-from tests.service.helpers import small_spec, write_predictions
+from tests.service.helpers import rows, small_spec, write_predictions
 
 from easeml_meter.client import RemoteMeter, Untold, connect, create_meter
 from easeml_meter.core.lifecycle import Phase
@@ -68,6 +69,25 @@ def test_from_the_request_to_an_active_test_set(people: People) -> None:
     assert labeler.notices()[0]["rows_shared"] == 0
     assert [row.phase for row in developer.generations] == [Phase.ACTIVE]
     assert developer.generations[0].rows == len(labels)
+
+
+def test_what_the_meter_would_refuse_is_refused_before_it_is_sealed(people: People) -> None:
+    """A labeler at a server learned it after the upload, if at all."""
+    labeler, needed = people.labeler, people.labeler.plan.labels
+    labels = np.zeros(needed + 1, dtype=np.int64)
+    few, odd, twice = rows(labels[2:], seed=1), rows(labels, seed=1), rows(labels, seed=1)
+    odd = odd.set_column(3, "label", pa.array([7, *labels[1:]]))
+    twice = twice.set_column(0, "id", pa.array([1, *range(1, needed + 1)]))
+    sealed = people.folder / "refused.sealed"
+    for table, line in (
+        (few, f"{needed - 1} given, {needed} needed: label 1 more rows"),
+        (odd, "labels outside the class list .*: '7' in 1 row: correct them"),
+        (twice, "ids given more than once: '1'"),
+    ):
+        pq.write_table(table, people.folder / "rows.parquet")
+        with pytest.raises(InvalidInput, match=line):
+            labeler.seal(people.folder / "rows.parquet", sealed, label="label", id_column="id")
+        assert not sealed.exists()
 
 
 def test_inputs_submissions_and_what_was_told(people: People) -> None:
