@@ -288,8 +288,7 @@ def test_labels_that_do_not_fit_the_loss_are_refused_at_the_door(tmp_path: Path)
     desk = Workbench(tmp_path, "parquet")
     labels = numbers(desk.init(loss="absolute[0,10]", classes=()))
     name = desk.write("test", rows([*labels[:3], 10.25, *labels[4:]], seed=0))
-    desk.ok("seal", name, "--label", "label", "--out", "set.sealed")
-    shown = desk.refused(2, "testset", "add", "set.sealed")
+    shown = desk.refused(2, "seal", name, "--label", "label", "--out", "set.sealed")
     assert "row 4" in shown
     assert "10.25" not in shown
 
