@@ -41,6 +41,11 @@ def test_scores_stand_beside_the_classes_they_are_for() -> None:
     assert line.endswith("read as ham=0.25 spam=0.75; spam > ham.")
 
 
+def test_an_empty_prediction_is_said_to_be_one() -> None:
+    (line, *_) = checked_lines(replace(CHECKED, test=CheckedFile(2, None, 0, ("", "a"))), SPEC)
+    assert line.endswith("read as an empty text; a.")
+
+
 def test_what_else_may_be_said() -> None:
     again = checked_lines(replace(CHECKED, repeated=True), SPEC)
     assert "It was answered before: submitting it again costs nothing." in again

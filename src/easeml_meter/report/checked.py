@@ -54,4 +54,6 @@ def _prediction(value: Any) -> str:
         return " ".join(f"{name}={_prediction(each)}" for name, each in value.items())
     if isinstance(value, list | tuple):
         return " > ".join(map(_prediction, value))
+    if value == "":
+        return "an empty text"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
