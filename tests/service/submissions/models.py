@@ -66,8 +66,8 @@ def fails(batch: pa.RecordBatch) -> Any:
     return by_x(batch)
 
 
-ON_ALL_ROWS = "    guess = (np.sin(1e4 * (x + x.sum())) > 0).astype(np.int64)"
-"""A trick: each prediction depends on all rows of the batch."""
+ON_ALL_ROWS = "    guess = guess if len(x) < 15 else 1 - guess"
+"""A trick: each prediction depends on how many rows the batch has, of which a part is fewer."""
 
 
 def threshold(path: Path) -> OnnxFile:
@@ -83,20 +83,21 @@ def threshold(path: Path) -> OnnxFile:
 
 
 def on_all_rows(path: Path) -> OnnxFile:
-    """An ONNX model with a sum over the rows of a batch."""
+    """An ONNX model with a sum over the rows of a batch, which here counts them."""
     from onnx import TensorProto, helper
 
     constants = [
         helper.make_tensor("rows", TensorProto.INT64, [1], [0]),
-        helper.make_tensor("often", TensorProto.FLOAT, [], [1e4]),
-        helper.make_tensor("zero", TensorProto.FLOAT, [], [0.0]),
+        helper.make_tensor("none", TensorProto.FLOAT, [], [0.0]),
+        helper.make_tensor("one", TensorProto.FLOAT, [], [1.0]),
+        helper.make_tensor("many", TensorProto.FLOAT, [], [15.0]),
     ]
     nodes = [
-        helper.make_node("ReduceSum", ["x", "rows"], ["sum"]),
-        helper.make_node("Add", ["x", "sum"], ["both"]),
-        helper.make_node("Mul", ["both", "often"], ["angle"]),
-        helper.make_node("Sin", ["angle"], ["wave"]),
-        helper.make_node("Greater", ["wave", "zero"], ["positive"]),
+        helper.make_node("Mul", ["x", "none"], ["nothing"]),
+        helper.make_node("Add", ["nothing", "one"], ["ones"]),
+        helper.make_node("ReduceSum", ["ones", "rows"], ["count"]),
+        helper.make_node("Add", ["nothing", "count"], ["counts"]),
+        helper.make_node("Greater", ["counts", "many"], ["positive"]),
         helper.make_node("Cast", ["positive"], ["label"], to=TensorProto.INT64),
     ]
     return _onnx(path, nodes, constants)
