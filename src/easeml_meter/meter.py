@@ -127,6 +127,8 @@ class MeterVerbs(Protocol):
 
         `once`: the answer to an earlier model of this name is good enough.
         """
+        given = PredictionFiles(Path(test), Path(validation), matching)
+        return self.submit_any(given, model=model, tenant=tenant, once=once)
 
     def submit_any(
         self,
@@ -148,6 +150,9 @@ class MeterVerbs(Protocol):
         matching: RowMatching = BY_IDS,
     ) -> CheckedSubmission:
         """Return how the meter understands predictions: free, and without touching a label."""
+        return self.check_any(
+            PredictionFiles(Path(test), Path(validation), matching), tenant=tenant
+        )
 
     def check_any(
         self, submitted: Submitted, *, tenant: int | None = None, conditions: Conditions = USUAL
@@ -185,7 +190,7 @@ class MeterVerbs(Protocol):
         """Verify the chain of everything that was disclosed."""
 
 
-class Meter:
+class Meter(MeterVerbs):
     """A meter in a folder: SQLite, a key, sealed files. Embedded mode is an honour system."""
 
     def __init__(
@@ -326,23 +331,6 @@ class Meter:
             reset=reset,
         )
 
-    def submit(
-        self,
-        test: str | Path,
-        validation: str | Path,
-        *,
-        model: str,
-        tenant: int | None = None,
-        matching: RowMatching = BY_IDS,
-        once: bool = False,
-    ) -> Signal:
-        """Submit predictions on the test set and on the validation set; get an answer.
-
-        `once`: the answer to an earlier model of this name is good enough.
-        """
-        given = PredictionFiles(Path(test), Path(validation), matching)
-        return self.submit_any(given, model=model, tenant=tenant, once=once)
-
     def submit_any(
         self,
         submitted: Submitted,
@@ -356,19 +344,6 @@ class Meter:
         actor = self._acting(tenant)
         return shown(
             answering.answer(actor, self.workspace, submitted, model, conditions, once=once)
-        )
-
-    def check(
-        self,
-        test: str | Path,
-        validation: str | Path,
-        *,
-        tenant: int | None = None,
-        matching: RowMatching = BY_IDS,
-    ) -> CheckedSubmission:
-        """Return how the meter understands predictions: free, and without touching a label."""
-        return self.check_any(
-            PredictionFiles(Path(test), Path(validation), matching), tenant=tenant
         )
 
     def check_any(

@@ -38,12 +38,12 @@ from easeml_meter.core.views import (
     view_from_json,
 )
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, error_named, invalid
+from easeml_meter.meter import MeterVerbs
 from easeml_meter.report.shown import ShownSignal
-from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service.audit import Audit
 from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.answering import Submission
-from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
+from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
 from easeml_meter.service.testsets.checking import Asked
 from easeml_meter.service.testsets.delivery import Choices, refuse_plain, seal_for
@@ -147,7 +147,7 @@ def _find(connection: Connection, meter: str | None) -> str:
     raise invalid("meter", None, f"name one of yours with --meter: {names}")
 
 
-class RemoteMeter:
+class RemoteMeter(MeterVerbs):
     """A meter at a server. What may be done is up to the seats of whoever the token belongs to."""
 
     def __init__(self, connection: Connection, identifier: str) -> None:
@@ -300,20 +300,6 @@ class RemoteMeter:
         chosen = _named(label=label, id_column=id_column)
         return self._validate(Path(path), {**chosen, "reset": reset})
 
-    def submit(
-        self,
-        test: str | Path,
-        validation: str | Path,
-        *,
-        model: str,
-        tenant: int | None = None,
-        matching: RowMatching = BY_IDS,
-        once: bool = False,
-    ) -> Signal:
-        """Submit predictions on the test set and on the validation set; get a signal."""
-        given = PredictionFiles(Path(test), Path(validation), matching)
-        return self.submit_any(given, model=model, tenant=tenant, once=once)
-
     def submit_any(
         self,
         submitted: Submitted,
@@ -355,19 +341,6 @@ class RemoteMeter:
         if answer["signal"] is None:
             raise Untold(answer)
         return signal_from_json(answer["signal"], self.spec, ShownSignal)
-
-    def check(
-        self,
-        test: str | Path,
-        validation: str | Path,
-        *,
-        tenant: int | None = None,
-        matching: RowMatching = BY_IDS,
-    ) -> CheckedSubmission:
-        """Return how the meter understands predictions: free, and without touching a label."""
-        return self.check_any(
-            PredictionFiles(Path(test), Path(validation), matching), tenant=tenant
-        )
 
     def check_any(
         self, submitted: Submitted, *, tenant: int | None = None, conditions: Conditions = USUAL
