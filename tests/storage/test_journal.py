@@ -9,28 +9,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.storage import examples
 
 from easeml_meter.core.model import Entry, HandOver
 from easeml_meter.errors import MeterError
 from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import Journal
 
-ENTRY = Entry(
-    meter="m",
-    generation=1,
-    tenant=1,
-    step=1,
-    answer="2",
-    after_reset=False,
-    model="a model – with ünïcode",
-    submission="s" * 64,
-    validation_number=1,
-    validation_set="d" * 64,
-    validation_loss="1/3",
-    blob="predictions/s.age",
-    told_at="2026-01-01T00:00:00.000000+00:00",
-    user="anna",
-)
+ENTRY = replace(examples.ENTRY, user="anna")
 HANDOVER = HandOver("m", 1, 1, 2, "2026-01-01")
 
 

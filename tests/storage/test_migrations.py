@@ -22,9 +22,10 @@ from alembic.config import Config
 from alembic.migration import MigrationContext
 from alembic.script import ScriptDirectory
 from tests.postgresql import Cluster
+from tests.storage.examples import ENTRY
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import AuditLink, Entry, MeterRecord, TestSet, ValidationSet
+from easeml_meter.core.model import AuditLink, MeterRecord, TestSet, ValidationSet
 from easeml_meter.errors import StorageError
 from easeml_meter.storage import jobs, migrate, schema, store
 from easeml_meter.storage.books.audit import broken_link, link_digest
@@ -140,21 +141,6 @@ GENERATION = TestSet(
     blob="testsets/1.sealed",
 )
 VALIDATION = ValidationSet("m", 1, "d" * 64, 20, {"label": "y"}, "v/1.csv", NOW)
-ENTRY = Entry(
-    meter="m",
-    generation=1,
-    tenant=1,
-    step=1,
-    answer="2",
-    after_reset=False,
-    model="a model – with ünïcode",
-    submission="s" * 64,
-    validation_number=1,
-    validation_set="d" * 64,
-    validation_loss="1/3",
-    blob="predictions/s.age",
-    told_at=NOW,
-)
 _LINK = AuditLink("m", 1, NOW, "told", {"step": 1, "model": "ü"}, "0" * 64, "")
 LINK = replace(_LINK, digest=link_digest(_LINK))
 
