@@ -26,6 +26,8 @@ _FORMAT = 2
 _MOST = 10**12
 """No number of an entry is larger, and no database takes one of any size."""
 Row = TypeVar("Row", Entry, HandOver)
+# Found out once: a journal has a line for every answer.
+_TYPES: dict[type[Any], dict[str, Any]] = {kind: get_type_hints(kind) for kind in (Entry, HandOver)}
 
 
 class Journal:
@@ -102,7 +104,7 @@ def _mapping(line: str) -> dict[str, Any]:
 
 def _checked(row: Row) -> Row:
     """Refuse fields of other types than ours: a line that somebody else wrote is no answer."""
-    for name, kind in get_type_hints(type(row)).items():
+    for name, kind in _TYPES[type(row)].items():
         value = getattr(row, name)
         if type(value) is not kind or (kind is int and not 0 <= value <= _MOST):
             raise ValueError(name)
