@@ -17,18 +17,14 @@ from fractions import Fraction
 from functools import lru_cache
 
 import numpy as np
-from numpy.typing import NDArray
 
 from easeml_meter.spec import Bound
+from easeml_meter.stats.binomial import tail_and_ratio, tail_ratio
 from easeml_meter.stats.counting import log_sum
-
-Floats = NDArray[np.float64]
 
 # Rounding must never loosen a guarantee: all results are raised by more than their error.
 _RELATIVE_MARGIN = 1e-12
 _SMALLEST_SEARCHED, _MOST_SEARCHED = 5e-4, 100_000
-_NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
-_NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 
 
 def log_tail(bound: Bound, labels: int, tolerance: float, ceiling: float | None = None) -> float:
@@ -164,7 +160,7 @@ def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -
     best, best_j = -math.inf, lowest
     while True:
         mean = first - shift
-        log_pmf, ratio = _binomial_tail(labels, first, mean)
+        log_pmf, ratio = tail_and_ratio(labels, first, mean)
         value = log_pmf + np.log(ratio)
         at = int(value.argmax())
         if value[at] > best:
@@ -175,7 +171,7 @@ def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -
             kept = first[max(at - 1, 0) : at + 1]
         else:
             last = np.minimum(first + (width - 1), highest)
-            up = last / (mean * _tail_ratio(labels, last, mean))
+            up = last / (mean * tail_ratio(labels, last, mean))
             odds = first * (labels - mean) / ((labels - first + 1) * mean)
             bound = value + (last - first) * np.maximum(0.0, up - np.log1p(odds / ratio))
             kept = first[bound >= best]
@@ -186,57 +182,3 @@ def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -
     # The mean j - n eps is known to a rounding of n eps, which the tail magnifies by j / mean.
     rounding = 1e-15 * shift * best_j / (best_j - shift)
     return best + _RELATIVE_MARGIN * (1 + abs(best)) + rounding
-
-
-def _binomial_tail(labels: int, j: Floats, mean: Floats) -> tuple[Floats, Floats]:
-    """Return log P(X = j) and P(X >= j) / P(X = j) for X ~ Bin(n, mean/n), where j > mean."""
-    rest = labels - j
-    distance = j - mean
-    with np.errstate(divide="ignore", invalid="ignore"):
-        deviance = j * np.log1p(-distance / j) + np.where(
-            rest > 0, rest * np.log1p(distance / rest), 0.0
-        )
-        scale = np.where(rest > 0, 0.5 * np.log(labels / (2 * math.pi * j * rest)), 0.0)
-    correction = _stirling(np.array([float(labels)])) - _stirling(j) - _stirling(rest)
-    correction = np.where(rest > 0, correction, 0.0)
-    log_pmf = deviance + scale + correction
-    return log_pmf, _tail_ratio(labels, j, mean)
-
-
-_STIRLING_SMALL = np.array(
-    [0.0]
-    + [
-        math.lgamma(k + 1) - (k + 0.5) * math.log(k) + k - 0.5 * math.log(2 * math.pi)
-        for k in range(1, 16)
-    ]
-)
-
-
-def _stirling(k: Floats) -> Floats:
-    """Return log k! minus Stirling's formula (Loader 2000), for whole k; zero for k = 0."""
-    large = np.maximum(k, 16.0)
-    square = large * large
-    series = (1 / 12 - (1 / 360 - (1 / 1260 - (1 / 1680) / square) / square) / square) / large
-    small = _STIRLING_SMALL[np.minimum(k, 15.0).astype(np.intp)]
-    return np.where(k < 16, small, series)
-
-
-def _tail_ratio(labels: int, j: Floats, mean: Floats) -> Floats:
-    """Return P(X >= j) / P(X = j), by quadrature of the incomplete beta integral.
-
-    With t = p exp(-u) the integral becomes j times the integral over u > 0 of exp(e(u)), where
-    e(u) = -j u + (n - j) log((1 - p exp(-u)) / (1 - p)) is concave and falls from e(0) = 0. On
-    [0, reach] with e(reach) about -40, 48 Gauss-Legendre nodes give full double precision
-    whatever n is; a continued fraction or the series need ever more terms as eps falls.
-    """
-    p = mean / labels
-    odds = p / (1 - p)
-    rest = labels - j
-    slope = (j - mean) / (1 - p)
-    curvature = rest * odds / (1 - p)
-    reach = 80 / (slope + np.sqrt(slope * slope + 80 * curvature))
-    depth = j * reach - rest * np.log1p(-odds * np.expm1(-reach))
-    reach *= np.maximum(1.0, 40 / depth)
-    u = reach[:, None] * _NODES
-    exponent = rest[:, None] * np.log1p(-odds[:, None] * np.expm1(-u)) - j[:, None] * u
-    return j * reach * (np.exp(exponent) @ _WEIGHTS)
