@@ -291,6 +291,17 @@ def test_steps(steps: object) -> None:
         ({"published": True, "resets": 1, "protocol": "incremental"}, "resets", "1"),
         ({"published": True, "masked_reverts": 1, "mask_above": 1}, "masked reverts", "1"),
         ({"gap": "relative"}, "gap", "'relative'"),
+        # drawn edges
+        ({"drawn": 0}, "drawn", "0.0"),
+        ({"drawn": 1.5}, "drawn", "1.5"),
+        ({"drawn": math.nan}, "drawn", "nan"),
+        ({"drawn": "wide"}, "drawn", "'wide'"),
+        ({"drawn": 0.2, "tolerance": (0.1, 0.2, 0.2)}, "tolerance", "[0.1, 0.2, 0.2]"),
+        ({"drawn": 0.2, "ceiling": 0.5}, "above", "'None with a ceiling'"),
+        ({"drawn": 0.2, "above": 1}, "above", "'1 with no ceiling'"),
+        ({"drawn": 0.2, "ceiling": 0.5, "above": -1}, "above", "-1"),
+        ({"drawn": 0.2, "ceiling": 0.5, "above": 101}, "above", "101"),
+        ({"ceiling": 0.5, "above": 1}, "above", "1"),
         # elastic budgets
         ({"elastic": True, "published": True}, "elastic", "True"),
         ({"elastic": True, "protocol": "independent"}, "elastic", "True"),
@@ -312,6 +323,32 @@ def test_refused(options: dict[str, Any], field: str, value: str) -> None:
     else:
         message = refused(options)
     assert message.startswith(f"{field}: {value}")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"elastic": True}, "elastic"),
+        ({"protocol": "incremental"}, "the incremental protocol"),
+        ({"protocol": "independent"}, "the independent protocol"),
+        ({"masked_reverts": 1, "mask_above": 1}, "masked reverts"),
+        ({"reverts": (1,)}, "reverts"),
+        ({"memory": 0}, "memory"),
+        ({"resets": 1}, "resets"),
+        ({"published": True}, "published"),
+    ],
+)
+def test_drawn_edges_are_refused_by_name_where_no_proof_stands(
+    options: dict[str, Any], named: str
+) -> None:
+    assert f"not with {named}:" in refused({"drawn": 0.2} | options)
+
+
+def test_drawn_edges_take_the_place_of_the_bands(tmp_path: Path) -> None:
+    spec = meter(drawn=0.2, ceiling=0.5, above=2, tenants=(4, 6))
+    assert spec.bands == (Band(0, 1, 0.05),)
+    spec.write(tmp_path / "meter.toml")
+    assert MeterSpec.read(tmp_path / "meter.toml") == spec
 
 
 @pytest.mark.parametrize(

@@ -50,6 +50,9 @@ class Count(StrEnum):
 _SMALLEST_DELTA = 1e-300
 _SMALLEST_TOLERANCE = 1e-6
 """A smaller one takes more than the 10^12 labels that any meter can have."""
+_NARROWEST_DRAWN = 1e-4
+_MOST_ABOVE = 100
+"""Bands and answers are counted one by one: more of them than anybody reads are refused."""
 METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
 
 
@@ -102,6 +105,10 @@ class MeterSpec:
     """Count as the paper does (pairs of model and signal) and use Hoeffding's bound."""
     count: Count = Count.ALL
     """Which histories are counted; the published analysis counts all of them."""
+    drawn: float | None = None
+    """Draw the band edges of every answer at random, this far apart, in place of the bands' own."""
+    above: int | None = None
+    """How many answers "above the ceiling" leave a test set with drawn edges in use."""
     ceiling: float | None = None
     """Answer "above the ceiling", and nothing else, when the test loss exceeds this."""
     tenants: tuple[int, ...] = ()
@@ -144,6 +151,7 @@ class MeterSpec:
         if self.bound is not None:
             object.__setattr__(self, "bound", one_of("bound", self.bound, Bound))
         _check_bands(self.bands)
+        self._check_drawn()
         whole("steps", self.steps, at_least=1)
         finite("delta", self.delta)
         if not 0 < self.delta < 1:
@@ -170,6 +178,39 @@ class MeterSpec:
         self._check_memory_and_resets()
         self._check_published()
         self._check_elastic()
+
+    def _check_drawn(self) -> None:
+        """Refuse what no proof covers, and leave one band, from 0 to 1, for its tolerance."""
+        if self.drawn is None:
+            if self.above is not None:
+                raise invalid("above", self.above, "only with drawn edges and a ceiling")
+            return
+        finite("drawn", self.drawn)
+        object.__setattr__(self, "drawn", float(self.drawn))
+        if not _NARROWEST_DRAWN <= self.drawn <= 1:
+            raise invalid("drawn", self.drawn, f"a distance from {_NARROWEST_DRAWN:g} to 1")
+        if len(set(self.tolerances)) > 1:
+            raise invalid("tolerance", list(self.tolerances), "drawn edges need one for all bands")
+        unproved = {
+            f"the {self.protocol} protocol": self.protocol is not Protocol.REGULAR,
+            "elastic": self.elastic,
+            "published": self.published,
+            "reverts": self.reverts,
+            "masked reverts": self.masked_reverts,
+            "resets": self.resets,
+            "memory": self.memory is not None,
+        }
+        for name in (name for name, used in unproved.items() if used):
+            raise invalid("drawn", self.drawn, f"not with {name}: nobody has proved that count")
+        if (self.ceiling is None) != (self.above is None):
+            given = "a ceiling" if self.above is None else "no ceiling"
+            needed = "drawn edges need both: ceiling, and above: the answers above it, such as 3"
+            raise invalid("above", f"{self.above} with {given}", needed)
+        if self.above is not None:
+            whole("above", self.above, at_least=0)
+            if self.above > _MOST_ABOVE:
+                raise invalid("above", self.above, f"at most {_MOST_ABOVE}")
+        object.__setattr__(self, "bands", (Band(0.0, 1.0, self.tolerances[0]),))
 
     def _check_tenants(self) -> None:
         for share in self.tenants:

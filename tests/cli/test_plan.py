@@ -251,6 +251,33 @@ def test_the_edges_of_the_bands_decide_how_many_answers_are_possible(
     assert f"5, with edges at {edges.replace(',', ', ')}" in out
 
 
+@pytest.mark.parametrize(("drawn", "labels"), [("0.05", 36_247), ("0.2", 29_332)])
+def test_drawn_edges_make_adaptivity_cheap(
+    capsys: pytest.CaptureFixture[str], drawn: str, labels: int
+) -> None:
+    asked = ("--steps", "10", "--tolerance", "0.01", "--drawn", drawn)
+    data = plan_json(capsys, *asked)
+    assert (data["labels"], data["drawn"], data["signals"]) == (labels, float(drawn), None)
+    assert plan_json(capsys, *asked, "--signals", "5")["labels"] == labels
+    _, out, _ = run(capsys, "plan", *asked)
+    assert f"edges drawn for every answer, {drawn} apart" in out
+    assert "drawn by the meter, secretly and independently" in " ".join(out.split())
+    code, _, err = run(capsys, "plan", *asked, "--edges", "0.1")
+    assert (code, err.count("\n")) == (2, 1)
+    assert "not both" in err
+
+
+def test_drawn_edges_with_a_ceiling_ask_how_many_answers_may_be_above(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ("--steps", "10", "--tolerance", "0.01", "--drawn", "0.2", "--ceiling", "0.1")
+    code, _, err = run(capsys, "plan", *asked)
+    assert (code, err.count("\n")) == (2, 1)
+    _, out, _ = run(capsys, "plan", *asked, "--above", "1")
+    assert "13,723" in out
+    assert "0.1, at most 1 answers above it" in out
+
+
 def test_wrong_edges_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     asked = ["plan", "--steps", "10", "--tolerance", "0.1", "--edges"]
     file = tmp_path / "meter.toml"

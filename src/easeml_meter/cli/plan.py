@@ -41,6 +41,9 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
     "--signals", type=int, help="Number of bands, m. Default: 5, or one for each tolerance."
 )
 @click.option("--edges", help="Inner edges of the bands, such as 0.02,0.05. Default: equal bands.")
+@click.option(
+    "--drawn", type=float, help="Draw the edges of every answer at random, this far apart."
+)
 @click.option("--tolerance", help="One number, or a comma-separated list with one for each band.")
 @click.option("--delta", type=float, help="Probability that the promise may fail. Default: 0.01.")
 @click.option("--confidence", type=float, help="Given instead of delta: 1 - delta.")
@@ -67,6 +70,7 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @click.option("--memory", type=int, help="Models depend on at most this many of the last answers.")
 @click.option("--resets", type=int, help="How often an incremental meter's maximum may restart.")
 @click.option("--ceiling", type=float, help='Answer "above the ceiling" for larger test losses.')
+@click.option("--above", type=int, help="With drawn edges: answers above the ceiling, such as 3.")
 @click.option("--elastic", is_flag=True, help="Continue while the answers are predictable.")
 @click.option("--labels", type=int, help="Labels you have: how many steps, or which tolerance?")
 @click.option("--spec", "path", type=click.Path(path_type=Path), help="Start from a meter.toml.")
@@ -149,11 +153,13 @@ def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -
     tolerances = _numbers("tolerance", given.pop("tolerance")) if "tolerance" in given else None
     edges = _numbers("edges", given.pop("edges")) if "edges" in given else None
     signals = given.pop("signals", None)
+    if edges is not None and "drawn" in given:
+        raise invalid("edges", edges, "the meter draws them: give --edges or --drawn, not both")
     if path is not None:
         if edges is not None:
             raise invalid("edges", edges, f"{path} has its own: change them there")
         spec = MeterSpec.read(path)
-        if signals not in (None, spec.signals):
+        if signals not in (None, spec.signals) and spec.drawn is None:
             raise invalid("signals", signals, f"{path} has {spec.signals} bands")
         if tolerances is not None:
             spec = spec.with_tolerances(_one_each(tolerances, spec.signals))
@@ -179,6 +185,8 @@ def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -
 
 def _bands(spec: MeterSpec) -> str:
     """Say how many bands there are, and where they begin unless they are equally wide."""
+    if spec.drawn is not None:
+        return f"edges drawn for every answer, {spec.drawn:g} apart"
     inner = [band.lower for band in spec.bands[1:]]
     if inner == [k / spec.signals for k in range(1, spec.signals)]:
         return str(spec.signals)
@@ -219,7 +227,8 @@ def show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
         both = "{labels:,} labels, {plain_labels:,} for the plain meter".format_map(plan.elastic)
         rows.append(("elastic", both))
     if spec.ceiling is not None:
-        rows.append(("ceiling", f"{spec.ceiling:g}"))
+        most = "" if spec.above is None else f", at most {spec.above} answers above it"
+        rows.append(("ceiling", f"{spec.ceiling:g}{most}"))
     answer = 0 if not labels_given else 2 if steps_given else 1
     table = Table(show_header=False, box=None, padding=(0, 2))
     for index, (name, value) in enumerate(rows):

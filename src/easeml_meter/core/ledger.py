@@ -16,6 +16,7 @@ from easeml_meter.core.signals import Rules, State
 from easeml_meter.errors import invalid
 from easeml_meter.spec import METERS, MeterSpec
 from easeml_meter.stats import counting
+from easeml_meter.stats.draws import expected_edges
 from easeml_meter.stats.feedback import possible_bands
 from easeml_meter.stats.planning import log_failure
 from easeml_meter.stats.priors import Code, log_weight
@@ -122,7 +123,7 @@ class Ledger:
         share = math.log(slack) - math.log(2**tenants - tenants - 1)
         # Each tenant of an incremental meter brings a running maximum of its own, so one
         # developer's count is too small. Any sequence of possible answers covers every joint one.
-        answers = possible_bands(spec) + spec.silent_answers
+        answers = possible_bands(spec) + expected_edges(spec) + spec.silent_answers
         room = share - self._log_tails[0]
         steps = 0
         while steps < sum(spec.tenants[tenant - 1] for tenant in group):

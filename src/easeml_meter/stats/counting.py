@@ -18,9 +18,11 @@ from __future__ import annotations
 import itertools
 import math
 from collections.abc import Iterator, Sequence
+from fractions import Fraction
 
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Count, MeterSpec, Protocol
+from easeml_meter.stats.draws import expected_edges, log_few
 from easeml_meter.stats.feedback import Feedback, feedback_of, possible_bands
 
 MAX_WALK = 10_000
@@ -47,15 +49,15 @@ def models(feedback: Feedback, steps: int, reverts: Sequence[int] = ()) -> tuple
     return tuple(totals)
 
 
-def log_geometric(ratio: int, terms: int) -> float:
+def log_geometric(ratio: int | Fraction, terms: int) -> float:
     """Return the logarithm of 1 + ratio + ... + ratio^(terms-1)."""
     if terms == 0:
         return -math.inf
     if ratio == 1:
         return math.log(terms)
     # ratio^-terms is below the smallest double only where it no longer matters.
-    remainder = math.exp(-terms * math.log(ratio))
-    return terms * math.log(ratio) + math.log1p(-remainder) - math.log(ratio - 1)
+    power = terms * math.log1p(ratio - 1)
+    return power + math.log(-math.expm1(-power)) - math.log(ratio - 1)
 
 
 def log(count: int) -> float:
@@ -85,7 +87,10 @@ def _log_models_of_one(spec: MeterSpec, steps: int, possible: int) -> tuple[floa
     if spec.memory is not None and spec.memory < steps:
         return tuple(map(log, _with_memory(spec, steps, possible)))
     if spec.protocol is Protocol.REGULAR and not spec.masked_reverts:
-        answers = possible + spec.silent_answers
+        if spec.above is not None:
+            likely = possible + expected_edges(spec) + int(spec.may_fail)
+            return (log_few(likely, steps, spec.above),)
+        answers = possible + expected_edges(spec) + spec.silent_answers
         effective = [at - index for index, at in enumerate(spec.reverts)]
         tree = log_geometric(answers, steps - len(effective))
         undone = [(at - 1) * math.log(answers) for at in effective]

@@ -4,7 +4,7 @@ Only the *first* broken promise matters. Before it, every test loss is within it
 true loss. So of all answers to a model only those near its true gap can have come, and a history
 with any other answer needs no event in the union bound. `possible_bands` is how many bands remain,
 wherever the truth lies; the rules below are those of *consistent* histories. With `count = "all"`
-every band remains.
+every band remains. Where the edges of each answer are drawn, `draws` adds how many are expected.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from functools import lru_cache
 from easeml_meter.spec import Count, MeterSpec, Protocol, is_zero_one
 from easeml_meter.stats.rounding import as_written
 
-_CLOSE = Fraction(1, 10**9)
+CLOSE = Fraction(1, 10**9)
 """Edges this close to two tolerances apart count as closer, if losses are not exact fractions."""
 
 Moves = tuple[tuple[int, int], ...]
@@ -34,7 +34,7 @@ def possible_bands(spec: MeterSpec) -> int:
     """
     if spec.published or spec.count is Count.ALL:
         return spec.signals
-    wider = 1 if is_zero_one(spec.loss) else 1 + _CLOSE
+    wider = 1 if is_zero_one(spec.loss) else 1 + CLOSE
     reaches = [
         (as_written(band.lower) - eps, as_written(band.upper) + eps)
         for band in spec.bands

@@ -48,7 +48,9 @@ class Plan:
         """What was counted."""
         if self.spec.published:
             return "pairs of model and signal"
-        return "distinct models" if self.spec.count is Count.ALL else "consistent models"
+        if self.spec.count is Count.ALL and self.spec.drawn is None:
+            return "distinct models"
+        return "consistent models"
 
     @property
     def elastic(self) -> dict[str, int] | None:
@@ -69,6 +71,9 @@ class Plan:
         excuse = ""
         if spec.ceiling is not None:
             excuse = f' (or is reported as "above the ceiling", {at_least(spec.ceiling)})'
+        if spec.above is not None:
+            last = "the second one" if spec.above == 1 else f"number {spec.above + 1}"
+            excuse = f"{excuse[:-1]}; {last} ends the test set)"
         steps = f"all {spec.steps:,} steps together"
         if spec.elastic:
             promised = "1 is" if spec.steps == 1 else f"{spec.steps:,} are"
@@ -95,7 +100,8 @@ class Plan:
         return {
             "labels": self.labels,
             "steps": spec.steps,
-            "signals": spec.signals,
+            "signals": spec.signals if spec.drawn is None else None,
+            "drawn": spec.drawn,
             "tolerances": list(spec.tolerances),
             "delta": spec.delta,
             "failure_probability": self.failure_probability,
@@ -105,6 +111,7 @@ class Plan:
             "counting": self.counting,
             "log10_models": self.log_models / math.log(10),
             "ceiling": spec.ceiling,
+            "above": spec.above,
             "elastic": self.elastic,
             "promise": self.promise,
             "assumptions": list(self.assumptions),
@@ -187,7 +194,10 @@ def _reachable(spec: MeterSpec, labels: int, possible: int) -> MeterSpec | None:
 
     def holds(factor: float) -> bool:
         tolerances = scaled(factor)
-        failure = log_failure(spec, counts, size, tolerances=tolerances, tail=log_tail_from)
+        found = counts
+        if spec.drawn is not None:  # how many drawn edges a tolerance reaches depends on it
+            found = counting.log_models(spec.with_tolerances(tolerances))
+        failure = log_failure(spec, found, size, tolerances=tolerances, tail=log_tail_from)
         return failure <= budget
 
     too_large = 1 / spec.tolerances[0]  # a later band may promise nothing
@@ -216,8 +226,13 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
         found.append("the loss of each example is 0 or 1")
     else:
         found.append("the loss of each example lies between 0 and 1")
-    if spec.count is Count.CONSISTENT and spec.protocol in METERS and not spec.published:
+    consistent = spec.count is Count.CONSISTENT or spec.drawn is not None
+    if consistent and spec.protocol in METERS and not spec.published:
         found.append("validation sets are drawn and replaced without looking at the test set")
+    if spec.drawn is not None:
+        found.append(
+            "the band edges are drawn by the meter, secretly and independently of the test set"
+        )
     if spec.inputs == "public":
         found.append("no model treats the test inputs, which are public, specially (about people)")
     if spec.protocol is Protocol.INDEPENDENT:
