@@ -39,11 +39,15 @@ class Process:
 
 @contextmanager
 def started(
-    folder: Path, *arguments: str, environment: dict[str, str] | None = None
+    folder: Path,
+    *arguments: str,
+    environment: dict[str, str] | None = None,
+    files: int | None = None,
 ) -> Iterator[Process]:
-    """Run `meter serve` until the block ends."""
+    """Run `meter serve` until the block ends; it may open so many files."""
     popen = subprocess.Popen(
         [
+            *(("prlimit", f"--nofile={files}") if files else ()),
             *(sys.executable, "-c", "from easeml_meter.cli import main; main()", "serve"),
             *("--folder", str(folder), "--port", "0", *arguments),
         ],

@@ -69,7 +69,11 @@ def address_of(request: Request) -> str:
 
     One subscriber has a whole network of IPv6 addresses, so single ones would limit nobody.
     """
-    host = request.client.host if request.client else ""
+    return network_of(request.client.host if request.client else "")
+
+
+def network_of(host: str) -> str:
+    """Return the address of a host, or its network of IPv6, in one spelling."""
     try:
         address = ipaddress.ip_address(host)
     except ValueError:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import gc
 import ipaddress
 import logging
@@ -10,7 +11,9 @@ import ssl
 import threading
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import ExitStack, contextmanager
+from functools import partial
 from types import FrameType
+from typing import cast
 
 import uvicorn
 from fastapi import FastAPI
@@ -18,6 +21,7 @@ from fastapi import FastAPI
 from easeml_meter.errors import MeterError
 from easeml_meter.server import logs, worker
 from easeml_meter.server.app import create_app
+from easeml_meter.server.connections import Connections, Listener, Protocol
 from easeml_meter.server.idempotency import forget_old_keys, forget_unfinished
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
@@ -101,8 +105,9 @@ def _serve(
     try:
         worker.prepare(site)
         app = create_app(site, settings)
-        config = _config(app, settings)
-        with _listen(settings) as listening, _background(app, sender):
+        connections = Connections(settings)
+        config = _config(app, settings, connections)
+        with _listen(settings, connections) as listening, _background(app, sender):
 
             def listens() -> None:
                 if new_admin_token or not admin_can_sign_in(SYSTEM, site):
@@ -110,7 +115,8 @@ def _serve(
                     tell(f"admin token, valid for a day, shown only now: {secret}")
                 _announce(settings, listening, tell)
 
-            Server(config, app.state.stopping, listens).run(sockets=[listening])
+            server = Server(config, app.state.stopping, listens, connections)
+            server.run(sockets=[listening])
         _LOG.info("stopped")
     finally:
         site.close()
@@ -134,11 +140,16 @@ class Server(uvicorn.Server):
     """Uvicorn's server; it reports when it listens, and stops with success on a signal."""
 
     def __init__(
-        self, config: uvicorn.Config, stopping: threading.Event, listening: Callable[[], None]
+        self,
+        config: uvicorn.Config,
+        stopping: threading.Event,
+        listening: Callable[[], None],
+        connections: Connections,
     ) -> None:
         super().__init__(config)
         self._stopping = stopping
         self._listening = listening
+        self._connections = connections
 
     async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
         """Begin to listen."""
@@ -149,6 +160,12 @@ class Server(uvicorn.Server):
         if self.started:
             self._listening()
 
+    async def on_tick(self, counter: int) -> bool:
+        """Do what is due every tenth of a second; return whether to stop."""
+        if counter % 10 == 0:
+            self._connections.sweep()
+        return await super().on_tick(counter)
+
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop; a second signal does not wait for requests."""
         self.force_exit = self.should_exit
@@ -156,9 +173,13 @@ class Server(uvicorn.Server):
         self._stopping.set()
 
 
-def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
+def _config(app: FastAPI, settings: Settings, connections: Connections) -> uvicorn.Config:
     config = uvicorn.Config(
         app,
+        # Named, so that other libraries that happen to be installed do not replace them.
+        http=cast(type[asyncio.Protocol], partial(Protocol, connections)),
+        loop="asyncio",
+        ws="none",
         ssl_certfile=settings.tls_certificate,
         ssl_keyfile=settings.tls_key,
         # Without a list uvicorn would believe the headers of everyone on this machine.
@@ -178,7 +199,7 @@ def _config(app: FastAPI, settings: Settings) -> uvicorn.Config:
     return config
 
 
-def _listen(settings: Settings) -> socket.socket:
+def _listen(settings: Settings, connections: Connections) -> Listener:
     place = (settings.host, settings.port)
     family = socket.AF_INET6 if ":" in settings.host else socket.AF_INET
     try:
@@ -186,7 +207,7 @@ def _listen(settings: Settings) -> socket.socket:
         # asyncio does so only for sockets that name their protocol; without it an answer waits
         # up to 40 ms for the client to acknowledge its headers.
         listening.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-        return listening
+        return Listener(listening, connections)
     except OSError as error:
         reason = error.strerror or error
         raise MeterError(
