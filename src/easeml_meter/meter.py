@@ -6,7 +6,8 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Sequence
+import tempfile
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
@@ -15,7 +16,9 @@ from easeml_meter.core.model import LabelRequest, TestSet, ValidationSet
 from easeml_meter.core.people import Role
 from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import Consequence, SessionView, Signal
+from easeml_meter.errors import Denied, WrongPhase
 from easeml_meter.report.shown import shown, shown_view
+from easeml_meter.scoring.estimators import Estimator, predictions_of
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service import audit, handovers, history, meters, validation
 from easeml_meter.service.actor import Actor
@@ -29,6 +32,8 @@ from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan
+from easeml_meter.tables.memory import ID, Data, as_source
+from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.writing import new_folder
 
 if TYPE_CHECKING:
@@ -58,7 +63,7 @@ class MeterVerbs(Protocol):
 
     def seal(
         self,
-        source: str | Path,
+        source: Data,
         destination: str | Path,
         *,
         label: str,
@@ -99,13 +104,13 @@ class MeterVerbs(Protocol):
         """Return what only labelers are told."""
 
     def set_validation(
-        self, path: str | Path, *, label: str, id_column: str | None = None
+        self, source: Data, *, label: str, id_column: str | None = None
     ) -> ValidationSet:
         """Give the first validation set (developers); predictions are joined by its ids, if any."""
 
     def replace_validation(
         self,
-        path: str | Path,
+        source: Data,
         *,
         label: str | None = None,
         id_column: str | None = None,
@@ -115,8 +120,8 @@ class MeterVerbs(Protocol):
 
     def submit(
         self,
-        test: str | Path,
-        validation: str | Path,
+        test: Data,
+        validation: Data,
         *,
         model: str,
         tenant: int | None = None,
@@ -127,8 +132,38 @@ class MeterVerbs(Protocol):
 
         `once`: the answer to an earlier model of this name is good enough.
         """
-        given = PredictionFiles(Path(test), Path(validation), matching)
+        given = _predictions(test, validation, matching)
         return self.submit_any(given, model=model, tenant=tenant, once=once)
+
+    def evaluate(
+        self, estimator: Estimator, *, model: str, tenant: int | None = None, once: bool = False
+    ) -> Signal:
+        """Let an estimator (anything with `predict`) predict on both sets, and submit that.
+
+        It needs test inputs that you may see. It gets a DataFrame with the columns it was fitted
+        with if it knows their names, else an array; `predict_proba` is asked where the loss
+        compares probabilities.
+        """
+        with tempfile.TemporaryDirectory(prefix="easeml-meter-") as name:
+            exported = Path(name, "inputs.arrow")
+            try:
+                self.export_inputs(exported)
+            except Denied as error:
+                ways = "submit the model itself (submit_any with an OnnxFile or a Command)"
+                raise Denied(f"{error}: {ways}") from None
+            hidden = open_table(exported)
+            given, path = self._copy_validation(Path(name))
+            types = dict(zip(hidden.columns, hidden.schema.types, strict=True))
+            visible = open_table(path, types=types, texts=[given.label])
+            loss = self.spec.loss
+            known = self.generations[-1].manifest or {}
+            test = predictions_of(estimator, hidden.in_memory(), loss, known.get("id_column"))
+            inputs_seen = visible.in_memory().drop_columns([given.label])
+            validation = predictions_of(estimator, inputs_seen, loss, given.id_column)
+        return self.submit(test, validation, model=model, tenant=tenant, once=once)
+
+    def _copy_validation(self, folder: Path) -> tuple[ValidationSet, Path]:
+        """Write the validation set in use to a folder, as it was given."""
 
     def submit_any(
         self,
@@ -143,16 +178,14 @@ class MeterVerbs(Protocol):
 
     def check(
         self,
-        test: str | Path,
-        validation: str | Path,
+        test: Data,
+        validation: Data,
         *,
         tenant: int | None = None,
         matching: RowMatching = BY_IDS,
     ) -> CheckedSubmission:
         """Return how the meter understands predictions: free, and without touching a label."""
-        return self.check_any(
-            PredictionFiles(Path(test), Path(validation), matching), tenant=tenant
-        )
+        return self.check_any(_predictions(test, validation, matching), tenant=tenant)
 
     def check_any(
         self, submitted: Submitted, *, tenant: int | None = None, conditions: Conditions = USUAL
@@ -241,7 +274,7 @@ class Meter(MeterVerbs):
 
     def seal(
         self,
-        source: str | Path,
+        source: Data,
         destination: str | Path,
         *,
         label: str,
@@ -260,7 +293,7 @@ class Meter(MeterVerbs):
         return delivery.seal_labels(
             self._actor,
             self.workspace,
-            Path(source),
+            as_source(source, "rows"),
             Path(destination),
             Choices(
                 label=label,
@@ -306,16 +339,20 @@ class Meter(MeterVerbs):
         return [each.to_json() for each in validation.list_notices(self._actor, self.workspace)]
 
     def set_validation(
-        self, path: str | Path, *, label: str, id_column: str | None = None
+        self, source: Data, *, label: str, id_column: str | None = None
     ) -> ValidationSet:
         """Give the first validation set (developers); predictions are joined by its ids, if any."""
         return validation.set_validation(
-            self._actor, self.workspace, Path(path), label=label, id_column=id_column
+            self._actor,
+            self.workspace,
+            as_source(source, "validation set"),
+            label=label,
+            id_column=id_column,
         )
 
     def replace_validation(
         self,
-        path: str | Path,
+        source: Data,
         *,
         label: str | None = None,
         id_column: str | None = None,
@@ -325,7 +362,7 @@ class Meter(MeterVerbs):
         return validation.replace_validation(
             self._actor,
             self.workspace,
-            Path(path),
+            as_source(source, "validation set"),
             label=label,
             id_column=id_column,
             reset=reset,
@@ -391,6 +428,13 @@ class Meter(MeterVerbs):
         released = release.release(self._actor, self.workspace, draw=html_page)
         return self._released(released.number)
 
+    def _copy_validation(self, folder: Path) -> tuple[ValidationSet, Path]:
+        """Return the validation set in use, where it lies."""
+        found = validation.list_validation_sets(self._actor, self.workspace)
+        if not found:
+            raise WrongPhase("there is no validation set yet: give one with set_validation")
+        return found[-1], Path(self.workspace.files.location(found[-1].blob))
+
     def fetch_released(self, generation: int, folder: str | Path) -> Path:
         """Write the files of a released test set to a new folder."""
         release.released_test_set(self._actor, self.workspace, generation)  # whether there is one
@@ -407,3 +451,9 @@ class Meter(MeterVerbs):
 
     def _acting(self, tenant: int | None) -> Actor:
         return self._actor if tenant is None else replace(self._actor, tenant=tenant)
+
+
+def _predictions(test: Data, validation: Data, matching: RowMatching) -> PredictionFiles:
+    if matching == BY_IDS and isinstance(test, Mapping) and isinstance(validation, Mapping):
+        matching = RowMatching(id_column=ID)  # a dict does not know what its keys are called
+    return PredictionFiles(as_source(test, "test"), as_source(validation, "validation"), matching)

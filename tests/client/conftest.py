@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.client.people import People, people_at
@@ -29,13 +30,19 @@ def hurried(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
 
 
 @pytest.fixture
-def at_server(site: Live, tmp_path: Path) -> Iterator[People]:
-    yield from people_at(site, tmp_path, f"{tmp_path.name}-")
+def options() -> dict[str, Any]:
+    """What is special about the meter."""
+    return {}
 
 
 @pytest.fixture
-def in_folder(tmp_path: Path) -> Iterator[People]:
-    with Meter.create(tmp_path / "meter", small_spec(), name=f"{tmp_path.name}-meter"):
+def at_server(site: Live, tmp_path: Path, options: dict[str, Any]) -> Iterator[People]:
+    yield from people_at(site, tmp_path, f"{tmp_path.name}-", **options)
+
+
+@pytest.fixture
+def in_folder(tmp_path: Path, options: dict[str, Any]) -> Iterator[People]:
+    with Meter.create(tmp_path / "meter", small_spec(**options), name=f"{tmp_path.name}-meter"):
         pass
     with (
         Meter.open(tmp_path / "meter", role=Role.LABELER) as labeler,

@@ -51,6 +51,7 @@ from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan, required_labels
 from easeml_meter.tables.files import stamp_of
+from easeml_meter.tables.memory import Data, as_source
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import named
 from easeml_meter.tables.writing import new_file, new_folder
@@ -199,7 +200,7 @@ class RemoteMeter(MeterVerbs):
 
     def seal(
         self,
-        source: str | Path,
+        source: Data,
         destination: str | Path,
         *,
         label: str,
@@ -223,7 +224,7 @@ class RemoteMeter(MeterVerbs):
         sets = [ValidationSet.from_json(self._id, each) for each in self._validations()]
         return seal_for(
             Asked.elsewhere(requests[-1], self.spec, sets[-1] if sets else None),
-            Path(source),
+            as_source(source, "rows"),
             Path(destination),
             Choices(
                 label=label,
@@ -279,16 +280,16 @@ class RemoteMeter(MeterVerbs):
         return list(self._connection.listed(self._at("notices")))
 
     def set_validation(
-        self, path: str | Path, *, label: str, id_column: str | None = None
+        self, source: Data, *, label: str, id_column: str | None = None
     ) -> ValidationSet:
         """Give the first validation set."""
         if self._validations():
             raise WrongPhase("there is a validation set already: use meter validation replace")
-        return self._validate(Path(path), {"label": label, **_named(id_column=id_column)})
+        return self._validate(source, {"label": label, **_named(id_column=id_column)})
 
     def replace_validation(
         self,
-        path: str | Path,
+        source: Data,
         *,
         label: str | None = None,
         id_column: str | None = None,
@@ -298,7 +299,7 @@ class RemoteMeter(MeterVerbs):
         if not self._validations():
             raise WrongPhase("there is no validation set yet: give one with meter validation set")
         chosen = _named(label=label, id_column=id_column)
-        return self._validate(Path(path), {**chosen, "reset": reset})
+        return self._validate(source, {**chosen, "reset": reset})
 
     def submit_any(
         self,
@@ -474,7 +475,18 @@ class RemoteMeter(MeterVerbs):
     def _validations(self) -> list[Any]:
         return list(self._connection.listed(self._at("validation-sets")))
 
-    def _validate(self, path: Path, params: dict[str, Any]) -> ValidationSet:
+    def _copy_validation(self, folder: Path) -> tuple[ValidationSet, Path]:
+        """Download the validation set in use."""
+        if not (found := self._validations()):
+            raise WrongPhase("there is no validation set yet: give one with set_validation")
+        newest = ValidationSet.from_json(self._id, found[-1])
+        path = folder / f"validation{newest.suffix}"
+        place = self._at("validation-sets", newest.number, "file")
+        self._connection.download(place, path)
+        return newest, path
+
+    def _validate(self, given: Data, params: dict[str, Any]) -> ValidationSet:
+        path = as_source(given, "validation set")
         ending = path.suffix.lower().removeprefix(".")
         suffix = _ALIASES.get(ending, ending)
         try:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from dataclasses import dataclass
 from datetime import datetime
 from enum import StrEnum
@@ -208,9 +209,14 @@ class ValidationSet:
         """Name of the id column; None: rows are known by their order alone."""
         return self.settings.get("id_column")
 
+    @property
+    def suffix(self) -> str:
+        """The ending of its file, which says the format."""
+        return os.path.splitext(self.blob)[1]
+
     def to_json(self) -> dict[str, Any]:
         """Return what those who may read the file may know of it."""
-        shown = ("number", "rows", "digest", "label", "id_column", "added_at")
+        shown = ("number", "rows", "digest", "label", "id_column", "added_at", "suffix")
         named = {name: getattr(self, name) for name in shown}
         return {**named, "classes": self.settings["classes"]}
 
@@ -221,7 +227,8 @@ class ValidationSet:
         # A server of a version before tells neither.
         later = {name: data.get(name) for name in ("id_column", "classes")}
         settings = {"label": data["label"], **later}
-        return cls(meter=meter, settings=settings, blob="", **told)
+        blob = f"validation{data.get('suffix', '')}"
+        return cls(meter=meter, settings=settings, blob=blob, **told)
 
 
 @dataclass(frozen=True, slots=True)

@@ -315,6 +315,12 @@ def parse_loss(text: str, **parameters: Any) -> Loss:
     raise _refuse(text, f"known: {_KNOWN}")
 
 
+def output_of(text: str) -> Output:
+    """Return what a loss, by its name, asks of predictions; a function is not imported for that."""
+    function = _FUNCTION.fullmatch(text) if len(text) < _LONGEST_NAME else None
+    return _NEEDS.get(function[2], Output.ANY) if function else parse_loss(text).output
+
+
 def check_allowed(text: str, allowed: Collection[str]) -> None:
     """Refuse a function that is not among those allowed, before importing its module runs code.
 

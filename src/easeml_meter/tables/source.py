@@ -20,6 +20,8 @@ class Held:
 
     name: str
     content: bytes = field(repr=False)
+    title: str = ""
+    """What refusals call it where it never was a file."""
 
     @property
     def suffix(self) -> str:

@@ -73,6 +73,10 @@ class Table(ABC):
         names = self._names(columns)
         return self._stream(names, partial(self._read, names))
 
+    def in_memory(self) -> pa.Table:
+        """Read all rows into memory."""
+        return pa.Table.from_batches(self.batches(), self.schema)
+
     def parts(self, columns: Sequence[str], at_most: int) -> list[RowRange]:
         """Split into up to `at_most` parts that can be read at the same time."""
         return [RowRange(1, self.rows, partial(self.batches, columns))]

@@ -29,7 +29,7 @@ def some(items: Sequence[object], most: int = 5) -> str:
 
 def named(path: Given) -> str:
     """Name a file: as it is where that is short and printable, else by the end of its name."""
-    text = path.name if isinstance(path, Held) else os.fspath(path)
+    text = (path.title or path.name) if isinstance(path, Held) else os.fspath(path)
     if len(text) <= 2 * LONGEST:
         return text if text.isprintable() else repr(text)
     return f"...{text[-LONGEST:]!r} ({len(text):,} characters)"

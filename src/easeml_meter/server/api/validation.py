@@ -51,6 +51,8 @@ class ValidationShown(BaseModel):
     classes: list[str] | list[int] | None
     """The classes that occur in it, or those declared; None where the loss has no classes."""
     added_at: str
+    suffix: str
+    """The ending of the file, which says its format."""
 
 
 @router.get("/meters/{meter}/validation-sets", responses=answers(404))

@@ -1,0 +1,142 @@
+"""Data in memory (DataFrames, Series, arrays, Arrow tables, dicts), as the file it could be in.
+
+What is taken here goes the way of every file from then on, so the same data gets the same answer.
+"""
+
+from __future__ import annotations
+
+import io
+import os
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, Protocol
+
+import numpy as np
+import pyarrow as pa
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.tables.numpy_file import COLUMN
+from easeml_meter.tables.source import Held, Source
+from easeml_meter.tables.wording import excerpt
+
+ID = "id"
+"""The column of a dict's keys."""
+
+
+class ArrowStream(Protocol):
+    """Tables and columns of pyarrow, polars, pandas and others."""
+
+    def __arrow_c_stream__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+class Array(Protocol):
+    """Arrays of numpy, and what turns into one."""
+
+    def __array__(self, *args: Any, **kwargs: Any) -> Any: ...
+
+
+Data = str | os.PathLike[str] | Held | ArrowStream | Array | Mapping[Any, Any] | Sequence[Any]
+"""A file, or what could be in one."""
+
+
+def as_source(data: Data, role: str) -> Source:
+    """Return data as a source that every reader takes; `role` says what it is, in refusals.
+
+    A dict is from ids to values. The index of a DataFrame or Series is a column if it has a name.
+
+    Raises:
+        InvalidInput: it is none of these, or has values that no file of the kind could hold.
+    """
+    if isinstance(data, Held):
+        return data
+    if isinstance(data, str | os.PathLike):
+        return Path(data)
+    title = f"{role} ({type(data).__name__})"
+    with _refusing(title):
+        if isinstance(data, np.ndarray) and data.dtype.kind in "biufU":
+            return Held(f"{role}.npy", _npy(data), title)
+        return Held(f"{role}.arrow", _arrow(as_table(data)), title)
+
+
+def as_table(data: Any) -> pa.Table:
+    """Return data in memory as a table; a single column is called `prediction`."""
+    if type(data).__module__.partition(".")[0] == "pandas":
+        return _from_pandas(data)
+    if isinstance(data, Mapping):
+        keys = pa.array(list(data))
+        return pa.table({ID: keys, COLUMN: _column(list(data.values()))})
+    if isinstance(data, pa.Array):
+        return pa.table({COLUMN: data})
+    if hasattr(data, "__arrow_c_stream__"):
+        try:
+            return pa.table(data)
+        except (TypeError, pa.ArrowException):  # a single column
+            return pa.table({COLUMN: pa.chunked_array(data)})
+    if isinstance(data, Sequence | np.ndarray) or hasattr(data, "__array__"):
+        return pa.table({COLUMN: _column(data)})
+    needed = "a path, DataFrame, Series, array, Arrow table or dict from ids to values needed"
+    raise InvalidInput(f"{type(data).__name__} given, {needed}")
+
+
+def _from_pandas(data: Any) -> pa.Table:
+    index = data.index
+    # An index without a name is ids to some and left over from a shuffle to others.
+    if index.nlevels > 1 or (index.name is None and not _counts_rows(index)):
+        ways = "name it to make it a column, or drop it (reset_index(drop=True))"
+        raise InvalidInput(f"an index without a name that does not count the rows: {ways}")
+    named = index.name is not None
+    frame = data if data.ndim == 2 else data.to_frame(COLUMN)
+    frame = frame.reset_index() if named else frame
+    return pa.Table.from_pandas(frame, preserve_index=False)
+
+
+def _counts_rows(index: Any) -> bool:
+    return bool(np.array_equal(np.asarray(index), np.arange(len(index))))
+
+
+def _column(values: Any) -> Any:
+    array = values if isinstance(values, np.ndarray) else _array(values)
+    if array.dtype.kind == "O":  # text, or missing values among others
+        return pa.array(array.tolist())
+    if array.ndim == 2:
+        flat = pa.array(np.ascontiguousarray(array).reshape(-1))
+        return pa.FixedSizeListArray.from_arrays(flat, array.shape[1])
+    return pa.array(array)
+
+
+def _array(values: Any) -> Any:
+    if not isinstance(values, Sequence):
+        return np.asarray(values)  # a tensor, for one
+    # Numpy would make text of numbers beside text, and round whole numbers beside fractions.
+    array = np.empty(len(values), object)
+    array[:] = [each.tolist() if isinstance(each, np.ndarray) else each for each in values]
+    return array
+
+
+def _npy(array: Any) -> bytes:
+    file = io.BytesIO()
+    np.save(file, np.ascontiguousarray(array), allow_pickle=False)
+    return file.getvalue()
+
+
+def _arrow(table: pa.Table) -> bytes:
+    # What pandas notes about itself would make the same data look different.
+    plain = table.replace_schema_metadata(None).unify_dictionaries()
+    sink = pa.BufferOutputStream()
+    with pa.ipc.new_file(sink, plain.schema) as writer:
+        writer.write_table(plain)
+    return bytes(sink.getvalue())
+
+
+@contextmanager
+def _refusing(title: str) -> Iterator[None]:
+    """Say in one line what cannot be taken."""
+    try:
+        yield
+    except InvalidInput as error:
+        raise InvalidInput(f"{title}: {error}") from None
+    except (pa.ArrowException, TypeError, ValueError, OverflowError) as error:
+        reason = excerpt(str(error).splitlines()[0] if str(error) else type(error).__name__, 120)
+        needed = "values of one type in each column needed"
+        raise InvalidInput(f"{title}: {reason} given, {needed}") from None
