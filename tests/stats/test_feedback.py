@@ -15,10 +15,10 @@ from hypothesis import strategies as st
 
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.signals import NO_READING, Rules, State
+from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
 from easeml_meter.stats.feedback import Feedback, feedback_of, possible_bands
-from easeml_meter.stats.planning import required_labels
 
 GRID = 20
 """Losses, edges and tolerances of the enumeration are whole multiples of 1/20."""
@@ -144,29 +144,6 @@ def test_one_band_fewer_would_be_too_few() -> None:
         assert largest_tree(spec, (1.0,) * 4) > too_few + 0.5
 
 
-@pytest.mark.parametrize("name", ["regular", "incremental", "ceiling", "masked", "resets"])
-def test_elastic_weights_of_consistent_histories_add_up_to_at_most_one(name: str) -> None:
-    """Promised and further steps together; the tree of all histories would be heavier."""
-    spec = meter((4, 8, 12), 2, steps=3, elastic=True, **PROTOCOLS[name])
-    ledger = Ledger(spec, required_labels(spec).labels)
-    sets = cache(lambda state: consistent(ledger.rules, state))
-
-    def weight(account: Account, length: int) -> float:
-        if length == 0:
-            return 0.0
-        starts = [account]
-        if account.state.resets_used < spec.resets:
-            starts.append(ledger.reset(account))
-        return max(
-            math.exp(ledger._log_weight(start))
-            + sum(weight(ledger.record(start, answer), length - 1) for answer in answers)
-            for start in starts
-            for answers in sets(start.state)
-        )
-
-    assert 0.5 < weight(Account(), 5) <= 1
-
-
 # --- The best adversary of a small world: all data sets, all strategies ---
 
 EXAMPLES = 6
@@ -203,27 +180,37 @@ class Adversary:
                 seen.add(key)
                 yield masks
 
-    def best(self, steps: int) -> int:
-        """Count the data sets on which the best strategy breaks a promise."""
+    def best(self, ledger: Ledger) -> int:
+        """Count the data sets on which the best strategy breaks a promise, while it is answered."""
         questions = cache(lambda state, model: tuple(self.answers(state, model)))
 
         @cache
-        def most(left: int, state: State, spared: int) -> int:
-            if left == 1:
+        def answered(history: tuple[int, ...]) -> tuple[Account, bool, bool]:
+            """Return the account, and whether one more is answered, and whether it is the last."""
+            account = ledger.replay(history)
+            after = (ledger.record(account, each) for each in ledger.rules.answers(account.state))
+            return account, ledger.may_submit(account), not any(map(ledger.may_submit, after))
+
+        @cache
+        def most(history: tuple[int, ...], spared: int) -> int:
+            account, is_open, is_last = answered(history)
+            if not is_open:
+                return 0
+            if is_last:
                 return max((spared & broken).bit_count() for broken in self.broken)
             found = 0
-            for model in WORLDS if left < steps else (0,):  # the first model is any
+            for model in WORLDS if history else (0,):  # the first model is any
                 kept = spared & ~self.broken[model]
-                for masks in questions(state, model):
+                for masks in questions(account.state, model):
                     later = sum(
-                        most(left - 1, self.rules.after(state, answer), kept & mask)
+                        most((*history, answer), kept & mask)
                         for answer, mask in masks.items()
                         if kept & mask
                     )
                     found = max(found, (spared & self.broken[model]).bit_count() + later)
             return found
 
-        return most(steps, State(), (1 << len(WORLDS)) - 1)
+        return most((), (1 << len(WORLDS)) - 1)
 
 
 @pytest.mark.parametrize(
@@ -244,7 +231,7 @@ def test_the_best_adversary_of_a_small_world(
     adversary = Adversary(spec)
     tail = adversary.broken[0].bit_count()
     assert sum(map(math.exp, counting.log_models(spec))) == pytest.approx(bound)
-    assert adversary.best(steps) / tail == reached <= bound
+    assert adversary.best(AnySizeLedger(spec, EXAMPLES)) / tail == reached <= bound
 
 
 # --- The number of possible bands ---

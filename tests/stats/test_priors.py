@@ -12,12 +12,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
+from tests.stats.test_feedback import (
+    EXAMPLES,
+    PROTOCOLS,
+    Adversary,
+    consistent,
+    meter,
+)
 
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, State
+from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.spec import MeterSpec, Protocol
 from easeml_meter.stats import counting
-from easeml_meter.stats.feedback import feedback_of
+from easeml_meter.stats.feedback import colors, feedback_of, possible_bands
 from easeml_meter.stats.planning import required_labels
 from easeml_meter.stats.priors import Code, log_weight
 from easeml_meter.stats.tails import log_tail
@@ -110,7 +118,7 @@ def test_a_longer_history_weighs_less_and_a_known_symbol_costs_least(history: li
     code = coded(history, alphabet(4))
     following = [code.after(symbol, alphabet(4)) for symbol in range(4)]
     assert all(after.log_kt < code.log_kt for after in following)
-    assert all(after.log_length < code.log_length for after in following)
+    assert all(after.log_length() < code.log_length() for after in following)
     most = max(range(4), key=history.count)
     assert max(after.log_kt for after in following) == following[most].log_kt
     if history.count(0) >= len(history) / 2:
@@ -384,3 +392,232 @@ def test_each_meter_has_the_code_it_should(options: dict[str, Any]) -> None:
             kt, sparse = kt_and_sparse(ledger.spec, history)
             assert code.log_kt == pytest.approx(math.log(kt), abs=1e-12)
             assert code.log_sparse == pytest.approx(math.log(sparse), abs=1e-12)
+
+
+# --- Consistent histories: bands that are never possible at once share a symbol ---
+
+CONSISTENT: dict[str, MeterSpec] = {
+    f"{name}, edges {edges}": meter(edges, 2, steps=2, elastic=True, **options)
+    for name, options in PROTOCOLS.items()
+    if options.get("masked_reverts") != 2  # more than two steps can have
+    for edges in ((4,), (4, 8, 12), (2, 4, 6), (5, 6, 12))
+} | {
+    f"{name}, tolerances {tolerances}": meter(
+        (4, 8, 12), tolerances, steps=2, elastic=True, **PROTOCOLS[name]
+    )
+    for name in ("regular", "incremental", "masked, incremental", "resets")
+    for tolerances in ((1, 1, 1, 13), (2, 3, 4, 5))
+}
+
+
+def ledger_at_its_size(spec: MeterSpec) -> Ledger:
+    return Ledger(spec, required_labels(spec).labels)
+
+
+def starts(ledger: Ledger, account: Account) -> list[Account]:
+    """Give what a developer may ask from: here, or after a reset."""
+    if account.state.resets_used < ledger.spec.resets:
+        return [account, ledger.reset(account)]
+    return [account]
+
+
+@pytest.mark.parametrize("spec", CONSISTENT.values(), ids=CONSISTENT.keys())
+def test_answers_that_are_consistent_at_once_have_codes_of_their_own(spec: MeterSpec) -> None:
+    """Every place of the truth, by the rules themselves: no symbol has more answers than values."""
+    ledger = ledger_at_its_size(spec)
+    seen, new = {State()}, [State()]
+    while new:
+        state = new.pop()
+        symbols, choices = ledger._symbols(state)
+        assert set(symbols) == set(ledger.rules.answers(state))
+        for answers in consistent(ledger.rules, state):
+            used = [symbols[answer] for answer in answers]
+            assert all(used.count(symbol) <= choices[symbol] for symbol in used)
+        after = {ledger.rules.after(state, answer) for answer in symbols} - seen
+        seen |= after
+        new += after
+
+
+def test_the_number_of_a_band_modulo_b_would_not_do_for_unequal_tolerances() -> None:
+    """Bands 1, 2 and 4 are possible at once, and 4 = 1 modulo 3."""
+    spec = meter((4, 8, 12), (1, 1, 1, 13), elastic=True)
+    ledger = ledger_at_its_size(spec)
+    assert possible_bands(spec) == 3
+    assert any({1, 2, 4} <= answers for answers in consistent(ledger.rules, State()))
+    symbols, choices = ledger._symbols(State())
+    assert len({symbols[band] for band in (1, 2, 4)}) == 3 == len(choices)
+
+
+@given(
+    st.lists(
+        st.tuples(st.integers(0, 30), st.integers(1, 12)).map(lambda r: (r[0], r[0] + r[1])),
+        min_size=1,
+        max_size=9,
+    )
+)
+def test_as_many_colors_as_ranges_overlap(ranges: list[tuple[int, int]]) -> None:
+    found = colors([(Fraction(lower), Fraction(upper)) for lower, upper in ranges])
+    pairs = itertools.combinations(zip(ranges, found, strict=True), 2)
+    for ((low, high), color), ((other_low, other_high), other_color) in pairs:
+        assert color != other_color or high <= other_low or other_high <= low
+    overlap = max(sum(low <= at < high for low, high in ranges) for at in range(43))
+    assert set(found) == set(range(overlap))
+
+
+def test_with_equal_tolerances_the_symbol_is_the_band_modulo_b() -> None:
+    for edges, b in (((4, 8, 12), 2), ((2, 4, 6, 8), 3)):
+        symbols, choices = ledger_at_its_size(meter(edges, 2, elastic=True))._symbols(State())
+        assert len(choices) == b
+        for one, other in itertools.combinations(symbols, 2):
+            assert (symbols[one] == symbols[other]) == ((one - other) % b == 0)
+
+
+def heaviest(ledger: Ledger, account: Account, length: int) -> float:
+    """Weigh what is accepted of the heaviest tree of consistent histories, `length` more steps.
+
+    The weight that counts is tail/delta: a submission is accepted only while it is at most w(h).
+    """
+    if length == 0:
+        return 0.0
+    found = [0.0]
+    for start in starts(ledger, account):
+        tail = ledger._log_tails[ledger.rules.level(start.state)]
+        promised = start.steps < ledger.promised()
+        log_share = tail - math.log(ledger.spec.delta)
+        here = math.exp(log_share if promised else ledger._log_weight(start))
+        found += (
+            here
+            + math.fsum(
+                heaviest(ledger, ledger.record(start, answer), length - 1) for answer in answers
+            )
+            for answers in consistent(ledger.rules, start.state)
+        )
+    return max(found)
+
+
+@pytest.mark.parametrize("spec", CONSISTENT.values(), ids=CONSISTENT.keys())
+def test_consistent_histories_weigh_at_most_one(spec: MeterSpec) -> None:
+    """The promised steps, three more, and all lengths beyond: (T+1) / (longest+1) of the codes."""
+    ledger = ledger_at_its_size(spec)
+    longest = spec.steps + 3
+    beyond = math.fsum(ledger._code_shares) * (spec.steps + 1) / (longest + 1)
+    total = heaviest(ledger, Account(), longest) + beyond
+    assert total <= 1 + 1e-9
+    if spec in (CONSISTENT["regular, edges (4, 8, 12)"], CONSISTENT["signed, edges (2, 4, 6)"]):
+        assert total == pytest.approx(1, abs=1e-9)  # and no mass is left lying about
+
+
+def test_codes_of_too_few_bands_would_weigh_more_than_one() -> None:
+    """Bands as wide as the tolerance leave three answers; coded by two symbols, they collide."""
+    spec = meter((2, 4, 6), 2, steps=2, elastic=True)
+    ledger = ledger_at_its_size(spec)
+    assert possible_bands(spec) == 3
+    wide = ledger_at_its_size(meter((4, 8, 12), 2, steps=2, elastic=True))
+    ledger._coded.update({State(): wide._symbols(State())})
+    beyond = math.fsum(ledger._code_shares) * 3 / 6
+    assert heaviest(ledger, Account(), 5) + beyond > 1.1
+
+
+class FewerTails(AnySizeLedger):
+    """The ledger of the small world, as if one model's tail were `times` smaller.
+
+    Its real tail is so large that nothing would be accepted beyond the promise. What is compared
+    is how many models are accepted, and how many tails the best strategy reaches.
+    """
+
+    def __init__(self, spec: MeterSpec, tail: float, times: float) -> None:
+        super().__init__(spec, EXAMPLES)
+        self.__dict__["_log_tails"] = (math.log(tail / times),) * spec.signals
+        counted = counting.log_sum(counting.log_models(spec))
+        self.__dict__["_log_total"] = counted + math.log(tail / times)
+
+
+def accepted(ledger: Ledger, account: Account) -> int:
+    """Count the models of the largest tree of consistent histories that are accepted."""
+    if not ledger.may_submit(account):
+        return 0
+    return 1 + max(
+        sum(accepted(ledger, ledger.record(account, answer)) for answer in answers)
+        for answers in consistent(ledger.rules, account.state)
+    )
+
+
+@pytest.mark.parametrize(
+    ("edges", "eps", "times", "models", "reached"),
+    [
+        ((8,), 8, 6, 5, 4.0),
+        ((1, 19), 9, 6, 5, 4.5),
+        pytest.param((8,), 8, 12, 7, 5.5, marks=pytest.mark.verify),
+    ],
+    ids=str,
+)
+def test_the_best_adversary_of_an_elastic_budget(
+    edges: tuple[int, ...], eps: int, times: float, models: int, reached: float
+) -> None:
+    """All strategies on all data sets, as long as the budget lasts: in units of one tail."""
+    spec = meter(edges, eps, steps=1, elastic=True)
+    assert possible_bands(spec) == 2
+    adversary = Adversary(spec)
+    tail = adversary.broken[0].bit_count()
+    ledger = FewerTails(spec, tail / len(adversary.broken), times)
+    bound = accepted(ledger, Account())
+    best = adversary.best(ledger) / tail
+    assert (bound, best) == (models, reached)
+    assert best <= bound
+
+
+# --- More steps on the same labels ---
+
+
+def steps_answered(labels: int, every: int, **options: Any) -> int:
+    """Count the steps with band 2 in every so many and band 1 otherwise; T = 10, m = 5."""
+    usual: dict[str, Any] = {"signals": 5, "steps": 10, "tolerance": 0.01, "delta": 0.01}
+    spec = MeterSpec.uniform(**usual | {"count": "consistent"} | options, elastic=True)
+    ledger, account = Ledger(spec, labels), Account()
+    while ledger.may_submit(account):
+        account = ledger.record(account, 2 if account.steps % every == every - 1 else 1)
+    return account.steps
+
+
+ONE_PLACE = (0.001, 0.002, 0.003, 0.004)
+"""Edges so close that all five bands are possible at once: as many models as of all histories."""
+
+
+@pytest.mark.parametrize(
+    ("every", "all_histories", "as_many", "consistent"),
+    [(10, 24, 30, 40), (10**9, 369, 1030, 3339), (2, 12, 15, 21)],
+    ids=["every tenth", "band 1 only", "in turns"],
+)
+def test_the_published_number_of_labels_answers_more_steps(
+    every: int, all_histories: int, as_many: int, consistent: int
+) -> None:
+    """By the weights of version 0.1.0; by these for as many models; and by these for b = 2."""
+    assert steps_answered(108_080, every, count="all") == all_histories
+    assert steps_answered(108_080, every, edges=ONE_PLACE) == as_many
+    assert steps_answered(108_080, every) == consistent
+
+
+def test_the_lengths_after_the_promise_alone_answer_821_steps() -> None:
+    """What (T+1)/(t(t+1)) gives for as many models, with the shares of the mixture."""
+    spec = MeterSpec.uniform(
+        signals=5,
+        edges=ONE_PLACE,
+        steps=10,
+        tolerance=0.01,
+        delta=0.01,
+        elastic=True,
+        count="consistent",
+    )
+    ledger, account = Ledger(spec, 108_080), Account()
+    ledger.__dict__["_code_shares"] = (0.0, *spec.mixture[1:])
+    while ledger.may_submit(account):
+        account = ledger.record(account, 1)
+    assert account.steps == 821
+
+
+def test_the_promised_steps_of_consistent_histories() -> None:
+    spec = MeterSpec.uniform(
+        signals=5, tolerance=0.01, steps=10, delta=0.01, elastic=True, count="consistent"
+    )
+    assert required_labels(spec).labels == 52_301
+    assert required_labels(spec.replace(count="all")).labels == 89_917

@@ -10,14 +10,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from fractions import Fraction
 from functools import cached_property
 
 from easeml_meter.core.signals import Rules, State
 from easeml_meter.errors import invalid
-from easeml_meter.spec import METERS, MeterSpec
+from easeml_meter.spec import METERS, Count, MeterSpec
 from easeml_meter.stats import counting
 from easeml_meter.stats.draws import expected_edges
-from easeml_meter.stats.feedback import possible_bands
+from easeml_meter.stats.feedback import Range, colors, possible_bands, reaches
 from easeml_meter.stats.planning import log_failure
 from easeml_meter.stats.priors import Code, log_weight
 from easeml_meter.stats.tails import log_tail
@@ -145,10 +146,23 @@ class Ledger:
         return tail - math.log(self.spec.session_delta) - self._log_weight(account)
 
     def _log_weight(self, account: Account) -> float:
-        tail = self._log_tails[self.rules.level(account.state)]
+        """Give log w(h); up to the promised steps of a consistent count, what the codes say."""
         promised = self.promised(account.tenant)
+        part = promised / self.spec.steps
+        if self.spec.count is Count.CONSISTENT:
+            return log_weight(account.code, self._code_shares, part=part, paid=promised)
+        # These weights were fixed by version 0.1.0, and test sets of that version are in use.
+        tail = self._log_tails[self.rules.level(account.state)]
         uniform = tail - self._log_total if account.steps < promised else -math.inf
-        return log_weight(account.code, self.spec.mixture, uniform, promised / self.spec.steps)
+        return log_weight(account.code, self.spec.mixture, uniform, part)
+
+    @cached_property
+    def _code_shares(self) -> tuple[float, float, float]:
+        """Divide between the two codes what the promised steps leave of delta at this size."""
+        _, *codes = self.spec.mixture
+        spent = math.exp(self._log_total - math.log(self.spec.session_delta)) * (1 + 1e-12)
+        left = max(0.0, 1 - spent) / (math.fsum(codes) or 1.0)
+        return 0.0, left * codes[0], left * codes[1]
 
     def record(self, account: Account, answer: int) -> Account:
         """Enter an answer that was told; only for submissions that may be answered."""
@@ -157,26 +171,43 @@ class Ledger:
             raise invalid("answer", answer, f"one of {possible} after this history")
         code = account.code
         if self.spec.elastic:  # a plain budget needs no bets
-            code = code.after(*self._symbols(account.state, answer))
+            symbols, choices = self._symbols(account.state)
+            code = code.after(symbols[answer], choices)
         state = self.rules.after(account.state, answer)
         return Account(account.tenant, account.steps + 1, state, code, account.group)
 
-    def _symbols(self, state: State, answer: int) -> tuple[int, dict[int, int]]:
-        """Code an answer for the priors.
+    def _symbols(self, state: State) -> tuple[dict[int, int], dict[int, int]]:
+        """Return the symbol of each answer that may come, and how many values each symbol has.
 
-        Symbol 0 is signal 1, or for an incremental meter "stays". Its marches are one symbol, with
-        as many values as there are bands above; all other answers are symbols of their own.
+        Bands share a symbol if they are never consistent at once: with b possible bands, b symbols
+        remain, of which band 1 has symbol 0. An incremental meter has symbol 0 for "stays", and the
+        others are values of one symbol for its marches. Answers without a band have their own.
         """
-        possible = self.rules.answers(state)
-        if not self.rules.incremental:
-            choices = {(0 if each == 1 else each): 1 for each in possible}
-            return (0 if answer == 1 else answer), choices
-        above = sum(each > state.top for each in possible)
-        choices = {each: 1 for each in possible if each < 0} | {0: 1}
-        if above:
-            choices[1] = above
-        symbol = answer if answer < 0 else int(answer > state.top)
-        return symbol, choices
+        if state not in self._coded:
+            answers = self.rules.answers(state)
+            bands = [each for each in answers if each > 0]
+            ranges = self._reaches[bands[0] - 1 : bands[-1]]
+            if self.rules.incremental:  # whatever is below the maximum stays, too
+                ranges = [(Fraction(0), ranges[0][1]), *ranges[1:]]
+            found = colors(ranges)
+            others = {each: each for each in answers if each < 0}
+            choices = dict.fromkeys(others, 1) | {0: 1}
+            if self.rules.incremental:
+                symbols = [int(color > 0) for color in found]
+                choices |= {1: max(found)} if max(found) else {}
+            else:
+                symbols = [color + (color > 0) for color in found]
+                choices |= dict.fromkeys(symbols, 1)
+            self._coded[state] = dict(zip(bands, symbols, strict=True)) | others, choices
+        return self._coded[state]
+
+    @cached_property
+    def _coded(self) -> dict[State, tuple[dict[int, int], dict[int, int]]]:
+        return {}
+
+    @cached_property
+    def _reaches(self) -> list[Range]:
+        return reaches(self.spec)
 
     def replay(self, answers: Iterable[int], tenant: int = 1) -> Account:
         """Fold a history of answers."""
@@ -192,15 +223,18 @@ class Ledger:
     def battery(self, account: Account) -> float:
         """Give the share of the capacity that is left, from 1 down to 0.
 
-        A plain meter spends its steps. An elastic one spends -log w(h) of log(delta / tail).
+        A plain meter spends its steps. An elastic one spends -log w(h) of log(delta / tail); while
+        steps are promised, their share is left at least.
         """
         if not self.may_submit(account):
             return 0.0
+        promised = 1 - account.steps / self._promised(account)
         if not self.spec.elastic:
-            return 1 - account.steps / self._promised(account)
+            return promised
         tail = self._log_tails[self.rules.level(account.state)]
         capacity = math.log(self.spec.session_delta) - tail
-        return min(1.0, max(0.0, 1 + self._log_weight(account) / capacity))
+        least = max(0.0, promised) if self.spec.count is Count.CONSISTENT else 0.0
+        return min(1.0, max(least, 1 + self._log_weight(account) / capacity))
 
     def steps_left(self, account: Account) -> int:
         """Give the steps still promised whatever the answers will be."""
@@ -220,8 +254,7 @@ class Ledger:
     def _likely(self, account: Account, wanted: dict[int, float]) -> int:
         """Give the possible answer whose symbol is most behind its proportion."""
         behind: dict[float, int] = {}
-        for answer in self.rules.answers(account.state):
-            symbol, _ = self._symbols(account.state, answer)
+        for answer, symbol in self._symbols(account.state)[0].items():
             due = wanted.get(symbol, 0.0) * (account.steps + 1)
             behind.setdefault(due - account.code.seen.get(symbol, 0), answer)
         return behind[max(behind)]

@@ -10,7 +10,7 @@ every band remains. Where the edges of each answer are drawn, `draws` adds how m
 from __future__ import annotations
 
 import itertools
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
@@ -21,6 +21,8 @@ from easeml_meter.stats.rounding import as_written
 CLOSE = Fraction(1, 10**9)
 """Edges this close to two tolerances apart count as closer, if losses are not exact fractions."""
 
+Range = tuple[Fraction, Fraction]
+"""True gaps, the lower end in and the upper end out."""
 Moves = tuple[tuple[int, int], ...]
 
 
@@ -28,21 +30,43 @@ Moves = tuple[tuple[int, int], ...]
 def possible_bands(spec: MeterSpec) -> int:
     """Return how many bands can be told of one model while no promise is broken.
 
-    Band k is told of a true gap g only if some gap in it is within eps_k of g. The answer is the
-    largest number of bands for which that holds at the same g. Consistent bands are compared as
-    rationals, because edges exactly two tolerances apart leave two bands, not three.
+    It is the largest number of bands that reach the same true gap.
+    """
+    ranges = reaches(spec)
+    # The number of half-open ranges around a point is largest at the lower end of one of them.
+    return max(sum(lower <= at < upper for lower, upper in ranges) for at, _ in ranges)
+
+
+def reaches(spec: MeterSpec) -> list[Range]:
+    """Return, for each band, the true gaps of which it can be told while no promise is broken.
+
+    Band k is told of a true gap g only if some gap in it is within eps_k of g. Ends are rationals,
+    because edges exactly two tolerances apart leave two bands, not three.
     """
     if spec.published or spec.count is Count.ALL:
-        return spec.signals
+        return [(Fraction(0), Fraction(2))] * spec.signals
     wider = 1 if is_zero_one(spec.loss) else 1 + CLOSE
-    reaches = [
-        (as_written(band.lower) - eps, as_written(band.upper) + eps)
+    return [
+        (max(Fraction(0), as_written(band.lower) - eps), as_written(band.upper) + eps)
         for band in spec.bands
         for eps in (as_written(band.tolerance) * wider,)
     ]
-    # The number of half-open ranges around a point is largest at the lower end of one of them.
-    starts = [max(Fraction(0), lower) for lower, _ in reaches]
-    return max(sum(lower <= at < upper for lower, upper in reaches) for at in starts)
+
+
+def colors(ranges: Sequence[Range]) -> list[int]:
+    """Number half-open ranges so that overlapping ones differ, with as few numbers as possible.
+
+    Taken by their lower ends, each gets the smallest number that is free. Then a new number is
+    needed only where all others are taken at one point, so there are as many as ranges overlap.
+    """
+    ends: list[Fraction] = []
+    found = [0] * len(ranges)
+    for index in sorted(range(len(ranges)), key=lambda each: ranges[each][0]):
+        lower, upper = ranges[index]
+        free = next((color for color, end in enumerate(ends) if end <= lower), len(ends))
+        ends[free : free + 1] = [upper]
+        found[index] = free
+    return found
 
 
 @dataclass(frozen=True)

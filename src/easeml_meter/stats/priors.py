@@ -1,21 +1,26 @@
 """Kraft weights of histories: the elastic budget (pay for what was told).
 
-Fix, before a label is seen, weights w(h) >= 0 of all histories h of answers with sum <= 1. If a
-submission after h is accepted only while tail(n, eps) <= delta * w(h), the promise fails with
-probability at most the sum of tail(n, eps_h) over the histories that accept, so at most delta. A
-history that the weights predict well is cheap, and the session goes on.
+Fix, before a label is seen, weights w(h) >= 0 of histories h of answers whose sum over the
+*consistent* histories is at most 1, wherever the truth lies. If a submission after h is accepted
+only while tail(n, eps) <= delta * w(h), the promise fails with probability at most the sum of
+tail(n, eps_h) over the consistent histories that accept, so at most delta. A history that the
+weights predict well is cheap, and the session goes on.
 
-Three weights are mixed (shares `a`, fixed in the specification):
+    w(h) = tail(n, eps_h) / delta                                for t <= T,   t = |h| + 1
+    w(h) = (a_1 KT(h) + a_2 S(h)) (T + 1) / (t (t+1))            for t > T
 
-    w(h) = a_0 [t <= T] tail(n, eps_h)/Z  +  a_1 KT(h)/(t(t+1))  +  a_2 S(h)/(t(t+1)),   t = |h| + 1
+Z, the left side of the planner's inequality, pays for the T promised steps, whatever is answered.
+What is left, 1 - Z/delta, is shared by two codes: KT is Krichevsky and Trofimov's sequential
+estimate, S a sparse code that expects the usual symbol and pays for each exception. KT(h) and S(h)
+each sum to at most 1 over the consistent histories of one length, and (T + 1)/(t(t+1)) sums to 1
+over t > T.
 
-The first is uniform over the T-step tree, weighted by tails: Z is the left side of the planner's
-inequality, so T steps are promised as soon as Z <= a_0 delta. KT is Krichevsky and Trofimov's
-sequential estimate, S a sparse code that expects the usual symbol and pays for each exception.
-KT(h) and S(h) each sum to at most 1 over the histories of one length, and 1/(t(t+1)) sums to 1.
+Answers are coded as *symbols*: one that is expected (symbol 0) and others, as many as can be
+consistent at once, each with a number of equally likely values. Answers that are never consistent
+at once may share a symbol.
 
-Answers are coded as *symbols*: one that is expected (symbol 0) and others, as many as the rule of
-the meter makes possible at that point, each with a number of equally likely values.
+A test set that counts all histories keeps the weights of version 0.1.0, since they must not change
+while it is in use: w(h) = a_0 [t <= T] tail(n, eps_h)/Z + (a_1 KT(h) + a_2 S(h)) / (t(t+1)).
 """
 
 from __future__ import annotations
@@ -61,23 +66,30 @@ class Code:
             + self.log_values
         )
 
-    @property
-    def log_length(self) -> float:
-        """The share of this length, 1 / (t (t+1))."""
-        return -math.log((self.length + 1) * (self.length + 2))
+    def log_length(self, paid: int = 0) -> float:
+        """Return the share of this length of the lengths after `paid` steps: (paid+1) / (t (t+1)).
+
+        For the paid steps themselves it is 1 / (t+1), which only a display asks for.
+        """
+        t = self.length + 1
+        return min(0.0, math.log((paid + 1) / t)) - math.log(t + 1)
 
 
 def log_weight(
-    code: Code, shares: tuple[float, float, float], log_uniform: float, part: float = 1.0
+    code: Code,
+    shares: tuple[float, float, float],
+    log_uniform: float = -math.inf,
+    part: float = 1.0,
+    paid: int = 0,
 ) -> float:
     """Return log w(h), rounded down.
 
-    `log_uniform` is log(tail/Z) while steps are promised, else minus infinity. `part` is the share
-    of the two adaptive weights that belongs to this tenant; the uniform one is shared through Z.
+    `log_uniform` is the logarithm of what the first share is multiplied by. `part` is the share of
+    the two codes that belongs to this tenant, `paid` the steps before which they weigh nothing.
     """
-    terms = [log_uniform + _log(shares[0])]
-    for share, log_code in zip(shares[1:], (code.log_kt, code.log_sparse), strict=True):
-        terms.append(_log(share) + _log(part) + log_code + code.log_length)
+    uniform, kt, sparse = map(_log, shares)
+    length = _log(part) + code.log_length(paid)
+    terms = (log_uniform + uniform, kt + code.log_kt + length, sparse + code.log_sparse + length)
     weight = log_sum(terms)
     # Each of the sums of `length` terms may lose half a unit in the last place at every step.
     return weight - (1e-12 + 3e-16 * code.length) * (1 + abs(weight)) - 1e-13 * code.length
