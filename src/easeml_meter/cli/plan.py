@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import chart_option, save_chart
+from easeml_meter.cli.questions import delta_of, plan_question, question_options
 from easeml_meter.errors import invalid
 from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
 
@@ -72,6 +73,7 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @click.option("--ceiling", type=float, help='Answer "above the ceiling" for larger test losses.')
 @click.option("--above", type=int, help="With drawn edges: answers above the ceiling, such as 3.")
 @click.option("--elastic", is_flag=True, help="Continue while the answers are predictable.")
+@question_options
 @click.option("--labels", type=int, help="Labels you have: how many steps, or which tolerance?")
 @click.option("--spec", "path", type=click.Path(path_type=Path), help="Start from a meter.toml.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
@@ -86,7 +88,10 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
       meter plan --steps 10 --signals 5 --tolerance 0.01 --delta 0.01
       meter plan --labels 50000 --tolerance 0.01
       meter plan --labels 50000 --steps 20
+      meter plan --question "n > 0.8 +/- 0.01" --steps 32 --delta 0.0001
     """
+    if path is None and plan_question(options, labels, as_json=as_json):
+        return
     from easeml_meter.scoring.losses import parse_loss
     from easeml_meter.stats.planning import reachable_tolerance, required_labels, supported_steps
 
@@ -142,11 +147,8 @@ def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -
         if not given[flag]:
             del given[flag]
     if "confidence" in given:
-        if "delta" in given:
-            raise invalid("confidence", given["confidence"], "give delta or confidence, not both")
-        confidence = given.pop("confidence")
-        # 1 - 0.99 is 0.010000000000000009: keep what the user meant.
-        given["delta"] = round(1 - confidence, 15) if math.isfinite(confidence) else confidence
+        given["delta"] = delta_of(given)
+        del given["confidence"]
     for name in ("tenants", "reverts"):
         if name in given:
             given[name] = _integers(name, given[name])

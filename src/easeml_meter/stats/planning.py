@@ -26,6 +26,13 @@ from easeml_meter.stats.tails import log_tail, log_tail_from
 MAX_STEPS = 10**9
 """Where the search for supported steps stops: nobody hands out more signals than that."""
 MAX_LABELS = 10**15
+COMMON_ASSUMPTIONS = (
+    "the test set is an independent random sample from the distribution that matters, and "
+    "developers learn nothing about it except the meter's answers",
+    "the developer's own randomness is independent of the test set",
+    "each prediction depends on its own row only",
+)
+"""What every promise of every question rests on."""
 _LOST = 60.0
 """A term that is so much smaller, in logarithms, changes no digit of a sum of doubles."""
 
@@ -134,7 +141,7 @@ def required_labels(spec: MeterSpec) -> Plan:
     highest = math.ceil(needed / (2 * spec.tolerances[0] ** 2)) + 1
     if highest > MAX_LABELS:
         raise invalid("tolerance", spec.tolerances[0], "too small: over 10^15 labels needed")
-    size = _smallest(excess, highest)
+    size = smallest(excess, highest)
     return _checked_plan(spec, size * _test_sets(spec))
 
 
@@ -215,13 +222,9 @@ def _reachable(spec: MeterSpec, labels: int, possible: int) -> MeterSpec | None:
 
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     """List, in plain words, everything the promise rests on."""
-    found = [
-        "the test set is an independent random sample from the distribution that matters, and "
-        "developers learn nothing about it except the meter's answers",
-        "the developer's own randomness is independent of the test set",
-        "each prediction depends on its own row only"
-        + (", which is checked where the meter runs the model" if spec.models else ""),
-    ]
+    found = list(COMMON_ASSUMPTIONS)
+    if spec.models:
+        found[-1] += ", which is checked where the meter runs the model"
     if spec.tail is Bound.EXACT:
         found.append("the loss of each example is 0 or 1")
     else:
@@ -324,7 +327,7 @@ def _test_sets(spec: MeterSpec, steps: int | None = None) -> int:
     return spec.steps if steps is None else steps
 
 
-def _smallest(excess: Callable[[int], float], highest: int) -> int:
+def smallest(excess: Callable[[int], float], highest: int) -> int:
     """Return the smallest whole number with excess <= 0; excess falls, nearly on a straight line.
 
     Regula falsi, with a step of bisection whenever that shrinks the bracket too slowly.

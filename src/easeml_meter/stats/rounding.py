@@ -39,7 +39,12 @@ def session_delta(spec: MeterSpec) -> Fraction:
 @lru_cache(maxsize=1024)  # a long history prints the same few figures at every step
 def confidence(spec: MeterSpec) -> str:
     """Return the probability that a session keeps its promise, rounded down and never 1."""
-    delta = Decimal(at_most(session_delta(spec)))
+    return confidence_of(session_delta(spec))
+
+
+def confidence_of(failure: Fraction) -> str:
+    """Return 1 minus the probability of a failure, rounded down and never 1."""
+    delta = Decimal(at_most(failure))
     context = Context(prec=_CONFIDENCE_DIGITS, rounding=ROUND_FLOOR)
     return f"{context.subtract(Decimal(1), delta).normalize():f}"
 

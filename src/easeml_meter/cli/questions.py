@@ -1,0 +1,111 @@
+"""The options of `meter plan` for questions other than the gap."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import click
+
+from easeml_meter.errors import invalid
+
+if TYPE_CHECKING:
+    from easeml_meter.core.questions.planning import QuestionPlan
+    from easeml_meter.core.questions.question import Question
+
+Command = TypeVar("Command", bound=Callable[..., Any])
+
+_OPTIONS = (
+    click.option("--question", help='Pass or fail instead of the gap, as in "n > 0.8 +/- 0.01".'),
+    click.option("--passes", type=int, help="Models that may pass before the one that closes."),
+)
+_SHARED = ("steps", "delta", "confidence")
+"""Options of every plan. All others belong to one kind of question."""
+
+
+def question_options(command: Command) -> Command:
+    """Add the options that ask for something else than the gap."""
+    for option in reversed(_OPTIONS):
+        command = option(command)
+    return command
+
+
+def plan_question(options: dict[str, Any], labels: int | None, *, as_json: bool) -> bool:
+    """Plan the question that the options ask; return False if they ask for the gap."""
+    from easeml_meter.core.questions import planning
+
+    given = {name: value for name, value in options.items() if value is not None and value != ()}
+    given = {name: value for name, value in given.items() if value is not False}
+    question = _question(given)
+    if question is None:
+        return False
+    for name in set(given) - set(_SHARED):
+        raise invalid(name.replace("_", "-"), given[name], f'not with "{question.statistic}"')
+    steps, delta = given.get("steps"), delta_of(given)
+    if steps is None and labels is None:
+        raise invalid("steps", None, "give --steps, or --labels to ask for them")
+    if steps is not None and labels is not None:
+        raise invalid("labels", labels, "give --steps or --labels, not both")
+    budget = planning.Budget(steps or 1, delta)
+    plan = (
+        planning.required_size(question, budget)
+        if labels is None
+        else planning.supported_steps(question, labels, budget)
+    )
+    if as_json:
+        click.echo(json.dumps(plan.to_json(), indent=2))
+    else:
+        _show(plan, labels_given=labels is not None)
+    return True
+
+
+def delta_of(given: dict[str, Any]) -> float:
+    """Return delta, or what is left of the confidence, or the default."""
+    if "confidence" not in given:
+        return float(given.get("delta", 0.01))
+    confidence = given["confidence"]
+    if "delta" in given:
+        raise invalid("confidence", confidence, "give delta or confidence, not both")
+    # 1 - 0.99 is 0.010000000000000009: keep what the user meant.
+    return round(1 - confidence, 15) if math.isfinite(confidence) else float(confidence)
+
+
+def _question(given: dict[str, Any]) -> Question | None:
+    """Take the options of one kind of question out of those given, and build it."""
+    from easeml_meter.core.questions.passing import PassFail
+
+    if "question" in given:
+        return PassFail.parse(given.pop("question"), passes=given.pop("passes", None))
+    if "passes" in given:
+        raise invalid("passes", given["passes"], "only with --question")
+    return None
+
+
+def _show(plan: QuestionPlan, *, labels_given: bool) -> None:
+    """Print a plan: the answer first, then what is promised and what that rests on."""
+    from rich.console import Console
+    from rich.padding import Padding
+    from rich.table import Table
+
+    from easeml_meter.stats.rounding import at_most
+
+    question, budget = plan.question, plan.budget
+    console = Console(highlight=False)
+    rows = [
+        (f"{question.unit} {'given' if labels_given else 'needed'}", f"{plan.size:,}"),
+        ("steps supported" if labels_given else "steps", f"{budget.steps:,}"),
+        ("question", question.statistic),
+        ("answers", ", ".join(question.answers)),
+        ("delta", at_most(budget.failure)),
+        ("failure probability", at_most(plan.failure_probability)),
+    ]
+    table = Table(show_header=False, box=None, padding=(0, 2))
+    for index, (name, value) in enumerate(rows):
+        table.add_row(name, value, style="bold green" if index == int(labels_given) else None)
+    console.print(table)
+    console.print(Padding(plan.promise, (1, 2)))
+    console.print("  This rests on:")
+    for line in plan.assumptions:
+        console.print(Padding(f"- {line}", (0, 2)))

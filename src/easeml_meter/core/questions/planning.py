@@ -1,0 +1,135 @@
+"""The planner of all questions: how large a test set, how many steps, which tolerance.
+
+Like `stats.planning`, it checks every result against the inequality before it returns it.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import math
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from easeml_meter.checks import finite, whole
+from easeml_meter.core.questions.question import Question
+from easeml_meter.errors import invalid
+from easeml_meter.stats.planning import MAX_LABELS, MAX_STEPS, smallest
+from easeml_meter.stats.rounding import as_written, confidence_of
+
+
+@dataclass(frozen=True)
+class Budget:
+    """How often a question is asked, and how likely its promise may fail."""
+
+    steps: int
+    delta: float
+    tries: int = 1
+    """How often sealing may be tried: each try could be the lucky one, so delta is divided."""
+
+    def __post_init__(self) -> None:
+        whole("steps", self.steps, at_least=1)
+        if self.steps > MAX_STEPS:
+            raise invalid("steps", self.steps, "at most 10^9")
+        finite("delta", self.delta)
+        if not 1e-300 <= self.delta < 1:
+            raise invalid("delta", self.delta, "a number between 1e-300 and 1")
+        whole("tries", self.tries, at_least=1)
+
+    @property
+    def failure(self) -> Fraction:
+        """The failure probability that one try may use."""
+        return as_written(self.delta) / self.tries
+
+    @property
+    def nats(self) -> float:
+        """Its negative logarithm."""
+        return math.log(self.tries) - math.log(self.delta)
+
+
+@dataclass(frozen=True)
+class QuestionPlan:
+    """An answer of the planner, with what it rests on."""
+
+    question: Question
+    budget: Budget
+    size: int
+    failure_probability: float
+
+    @property
+    def promise(self) -> str:
+        """Say in one sentence what is promised."""
+        steps = self.budget.steps
+        together = "in its one step" if steps == 1 else f"in all {steps:,} steps together"
+        sure = confidence_of(as_written(self.budget.delta))
+        return f"With probability at least {sure}, {together}, {self.question.promised}"
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the promise rests on; several tries at sealing are one more thing."""
+        tries = self.budget.tries
+        if tries == 1:
+            return self.question.assumptions
+        return (*self.question.assumptions, f"sealing is tried at most {tries:,} times")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return the plan as plain data for programs."""
+        models = self.question.log_models(self.budget.steps)
+        return {
+            "question": self.question.statistic,
+            "size": self.size,
+            "unit": self.question.unit,
+            "steps": self.budget.steps,
+            "delta": self.budget.delta,
+            "tries": self.budget.tries,
+            "answers": list(self.question.answers),
+            "failure_probability": self.failure_probability,
+            "log10_models": models / math.log(10),
+            "promise": self.promise,
+            "assumptions": list(self.assumptions),
+        }
+
+
+def required_size(question: Question, budget: Budget) -> QuestionPlan:
+    """Return the smallest size such that a test set of it, or of any more, keeps the promise."""
+    highest = question.enough(question.log_models(budget.steps) + budget.nats)
+    if highest > MAX_LABELS:
+        raise invalid("tolerance", "too small", "over 10^15 labels needed: take a larger one")
+
+    def excess(size: int) -> float:
+        return question.log_failure(budget.steps, size, onwards=True) + budget.nats
+
+    return _checked(question, budget, smallest(excess, highest))
+
+
+def supported_steps(question: Question, size: int, budget: Budget) -> QuestionPlan:
+    """Return the most steps that a test set of this size carries (budget.steps is ignored)."""
+    _check_size(size)
+
+    def holds(steps: int) -> bool:
+        return question.log_failure(steps, size, onwards=True) + budget.nats <= 0
+
+    if not holds(1):
+        needed = required_size(question, dataclasses.replace(budget, steps=1)).size
+        raise invalid(question.unit, size, f"too few for one step: {needed:,} needed")
+    most, above = 1, 2
+    while above <= MAX_STEPS and holds(above):
+        most, above = above, 2 * above
+    above = min(above, MAX_STEPS + 1)
+    while above - most > 1:
+        middle = (most + above) // 2
+        most, above = (middle, above) if holds(middle) else (most, middle)
+    return _checked(question, dataclasses.replace(budget, steps=most), size)
+
+
+def _checked(question: Question, budget: Budget, size: int) -> QuestionPlan:
+    """Re-check the inequality with the answer in hand; never return what does not satisfy it."""
+    failure = question.log_failure(budget.steps, size)
+    if failure + budget.nats > 0:
+        raise AssertionError(f"the planner missed its own inequality: {question}, {size}")
+    return QuestionPlan(question, budget, size, math.exp(failure))
+
+
+def _check_size(size: object) -> None:
+    if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MAX_LABELS:
+        raise invalid("labels", size, "a whole number from 1 to 10^15")

@@ -1,0 +1,63 @@
+"""A question as a value: what the planner and the books need to know of it, and nothing else.
+
+All questions share one budget. Every answer multiplies the histories that the next question can
+follow; a question is safe after a history if its tail is below the share of delta that the history
+has. So a kind of question is its alphabet, its tail and its words.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+
+
+class Question(ABC):
+    """One kind of question; its subclasses are frozen dataclasses."""
+
+    @property
+    @abstractmethod
+    def statistic(self) -> str:
+        """What is measured, in words."""
+
+    @property
+    @abstractmethod
+    def answers(self) -> tuple[str, ...]:
+        """Every answer that can be given."""
+
+    @property
+    @abstractmethod
+    def promised(self) -> str:
+        """What holds of every answer, as the end of a sentence."""
+
+    @property
+    @abstractmethod
+    def assumptions(self) -> tuple[str, ...]:
+        """Everything the promise rests on, in plain words."""
+
+    @property
+    def unit(self) -> str:
+        """What the planned size counts."""
+        return "labels"
+
+    @abstractmethod
+    def log_models(self, steps: int) -> float:
+        """Return the logarithm of how many models can be the first that breaks the promise."""
+
+    @abstractmethod
+    def log_tail(self, size: int) -> float:
+        """Return the logarithm of a bound on the chance that one model breaks the promise."""
+
+    def log_tail_from(self, size: int) -> float:
+        """Return the largest `log_tail` of this size and all larger ones; most tails fall."""
+        return self.log_tail(size)
+
+    @abstractmethod
+    def enough(self, nats: float) -> int:
+        """Return a size from which on the tail is below exp(-nats), by a bound in closed form."""
+
+    def log_failure(self, steps: int, size: int, *, onwards: bool = False) -> float:
+        """Return the logarithm of the chance that any of `steps` answers breaks the promise.
+
+        `onwards`: of this size or any larger one.
+        """
+        tail = self.log_tail_from if onwards else self.log_tail
+        return self.log_models(steps) + tail(size)
