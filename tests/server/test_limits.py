@@ -1,14 +1,24 @@
 from __future__ import annotations
 
+import contextlib
+import select
+import socket
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.live import Live, live
 from tests.server.helpers import Served, serve
+from tests.service.helpers import small_spec
 
+from easeml_meter.core.people import Role
 from easeml_meter.errors import TooMany
 from easeml_meter.server.limits import SMALL_BODY, Buckets, RateLimits
 from easeml_meter.server.settings import Settings
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.seats import add_seat
 
 
 class Seconds:
@@ -118,3 +128,113 @@ def test_bodies_are_limited(tmp_path: Path) -> None:
         for content in (body, iter([body[:99], body[99:]])):  # with and without a length
             answer = client.post("/users", content=content)
             assert (answer.status_code, answer.json()["error"]) == (413, "too-large")
+
+
+class Unfinished:
+    """A request whose last byte is missing."""
+
+    def __init__(
+        self, site: Live, user: str, path: str, size: int, *, method: str = "POST"
+    ) -> None:
+        head = f"{method} /api/v1/meters/{path} HTTP/1.1\r\nHost: a\r\nContent-Length: {size}\r\n"
+        token = site.served.tokens[user]
+        self._socket = socket.create_connection(("127.0.0.1", site.port), timeout=60)
+        self._socket.sendall(f"{head}Authorization: Bearer {token}\r\n\r\n".encode())
+        with contextlib.suppress(ConnectionError):
+            self._socket.sendall(b"x" * (size - 1))
+
+    def __enter__(self) -> Unfinished:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._socket.close()
+
+    def fileno(self) -> int:
+        """Give the descriptor to wait for."""
+        return self._socket.fileno()
+
+    def answer(self) -> bytes:
+        """Give the answer."""
+        return self._socket.recv(1 << 16)
+
+    def finish(self) -> bytes:
+        """Send the rest, and give the answer."""
+        self._socket.sendall(b"x")
+        return self.answer()
+
+
+def settled(unfinished: list[Unfinished], count: int) -> dict[Unfinished, bytes]:
+    """Wait until so many are answered before they are complete; give these answers."""
+    found: dict[Unfinished, bytes] = {}
+    while len(found) < count:
+        waiting = [each for each in unfinished if each not in found]
+        ready, _, _ = select.select(waiting, [], [], 60)
+        assert ready, f"{len(found)} were refused"
+        found |= {each: each.answer() for each in ready}
+    assert len(found) == count
+    return found
+
+
+def test_bytes_under_way_are_limited_for_each_user_and_in_all(tmp_path: Path) -> None:
+    """One developer could make a server hold any number of bodies by not finishing them."""
+    size = 1 << 20
+    limits = {"largest_body": 2 * size, "held_bytes_per_user": 2 * size, "held_bytes": 3 * size}
+    with live(tmp_path, working=False, **limits) as site:
+        meter = create_meter(SYSTEM, site.served.site, small_spec(), "m").id
+        for name in ("ann", "bob"):
+            user = site.served.add_user(name)
+            add_seat(SYSTEM, site.served.site.space(meter), user.id, Role.DEVELOPER, 1)
+        path = f"{meter}/submissions?model=m"
+        with ExitStack() as held:
+
+            def begun(name: str, count: int) -> list[Unfinished]:
+                all_of_them = (Unfinished(site, name, path, size) for _ in range(count))
+                return [*map(held.enter_context, all_of_them)]
+
+            own = begun("ann", 4)
+            refused = settled(own, 2)
+            assert [told.split()[1] for told in refused.values()] == [b"429", b"429"]
+            assert all(b"retry-after: 1" in told.lower() for told in refused.values())
+            refused |= settled(begun("bob", 3), 2)
+            assert [told.split()[1] for told in refused.values()] == [
+                b"429",
+                b"429",
+                b"503",
+                b"503",
+            ]
+            assert all(b"retry-after: 1" in told.lower() for told in refused.values())
+            # What was answered, here as no tar, is no longer held.
+            for each in own:
+                if each not in refused:
+                    assert each.finish().startswith(b"HTTP/1.1 422 ")
+            for each in begun("ann", 2):
+                assert each.finish().startswith(b"HTTP/1.1 422 ")
+
+
+def test_an_announced_size_is_refused_before_anything_is_received(tmp_path: Path) -> None:
+    with serve(tmp_path / "site") as served:
+        length = {"Content-Length": str(SMALL_BODY + 1)}
+        answer = served.client("admin").post("/users", content=b"{}", headers=length)
+        assert (answer.status_code, answer.json()["error"]) == (413, "too-large")
+
+
+def test_an_upload_counts_with_what_is_not_yet_written(tmp_path: Path) -> None:
+    with live(tmp_path, working=False, held_bytes_per_user=3 << 20, held_bytes=3 << 20) as site:
+        meter = create_meter(SYSTEM, site.served.site, small_spec(), "m").id
+        user = site.served.add_user("lea")
+        add_seat(SYSTEM, site.served.site.space(meter), user.id, Role.LABELER)
+        client = site.served.client("lea")
+
+        def announced(size: int) -> str:
+            given = {"name": "a", "size": size}
+            found = client.post(f"/meters/{meter}/uploads", json=given).json()["id"]
+            return f"{meter}/uploads/{found}?offset=0"
+
+        begun = [
+            Unfinished(site, "lea", announced(8 << 20), 8 << 20, method="PUT") for _ in range(2)
+        ]
+        with begun[0], begun[1]:
+            ((refused, told),) = settled(begun, 1).items()
+            assert told.startswith(b"HTTP/1.1 429 ")
+            (other,) = set(begun) - {refused}
+            assert other.finish().startswith(b"HTTP/1.1 200 ")

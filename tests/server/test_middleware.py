@@ -2,10 +2,19 @@
 
 from __future__ import annotations
 
+import socket
+import time
 from pathlib import Path
 
 import pytest
+from tests.live import live
 from tests.server.helpers import Served, serve
+from tests.service.helpers import small_spec
+
+from easeml_meter.core.people import Role
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.meters import create_meter
+from easeml_meter.service.seats import add_seat
 
 
 @pytest.mark.parametrize("path", ["/me", "/openapi.json", "/nowhere", "http://server/healthz"])
@@ -40,3 +49,24 @@ def test_host_is_checked_if_asked_for(tmp_path: Path) -> None:
             )
         }
     assert list(codes.values()) == [200, 200, 421, 421, 421]
+
+
+def test_a_client_that_breaks_off_is_no_failure_of_the_server(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """It was logged as an error, with the place in the code, and counted as status 500."""
+    with live(tmp_path, working=False) as site:
+        meter = create_meter(SYSTEM, site.served.site, small_spec(), "m").id
+        user = site.served.add_user("ann")
+        add_seat(SYSTEM, site.served.site.space(meter), user.id, Role.DEVELOPER, 1)
+        head = (
+            f"POST /api/v1/meters/{meter}/submissions?model=m HTTP/1.1\r\nHost: a\r\n"
+            f"Authorization: Bearer {site.served.tokens['ann']}\r\nContent-Length: 100\r\n\r\n"
+        )
+        with caplog.at_level("INFO", "easeml_meter"):
+            with socket.create_connection(("127.0.0.1", site.port)) as connection:
+                connection.sendall(head.encode())
+            while not caplog.records:
+                time.sleep(0.01)
+    (record,) = caplog.records
+    assert (record.message, vars(record)["fields"]["status"]) == ("request", 0)

@@ -13,7 +13,7 @@ from fastapi.security.utils import get_authorization_scheme_param
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Unauthenticated
 from easeml_meter.server.batching import Batches
-from easeml_meter.server.middleware import USER
+from easeml_meter.server.limits import USER
 from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import ANYONE, Actor

@@ -41,6 +41,7 @@ _WORDS = {
     413: TooLarge.word,
     422: InvalidInput.word,
     429: TooMany.word,
+    503: StorageError.word,
 }
 """What statuses are called that the framework itself answers with."""
 

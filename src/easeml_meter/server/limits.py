@@ -5,10 +5,14 @@ from __future__ import annotations
 import ipaddress
 import threading
 import time
+from collections import Counter
 from collections.abc import AsyncIterator, Callable
 from typing import Annotated
 
 from fastapi import Depends, Request
+from starlette.datastructures import Headers
+from starlette.exceptions import HTTPException
+from starlette.types import Scope
 
 from easeml_meter.errors import TooMany
 from easeml_meter.server.settings import Settings
@@ -17,6 +21,10 @@ SMALL_BODY = 1 << 20
 """Bytes of a body that a route does not read by itself."""
 LARGEST = "meter.largest_body"
 """Where a request's scope says how many bytes its route takes."""
+HELD = "meter.held"
+"""Where a request's scope says how many of them its route holds at a time."""
+USER = "meter.user"
+"""Where a request's scope says which user it came from."""
 _BUCKETS = 10_000
 
 
@@ -50,6 +58,81 @@ class Buckets:
             self._full_at[name] = full_at
             if len(self._full_at) > _BUCKETS:
                 self._full_at = {name: at for name, at in self._full_at.items() if at > now}
+
+
+class Held:
+    """Bytes of bodies that are in memory, of each user and in all.
+
+    Unfinished requests hold them for as long as they last, so their number is no limit. Whoever
+    holds nothing may always send one body, however large.
+    """
+
+    def __init__(self, settings: Settings) -> None:
+        self._most = settings.held_bytes
+        self._most_of_one = settings.held_bytes_per_user
+        self._of: Counter[str] = Counter()
+
+    def take(self, name: str, count: int) -> None:
+        """Count bytes for a user or address.
+
+        Raises:
+            HTTPException: 429, they hold too many; 503, all together do.
+        """
+        # An HTTP error, as what reads a body takes every other one for a fault of the body's.
+        if self._of[name] and self._of[name] + count > self._most_of_one:
+            raise HTTPException(429, "too many bytes of yours are under way: wait for an answer")
+        if (held := self._of.total()) and held + count > self._most:
+            raise HTTPException(503, "too many bytes are under way at this server: try again")
+        self._of[name] += count
+
+    def give_back(self, name: str, count: int) -> None:
+        """Count bytes no longer."""
+        self._of[name] -= count
+        if not self._of[name]:
+            del self._of[name]
+
+
+class Body:
+    """What is received of a request, within the limits of its route, and of what may be held."""
+
+    def __init__(self, scope: Scope, held: Held) -> None:
+        self._scope = scope
+        self._held = held
+        self._name: str | None = None
+        self._arrived = 0
+        self._counted = 0
+
+    def grow(self, count: int) -> None:
+        """Count bytes that arrived, or the announced length where the route knows the user.
+
+        A stranger could otherwise announce so much that nothing is left for the others.
+
+        Raises:
+            HTTPException: there are too many, or would be.
+        """
+        self._arrived += count
+        largest = self._scope.get(LARGEST, SMALL_BODY)
+        announced = _announced(self._scope)
+        if max(self._arrived, announced) > largest:
+            raise HTTPException(413, f"more than {largest} bytes")
+        if self._name is None:
+            client = self._scope.get("client")
+            self._name = self._scope.get(USER) or network_of(client[0] if client else "")
+        size = max(self._arrived, announced) if HELD in self._scope else self._arrived
+        more = min(size, self._scope.get(HELD, largest)) - self._counted
+        if more > 0:
+            self._held.take(self._name, more)
+            self._counted += more
+
+    def end(self) -> None:
+        """Count nothing of it any more."""
+        if self._name is not None:
+            self._held.give_back(self._name, self._counted)
+
+
+def _announced(scope: Scope) -> int:
+    text = Headers(scope=scope).get("content-length", "")
+    return int(text) if text.isascii() and text.isdigit() else 0
 
 
 class RateLimits:
@@ -103,8 +186,12 @@ PlanCounted = Annotated[None, Depends(count_plan)]
 PlannerCounted = Annotated[None, Depends(count_planner)]
 
 
-async def streamed(request: Request, largest: int) -> AsyncIterator[bytes]:
-    """Read a large body piece by piece; 413 if it is longer than `largest` bytes."""
+async def streamed(request: Request, largest: int, held: int | None = None) -> AsyncIterator[bytes]:
+    """Read a large body piece by piece; 413 if it is longer than `largest` bytes.
+
+    The caller holds all of it until the request ends, unless it says how many bytes it holds.
+    """
     request.scope[LARGEST] = largest
+    request.scope[HELD] = largest if held is None else held
     async for piece in request.stream():
         yield piece

@@ -8,18 +8,16 @@ import time
 from collections.abc import Callable
 
 from starlette.datastructures import Headers, MutableHeaders
-from starlette.exceptions import HTTPException
+from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from easeml_meter.server.errors import Problem, error_response, route_of
-from easeml_meter.server.limits import LARGEST, SMALL_BODY
+from easeml_meter.server.limits import USER, Body, Held
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.settings import Settings
 
 _LOG = logging.getLogger(__name__)
 
-USER = "meter.user"
-"""Where a request's scope says which user it came from."""
 _DATA_POLICY = "default-src 'none'; frame-ancestors 'none'"
 _PAGE_POLICY = (
     "default-src 'none'; script-src 'self'; style-src 'self'; img-src 'self' data:; "
@@ -50,6 +48,7 @@ class Frame:
         self._shape = shape
         self._hosts = {name.lower() for name in settings.allowed_host}
         self._metrics = metrics
+        self._held = Held(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -59,14 +58,12 @@ class Frame:
         started = time.perf_counter()
         request_id = secrets.token_hex(8)
         status = 0
+        body = Body(scope, self._held)
 
         async def limited() -> Message:
+            body.grow(0)  # before anything is received, as far as the length was announced
             message = await receive()
-            taken = scope["meter.taken"] = scope.get("meter.taken", 0) + len(
-                message.get("body", b"")
-            )
-            if taken > scope.get(LARGEST, SMALL_BODY):
-                raise HTTPException(413, f"more than {scope.get(LARGEST, SMALL_BODY)} bytes")
+            body.grow(len(message.get("body", b"")))
             return message
 
         async def dressed(message: Message) -> None:
@@ -81,17 +78,20 @@ class Frame:
 
         try:
             if self._hosts and _host(scope) not in self._hosts:
-                body = Problem(error="wrong-host", message="this server has another name")
-                await self._shape(scope, 421, body)(scope, limited, dressed)
+                other = Problem(error="wrong-host", message="this server has another name")
+                await self._shape(scope, 421, other)(scope, limited, dressed)
             else:
                 await self._app(scope, limited, dressed)
+        except ClientDisconnect:
+            pass  # nobody is left to answer
         except Exception as error:
             _LOG.error("request failed", extra={"fields": {"request": request_id}}, exc_info=error)
             if status:
                 raise
-            body = Problem(error="internal", message="the server failed: the log says where")
-            await self._shape(scope, 500, body)(scope, limited, dressed)
+            failed = Problem(error="internal", message="the server failed: the log says where")
+            await self._shape(scope, 500, failed)(scope, limited, dressed)
         finally:
+            body.end()
             self._note(scope, status, request_id, time.perf_counter() - started)
 
     def _note(self, scope: Scope, status: int, request_id: str, seconds: float) -> None:

@@ -57,6 +57,10 @@ class Settings(BaseSettings):
     """Host name that requests may use; repeatable; empty: any."""
     largest_body: int = Field(default=64 << 20, ge=1)
     """Most bytes of one submission or validation set."""
+    held_bytes_per_user: int = Field(default=256 << 20, ge=1)
+    """Most bytes of unanswered requests of one user, or from one address without a token."""
+    held_bytes: int = Field(default=1 << 30, ge=1)
+    """Most bytes of unanswered requests in all."""
     login_days: int = Field(default=7, ge=1)
     """Days until a token from a login expires."""
     requests_per_second: float = Field(default=100.0, ge=0)

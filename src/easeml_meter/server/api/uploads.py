@@ -111,7 +111,7 @@ async def _receive(request: Request, piece: Piece) -> None:
     waiting = bytearray()
     left = piece.left
     try:
-        async for data in streamed(request, left + _BUFFER):
+        async for data in streamed(request, left + _BUFFER, held=2 * _BUFFER):
             waiting += data
             left -= len(data)
             if left < 0:
