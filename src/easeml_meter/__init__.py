@@ -118,4 +118,5 @@ __all__ = [
 def __getattr__(name: str) -> object:
     if name not in _HOME:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    import_module("easeml_meter.report.looks")  # so that plans and answers show themselves
     return getattr(import_module(_HOME[name]), name)

@@ -15,14 +15,12 @@ from typing import TYPE_CHECKING, Protocol
 from easeml_meter.core.model import LabelRequest, TestSet, ValidationSet
 from easeml_meter.core.people import Role
 from easeml_meter.core.submissions import CheckedSubmission
-from easeml_meter.core.views import Consequence, SessionView, Signal
-from easeml_meter.errors import Denied, WrongPhase
-from easeml_meter.report.shown import shown, shown_view
+from easeml_meter.core.views import Audit, Consequence, History, SessionView, Signal
+from easeml_meter.errors import Denied, MeterError, WrongPhase
 from easeml_meter.scoring.estimators import Estimator, predictions_of
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service import audit, handovers, history, meters, validation
 from easeml_meter.service.actor import Actor
-from easeml_meter.service.audit import Audit
 from easeml_meter.service.place import Clock, Home, Workspace, utc_now
 from easeml_meter.service.submissions import answering, checking
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
@@ -45,6 +43,13 @@ class MeterVerbs(Protocol):
 
     progress: Progress
     """Told how far sending a test set has got, where it is sent."""
+
+    def _repr_html_(self) -> str | None:
+        """Draw where the meter stands, in a notebook; nothing for those who may not see that."""
+        try:
+            return self.status()._repr_html_()
+        except MeterError:
+            return None
 
     @property
     def spec(self) -> MeterSpec:
@@ -195,7 +200,7 @@ class MeterVerbs(Protocol):
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
         """Return a session: the answers so far, what they promise, what is left."""
 
-    def history(self, *, tenant: int | None = None) -> tuple[SessionView, ...]:
+    def history(self, *, tenant: int | None = None) -> History:
         """Return the sessions of all test sets delivered so far."""
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
@@ -246,6 +251,9 @@ class Meter(MeterVerbs):
     ) -> Meter:
         """Open the meter in a folder."""
         return cls(Workspace.open(Path(folder), clock), role)
+
+    def __repr__(self) -> str:
+        return f"<Meter in {self.workspace.files.location('')!r}>"
 
     def close(self) -> None:
         """Close the database."""
@@ -379,9 +387,7 @@ class Meter(MeterVerbs):
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
         actor = self._acting(tenant)
-        return shown(
-            answering.answer(actor, self.workspace, submitted, model, conditions, once=once)
-        )
+        return answering.answer(actor, self.workspace, submitted, model, conditions, once=once)
 
     def check_any(
         self, submitted: Submitted, *, tenant: int | None = None, conditions: Conditions = USUAL
@@ -394,11 +400,11 @@ class Meter(MeterVerbs):
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
         """Return a session: the answers so far, what they promise, what is left."""
-        return shown_view(history.show_session(self._acting(tenant), self.workspace, generation))
+        return history.show_session(self._acting(tenant), self.workspace, generation)
 
-    def history(self, *, tenant: int | None = None) -> tuple[SessionView, ...]:
+    def history(self, *, tenant: int | None = None) -> History:
         """Return the sessions of all test sets delivered so far."""
-        return tuple(map(shown_view, history.list_sessions(self._acting(tenant), self.workspace)))
+        return History(history.list_sessions(self._acting(tenant), self.workspace))
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Return what it costs if one tenant goes on from another's model; `confirm` records it.

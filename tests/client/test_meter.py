@@ -19,7 +19,7 @@ from tests.service.helpers import rows, small_spec, write_predictions
 
 from easeml_meter.client import RemoteMeter, Untold, connect, create_meter
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.views import signal_from_json, signal_json, view_from_json, view_json
+from easeml_meter.core.views import signal_from_json, view_from_json
 from easeml_meter.errors import (
     Denied,
     InvalidInput,
@@ -29,7 +29,6 @@ from easeml_meter.errors import (
     WrongPhase,
 )
 from easeml_meter.meter import Meter
-from easeml_meter.report.shown import ShownSignal
 from easeml_meter.service.submissions import measuring
 from easeml_meter.service.submissions.kinds import Function, OnnxFile
 from easeml_meter.service.submissions.measuring import Conditions
@@ -106,7 +105,6 @@ def test_inputs_submissions_and_what_was_told(people: People) -> None:
         people.labeler.export_inputs(people.folder / "inputs")
 
     first = people.submit(labels, 0, model="a")
-    assert isinstance(first, ShownSignal)
     assert (first.band, first.step, first.model, first.tenant) == (1, 1, "a", 1)
     assert (first.steps_left, first.repeated) == (3, False)
     again = people.submit(labels, 0, model="a")
@@ -273,10 +271,10 @@ def test_json_and_back(in_folder: People) -> None:
         in_folder.submit(labels, step * 5, model=f"m{step}")
     in_folder.labeler.release()
     view = in_folder.developer.status(generation=1)
-    sent = json.loads(json.dumps(view_json(view)))
-    assert view_from_json(sent, view.spec, ShownSignal) == view
+    sent = json.loads(json.dumps(view.to_dict()))
+    assert view_from_json(sent, view.spec) == view
     signal = view.signals[0]
-    assert signal_from_json(signal_json(signal), view.spec, ShownSignal) == signal
+    assert signal_from_json(signal.to_dict(), view.spec) == signal
     assert all(view.retrospective)
 
 

@@ -24,7 +24,6 @@ from tests.service.notifications.sending import deliver_due
 
 from easeml_meter import Command, Conditions, Meter, MeterError, MeterSpec, OnnxFile
 from easeml_meter.core.notifications import Message
-from easeml_meter.core.views import signal_json, view_json
 from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.place import Home, Site
@@ -89,9 +88,9 @@ def shown(meter: Meter) -> Json:
     tenants = range(1, max(1, len(meter.spec.tenants)) + 1)
     audit = meter.audit()
     return {
-        "status": [_left(view_json(meter.status(tenant=each))) for each in tenants],
+        "status": [_left(meter.status(tenant=each).to_dict()) for each in tenants],
         "history": [
-            [figures(view_json(view)) for view in meter.history(tenant=each)] for each in tenants
+            [figures(view.to_dict()) for view in meter.history(tenant=each)] for each in tenants
         ],
         "links": [_link(each) for each in audit.links],
         "problems": len(audit.problems),
@@ -156,7 +155,7 @@ def _play(meter: Meter, given: Path, move: Json) -> Json:
     options = {name: each for name, each in move.items() if name in _OPTIONS}
     match move:
         case {"verb": "submit", "test": test, "validation": validation}:
-            return signal_json(meter.submit(given / test, given / validation, **options))
+            return meter.submit(given / test, given / validation, **options).to_dict()
         case {"verb": "submit model", "file": file, "model": name}:
             submitted = (
                 OnnxFile(given / file)
@@ -164,7 +163,7 @@ def _play(meter: Meter, given: Path, move: Json) -> Json:
                 else Command.of(f"python {file}", folder=given)
             )
             conditions = Conditions(seconds=5.0)
-            return signal_json(meter.submit_any(submitted, model=name, conditions=conditions))
+            return meter.submit_any(submitted, model=name, conditions=conditions).to_dict()
         case {"verb": "hand over"}:
             told = asdict(meter.hand_over(**options))
             return {name: each for name, each in told.items() if name != "labels_planned_shared"}

@@ -31,7 +31,7 @@ from easeml_meter.core.ledger import Account
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, MeterRecord, TestSet
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, name_of
-from easeml_meter.core.views import SessionView, view_json
+from easeml_meter.core.views import SessionView
 from easeml_meter.report.gauge import plain
 from easeml_meter.report.page import html_page
 from easeml_meter.report.terminal import session_terminal
@@ -233,7 +233,7 @@ def worlds(name: str, gap: str, every: int = 1) -> Iterator[World]:
 def test_every_answer_says_what_is_true_of_its_model(name: str, gap: str) -> None:
     kinds, answers = set(), set()
     for world in worlds(name, gap):
-        shown = view_json(world.view)["signals"]
+        shown = world.view.to_dict()["signals"]
         for signal, data, model in zip(world.view.signals, shown, world.models, strict=True):
             kinds |= judge(plain(signal), world)
             check_numbers(data, model, world.view.spec)

@@ -13,8 +13,6 @@ import pytest
 from tests.postgresql import Cluster
 from tests.server.team import Clients, Team, long_spec, make_team, model_body, predictions_body
 
-from easeml_meter.core.views import signal_json
-
 CLIENTS = 8
 TENANTS = 2
 MODELS = 2
@@ -64,7 +62,7 @@ def check(team: Team, clients: Clients, steps: list[int]) -> None:
             assert [each.step for each in signals] == list(range(1, count + 1))
             assert max(Counter(each.model for each in signals).values()) == 1
             entries |= {
-                (tenant, each.model): (each.step, signal_json(each)["answer"]) for each in signals
+                (tenant, each.model): (each.step, each.to_dict()["answer"]) for each in signals
             }
         assert told == entries
         assert meter.audit().problems == ()

@@ -203,7 +203,7 @@ def test_a_band_may_promise_nothing() -> None:
 def test_the_tightest_bound_valid_for_the_loss(options: dict[str, Any], bound: Bound) -> None:
     spec = meter(**options)
     assert spec.tail is bound
-    assert required_labels(spec).to_json()["bound"] == str(bound)
+    assert required_labels(spec).to_dict()["bound"] == str(bound)
 
 
 def test_too_small_a_tolerance_is_refused() -> None:
@@ -478,11 +478,11 @@ def test_a_running_maximum_promises_no_lower_edge() -> None:
 
 def test_a_plan_is_plain_data() -> None:
     plan = required_labels(meter())
-    data = json.loads(json.dumps(plan.to_json()))
+    data = json.loads(json.dumps(plan.to_dict()))
     assert data["labels"] == plan.labels
     assert data["counting"] == "distinct models"
     assert data["log10_models"] == pytest.approx(math.log10((3**12 - 1) / 2))
-    published = required_labels(meter(published=True)).to_json()
+    published = required_labels(meter(published=True)).to_dict()
     assert published["counting"] == "pairs of model and signal"
     assert published["log10_models"] == pytest.approx(math.log10(3 * (3**12 - 1) / 2))
 

@@ -16,7 +16,6 @@ from easeml_meter.cli.common import (
     role_here,
     tenant_option,
 )
-from easeml_meter.core.views import view_json
 from easeml_meter.errors import invalid
 
 
@@ -28,7 +27,7 @@ def status(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
     """Show the budget left, all answers so far, and what to do now."""
     view = open_meter(place).status(tenant=tenant)
     if as_json:
-        echo_json(view_json(view))
+        echo_json(view.to_dict())
     else:
         from easeml_meter.report.terminal import session_terminal
 
@@ -43,7 +42,7 @@ def history(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
     """Show all answers, test set by test set."""
     views = open_meter(place).history(tenant=tenant)
     if as_json:
-        echo_json([view_json(view) for view in views])
+        echo_json([view.to_dict() for view in views])
     elif not views:
         click.echo("no answers yet: no test set has been delivered")
     else:

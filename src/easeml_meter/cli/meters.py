@@ -75,7 +75,7 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
         return
     meter = Meter.create(folder, spec, name=name)
     if as_json:
-        echo_json({"folder": str(folder), **meter.plan.to_json()})
+        echo_json({"folder": str(folder), **meter.plan.to_dict()})
         return
     click.echo(f"meter made in {folder}: it needs {plan.labels:,} labels")
     click.echo(HONOUR)
@@ -87,7 +87,7 @@ def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json
     with create_meter(server, spec, name=name, ca=place.ca) as meter:
         plan = meter.plan
     if as_json:
-        echo_json({"server": server, "meter": meter.id, **plan.to_json()})
+        echo_json({"server": server, "meter": meter.id, **plan.to_dict()})
     else:
         click.echo(f"meter {name} made on {server}, its id is {meter.id}")
         click.echo(f"it needs {plan.labels:,} labels; give people their seats: meter seat give")

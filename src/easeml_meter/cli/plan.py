@@ -109,7 +109,7 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
     if labels is not None and asked_steps and (path is not None or options["tolerance"]):
         wanted = required_labels(spec)
     if as_json:
-        data = answer.to_json()
+        data = answer.to_dict()
         if labels is not None and wanted is not None:
             data["asked"] = {
                 "tolerances": list(spec.tolerances),
@@ -305,7 +305,7 @@ def _comparison_json(row: Comparison, price: float | None) -> dict[str, Any]:
     }
     data: dict[str, Any] = {"meter": row.name, "rests_on_people": row.rests_on_people}
     for form, plan in plans.items():
-        data[form] = None if plan is None else plan.to_json()
+        data[form] = None if plan is None else plan.to_dict()
         if plan is not None and price is not None:
             data[form]["cost"] = plan.labels * price
     return data

@@ -17,7 +17,6 @@ from easeml_meter.cli.common import (
     tenant_option,
 )
 from easeml_meter.cli.progress import progress_bar
-from easeml_meter.core.views import signal_json
 from easeml_meter.errors import MeterError, invalid
 
 if TYPE_CHECKING:
@@ -112,7 +111,7 @@ def submit(
     except KeyboardInterrupt as stopped:  # at a server, it says what became of the submission
         raise Interrupted(str(stopped) or "interrupted") from None
     if as_json:
-        echo_json(signal_json(signal))
+        echo_json(signal.to_dict())
     else:
         print_rich(signal)
 

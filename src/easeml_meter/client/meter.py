@@ -31,7 +31,9 @@ from easeml_meter.core.model import (
 from easeml_meter.core.people import Role
 from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import (
+    Audit,
     Consequence,
+    History,
     SessionView,
     Signal,
     signal_from_json,
@@ -39,8 +41,6 @@ from easeml_meter.core.views import (
 )
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, error_named, invalid
 from easeml_meter.meter import MeterVerbs
-from easeml_meter.report.shown import ShownSignal
-from easeml_meter.service.audit import Audit
 from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.answering import Submission
 from easeml_meter.service.submissions.kinds import Submitted
@@ -156,6 +156,9 @@ class RemoteMeter(MeterVerbs):
         self._id = identifier
         self.progress = USUAL.progress
         """Told how far the upload of a test set has got."""
+
+    def __repr__(self) -> str:
+        return f"<RemoteMeter {self._id} at {self._connection.server}>"
 
     def close(self) -> None:
         """Let go of the connection."""
@@ -341,7 +344,7 @@ class RemoteMeter(MeterVerbs):
             raise _renamed(problem, files) if isinstance(problem, InvalidInput) else problem
         if answer["signal"] is None:
             raise Untold(answer)
-        return signal_from_json(answer["signal"], self.spec, ShownSignal)
+        return signal_from_json(answer["signal"], self.spec)
 
     def check_any(
         self, submitted: Submitted, *, tenant: int | None = None, conditions: Conditions = USUAL
@@ -369,10 +372,10 @@ class RemoteMeter(MeterVerbs):
         chosen = {} if generation is None else {"generation": generation}
         return self._view(self._get("status", params={**chosen, **_tenant(tenant)}))
 
-    def history(self, *, tenant: int | None = None) -> tuple[SessionView, ...]:
+    def history(self, *, tenant: int | None = None) -> History:
         """Show the sessions of all test sets delivered so far."""
         found = self._connection.listed(self._at("history"), _tenant(tenant))
-        return tuple(self._view(each) for each in found)
+        return History(self._view(each) for each in found)
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Return what it costs if one tenant goes on from another's model; `confirm` requests it.
@@ -459,7 +462,7 @@ class RemoteMeter(MeterVerbs):
         return MeterState(self._row, self.spec, self.generations, None)
 
     def _view(self, data: dict[str, Any]) -> SessionView:
-        return view_from_json(data, self.spec, ShownSignal)
+        return view_from_json(data, self.spec)
 
     def _add(self, path: Path, decisions: Decisions, *, part: bool) -> TestSet:
         def tell(done: float, total: float) -> None:

@@ -9,16 +9,19 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
+from itertools import zip_longest
 from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import AuditLink
 from easeml_meter.core.signals import NO_READING, Rules, answer_named, name_of, true_gap
+from easeml_meter.showing import Shown
 from easeml_meter.spec import Gap, MeterSpec
 from easeml_meter.stats.rounding import at_least, at_most, confidence
 
 
-@dataclass(frozen=True)
-class Signal:
+@dataclass(frozen=True, repr=False)
+class Signal(Shown):
     """What a submission is answered with, and what that promises."""
 
     spec: MeterSpec
@@ -93,6 +96,31 @@ class Signal:
             return f"{sure} together: this model's true gap is at most {at_most(upper)}."
         edges = f"{at_least(lower)} and {at_most(upper)}"
         return f"{sure} together: this model's true gap lies between {edges}."
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it: the same from the command line and from the server."""
+        return {
+            "answer": self.name,
+            "band": self.band,
+            "gap": self.gap,
+            "tolerance": self.tolerance,
+            "true_gap": self.true_gap,
+            "validation_loss": self.validation_loss,
+            "true_loss_at_least": self.true_loss_at_least,
+            "true_loss_at_most": self.true_loss_at_most,
+            "confidence": self.confidence,
+            "promise": self.promise,
+            "model": self.model,
+            "step": self.step,
+            "generation": self.generation,
+            "tenant": self.tenant,
+            "told_at": self.told_at.isoformat(),
+            "repeated": self.repeated,
+            "by_name": self.by_name,
+            "battery": self.battery,
+            "steps_left": self.steps_left,
+            "steps_expected": self.steps_expected,
+        }
 
 
 @dataclass(frozen=True)
@@ -172,8 +200,8 @@ class Truth:
     """The band of the gap itself, whatever was told."""
 
 
-@dataclass(frozen=True)
-class SessionView:
+@dataclass(frozen=True, repr=False)
+class SessionView(Shown):
     """One test set's history as a developer may see it."""
 
     meter: str
@@ -199,59 +227,73 @@ class SessionView:
     submitters: tuple[str, ...] = field(default=(), compare=False)
     """Ids of the users who submitted each step, where there are accounts; not in the JSON."""
 
-
-def signal_json(signal: Signal) -> dict[str, Any]:
-    """Give an answer as JSON has it: the same from the command line and from the server."""
-    return {
-        "answer": signal.name,
-        "band": signal.band,
-        "gap": signal.gap,
-        "tolerance": signal.tolerance,
-        "true_gap": signal.true_gap,
-        "validation_loss": signal.validation_loss,
-        "true_loss_at_least": signal.true_loss_at_least,
-        "true_loss_at_most": signal.true_loss_at_most,
-        "confidence": signal.confidence,
-        "promise": signal.promise,
-        "model": signal.model,
-        "step": signal.step,
-        "generation": signal.generation,
-        "tenant": signal.tenant,
-        "told_at": signal.told_at.isoformat(),
-        "repeated": signal.repeated,
-        "by_name": signal.by_name,
-        "battery": signal.battery,
-        "steps_left": signal.steps_left,
-        "steps_expected": signal.steps_expected,
-    }
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {
+            "meter": self.meter,
+            "generation": self.generation,
+            "phase": str(self.phase),
+            "rows": self.rows,
+            "labels_needed": self.labels_needed,
+            "battery": self.battery,
+            "steps_left": self.steps_left,
+            "steps_expected": self.steps_expected,
+            "promise": self.promise,
+            "assumptions": list(self.assumptions),
+            "signals": [signal.to_dict() for signal in self.signals],
+            "retrospective": [truth and vars(truth) for truth in self.retrospective],
+            "brought": list(self.brought),
+            "sharing": list(self.sharing),
+            "handovers": [each.to_json() for each in self.handovers],
+        }
 
 
-def view_json(view: SessionView) -> dict[str, Any]:
-    """Give a session as JSON has it."""
-    return {
-        "meter": view.meter,
-        "generation": view.generation,
-        "phase": str(view.phase),
-        "rows": view.rows,
-        "labels_needed": view.labels_needed,
-        "battery": view.battery,
-        "steps_left": view.steps_left,
-        "steps_expected": view.steps_expected,
-        "promise": view.promise,
-        "assumptions": list(view.assumptions),
-        "signals": [signal_json(signal) for signal in view.signals],
-        "retrospective": [truth and vars(truth) for truth in view.retrospective],
-        "brought": list(view.brought),
-        "sharing": list(view.sharing),
-        "handovers": [each.to_json() for each in view.handovers],
-    }
+class History(Shown, tuple[SessionView, ...]):
+    """The sessions of all test sets, the oldest first."""
+
+    __slots__ = ()
+
+    def to_dict(self) -> list[dict[str, Any]]:
+        """Return the sessions as JSON has them."""
+        return [view.to_dict() for view in self]
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame with a row for every answer; after release with the losses.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas as pd
+
+        rows = [
+            signal.to_dict() | (vars(truth) if truth else {})
+            for view in self
+            for signal, truth in zip_longest(view.signals, view.retrospective)
+        ]
+        return pd.DataFrame(rows)
 
 
-def signal_from_json(
-    data: Mapping[str, Any], spec: MeterSpec, kind: type[Signal] = Signal
-) -> Signal:
-    """Read what `signal_json` gave; the specification says the rest."""
-    return kind(
+@dataclass(frozen=True, repr=False)
+class Audit(Shown):
+    """The links that the reader may see, and what is wrong with the books."""
+
+    links: tuple[AuditLink, ...]
+    """Without details where an answer is none of the reader's; then all without digests."""
+    problems: tuple[str, ...]
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return {"links": [asdict(link) for link in self.links], "problems": list(self.problems)}
+
+    @property
+    def sound(self) -> bool:
+        """Whether nothing is wrong."""
+        return not self.problems
+
+
+def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
+    """Read what `Signal.to_dict` gave; the specification says the rest."""
+    return Signal(
         spec=spec,
         answer=answer_named(data["answer"]),
         tenant=int(data["tenant"]),  # a server of the version before sends text
@@ -276,10 +318,8 @@ _PLAIN = (
 )
 
 
-def view_from_json(
-    data: Mapping[str, Any], spec: MeterSpec, kind: type[Signal] = Signal
-) -> SessionView:
-    """Read what `view_json` gave."""
+def view_from_json(data: Mapping[str, Any], spec: MeterSpec) -> SessionView:
+    """Read what `SessionView.to_dict` gave."""
     return SessionView(
         meter=data["meter"],
         spec=spec,
@@ -287,7 +327,7 @@ def view_from_json(
         phase=Phase(data["phase"]),
         rows=data["rows"],
         labels_needed=data["labels_needed"],
-        signals=tuple(signal_from_json(each, spec, kind) for each in data["signals"]),
+        signals=tuple(signal_from_json(each, spec) for each in data["signals"]),
         battery=data["battery"],
         steps_left=data["steps_left"],
         steps_expected=data["steps_expected"],

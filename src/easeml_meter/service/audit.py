@@ -7,13 +7,14 @@ given.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, replace
 from typing import Any
 
 from easeml_meter.core.history import MeterState, fold, ledger_of
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink, Entry, Event, TestSet
 from easeml_meter.core.people import Role
+from easeml_meter.core.views import Audit
 from easeml_meter.errors import InvalidInput
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import TEST_SETS, Workspace
@@ -23,15 +24,6 @@ from easeml_meter.storage.journal import SUFFIX, Journal
 
 Told = tuple[int, int, int]
 """An answer: number of the test set, tenant, step."""
-
-
-@dataclass(frozen=True)
-class Audit:
-    """The links that the reader may see, and what is wrong with the books."""
-
-    links: tuple[AuditLink, ...]
-    """Without details where an answer is none of the reader's; then all without digests."""
-    problems: tuple[str, ...]
 
 
 @needs(Permission.AUDIT)

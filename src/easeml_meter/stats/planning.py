@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from easeml_meter.errors import invalid
+from easeml_meter.showing import Shown
 from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
 from easeml_meter.stats import counting
 from easeml_meter.stats.feedback import possible_bands
@@ -37,8 +38,8 @@ _LOST = 60.0
 """A term that is so much smaller, in logarithms, changes no digit of a sum of doubles."""
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, repr=False)
+class Plan(Shown):
     """An answer of the planner, with what it rests on."""
 
     spec: MeterSpec
@@ -101,7 +102,7 @@ class Plan:
             f"{signed} {edges}."
         )
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data for programs."""
         spec = self.spec
         return {

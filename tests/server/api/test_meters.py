@@ -46,7 +46,7 @@ def test_a_wrong_meter_is_refused(served: Served, settings: dict[str, object]) -
 def test_anybody_may_plan(served: Served) -> None:
     nobody = served.client()
     plan = nobody.post("/plans", json={"settings": SETTINGS}).json()
-    assert plan == required_labels(small_spec()).to_json()
+    assert plan == required_labels(small_spec()).to_dict()
     for labels, enough in ((plan["labels"] - 1, False), (plan["labels"], True)):
         asked = nobody.post("/plans", json={"settings": SETTINGS, "labels": labels}).json()
         assert asked["enough"] is enough

@@ -14,7 +14,7 @@ from tests.service.sharing import made
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
-from easeml_meter.core.views import SessionView, view_from_json, view_json
+from easeml_meter.core.views import SessionView, view_from_json
 from easeml_meter.errors import Denied, NotFound, WrongPhase
 from easeml_meter.report.checks import checks
 from easeml_meter.service.actor import SYSTEM, Actor
@@ -129,7 +129,7 @@ def test_an_answer_after_a_hand_over_is_found_right(tmp_path: Path) -> None:
         view = session.meter.status(generation=1, tenant=tenant)
         assert view.brought == brought
         assert [check.right for check in checks(view)] == [True, True]
-        again = view_from_json(json.loads(json.dumps(view_json(view))), view.spec)
+        again = view_from_json(json.loads(json.dumps(view.to_dict())), view.spec)
         assert [check.right for check in checks(again)] == [True, True]
 
 

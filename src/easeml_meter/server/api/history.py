@@ -7,7 +7,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Depends, Query
 from fastapi.responses import Response
 
-from easeml_meter.core.views import SessionView, signal_json, view_json
+from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.server.api.common import Listed, PageHere, gives, paged
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import TenantActorHere, WorkspaceHere
@@ -40,21 +40,21 @@ def list_signals(view: ViewHere, page: PageHere) -> Listed[dict[str, Any]]:
         view.signals,
         page,
         key=lambda signal: f"{signal.told_at.isoformat()} {signal.tenant} {signal.step:09}",
-        show=signal_json,
+        show=Signal.to_dict,
     )
 
 
 @router.get("/meters/{meter}/status", responses=answers(404))
 def status(view: ViewHere) -> dict[str, Any]:
     """Show a session, as `meter status --json` does."""
-    return view_json(view)
+    return view.to_dict()
 
 
 @router.get("/meters/{meter}/history", responses=answers(404))
 def history(actor: TenantActorHere, space: WorkspaceHere, page: PageHere) -> Listed[dict[str, Any]]:
     """Show the sessions of all test sets delivered so far."""
     found = list_sessions(actor, space)
-    return paged(found, page, key=lambda view: f"{view.generation:09}", show=view_json)
+    return paged(found, page, key=lambda view: f"{view.generation:09}", show=SessionView.to_dict)
 
 
 @router.get(

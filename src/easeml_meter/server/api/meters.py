@@ -118,7 +118,7 @@ def _shown(found: MeterSummary) -> MeterShown:
 @router.post("/plans", responses=answers(only=(413, 422, 429)), tags=["plans"])
 def plan(_: PlanCounted, given: PlanAsked) -> dict[str, Any]:
     """Return how many labels a meter needs; with `labels`, whether those are enough."""
-    found = required_labels(MeterSpec.from_mapping(given.settings)).to_json()
+    found = required_labels(MeterSpec.from_mapping(given.settings)).to_dict()
     if given.labels is not None:
         if not 1 <= given.labels <= MAX_LABELS:
             raise invalid("labels", given.labels, f"a number from 1 to {MAX_LABELS}")

@@ -15,7 +15,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
 from easeml_meter.core.submissions import Receipt
-from easeml_meter.core.views import Signal, signal_json
+from easeml_meter.core.views import Signal
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.server.api.common import Listed, PageHere, body_of, paged, raw
 from easeml_meter.server.api.routing import ApiRoute
@@ -207,7 +207,7 @@ async def _accepted(request: Request, incoming: Incoming) -> Accepted:
 
 def _shown(receipt: Receipt, signal: Signal | None) -> dict[str, Any]:
     told = {field.name: getattr(receipt, field.name) for field in fields(receipt)}
-    return told | {"signal": None if signal is None else signal_json(signal)}
+    return told | {"signal": None if signal is None else signal.to_dict()}
 
 
 def _answer(actor: Actor, space: Workspace, receipt: Receipt) -> JSONResponse:

@@ -1,0 +1,240 @@
+"""What plans, answers, sessions and audits look like at a prompt, printed, and in a notebook."""
+
+from __future__ import annotations
+
+import textwrap
+from collections.abc import Iterable, Sequence
+from datetime import datetime
+
+from easeml_meter.core.views import Audit, History, SessionView, Signal
+from easeml_meter.report.badges import battery_svg
+from easeml_meter.report.checks import checks, summary
+from easeml_meter.report.curves import curves_svg
+from easeml_meter.report.gauge import (
+    DARK,
+    LIT,
+    MASKED,
+    SOFT,
+    Gauge,
+    headline,
+    plain,
+    told_lines,
+)
+from easeml_meter.report.meter import meter_svg
+from easeml_meter.report.palette import TOLERANCE, TRACK, band_colours, text_on
+from easeml_meter.report.svg import box, element, escaped, image, number
+from easeml_meter.report.terminal import session_terminal, terminal
+from easeml_meter.report.words import (
+    answer_words,
+    gap_words,
+    left_words,
+    loss_sentence,
+    standing_words,
+    steps_words,
+    true_loss_words,
+    validation_words,
+    when,
+)
+from easeml_meter.report.words import shown as cut
+from easeml_meter.showing import Look, register
+from easeml_meter.stats.planning import Plan
+from easeml_meter.stats.rounding import at_most, confidence
+
+_WIDTH = 78
+_CHARACTER = 9.0
+"""Pixels for one character of a gauge."""
+_FEW = 12
+"""Rows of a table that are shown; the others are counted."""
+
+
+def _plan_brief(plan: Plan) -> str:
+    spec = plan.spec
+    return (
+        f"Plan: {plan.labels:,} labels for {steps_words(spec.steps)}, {spec.signals} bands, "
+        f"tolerance {at_most(max(spec.tolerances))}, {confidence(spec)} sure"
+    )
+
+
+def _plan_lines(plan: Plan) -> list[str]:
+    rests = [f"- {line}" for line in plan.assumptions]
+    return [_plan_brief(plan) + ".", plan.promise, "This rests on:", *rests]
+
+
+def _plan_html(plan: Plan) -> str:
+    spec = plan.spec
+    facts = {
+        "labels needed": f"<b>{plan.labels:,}</b>",
+        "steps": f"{spec.steps:,}",
+        "bands": escaped(", ".join(gap_words((band.lower, band.upper)) for band in spec.bands)),
+        "tolerance": ", ".join(dict.fromkeys(map(at_most, spec.tolerances))),
+        "sure": f"{confidence(spec)}",
+    }
+    rests = "".join(f"<li>{escaped(line)}</li>" for line in plan.assumptions)
+    more = f"<details><summary>What this rests on</summary><ul>{rests}</ul></details>"
+    return _block(_table((), [list(fact) for fact in facts.items()]), escaped(plan.promise), more)
+
+
+def _signal_brief(signal: Signal) -> str:
+    return f"Signal: {headline(signal)}"
+
+
+def _signal_html(signal: Signal) -> str:
+    lines = map(escaped, told_lines(signal))
+    left = _battery(signal.battery, left_words(signal.steps_left, signal.steps_expected))
+    return _block(f"<b>{escaped(headline(signal))}</b>", _gauge(signal), *lines, left)
+
+
+def _gauge(signal: Signal) -> str:
+    """Draw the row of characters that a terminal prints."""
+    gauge = Gauge(signal)
+    if not gauge.cell:
+        return ""
+    colour = TRACK if signal.band is None else band_colours(signal.spec.signals)[signal.band - 1]
+    paint = {LIT: colour, SOFT: TOLERANCE, DARK: TRACK, MASKED: TOLERANCE}
+    parts, left = [], 1.0
+    for kind, chars in gauge.runs(dict.fromkeys(paint, " ")):
+        width = len(chars) * _CHARACTER
+        parts.append(element("path", d=box(left, 1, width, 22), fill=paint[kind]))
+        # The numbers of the bands stand where a terminal has them.
+        for at, char in enumerate(chars):
+            if char != " ":
+                x, ink = number(left + (at + 0.5) * _CHARACTER), text_on(paint[kind])
+                parts.append(
+                    element("text", char, x=x, y=16, fill=ink, text_anchor="middle", font_size=11)
+                )
+        left += width
+    edges = gauge.edges()
+    at = 0
+    for word in edges.split():
+        at = edges.index(word, at)
+        parts.append(element("text", word, x=number(1 + at * _CHARACTER), y=38, font_size=10))
+        at += len(word)
+    room = left + 20
+    return image(
+        "gauge", room, 44, headline(signal), " ".join(told_lines(signal)), *parts, small=True
+    )
+
+
+def _view_brief(view: SessionView) -> str:
+    return (
+        f"SessionView: meter {cut(view.meter, 40)}, {standing_words(view)}, "
+        f"{left_words(view.steps_left, view.steps_expected)}"
+    )
+
+
+def _view_words(view: SessionView) -> str:
+    from rich.console import Console
+
+    console = Console(width=_WIDTH, color_system=None, highlight=False)
+    with console.capture() as captured:
+        console.print(session_terminal(view))
+    return captured.get().rstrip()
+
+
+def _view_html(view: SessionView) -> str:
+    left = _battery(view.battery, left_words(view.steps_left, view.steps_expected))
+    last = loss_sentence(view.signals[-1], alone=True) if view.signals else ""
+    truth = [escaped(summary(checks(view))), curves_svg(view)] if view.retrospective else []
+    said = f"<b>{escaped(last)}</b>" if last else ""
+    return _block(said, meter_svg(view), left, *truth, escaped(view.promise))
+
+
+def _history_brief(history: History) -> str:
+    answers = sum(len(view.signals) for view in history)
+    return f"History: test sets: {len(history)}, answers: {answers:,}"
+
+
+def _history_rows(history: History) -> tuple[list[str], list[list[str]]]:
+    headings = ["test set", "step", "model", "answer", "validation", "promised", "when (UTC)"]
+    rows = [
+        [
+            str(signal.generation),
+            f"{signal.step:,}",
+            cut(signal.model, 40),
+            answer_words(signal.answer),
+            validation_words(signal),
+            true_loss_words(signal),
+            when(signal.told_at),
+        ]
+        for view in history
+        for signal in view.signals
+    ]
+    return headings, rows
+
+
+def _history_html(history: History) -> str:
+    headings, rows = _history_rows(history)
+    drawn = meter_svg(history[-1]) if history else ""
+    return _block(drawn, _table(headings, [[*map(escaped, row)] for row in rows]))
+
+
+def _audit_brief(audit: Audit) -> str:
+    state = f"{len(audit.problems)} problems" if audit.problems else "sound"
+    return f"Audit: {len(audit.links):,} links, {state}"
+
+
+def _audit_rows(audit: Audit) -> tuple[list[str], list[list[str]]]:
+    headings = ["link", "when (UTC)", "event"]
+    return headings, [
+        [f"{each.number:,}", when(datetime.fromisoformat(each.at)), each.event]
+        for each in audit.links
+    ]
+
+
+def _audit_words(audit: Audit) -> str:
+    return "\n".join([f"{_audit_brief(audit)}.", *audit.problems, _aligned(*_audit_rows(audit))])
+
+
+def _audit_html(audit: Audit) -> str:
+    headings, rows = _audit_rows(audit)
+    problems = "".join(f"<li>{escaped(line)}</li>" for line in audit.problems)
+    listed = f"<ul>{problems}</ul>" if problems else ""
+    head = f"<b>{escaped(_audit_brief(audit))}</b>"
+    return _block(head, listed, _table(headings, [[*map(escaped, row)] for row in rows]))
+
+
+def _wrapped(lines: Iterable[str]) -> str:
+    return "\n".join(textwrap.fill(line, _WIDTH, subsequent_indent="  ") for line in lines)
+
+
+def _aligned(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Print a table as text; of many rows the last ones."""
+    shown = [headings, *rows[-_FEW:]]
+    widths = [max(map(len, column)) for column in zip(*shown, strict=True)]
+    lines = [
+        "  ".join(cell.ljust(width) for cell, width in zip(row, widths, strict=True)).rstrip()
+        for row in shown
+    ]
+    more = len(rows) - _FEW
+    return "\n".join(lines + ([f"(and {more:,} before)"] if more > 0 else []))
+
+
+def _table(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    """Write a table, of which the cells are markup; of many rows the last ones."""
+    left = 'style="text-align: left"'
+    head = "".join(f"<th {left}>{heading}</th>" for heading in headings)
+    body = "".join(
+        f"<tr>{''.join(f'<td {left}>{cell}</td>' for cell in row)}</tr>" for row in rows[-_FEW:]
+    )
+    more = len(rows) - _FEW
+    note = f"<caption>The last {_FEW} of {len(rows):,}</caption>" if more > 0 else ""
+    return f"<table>{note}{f'<tr>{head}</tr>' if head else ''}{body}</table>"
+
+
+def _battery(share: float, words: str) -> str:
+    return f'<span style="vertical-align: middle">{battery_svg(share)}</span> {escaped(words)}'
+
+
+def _block(*parts: str) -> str:
+    """Put markup below each other."""
+    rows = "".join(f'<div style="margin: .4em 0">{part}</div>' for part in parts if part)
+    return f"<div>{rows}</div>"
+
+
+register(Plan, Look(_plan_brief, lambda plan: _wrapped(_plan_lines(plan)), _plan_html))
+register(Signal, Look(_signal_brief, plain, _signal_html, terminal))
+register(SessionView, Look(_view_brief, _view_words, _view_html, session_terminal))
+register(
+    History, Look(_history_brief, lambda history: _aligned(*_history_rows(history)), _history_html)
+)
+register(Audit, Look(_audit_brief, _audit_words, _audit_html))

@@ -1,0 +1,86 @@
+"""Plans, answers, sessions, histories and audits are short at a prompt and drawn in a notebook."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+from xml.etree import ElementTree
+
+import pytest
+from rich.console import Console
+from tests.service.helpers import Session, make_session
+
+import easeml_meter
+from easeml_meter import Meter
+from easeml_meter.showing import Shown
+
+NAME = "<script>alert(1)"
+
+
+@pytest.fixture(scope="module")
+def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
+    found = make_session(tmp_path_factory.mktemp("looks"))
+    for step, model in enumerate(("first", NAME, "third")):
+        found.submit(10 * step, 0, model=model)
+    return found
+
+
+@pytest.fixture(params=["plan", "signal", "status", "history", "audit"])
+def value(request: pytest.FixtureRequest, session: Session) -> Shown:
+    meter = session.meter
+    return {
+        "plan": lambda: meter.plan,
+        "signal": lambda: meter.status().signals[1],
+        "status": meter.status,
+        "history": meter.history,
+        "audit": meter.audit,
+    }[request.param]()
+
+
+def test_a_prompt_shows_one_short_line(value: Shown) -> None:
+    assert re.fullmatch(r"<[^\n]{20,120}>", repr(value))
+    assert type(value).__name__ in repr(value)
+
+
+def test_printed_lines_fit_a_terminal(value: Shown) -> None:
+    lines = str(value).splitlines()
+    assert len(lines) > 2
+    assert max(map(len, lines)) <= 100
+    assert str(value) != repr(value)
+
+
+def test_a_notebook_gets_well_formed_markup_without_script(value: Shown) -> None:
+    markup = value._repr_html_()
+    assert markup is not None
+    ElementTree.fromstring(markup)  # noqa: S314
+    assert "<script" not in markup
+
+
+def test_programs_get_plain_data(value: Shown) -> None:
+    assert json.loads(json.dumps(value.to_dict(), default=str))  # type: ignore[attr-defined]
+
+
+def test_rich_prints_an_answer_in_colour(session: Session) -> None:
+    console = Console(force_terminal=True, color_system="truecolor", width=80)
+    with console.capture() as captured:
+        console.print(session.meter.status().signals[-1])
+    assert "\x1b[" in captured.get()
+
+
+def test_a_history_is_a_table_of_answers(session: Session) -> None:
+    frame = session.meter.history().to_pandas()
+    assert frame["model"].to_list() == ["first", NAME, "third"]
+    assert frame["step"].to_list() == [1, 2, 3]
+    assert {"band", "validation_loss", "true_loss_at_most"} <= set(frame.columns)
+
+
+def test_a_meter_draws_where_it_stands(session: Session, tmp_path: Path) -> None:
+    assert re.fullmatch(r"<Meter in '[^\n]+'>", repr(session.meter))
+    assert session.meter._repr_html_() == session.meter.status()._repr_html_()
+    assert Meter(session.meter.workspace, easeml_meter.Role.ADMIN)._repr_html_() is None
+
+
+def test_a_public_name_brings_its_looks() -> None:
+    spec = easeml_meter.MeterSpec.uniform(signals=2, tolerance=0.1, steps=1, delta=0.1)
+    assert "labels for 1 step" in repr(easeml_meter.required_labels(spec))
