@@ -13,12 +13,15 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
+ROOT = Path(__file__).parents[2]
 _FORKING = """
 import json, os, sys
 import pyarrow.parquet
 import easeml_meter.client.meter, easeml_meter.meter, easeml_meter.report.terminal
 from easeml_meter.cli import main
+from tests.hurry import hurry
 
+hurry()
 for line in sys.stdin:
     asked = json.loads(line)
     if child := os.fork():
@@ -69,6 +72,7 @@ def forking(folder: Path) -> Iterator[Forking]:
     """Start the process that forks; `folder` is for its files."""
     with subprocess.Popen(
         [sys.executable, "-c", _FORKING],
+        cwd=ROOT,
         stdin=subprocess.PIPE,
         stdout=subprocess.PIPE,
         text=True,

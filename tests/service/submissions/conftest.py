@@ -9,14 +9,12 @@ from tests.service.helpers import Session, make_session
 from tests.service.submissions.models import VISIBLE, hidden_spec
 
 from easeml_meter.scoring import running
-from easeml_meter.service.submissions import measuring
 
 
 @pytest.fixture(autouse=True)
 def fewer_starts(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Run hidden rows again once, and answer at once: a busy machine needs seconds for a start."""
+    """Run hidden rows again once: a busy machine needs seconds for a start."""
     monkeypatch.setattr(running, "HIDDEN_RUNS", 1)
-    monkeypatch.setattr(measuring, "_SETTLING", 0.0)
 
 
 @pytest.fixture

@@ -52,7 +52,7 @@ def hidden_spec(**options: Any) -> MeterSpec:
 
 
 def run(session: Session, submitted: Any, name: str = "model", **conditions: Any) -> Signal:
-    conditions.setdefault("seconds", 3.0)
+    conditions.setdefault("seconds", 60.0)
     return session.meter.submit_any(submitted, model=name, conditions=Conditions(**conditions))
 
 

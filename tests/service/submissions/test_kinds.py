@@ -123,7 +123,7 @@ def test_a_trusted_function(session: Session) -> None:
 
 def test_an_onnx_model(session: Session, tmp_path: Path) -> None:
     model = threshold(tmp_path / "model.onnx")
-    told = run(session, model, seconds=10.0)
+    told = run(session, model)
     assert told.name == run(session, program()).name
     assert run(session, model).repeated
 
@@ -226,6 +226,6 @@ def test_a_meter_for_onnx_files_takes_no_programs(tmp_path: Path) -> None:
     for other in (program(), Function.of(by_x, "mine")):
         with pytest.raises(InvalidInput, match=r'an ONNX file: .* with models = "onnx"'):
             run(session, other)
-    assert run(session, threshold(tmp_path / "model.onnx"), seconds=20.0).step == 1
+    assert run(session, threshold(tmp_path / "model.onnx")).step == 1
     with pytest.raises(InvalidInput, match="models: 'pickle' given, true, false or \"onnx\""):
         small_spec(models="pickle")

@@ -48,7 +48,7 @@ def test_a_killed_worker_changes_neither_answer_nor_books(
     slow = program("    if hidden:\n        import time\n        time.sleep(3)")
     (tmp_path / "plain").mkdir()
     plain = make_session(tmp_path / "plain", hidden_spec(), validation_size=VISIBLE)
-    expected = plain.meter.submit_any(slow, model="m", conditions=Conditions(seconds=10.0))
+    expected = plain.meter.submit_any(slow, model="m", conditions=Conditions(seconds=60.0))
     assert expected.name != "no-reading"
     (tmp_path / "spread").mkdir()
     session = make_session(tmp_path / "spread", hidden_spec(), validation_size=VISIBLE)
@@ -69,7 +69,7 @@ def test_a_killed_worker_changes_neither_answer_nor_books(
             threading.Thread(target=kill_the_busy_one, daemon=True).start()
 
     conditions = Conditions(
-        executor=f"dask:{cluster.scheduler_address}", seconds=40.0, progress=progress
+        executor=f"dask:{cluster.scheduler_address}", seconds=120.0, progress=progress
     )
     told = session.meter.submit_any(slow, model="m", conditions=conditions)
     assert killed
