@@ -18,7 +18,10 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("--question", help='Pass or fail instead of the gap, as in "n > 0.8 +/- 0.01".'),
+    click.option("--question", help='Pass or fail, as in "n > 0.8 +/- 0.01"; or "better".'),
+    click.option(
+        "--disagreement", type=float, help='With "n - o": fail what differs on more rows.'
+    ),
     click.option("--passes", type=int, help="Models that may pass before the one that closes."),
 )
 _SHARED = ("steps", "delta", "confidence")
@@ -77,10 +80,22 @@ def _question(given: dict[str, Any]) -> Question | None:
     from easeml_meter.core.questions.passing import PassFail
 
     if "question" in given:
-        return PassFail.parse(given.pop("question"), passes=given.pop("passes", None))
-    if "passes" in given:
-        raise invalid("passes", given["passes"], "only with --question")
+        options = {name: given.pop(name, None) for name in ("disagreement", "passes")}
+        tolerance = _number(given, "tolerance")
+        return PassFail.parse(given.pop("question"), tolerance=tolerance, **options)
+    for name in ("disagreement", "passes"):
+        if name in given:
+            raise invalid(name, given[name], "only with --question")
     return None
+
+
+def _number(given: dict[str, Any], name: str) -> float | None:
+    """Take an option out that may be a list for the gap, but is one number here."""
+    text = given.pop(name, None)
+    try:
+        return None if text is None else float(text)
+    except ValueError:
+        raise invalid(name, text, "one number") from None
 
 
 def _show(plan: QuestionPlan, *, labels_given: bool) -> None:

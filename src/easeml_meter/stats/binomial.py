@@ -16,8 +16,8 @@ _NODES, _WEIGHTS = np.polynomial.legendre.leggauss(48)
 _NODES, _WEIGHTS = (_NODES + 1) / 2, _WEIGHTS / 2
 
 
-def tail_and_ratio(labels: int | Floats, j: Floats, mean: Floats) -> tuple[Floats, Floats]:
-    """Return log P(X = j) and P(X >= j) / P(X = j) for X ~ Bin(n, mean/n), where j > mean."""
+def log_density(labels: int | Floats, j: Floats, mean: Floats) -> Floats:
+    """Return log P(X = j) for X ~ Bin(n, mean/n), where j > 0 (Loader 2000)."""
     rest = labels - j
     distance = j - mean
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -25,14 +25,14 @@ def tail_and_ratio(labels: int | Floats, j: Floats, mean: Floats) -> tuple[Float
             rest > 0, rest * np.log1p(distance / rest), 0.0
         )
         scale = np.where(rest > 0, 0.5 * np.log(labels / (2 * math.pi * j * rest)), 0.0)
-    correction = (
-        _stirling(np.atleast_1d(np.asarray(labels, dtype=np.float64)))
-        - _stirling(j)
-        - _stirling(rest)
-    )
-    correction = np.where(rest > 0, correction, 0.0)
-    log_pmf = deviance + scale + correction
-    return log_pmf, tail_ratio(labels, j, mean)
+    every = np.atleast_1d(np.asarray(labels, dtype=np.float64))
+    correction = _stirling(every) - _stirling(j) - _stirling(rest)
+    return deviance + scale + np.where(rest > 0, correction, 0.0)
+
+
+def tail_and_ratio(labels: int | Floats, j: Floats, mean: Floats) -> tuple[Floats, Floats]:
+    """Return log P(X = j) and P(X >= j) / P(X = j) for X ~ Bin(n, mean/n), where j > mean."""
+    return log_density(labels, j, mean), tail_ratio(labels, j, mean)
 
 
 _STIRLING_SMALL = np.array(

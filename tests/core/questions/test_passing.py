@@ -5,7 +5,9 @@ from __future__ import annotations
 import json
 import math
 import re
+from fractions import Fraction
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -70,6 +72,8 @@ def test_a_condition_is_written_as_it_is_read() -> None:
         "n >= 0.8 +/- 0.01",
         "x > 0.8 +/- 0.01",
         "n - 1.1 * o > 0.01 +/- 0.01",
+        "o - n > 0.01 +/- 0.01",
+        "n - o > 0.995 +/- 0.01",
         "n > 0.8 +/- 0.01 /\\",
         "n > 0.8 +/- 0.01 \\/ d < 0.1 +/- 0.01",
         "n > 1.2.3 +/- 0.01",
@@ -91,7 +95,8 @@ def test_what_is_no_condition_is_refused(text: str) -> None:
 def test_below_is_the_mirror_image_of_above() -> None:
     below, above = Clause.parse("n < 0.3 +/- 0.02"), Clause.parse("n > 0.7 +/- 0.02")
     for size in (100, 101, 5000):
-        assert below.log_tail(size, onwards=True) == above.log_tail(size, onwards=True)
+        tails = [each.log_tail(size, Fraction(1), onwards=True) for each in (below, above)]
+        assert tails[0] == tails[1]
 
 
 def test_a_condition_costs_what_its_worst_clause_costs() -> None:
@@ -115,3 +120,93 @@ def test_the_count_of_passes_is_checked() -> None:
     with pytest.raises(InvalidInput, match="passes"):
         PassFail.parse("n > 0.8 +/- 0.01", passes=-1)
     assert PassFail.parse("n > 0.8 +/- 0.01", passes=3).log_models(32) == passing.log_models(32, 3)
+
+
+CHANGES = [
+    ("C n-o>.02+/-.01, d<=.1, pass/fail T=32 delta=0.0001", 32, 1e-4),
+    ("C n-o>.02+/-.01, d<=.1, pass/fail T=10 delta=0.01", 10, 0.01),
+]
+CHANGE = PassFail.parse("n - o > 0.02 +/- 0.01", disagreement=0.1)
+
+
+@pytest.mark.parametrize(("name", "steps", "delta"), CHANGES)
+def test_a_difference_needs_the_golden_number_of_labels(
+    name: str, steps: int, delta: float
+) -> None:
+    """To half a percent, with the count of the table: the last size whose own tail is too large."""
+    golden = GOLDEN[name]["n"]
+    allowed = math.log(delta) - math.log(2**steps - 1)
+    # The tail is largest just before one more row is needed, at 33, 66 and 99 of a hundred.
+    sizes = [n for n in range(golden - 700, golden + 700) if n % 100 in (33, 66, 99)]
+    last = max(n for n in sizes if CHANGE.log_tail(n) > allowed)
+    assert last + 1 == pytest.approx(golden, rel=0.005)
+    planned = smallest(lambda n: CHANGE.log_tail_from(n) - allowed, CHANGE.enough(-allowed))
+    assert last < planned <= 1.005 * last
+
+
+def test_ease_ml_ci_side_by_side() -> None:
+    """Its labels by its formulas, for T = 32 and full adaptivity, and ours for the same promise."""
+
+    def bennett(models: float, delta: float, share: float, eps: float) -> int:
+        u = eps / share
+        exponent = share * ((1 + u) * math.log1p(u) - u)
+        return math.ceil((models + math.log(4 / delta)) / exponent)
+
+    def hoeffding(models: float, delta: float, eps: float) -> int:
+        return math.ceil((models + math.log(1 / delta)) / (2 * eps**2))
+
+    every = 32 * math.log(2)
+    assert bennett(math.log(32), 1e-4, 0.1, 0.01) == 29_048
+    assert bennett(every, 1e-4, 0.1, 0.01) == 67_706
+    assert hoeffding(every + math.log(2), 0.01, 0.1 / 2) == 5_496
+    assert hoeffding(every, 1e-4, 0.01) == 156_956
+
+    def ours(text: str, steps: int = 32, delta: float = 1e-4, **options: Any) -> int:
+        return required_size(PassFail.parse(text, **options), Budget(steps, delta)).size
+
+    assert ours("n - o > 0.02 +/- 0.01", disagreement=0.1) <= 54_700
+    assert ours("n - o > 0.02 +/- 0.01", disagreement=0.1, passes=3) <= 32_700
+    assert ours("n - o > 0.1 +/- 0.1", delta=0.01) < 5_496
+    assert ours("n > 0.95 +/- 0.01") == 24_752
+    page = (Path(__file__).parents[3] / "docs/questions.md").read_text("utf-8")
+    for text, limit in (
+        ("n > 0.8 +/- 0.01", None),
+        ("n > 0.95 +/- 0.01", None),
+        ("n - o > 0.02 +/- 0.01", 0.1),
+    ):
+        found = [ours(text, disagreement=limit, passes=passes) for passes in (None, 3)]
+        assert " | {:,} | {:,} |".format(*found) in page
+
+
+def test_a_clause_about_disagreement_limits_the_difference() -> None:
+    """Whatever passes "d < 0.11 +/- 0.01" differs on less than 0.1 of the rows."""
+    both = PassFail.parse("n - o > 0.02 +/- 0.01 /\\ d < 0.11 +/- 0.01")
+    assert both.most == CHANGE.most
+    alone = CHANGE.log_tail(20_000)
+    assert both.log_tail(20_000) == max(
+        alone, both.clauses[1].log_tail(20_000, both.most, onwards=False)
+    )
+
+
+def test_differences_are_checked() -> None:
+    with pytest.raises(InvalidInput, match='only with "n - o"'):
+        PassFail.parse("n > 0.8 +/- 0.01", disagreement=0.1)
+    with pytest.raises(InvalidInput, match="too small to pass"):
+        PassFail.parse("n - o > 0.1 +/- 0.01", disagreement=0.11)
+    for share in (0, 1, math.nan):
+        with pytest.raises(InvalidInput, match="disagreement"):
+            PassFail.parse("n - o > 0.1 +/- 0.01", disagreement=share)
+
+
+def test_better_means_better() -> None:
+    ladder = PassFail.parse("better", tolerance=0.05)
+    assert ladder == PassFail.parse("n - o > 0 +/- 0.05")
+    with pytest.raises(InvalidInput, match="needs one"):
+        PassFail.parse("better")
+    with pytest.raises(InvalidInput, match="has its own"):
+        PassFail.parse("n - o > 0 +/- 0.05", tolerance=0.05)
+    promise = required_size(ladder, Budget(3, 0.05)).promise
+    assert "every model that passes is truly more accurate than the old one." in promise
+    low = PassFail.parse("n - o < 0.02 +/- 0.01", disagreement=0.1)
+    high = PassFail.parse("n - o > -0.02 +/- 0.01", disagreement=0.1)
+    assert low.log_tail(5_000) == high.log_tail(5_000)

@@ -1,6 +1,7 @@
 """Pass or fail: "n > 0.8 +/- 0.01", in the language of ease.ml/ci's conditions.
 
 n is the accuracy of the new model, o that of an old one, d the share of rows on which they differ.
+The old model is any that was fixed beforehand: the deployed one, or the last that passed.
 A condition is one clause or several with `/\\` between them. "Pass" means that every clause is
 true; whatever is unsure is "fail", about which nothing is promised.
 """
@@ -17,7 +18,7 @@ from typing import Self
 from easeml_meter.checks import finite, whole
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
-from easeml_meter.stats import passing
+from easeml_meter.stats import differences, passing
 from easeml_meter.stats.planning import COMMON_ASSUMPTIONS
 from easeml_meter.stats.rounding import as_written, at_least, at_most
 
@@ -30,6 +31,7 @@ class Variable(StrEnum):
 
     ACCURACY = "n"
     DISAGREEMENT = "d"
+    CHANGE = "n - o"
 
 
 _CLAUSE = re.compile(
@@ -53,8 +55,9 @@ class Clause:
         finite("tolerance", self.tolerance)
         if not 1e-6 <= self.tolerance < 1:
             raise invalid("tolerance", self.tolerance, "at least 1e-06, and below 1")
-        if not 0 < self.share < 1 or not self.share + as_written(self.tolerance) < 1:
-            allowed = "the threshold, also with the tolerance to spare, must lie between 0 and 1"
+        lowest = -1 if self.variable is Variable.CHANGE else 0
+        if not lowest < self.share < self.needed < 1:
+            allowed = f"the threshold, with the tolerance to spare, lies between {lowest} and 1"
             raise invalid("question", str(self), allowed)
 
     def __str__(self) -> str:
@@ -80,16 +83,37 @@ class Clause:
     def share(self) -> Fraction:
         """The threshold of a clause that reads "above": "n < A" is "errors > 1 - A"."""
         threshold = as_written(self.threshold)
-        return threshold if self.above else 1 - threshold
+        if self.above:
+            return threshold
+        return -threshold if self.variable is Variable.CHANGE else 1 - threshold
 
-    def log_tail(self, labels: int, *, onwards: bool) -> float:
-        """Return the logarithm of the chance that a model passes for which this is false."""
-        tail = passing.log_tail_from if onwards else passing.log_tail
-        return tail(labels, self.share, as_written(self.tolerance))
+    @property
+    def needed(self) -> Fraction:
+        """What the test set has to show more than."""
+        return self.share + as_written(self.tolerance)
 
-    def rate(self) -> float:
-        """Return how fast the tail falls with the labels, by Chernoff's bound."""
+    def log_tail(self, labels: int, most: Fraction, *, onwards: bool) -> float:
+        """Return the logarithm of the chance that a model passes for which this is false.
+
+        A model passes only if it differs from the old one on at most a share `most` of the rows.
+        """
+        tolerance = as_written(self.tolerance)
+        if self.variable is Variable.CHANGE:
+            change = differences.log_pass_tail_from if onwards else differences.log_pass_tail
+            return change(labels, self.share, tolerance, most)
+        level = passing.log_tail_from if onwards else passing.log_tail
+        return level(labels, self.share, tolerance)
+
+    def rate(self, most: Fraction) -> float:
+        """Return how fast the tail falls with the labels, by a bound in closed form."""
+        if self.variable is Variable.CHANGE:
+            return differences.rate(self.tolerance, float(most))
         return passing.rate(self.share, as_written(self.tolerance))
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether it limits how much a model differs from the old one."""
+        return self.variable is Variable.DISAGREEMENT and not self.above
 
     @property
     def meaning(self) -> str:
@@ -98,6 +122,10 @@ class Clause:
         edge = (at_least if self.above else at_most)(self.threshold)
         if self.variable is Variable.ACCURACY:
             return f"has a true accuracy {side} {edge}"
+        if self.variable is Variable.CHANGE:
+            if self.above and not self.threshold:
+                return "is truly more accurate than the old one"
+            return f"has a true accuracy that exceeds the old model's by {side} {edge}"
         return f"differs from the old model on a true share of rows {side} {edge}"
 
 
@@ -106,6 +134,8 @@ class PassFail(Question):
     """A condition that a model passes or fails."""
 
     clauses: tuple[Clause, ...]
+    disagreement: float | None = None
+    """Fail whatever differs from the old model on a larger share of rows; None: never."""
     passes: int | None = None
     """How many models may pass before the one that closes the test set; None: any number."""
 
@@ -114,11 +144,50 @@ class PassFail(Question):
             raise invalid("question", f"{len(self.clauses)} clauses", f"1 to {MAX_CLAUSES}")
         if self.passes is not None:
             whole("passes", self.passes, at_least=0)
+        if self.disagreement is not None:
+            finite("disagreement", self.disagreement)
+            if not 0 < self.disagreement < 1:
+                raise invalid("disagreement", self.disagreement, "a share between 0 and 1")
+            if not self.compares:
+                raise invalid("disagreement", self.disagreement, 'only with "n - o"')
+        for clause in self.clauses:
+            if clause.variable is Variable.CHANGE and clause.needed >= self.most:
+                raise invalid("disagreement", float(self.most), f"too small to pass {clause}")
 
     @classmethod
-    def parse(cls, text: str, *, passes: int | None = None) -> Self:
-        """Read a condition."""
-        return cls(tuple(Clause.parse(part) for part in text.split("/\\")), passes)
+    def parse(
+        cls,
+        text: str,
+        *,
+        disagreement: float | None = None,
+        passes: int | None = None,
+        tolerance: float | None = None,
+    ) -> Self:
+        """Read a condition, or "better", which is n - o > 0 and takes its tolerance from here."""
+        if text.strip() == "better":
+            if tolerance is None:
+                raise invalid("tolerance", None, '"better" needs one, such as 0.01')
+            return cls((Clause(Variable.CHANGE, True, 0.0, tolerance),), disagreement, passes)
+        if tolerance is not None:
+            raise invalid("tolerance", tolerance, "the condition has its own, after +/-")
+        clauses = tuple(Clause.parse(part) for part in text.split("/\\"))
+        return cls(clauses, disagreement, passes)
+
+    @property
+    def compares(self) -> bool:
+        """Whether it asks for the difference to an old model."""
+        return any(clause.variable is Variable.CHANGE for clause in self.clauses)
+
+    @property
+    def most(self) -> Fraction:
+        """The largest share of rows on which a model that passes differs from the old one.
+
+        A clause "d < A +/- eps" passes nothing that differs on A - eps or more.
+        """
+        limits = [Fraction(1), *(1 - c.needed for c in self.clauses if c.is_limit)]
+        if self.disagreement is not None:
+            limits.append(as_written(self.disagreement))
+        return min(limits)
 
     def __str__(self) -> str:
         return " /\\ ".join(str(clause) for clause in self.clauses)
@@ -145,6 +214,11 @@ class PassFail(Question):
         found = [*COMMON_ASSUMPTIONS, "each prediction is right or wrong"]
         if any(clause.variable is not Variable.ACCURACY for clause in self.clauses):
             found.append("the old model was fixed before the session, or is one that was submitted")
+        if self.disagreement is not None:
+            limit = at_most(self.disagreement)
+            found.append(
+                f"a model that differs from the old one on more than {limit} of the rows fails"
+            )
         if self.passes is not None:
             closing = (
                 f"pass number {self.passes + 1} closes" if self.passes else "the first pass closes"
@@ -162,12 +236,13 @@ class PassFail(Question):
         A model is fixed before it is measured. It passes wrongly only if some clause is false, and
         then it must pass that one, too: the largest tail counts, not their sum.
         """
-        return max(clause.log_tail(size, onwards=False) for clause in self.clauses)
+        return max(clause.log_tail(size, self.most, onwards=False) for clause in self.clauses)
 
     def log_tail_from(self, size: int) -> float:
         """Return the same for this size and all larger ones."""
-        return max(clause.log_tail(size, onwards=True) for clause in self.clauses)
+        return max(clause.log_tail(size, self.most, onwards=True) for clause in self.clauses)
 
     def enough(self, nats: float) -> int:
         """By Chernoff's bound for the clause that needs most."""
-        return math.ceil(nats * (1 + 1e-11) / min(clause.rate() for clause in self.clauses)) + 1
+        slowest = min(clause.rate(self.most) for clause in self.clauses)
+        return math.ceil(nats * (1 + 1e-11) / slowest) + 1
