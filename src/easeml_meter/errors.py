@@ -66,7 +66,7 @@ class UnderWay(MeterError):
 
 
 class TooLarge(InvalidInput):
-    """More bytes than the server takes."""
+    """More bytes, or more of a table, than the server takes."""
 
     word, status = "too-large", 413
 

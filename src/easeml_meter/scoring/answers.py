@@ -6,12 +6,13 @@ how large it says it is, and whether it would unpack to more than that.
 
 from __future__ import annotations
 
-import struct
 from collections.abc import Callable, Iterator
 from typing import IO, Any
 
 import pyarrow as pa
 
+from easeml_meter.tables.arrow_layout import DICTIONARY, SCHEMA, check_schema, look_at
+from easeml_meter.tables.limits import USUAL_LIMITS
 from easeml_meter.tables.wording import excerpt
 
 MOST_MESSAGE = 256 << 20
@@ -26,7 +27,6 @@ ROW_BYTES = 64 << 10
 _SLICE_ROWS = 1 << 16
 _CONTINUES = b"\xff\xff\xff\xff"
 _END = _CONTINUES + bytes(4)
-_SCHEMA, _DICTIONARY, _BATCH = 1, 2, 3
 
 
 class Unreadable(ValueError):
@@ -146,10 +146,14 @@ class _Messages:
 
     def _body_of(self, head: bytes) -> int:
         """Return the size of what follows the head of a message, if it may follow."""
-        kind, size, compressed = _look_at(head)
-        if compressed:
+        message = look_at(head)
+        if message.kind == SCHEMA:
+            check_schema(head, USUAL_LIMITS)
+        if message.compressed:
             raise Unreadable("the Arrow stream is compressed, write it without compression")
-        most = MOST_DICTIONARY if kind == _DICTIONARY else MOST_MESSAGE
+        if message.grows:
+            raise Unreadable("a dictionary grows in the Arrow stream, write it at once")
+        size, most = message.body, MOST_DICTIONARY if message.kind == DICTIONARY else MOST_MESSAGE
         if not 0 <= size <= most:
             line = f"{size >> 20:,} MB in one message, {most >> 20} MB at most"
             raise Unreadable(f"{line}: write smaller batches")
@@ -164,48 +168,3 @@ class _Messages:
         if len(data) < size:
             raise CutShort("the Arrow stream of predictions ended in the middle")
         return data
-
-
-# --- The head of a message, a flatbuffer: a table says where each of its fields is ---
-
-
-def _look_at(head: bytes) -> tuple[int, int, bool]:
-    """Return the kind of a message, the size of its body, and whether that is compressed."""
-    message = _follow(head, 0)
-    kind = _value(head, "<B", _field(head, message, 1))
-    size = _value(head, "<q", _field(head, message, 3))
-    if kind == _SCHEMA:
-        return kind, size, False
-    if kind not in (_DICTIONARY, _BATCH):
-        raise Unreadable("neither batches nor dictionaries in the Arrow stream")
-    content = _follow(head, _field(head, message, 2))
-    if kind == _DICTIONARY:
-        if _value(head, "<B", _field(head, content, 2)):
-            raise Unreadable("a dictionary grows in the Arrow stream, write it at once")
-        content = _follow(head, _field(head, content, 1))
-    return kind, size, _field(head, content, 3) is not None
-
-
-def _field(head: bytes, table: int, number: int) -> int | None:
-    """Return the place of a field of a table; None if it is left out."""
-    directory = table - _value(head, "<i", table)
-    entry = 4 + 2 * number
-    if entry + 2 > _value(head, "<H", directory):
-        return None
-    offset = _value(head, "<H", directory + entry)
-    return table + offset if offset else None
-
-
-def _follow(head: bytes, place: int | None) -> int:
-    if place is None:
-        raise Unreadable("a message of the Arrow stream has no content")
-    return place + _value(head, "<I", place)
-
-
-def _value(head: bytes, code: str, place: int | None) -> int:
-    """Read a whole number; 0 where it is left out."""
-    if place is None:
-        return 0
-    if not 0 <= place <= len(head) - struct.calcsize(code):
-        raise Unreadable("a message of the Arrow stream is damaged")
-    return int(struct.unpack_from(code, head, place)[0])

@@ -14,6 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.scoring.onnx_layout import MOST_MESSAGES, Damaged, TooMany, count_parts
 from easeml_meter.tables.wording import excerpt
 
 LARGEST_FILE = 512 * 10**6
@@ -82,6 +83,13 @@ def inspect(content: bytes) -> Interface:
 
     if len(content) > LARGEST_FILE:
         raise too_large(len(content))
+    try:
+        count_parts(content, onnx.ModelProto.DESCRIPTOR)
+    except TooMany:
+        line = f"more than {MOST_MESSAGES:,} nodes, attributes, tensors, types and texts given"
+        raise InvalidInput(f"{line}, fewer needed") from None
+    except Damaged:
+        raise _damaged() from None
     try:
         model = onnx.load_model_from_string(content)
     except Exception:  # a parser that meets nonsense may raise anything

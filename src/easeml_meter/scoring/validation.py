@@ -16,6 +16,7 @@ from easeml_meter.scoring.losses import Loss, Output
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import MapFunction, Score, score
+from easeml_meter.tables.limits import TableLimits
 from easeml_meter.tables.opening import open_raw
 from easeml_meter.tables.source import Given
 from easeml_meter.tables.table import FileTable
@@ -55,7 +56,8 @@ class Validation:
             if loss.output in (Output.REAL, Output.ANY):
                 classes = None
             elif classes is None:
-                classes = _classes_in(batch.column(0) for batch in table.batches([label]))
+                labels = (batch.column(0) for batch in table.batches([label]))
+                classes = _classes_in(labels, table.limits)
             found = cls(table, label, loss, classes, 0, table.digest(), id_column, form)
             rows = 0
             for labels in found.labels():
@@ -118,7 +120,7 @@ def open_labels(path: Given, label: str, loss: Loss, id_column: str | None = Non
     return table
 
 
-def _classes_in(columns: Iterator[Any]) -> Classes:
+def _classes_in(columns: Iterator[Any], limits: TableLimits | None) -> Classes:
     """Collect the classes that occur, sorted as scikit-learn does, so that scores line up."""
     found: set[Any] = set()
     row = 1
@@ -131,6 +133,8 @@ def _classes_in(columns: Iterator[Any]) -> Classes:
         for value in column.unique().to_pylist():
             whole = isinstance(value, float) and value.is_integer()
             found.add(int(value) if whole else value)
+        if limits:
+            limits.check("most_classes", len(found))
         row += len(column)
     if not found:
         raise InvalidInput("no rows given, one per example needed")

@@ -70,6 +70,7 @@ def open_site(settings: Settings) -> Site:
             settings.files_place,
             settings.key_file,
             allowed_losses=settings.allowed_loss,
+            limits=settings.table_limits,
         )
     except OSError as error:
         raise unusable(settings.folder, error) from error

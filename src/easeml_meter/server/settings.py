@@ -5,6 +5,7 @@ from __future__ import annotations
 import ipaddress
 import tomllib
 from collections.abc import Callable, Mapping
+from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
 
@@ -22,6 +23,7 @@ from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.sandbox import check_out_of_sight
+from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits
 
 ENVIRONMENT = "METER_SERVER_"
 Level = Literal["debug", "info", "warning", "error"]
@@ -61,6 +63,16 @@ class Settings(BaseSettings):
     """Most bytes of unanswered requests of one user, or from one address without a token."""
     held_bytes: int = Field(default=1 << 30, ge=1)
     """Most bytes of unanswered requests in all."""
+    most_rows: int = Field(default=USUAL_LIMITS.most_rows, ge=1)
+    """Most rows of one table in an upload."""
+    most_columns: int = Field(default=USUAL_LIMITS.most_columns, ge=1)
+    """Most columns of one table in an upload."""
+    most_decoded_bytes: int = Field(default=USUAL_LIMITS.most_decoded_bytes, ge=1)
+    """Most bytes of one table in an upload when it is decoded."""
+    longest_text: int = Field(default=USUAL_LIMITS.longest_text, ge=1)
+    """Most bytes of one text in a table in an upload."""
+    most_classes: int = Field(default=USUAL_LIMITS.most_classes, ge=2)
+    """Most classes that are found in a validation set, where a meter declares none."""
     login_days: int = Field(default=7, ge=1)
     """Days until a token from a login expires."""
     requests_per_second: float = Field(default=100.0, ge=0)
@@ -145,6 +157,11 @@ class Settings(BaseSettings):
         if self.smtp_host and not self.smtp_from:
             raise invalid("smtp_from", "", "the sender of mails is needed with smtp_host")
         return self
+
+    @property
+    def table_limits(self) -> TableLimits:
+        """What tables in uploads may hold."""
+        return TableLimits(**{each.name: getattr(self, each.name) for each in fields(TableLimits)})
 
     @property
     def database_url(self) -> str:

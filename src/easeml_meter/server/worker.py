@@ -61,6 +61,7 @@ def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) ->
         settings.files_place,
         settings.key_file,
         allowed_losses=settings.allowed_loss,
+        limits=settings.table_limits,
     )
     try:
         running = QueueRunner(site, answering(60 * settings.model_minutes), heartbeat)

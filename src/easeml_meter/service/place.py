@@ -20,6 +20,7 @@ from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import Files, FolderFiles, open_files, unusable
 from easeml_meter.storage.journal import SUFFIX, Journal
 from easeml_meter.storage.store import Store
+from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits
 from easeml_meter.vault.keys import Identity, fingerprint_key
 
 Clock = Callable[[], datetime]
@@ -108,6 +109,8 @@ class Workspace:
     """Id of the meter; None: the only one of an embedded database."""
     allowed_losses: frozenset[str] | None = None
     """Functions that a loss may name; None: any, as in a folder, where all code is its owner's."""
+    limits: TableLimits | None = None
+    """What tables in uploads may hold; None: any amount, as in a folder with its owner's files."""
     claims: Files | None = None
     """Where a server notes at which meter each test set counts; None: there is only one."""
     beside: Callable[[str], Workspace] | None = None
@@ -185,6 +188,8 @@ class Site:
     clock: Clock = utc_now
     allowed_losses: frozenset[str] = frozenset()
     """Functions that a meter's loss may name: whoever names one makes the server run it."""
+    limits: TableLimits = USUAL_LIMITS
+    """What tables in uploads may hold."""
 
     @classmethod
     def open(
@@ -195,6 +200,7 @@ class Site:
         clock: Clock = utc_now,
         *,
         allowed_losses: Collection[str] = (),
+        limits: TableLimits = USUAL_LIMITS,
     ) -> Site:
         """Open the database (made or upgraded as needed), the files and the key (made if new)."""
         if not key.exists():
@@ -203,7 +209,8 @@ class Site:
         store = Store.open(database)
         jobs.install(store)
         identity = Identity.read(key)
-        return cls(store, open_files(files), identity, clock, frozenset(allowed_losses))
+        allowed = frozenset(allowed_losses)
+        return cls(store, open_files(files), identity, clock, allowed, limits)
 
     def derived_key(self, purpose: bytes) -> bytes:
         """Return a key for one purpose, derived from the site's own: it opens nothing sealed."""
@@ -235,6 +242,7 @@ class Site:
             self.clock,
             meter,
             allowed_losses=self.allowed_losses,
+            limits=self.limits,
             claims=self.files.under("claims"),
             beside=self.space,
         )

@@ -21,6 +21,7 @@ from easeml_meter.service.testsets.reuse import (
     with_validation,
 )
 from easeml_meter.spec import Protocol
+from easeml_meter.tables.opening import check_whole
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import about
 from easeml_meter.vault.comparison import Shared
@@ -124,6 +125,7 @@ def _enter(
         classes=classes,
         id_column=id_column or None,
     )
+    check_whole(source)
     digest = None
     if id_column:
         with about(source):

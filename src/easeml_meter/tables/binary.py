@@ -11,7 +11,9 @@ from typing import Any, ClassVar, Self
 
 import pyarrow as pa
 
+from easeml_meter.tables.arrow_layout import check_arrow
 from easeml_meter.tables.files import Stamp
+from easeml_meter.tables.parquet_layout import parquet_layout
 from easeml_meter.tables.source import Held, Source, for_arrow
 from easeml_meter.tables.spelling import is_text
 from easeml_meter.tables.table import (
@@ -36,6 +38,8 @@ class ParquetTable(FileTable):
     """The rows of each row group."""
     encoded: tuple[str, ...]
     """Columns of text that come in their dictionary encoding; `schema` tells their values."""
+    repeating: frozenset[str]
+    """Columns of text, by their paths, that are written out only after their size was checked."""
     row_bytes: float
     footer: Any = field(repr=False, compare=False)
     """As it was read; of memory only, since a file may be another one by now."""
@@ -46,12 +50,15 @@ class ParquetTable(FileTable):
         """Read the footer; raw text stays in its dictionary, fast and small."""
         import pyarrow.parquet as pq
 
+        layout = None
+        if isinstance(path, Held) and path.limits:
+            layout = parquet_layout(path.content, path.limits)
         with pq.ParquetFile(for_arrow(path)) as file:
             # Only what is asked here is safe to ask: a broken footer makes pyarrow end the process
             # when it is asked about a column of a row group.
             schema, metadata = without_views(file.schema_arrow), file.metadata
             groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
-            size = sum(group.total_byte_size for group in groups)
+            size = layout.decoded if layout else sum(group.total_byte_size for group in groups)
             # Ids do not repeat: a dictionary of them would cost time, and spare nothing.
             words = (f.name for f in schema if is_text(f.type) and f.name not in manner.texts)
             encoded = tuple(words) if manner.raw else ()
@@ -63,6 +70,7 @@ class ParquetTable(FileTable):
                 stamp=stamp,
                 groups=tuple(group.num_rows for group in groups),
                 encoded=encoded,
+                repeating=layout.repeating if layout else frozenset(),
                 row_bytes=size / max(1, metadata.num_rows),
                 footer=metadata if isinstance(path, Held) else None,
             )
@@ -94,13 +102,22 @@ class ParquetTable(FileTable):
         with pq.ParquetFile(
             for_arrow(self.path),
             metadata=self.footer,
-            read_dictionary=list(self.encoded),
+            read_dictionary=[*self.encoded, *self.repeating],
             pre_buffer=False,
             buffer_size=1 << 20,
         ) as file:
             yield from file.iter_batches(
                 rows, columns=wanted, row_groups=groups, use_threads=len(columns) > 1
             )
+
+    def _written_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        batch = super()._written_out(batch)
+        if self.repeating:
+            wanted = (
+                f if f.name in self.encoded else self.schema.field(f.name) for f in batch.schema
+            )
+            batch = batch.cast(pa.schema(list(wanted)))
+        return batch
 
 
 @dataclass(frozen=True)
@@ -112,6 +129,8 @@ class ArrowTable(FileTable):
     @classmethod
     def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
         """Read the schema."""
+        if isinstance(path, Held) and path.limits:
+            check_arrow(path.content, path.limits)
         with _arrow(path) as reader:
             return cls(named(path), without_views(reader.schema), None, path, stamp)
 

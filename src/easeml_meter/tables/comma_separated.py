@@ -11,6 +11,7 @@ from typing import ClassVar, Self
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables import text as blocks
@@ -22,6 +23,7 @@ from easeml_meter.tables.wording import excerpt, named
 
 _HEADER_BYTES = 1 << 12
 """A header is looked for in so much of a file, and in a whole block if that holds no row."""
+_PIECE = 1 << 16
 
 
 @dataclass(frozen=True)
@@ -88,6 +90,10 @@ class CsvTable(TextTable):
 
     def _parse(self, block: Block, types: Types, columns: Sequence[str] | None) -> pa.Table:
         broken: list[str] = []
+        if self.limits and block.names is None:
+            # Arrow makes some kilobytes of each column that the header names.
+            header = _first_row(block.text.lstrip(b"\r\n"))
+            self.limits.check("most_columns", header.count(self.delimiter.encode()) + 1)
 
         def note(row: pa.csv.InvalidRow) -> str:
             number = block.before + row.number - (block.names is None)  # the header counts as one
@@ -134,13 +140,34 @@ def _not_text(name: str) -> InvalidInput:
 
 def _last_row_end(text: bytes) -> int:
     """Return where the last whole row ends; 0 if none does."""
+    if b'"' not in text:
+        return text.rfind(b"\n") + 1
     quotes, end = text.count(b'"'), len(text)
-    while (newline := text.rfind(b"\n", 0, end)) >= 0:
-        quotes -= text.count(b'"', newline, end)
-        if quotes % 2 == 0:
-            return newline + 1
-        end = newline
+    # Piece by piece, since most often the last line ends a row, and never line by line: between
+    # two quotes there may be millions.
+    while end:
+        start = max(0, end - _PIECE)
+        quotes -= text.count(b'"', start, end)
+        if len(ends := _row_ends(text[start:end], quotes)):
+            return start + int(ends[-1]) + 1
+        end = start
     return 0
+
+
+def _first_row(text: bytes) -> bytes:
+    """Return the first row, or all of `text` if that ends in it."""
+    text = text.replace(b"\r", b"\n")
+    end = text.find(b"\n") + 1 or len(text)
+    if b'"' in text[:end] and len(ends := _row_ends(text, 0)):
+        end = int(ends[0]) + 1
+    return text[:end]
+
+
+def _row_ends(text: bytes, quotes: int) -> NDArray[np.intp]:
+    """Return the places of line breaks that end a row; so many quotes stand before `text`."""
+    marks = np.frombuffer(text, np.uint8)
+    closed = (quotes + np.cumsum(marks == ord('"'))) % 2 == 0
+    return np.flatnonzero(closed & (marks == ord("\n")))
 
 
 def _check_quotes(text: bytes, delimiter: str, line: int) -> None:

@@ -26,7 +26,14 @@ class JsonArrayTable(JsonTable):
 
     def _first_record(self) -> object:
         first = next(self._blocks()).lstrip(_SPACE)
-        return json.JSONDecoder().raw_decode(first.decode())[0] if first else None
+        if not first:
+            return None
+        few = first[: self._longest_first()]
+        try:
+            return json.JSONDecoder().raw_decode(few.decode(errors="replace"))[0]
+        except json.JSONDecodeError:
+            self._check_first(len(first))  # it may have been cut short
+            raise
 
     def _blocks(self) -> Iterator[bytes]:
         """Cut the file after objects; commas between them become line breaks."""

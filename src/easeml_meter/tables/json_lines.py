@@ -12,9 +12,10 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.json
 
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, TooLarge
 from easeml_meter.tables import text as blocks
 from easeml_meter.tables.files import Stamp
+from easeml_meter.tables.limits import TableLimits
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.table import Manner, Types
 from easeml_meter.tables.text import Block, TextTable
@@ -23,6 +24,10 @@ from easeml_meter.tables.wording import named
 DEEPEST = 100
 """Lists within lists within lists; at some thousands Arrow ends the process."""
 
+_KEY = re.compile(rb'"((?:[^"\\]|\\.)*)"\s*:', re.DOTALL)
+_FREE_CELLS = 1 << 24
+_FIRST_ROW = 4 << 20
+"""Bytes of the first row of a limited table: Python takes 20 times as many to look at it."""
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
 
 
@@ -52,7 +57,17 @@ class JsonTable(TextTable):
         with self.path.open("rb") as file:
             while not first and (line := file.readline(4 * blocks.BLOCK)):
                 first = line.strip()
+        self._check_first(len(first))
         return json.loads(first) if first else None
+
+    def _longest_first(self) -> int | None:
+        """Return how many bytes of the first row are looked at; None: all."""
+        return _FIRST_ROW if self.limits else None
+
+    def _check_first(self, size: int) -> None:
+        """Refuse a first row that is too long to be looked at."""
+        if (most := self._longest_first()) and size > most:
+            raise TooLarge(f"row 1: {size:,} bytes given, at most {most:,}: write shorter lists")
 
     def _blocks(self) -> Iterator[bytes]:
         """Cut the file after lines."""
@@ -74,6 +89,8 @@ class JsonTable(TextTable):
             return wanted.empty_table()
         if columns is None:
             _check_depth(block.text)
+            if self.limits:
+                self._check_keys(block.text, self.limits)
         try:
             table = pa.json.read_json(
                 pa.BufferReader(block.text),
@@ -97,6 +114,15 @@ class JsonTable(TextTable):
         }
         settled = pa.schema(known)
         return table if settled == table.schema else self._parse(block, known, settled.names)
+
+    def _check_keys(self, text: bytes, limits: TableLimits) -> None:
+        """Refuse many rows of ever other keys: Arrow fills in each key in every row."""
+        keys = len(set(_KEY.findall(text)))
+        limits.check("most_columns", keys)
+        rows = text.count(b"{") if self.many_lines else text.count(b"\n") + 1
+        if keys * rows > _FREE_CELLS + len(text):
+            line = f"{keys:,} different keys in {rows:,} rows given"
+            raise TooLarge(f"{line}: give every row the same keys")
 
 
 def _check_depth(text: bytes) -> None:

@@ -6,14 +6,14 @@ from collections.abc import Sequence
 
 import pyarrow as pa
 
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, TooLarge
 from easeml_meter.tables.binary import ArrowTable, ParquetTable
 from easeml_meter.tables.comma_separated import CsvTable
 from easeml_meter.tables.files import reading, stamp_of
 from easeml_meter.tables.json_array import JsonArrayTable
 from easeml_meter.tables.json_lines import JsonTable
 from easeml_meter.tables.numpy_file import NpyTable
-from easeml_meter.tables.source import Given, source_of
+from easeml_meter.tables.source import Given, Held, Source, source_of
 from easeml_meter.tables.table import (
     FileTable,
     Manner,
@@ -71,6 +71,25 @@ def open_raw(
     return _open(path, Manner(texts=texts, raw=True, reals=reals, settled=settled))
 
 
+def check_whole(source: Source) -> None:
+    """Read all of a limited table once, as `open_table` does.
+
+    Most columns of a validation set are first read when a test set is compared with it; by then
+    it is too late to refuse them.
+
+    Raises:
+        TooLarge: it holds more than its limits allow.
+    """
+    if isinstance(source, Held) and source.limits:
+        try:
+            for _ in open_table(source).batches():
+                pass
+        except TooLarge:
+            raise
+        except InvalidInput:
+            return  # what cannot be read so is not compared
+
+
 def _open(path: Given, manner: Manner) -> FileTable:
     name = named(path)
     path = source_of(path)
@@ -83,6 +102,9 @@ def _open(path: Given, manner: Manner) -> FileTable:
         raise InvalidInput(f"{name}: an empty file given, one row per example needed")
     with reading(path, FORMATS[ending].kind):
         table = FORMATS[ending].open(path, stamp, manner)
+        if table.limits:
+            table.limits.check("most_columns", len(table.columns))
+            table.limits.check("most_rows", table.rows or 0)
         _check(table)
     return table
 

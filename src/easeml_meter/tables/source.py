@@ -9,6 +9,8 @@ from pathlib import Path
 
 import pyarrow as pa
 
+from easeml_meter.tables.limits import TableLimits
+
 
 @dataclass(frozen=True)
 class Held:
@@ -22,6 +24,8 @@ class Held:
     content: bytes = field(repr=False)
     title: str = ""
     """What refusals call it where it never was a file."""
+    limits: TableLimits | None = None
+    """What a table in it may hold; None: any amount, since its content was checked before."""
 
     @property
     def suffix(self) -> str:

@@ -13,7 +13,8 @@ import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables.files import Stamp, reading, stamp_of
-from easeml_meter.tables.source import Source
+from easeml_meter.tables.limits import TableLimits, Tally
+from easeml_meter.tables.source import Held, Source
 from easeml_meter.tables.wording import excerpt, some
 
 MOST_ROWS = 1 << 18
@@ -91,17 +92,21 @@ class Table(ABC):
         return list(self.columns if columns is None else columns)
 
     def _stream(self, names: list[str], read: Callable[[], Batches]) -> Batches:
-        for batch in read():
-            chosen = batch if batch.schema.names == names else batch.select(names)
-            self._validate(chosen)
-            if any(map(pa.types.is_string_view, chosen.schema.types)):
-                chosen = chosen.cast(without_views(chosen.schema))
-            size = rows_at_once(chosen.schema)
-            for start in range(0, chosen.num_rows, size):
-                yield chosen.slice(start, size)
+        chosen = (b if b.schema.names == names else b.select(names) for b in read())
+        for checked in self._checked(chosen):
+            batch = self._written_out(checked)
+            size = rows_at_once(batch.schema)
+            for start in range(0, batch.num_rows, size):
+                yield batch.slice(start, size)
 
-    def _validate(self, batch: pa.RecordBatch) -> None:
-        return
+    def _checked(self, batches: Batches) -> Batches:
+        return batches
+
+    def _written_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
+        """Lay out plainly what Arrow can do little with."""
+        if any(map(pa.types.is_string_view, batch.schema.types)):
+            return batch.cast(without_views(batch.schema))
+        return batch
 
     @abstractmethod
     def _read(self, columns: list[str]) -> Batches:
@@ -131,6 +136,11 @@ class FileTable(Table):
     def open(cls, path: Source, stamp: Stamp, manner: Manner) -> Self:
         """Find out the columns."""
 
+    @property
+    def limits(self) -> TableLimits | None:
+        """What it may hold; None: any amount."""
+        return self.path.limits if isinstance(self.path, Held) else None
+
     def check_unchanged(self) -> None:
         """Refuse a file that was changed since it was opened: its digest would mean nothing."""
         if stamp_of(self.path) != self.stamp:
@@ -145,9 +155,14 @@ class FileTable(Table):
         with reading(self.path, self.kind):
             yield from super()._stream(names, read)
 
-    def _validate(self, batch: pa.RecordBatch) -> None:
-        # Arrow trusts offsets and text to be in order; a stranger's may lead out of memory.
-        batch.validate(full=True)
+    def _checked(self, batches: Batches) -> Batches:
+        tally = Tally(self.limits) if self.limits else None
+        for batch in batches:
+            # Arrow trusts offsets and text to be in order; a stranger's may lead out of memory.
+            batch.validate(full=True)
+            if tally:
+                tally.add(batch)
+            yield batch
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:

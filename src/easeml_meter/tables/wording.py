@@ -6,7 +6,7 @@ import os
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, TooLarge
 from easeml_meter.tables.source import Given, Held
 
 LONGEST = 60
@@ -42,4 +42,5 @@ def about(path: Given) -> Iterator[None]:
         yield
     except InvalidInput as error:
         start, line = f"{named(path)}: ", str(error)
-        raise InvalidInput(line if line.startswith(start) else start + line) from None
+        kind = TooLarge if isinstance(error, TooLarge) else InvalidInput
+        raise kind(line if line.startswith(start) else start + line) from None

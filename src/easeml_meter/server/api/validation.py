@@ -95,7 +95,7 @@ async def set_validation(  # noqa: PLR0917
         given = validation.give_validation(
             actor,
             space,
-            Held(f"validation.{suffix}", body),
+            Held(f"validation.{suffix}", body, limits=space.limits),
             label=label,
             id_column=id_column,
             reset=reset,

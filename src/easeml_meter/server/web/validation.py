@@ -37,7 +37,8 @@ async def set_validation(  # noqa: PLR0917
     body = await body_of(visit.request, visit.settings)
 
     def enter() -> Response:
-        space, source = visit.site.space(meter), Held(f"validation.{suffix}", body)
+        space = visit.site.space(meter)
+        source = Held(f"validation.{suffix}", body, limits=space.limits)
         given = give_validation(
             actor, space, source, label=label or None, id_column=id_column, reset=reset
         )

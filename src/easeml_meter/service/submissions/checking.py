@@ -77,7 +77,7 @@ def check_packed(
         Spent: the test set has no answer left.
         WrongPhase: there is no test set or no validation set yet.
     """
-    submitted = unpack(body, matching)
+    submitted = unpack(body, matching, space.limits)
     if not submitted.queued:
         return check(actor, space, submitted)
     state, submission = _state(space), _submission(actor, submitted)

@@ -38,6 +38,7 @@ from easeml_meter.spec import MeterSpec
 from easeml_meter.tables import archive
 from easeml_meter.tables.archive import File
 from easeml_meter.tables.files import file_digest, stamp_of
+from easeml_meter.tables.limits import TableLimits
 from easeml_meter.tables.source import Held, Source
 
 
@@ -130,9 +131,12 @@ class PredictionFiles:
         return {name: value for name, value in given.items() if value is not None}
 
     @classmethod
-    def unpack(cls, _body: bytes, files: Mapping[str, File]) -> PredictionFiles | None:
+    def unpack(
+        cls, _body: bytes, files: Mapping[str, File], limits: TableLimits | None
+    ) -> PredictionFiles | None:
         """Return the predictions in a body, or None if it holds something else."""
-        held = {name.partition(".")[0]: Held(name, files[name].content) for name in files}
+        found = (Held(name, files[name].content, limits=limits) for name in files)
+        held = {file.name.partition(".")[0]: file for file in found}
         if set(held) != {"test", "validation"} or len(files) != 2 or "/" in "".join(files):
             return None
         return cls(held["test"], held["validation"])
@@ -230,7 +234,7 @@ class OnnxFile:
         return {}
 
     @classmethod
-    def unpack(cls, _body: bytes, files: Mapping[str, File]) -> OnnxFile | None:
+    def unpack(cls, _body: bytes, files: Mapping[str, File], _: object) -> OnnxFile | None:
         """Return the model in a body, or None if it holds something else."""
         return cls.read(files["model.onnx"].content) if list(files) == ["model.onnx"] else None
 
@@ -281,7 +285,7 @@ class Command:
         return {}
 
     @classmethod
-    def unpack(cls, body: bytes, files: Mapping[str, File]) -> Command | None:
+    def unpack(cls, body: bytes, files: Mapping[str, File], _: object) -> Command | None:
         """Return the command in a body, or None if it holds something else."""
         if list(files) == ["command.bundle"]:  # from a client of version 0.1.0
             return cls.read(files["command.bundle"].content)
@@ -346,8 +350,12 @@ _WANTED = (
 )
 
 
-def unpack(body: bytes, matching: RowMatching = BY_IDS) -> PredictionFiles | Model:
-    """Return what the body of a request holds; `matching` is for the rows of predictions.
+def unpack(
+    body: bytes, matching: RowMatching = BY_IDS, limits: TableLimits | None = None
+) -> PredictionFiles | Model:
+    """Return what the body of a request holds.
+
+    `matching` is for the rows of predictions, `limits` for the tables that they are read from.
 
     Raises:
         InvalidInput: it is no archive, or one of other files; a model has no rows to match.
@@ -357,7 +365,7 @@ def unpack(body: bytes, matching: RowMatching = BY_IDS) -> PredictionFiles | Mod
     except archive.Damaged as error:
         raise invalid("body", str(error), _WANTED) from None
     for kind in KINDS:
-        if (found := kind.unpack(body, files)) is None:
+        if (found := kind.unpack(body, files, limits)) is None:
             continue
         if isinstance(found, PredictionFiles):
             return replace(found, matching=matching)

@@ -123,7 +123,7 @@ def accept_all(_meter: str, together: Sequence[Incoming]) -> list[Accepted | Exc
 def _received(incoming: Incoming) -> Submission | Accepted:
     """Look at what came in: predictions are to be answered, a model is queued."""
     actor = incoming.actor.granted(Permission.SUBMIT)
-    submitted = unpack(incoming.body, incoming.matching)
+    submitted = unpack(incoming.body, incoming.matching, incoming.space.limits)
     given = submission_of(actor, submitted, incoming.model, once=incoming.once)
     if isinstance(submitted, PredictionFiles):
         return given

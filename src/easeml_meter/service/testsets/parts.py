@@ -110,7 +110,8 @@ def add_labels_from_browser(
         VaultError: the file was not encrypted to this server's key.
         WrongPhase: no test set is requested.
     """
-    plain = Held(f"labels.{kind}", unwrap(encrypted, space.identity, "the file"))
+    content = unwrap(encrypted, space.identity, "the file")
+    plain = Held(f"labels.{kind}", content, limits=space.limits)
     with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
         sealed = Path(folder) / "labels.sealed"
         delivery.seal_labels(actor, space, plain, sealed, replace(choices, part=True))
