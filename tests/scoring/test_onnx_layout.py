@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import onnx
 import pytest
@@ -17,14 +18,15 @@ from easeml_meter.scoring.onnx_layout import Damaged, TooMany, count_parts
 KIND = onnx.ModelProto.DESCRIPTOR
 
 
-def model(nodes: int, **attributes: object) -> bytes:
+def model(nodes: int, **attributes: Any) -> bytes:
     """Return a model of so many nodes in a row, each with these attributes."""
     made = [helper.make_node("Relu", [f"x{n}"], [f"x{n + 1}"], **attributes) for n in range(nodes)]
     ends = [
         helper.make_tensor_value_info(name, TensorProto.FLOAT, [None])
         for name in ("x0", f"x{nodes}")
     ]
-    return helper.make_model(helper.make_graph(made, "g", ends[:1], ends[1:])).SerializeToString()
+    graph = helper.make_graph(made, "g", ends[:1], ends[1:])
+    return bytes(helper.make_model(graph).SerializeToString())
 
 
 def field(number: int, content: bytes) -> bytes:

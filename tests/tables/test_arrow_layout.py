@@ -136,7 +136,7 @@ def written(table: pa.Table, *, stream: bool, **options: Any) -> bytes:
     opener = pa.ipc.new_stream if stream else pa.ipc.new_file
     with opener(sink, table.schema, options=pa.ipc.IpcWriteOptions(**options)) as writer:
         writer.write_table(table, max_chunksize=1000)
-    return sink.getvalue().to_pybytes()
+    return bytes(sink.getvalue())
 
 
 @pytest.mark.parametrize("stream", [False, True])
