@@ -2,7 +2,7 @@
 
 >>> from easeml_meter import MeterSpec, required_labels
 >>> required_labels(MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01)).labels
-86542
+48986
 """
 
 from __future__ import annotations

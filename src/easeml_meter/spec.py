@@ -103,7 +103,7 @@ class MeterSpec:
     """None: the tightest that is valid for the loss."""
     published: bool = False
     """Count as the paper does (pairs of model and signal) and use Hoeffding's bound."""
-    count: Count = Count.ALL
+    count: Count = Count.CONSISTENT
     """Which histories are counted; the published analysis counts all of them."""
     drawn: float | None = None
     """Draw the band edges of every answer at random, this far apart, in place of the bands' own."""

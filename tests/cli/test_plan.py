@@ -12,12 +12,13 @@ from tests.cli.running import plan_json, run
 
 from easeml_meter.spec import MeterSpec
 
+RESETS = ["--protocol", "incremental", "--resets"]
 HEADLINE = ["--steps", "10", "--signals", "5", "--tolerance", "0.01", "--delta", "0.01"]
 
 
 def test_the_json_has_what_programs_need(capsys: pytest.CaptureFixture[str]) -> None:
     answer = plan_json(capsys, *HEADLINE, "--protocol", "regular")
-    assert answer["labels"] == 86_542
+    assert answer["labels"] == 48_986
     assert answer["steps"] == 10
     assert answer["tolerances"] == [0.01] * 5
     assert answer["delta"] == 0.01
@@ -30,16 +31,22 @@ def test_the_json_has_what_programs_need(capsys: pytest.CaptureFixture[str]) -> 
     ("arguments", "labels"),
     [
         (["--published"], 108_080),
-        (["--bound", "hoeffding"], 100_033),
-        (["--protocol", "incremental"], 52_197),
+        (["--count", "all"], 86_542),
+        (["--bound", "hoeffding"], 61_145),
+        (["--bound", "hoeffding", "--count", "all"], 100_033),
+        (["--protocol", "incremental"], 46_726),
+        (["--protocol", "incremental", "--count", "all"], 52_197),
         (["--protocol", "incremental", "--published"], 66_527),
         (["--protocol", "independent"], 27_169),
         (["--protocol", "resampling", "--published"], 380_050),
-        (["--ceiling", "0.1"], 34_904),
-        (["--protocol", "incremental", "--resets", "1", "--bound", "hoeffding"], 77_579),
-        (["--tenants", "5,5", "--handover"], 86_542),
+        (["--ceiling", "0.1"], 23_946),
+        (["--ceiling", "0.1", "--count", "all"], 34_904),
+        ([*RESETS, "1", "--bound", "hoeffding"], 61_140),
+        ([*RESETS, "1", "--bound", "hoeffding", "--count", "all"], 77_579),
+        (["--tenants", "5,5", "--handover"], 48_986),
         (["--memory", "0"], 27_169),
-        (["--memory", "9"], 86_542),
+        (["--memory", "9"], 48_986),
+        (["--memory", "9", "--count", "all"], 86_542),
     ],
 )
 def test_options(capsys: pytest.CaptureFixture[str], arguments: list[str], labels: int) -> None:
@@ -48,26 +55,26 @@ def test_options(capsys: pytest.CaptureFixture[str], arguments: list[str], label
 
 def test_confidence_is_one_minus_delta(capsys: pytest.CaptureFixture[str]) -> None:
     setting = ["--steps", "10", "--tolerance", "0.01", "--confidence", "0.99"]
-    assert plan_json(capsys, *setting)["labels"] == 86_542
+    assert plan_json(capsys, *setting)["labels"] == 48_986
 
 
 def test_labels_without_steps_asks_for_steps(capsys: pytest.CaptureFixture[str]) -> None:
-    assert plan_json(capsys, "--labels", "86542", "--tolerance", "0.01")["steps"] == 10
-    assert plan_json(capsys, "--labels", "86541", "--tolerance", "0.01")["steps"] == 9
+    assert plan_json(capsys, "--labels", "48986", "--tolerance", "0.01")["steps"] == 10
+    assert plan_json(capsys, "--labels", "48985", "--tolerance", "0.01")["steps"] == 9
 
 
 def test_labels_with_steps_asks_for_the_tolerance(capsys: pytest.CaptureFixture[str]) -> None:
-    answer = plan_json(capsys, "--labels", "86542", "--steps", "10")
+    answer = plan_json(capsys, "--labels", "48986", "--steps", "10")
     assert answer["tolerances"] == [0.01] * 5
 
 
-@pytest.mark.parametrize(("labels", "reached"), [(1000, False), (1_660, True), (1_659, False)])
+@pytest.mark.parametrize(("labels", "reached"), [(500, False), (832, True), (831, False)])
 def test_a_tolerance_asked_for_is_reached_or_not(
     capsys: pytest.CaptureFixture[str], labels: int, reached: bool
 ) -> None:
     asked = ["--labels", str(labels), "--steps", "20", "--tolerance", "0.1"]
     needed = plan_json(capsys, "--steps", "20", "--tolerance", "0.1")["labels"]
-    assert needed == 1_660
+    assert needed == 832
     answer = plan_json(capsys, *asked)
     assert answer["asked"] == {"tolerances": [0.1] * 5, "labels": needed, "reached": reached}
     assert (max(answer["tolerances"]) <= 0.1) == reached
@@ -75,13 +82,13 @@ def test_a_tolerance_asked_for_is_reached_or_not(
     said = "is reached" if reached else "is not reached"
     assert code == 0
     assert (
-        f"The tolerance you asked for, 0.1, {said} with {labels:,} labels: it takes 1,660." in out
+        f"The tolerance you asked for, 0.1, {said} with {labels:,} labels: it takes 832." in out
     )
 
 
 def test_without_a_tolerance_none_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:
-    assert "asked" not in plan_json(capsys, "--labels", "86542", "--steps", "10")
-    assert "asked" not in plan_json(capsys, "--labels", "86542", "--tolerance", "0.01")
+    assert "asked" not in plan_json(capsys, "--labels", "48986", "--steps", "10")
+    assert "asked" not in plan_json(capsys, "--labels", "48986", "--tolerance", "0.01")
 
 
 def test_a_loss_that_does_not_exist_is_refused_as_init_does(
@@ -99,9 +106,9 @@ def test_a_loss_that_does_not_exist_is_refused_as_init_does(
 def test_a_spec_file_and_options_on_top(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     path = tmp_path / "meter.toml"
     MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01).write(path)
-    assert plan_json(capsys, "--spec", str(path))["labels"] == 86_542
-    assert plan_json(capsys, "--spec", str(path), "--steps", "8")["labels"] == 70_919
-    assert plan_json(capsys, "--spec", str(path), "--labels", "86542")["steps"] == 10
+    assert plan_json(capsys, "--spec", str(path))["labels"] == 48_986
+    assert plan_json(capsys, "--spec", str(path), "--steps", "8")["labels"] == 42_372
+    assert plan_json(capsys, "--spec", str(path), "--labels", "48986")["steps"] == 10
 
 
 def test_the_table_says_what_is_promised(capsys: pytest.CaptureFixture[str]) -> None:
@@ -206,7 +213,7 @@ def test_money(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--steps", "10", "--tolerance", "0.01", "--price", "0.05", "--json"]
     _, out, _ = run(capsys, "compare", *arguments)
     row = next(row for row in json.loads(out) if row["meter"] == "regular, uniform")
-    assert row["tightened"]["cost"] == pytest.approx(86_542 * 0.05)
+    assert row["tightened"]["cost"] == pytest.approx(48_986 * 0.05)
 
 
 def test_help_lists_every_command_and_imports_no_numerics() -> None:
@@ -245,7 +252,7 @@ def test_the_edges_of_the_bands_decide_how_many_answers_are_possible(
     capsys: pytest.CaptureFixture[str], edges: str, labels: int
 ) -> None:
     asked = ("--steps", "10", "--tolerance", "0.01", "--edges", edges)
-    assert plan_json(capsys, *asked, "--count", "consistent")["labels"] == labels
+    assert plan_json(capsys, *asked)["labels"] == labels
     assert plan_json(capsys, *asked, "--count", "all")["labels"] == 86_542
     _, out, _ = run(capsys, "plan", *asked)
     assert f"5, with edges at {edges.replace(',', ', ')}" in out

@@ -17,15 +17,15 @@ HEADLINE = ["--steps", "10", "--signals", "5", "--tolerance", "0.01", "--delta",
 
 def test_the_json_has_both_prices(capsys: pytest.CaptureFixture[str]) -> None:
     answer = plan_json(capsys, *HEADLINE, "--elastic")
-    assert answer["elastic"] == {"labels": 89_917, "plain_labels": 86_542}
-    assert answer["labels"] == 89_917
+    assert answer["elastic"] == {"labels": 52_301, "plain_labels": 48_986}
+    assert answer["labels"] == 52_301
     assert 0.00499 < answer["failure_probability"] <= 0.005  # half of delta backs the promise
     assert "10 are promised" in answer["promise"]
 
 
 def test_a_plain_plan_is_as_it_was(capsys: pytest.CaptureFixture[str]) -> None:
     answer = plan_json(capsys, *HEADLINE)
-    assert (answer["labels"], answer["elastic"]) == (86_542, None)
+    assert (answer["labels"], answer["elastic"]) == (48_986, None)
     assert "in all 10 steps together" in answer["promise"]
     _, out, _ = run(capsys, "plan", *HEADLINE)
     assert "elastic" not in out
@@ -41,7 +41,7 @@ def test_half_of_delta_costs_ln_2_nats(capsys: pytest.CaptureFixture[str]) -> No
     "arguments",
     [
         ["--protocol", "incremental"],
-        ["--protocol", "incremental", "--resets", "1", "--count", "consistent"],
+        ["--protocol", "incremental", "--resets", "1"],
         ["--ceiling", "0.1"],
         ["--masked-reverts", "3", "--mask-above", "1"],
         ["--tenants", "5,5"],
@@ -60,14 +60,14 @@ def test_an_elastic_meter_is_the_plain_one_at_half_of_delta(
 
 
 def test_labels_at_hand_promise_steps_or_a_tolerance(capsys: pytest.CaptureFixture[str]) -> None:
-    for labels, steps in (("89917", 10), ("89916", 9)):
+    for labels, steps in (("52301", 10), ("52300", 9)):
         answer = plan_json(capsys, "--labels", labels, "--tolerance", "0.01", "--elastic")
         assert (answer["labels"], answer["steps"]) == (int(labels), steps)
-    assert 70_919 < answer["elastic"]["plain_labels"] < answer["elastic"]["labels"] < 86_542
-    answer = plan_json(capsys, "--labels", "89917", "--steps", "10", "--elastic")
+    assert 42_372 < answer["elastic"]["plain_labels"] < answer["elastic"]["labels"] < 48_986
+    answer = plan_json(capsys, "--labels", "52301", "--steps", "10", "--elastic")
     assert answer["tolerances"] == pytest.approx([0.01] * 5, rel=1e-4)
-    assert answer["elastic"]["labels"] <= 89_917
-    assert answer["elastic"]["plain_labels"] == pytest.approx(86_542, rel=1e-4)
+    assert answer["elastic"]["labels"] <= 52_301
+    assert answer["elastic"]["plain_labels"] == pytest.approx(48_986, rel=1e-4)
 
 
 def test_the_table_shows_both_prices_and_what_it_rests_on(
@@ -76,9 +76,9 @@ def test_the_table_shows_both_prices_and_what_it_rests_on(
     code, out, _ = run(capsys, "plan", *HEADLINE, "--elastic")
     words = " ".join(out.split())
     assert code == 0
-    assert "labels needed 89,917" in words
-    assert "elastic 89,917 labels, 86,542 for the plain meter" in words
-    assert "0.00499962 in the promised steps" in words
+    assert "labels needed 52,301" in words
+    assert "elastic 52,301 labels, 48,986 for the plain meter" in words
+    assert "0.00499985 in the promised steps" in words
     assert "fixed before a label is seen" in words
     assert "refusals depend on the answers only" in words
     assert "developer's own randomness is independent of the test set" in words
@@ -95,10 +95,10 @@ def test_the_shares_come_from_the_file(capsys: pytest.CaptureFixture[str], tmp_p
     path = tmp_path / "meter.toml"
     spec = MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.02)
     spec.replace(elastic=True, mixture=(0.5, 0.5, 0.0)).write(path)
-    assert plan_json(capsys, "--spec", str(path))["labels"] == 86_542
+    assert plan_json(capsys, "--spec", str(path))["labels"] == 48_986
     spec.replace(mixture=(0.25, 0.5, 0.25)).write(path)
     assert plan_json(capsys, "--spec", str(path))["elastic"] is None
-    assert plan_json(capsys, "--spec", str(path), "--elastic")["labels"] == 89_917
+    assert plan_json(capsys, "--spec", str(path), "--elastic")["labels"] == 52_301
 
 
 @pytest.mark.parametrize(

@@ -209,7 +209,8 @@ def test_the_tails_of_all_accepted_histories_sum_to_at_most_delta(
     options: dict[str, Any], more: int
 ) -> None:
     """Every path to its end: with one tolerance, only finitely many histories are accepted."""
-    spec = meter(**{"steps": 3, "tolerance": 0.1, "delta": 0.1, "elastic": True} | options)
+    small = {"steps": 3, "tolerance": 0.1, "delta": 0.1, "elastic": True, "count": "all"}
+    spec = meter(**small | options)
     ledger = at_its_size(spec, more)
     tail = math.exp(log_tail(spec.tail, ledger.labels, 0.1, spec.ceiling))
     promised = further = 0
@@ -254,7 +255,8 @@ def test_the_same_with_unequal_tolerances_or_resets(options: dict[str, Any], mor
     Resets come when they do most harm.
     """
     depth = 11
-    spec = meter(signals=3, protocol="incremental", steps=3, delta=0.1, elastic=True, **options)
+    small = {"signals": 3, "steps": 3, "delta": 0.1, "elastic": True, "count": "all"}
+    spec = meter(protocol="incremental", **small, **options)
     ledger = at_its_size(spec, more)
     tails = [math.exp(log_tail(spec.tail, ledger.labels, eps)) for eps in spec.tolerances]
 

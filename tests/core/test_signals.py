@@ -348,7 +348,7 @@ WALKS = [
 
 @pytest.mark.parametrize("options", WALKS, ids=lambda options: str([*options.values()]))
 def test_walking_all_histories_counts_the_models_at_each_level(options: dict[str, Any]) -> None:
-    meter = rules(**options)
+    meter = rules(count="all", **options)
     counted = counting.models(feedback_of(meter.spec), meter.spec.steps)
     assert models_by_level(meter, meter.spec.steps) == Counter(dict(enumerate(counted)))
 
@@ -377,7 +377,7 @@ def test_resets_at_any_times_show_no_more_histories_than_counted(
     signals: int, steps: int, resets: int, options: dict[str, Any]
 ) -> None:
     """All sets of reset times together show exactly the histories that are counted."""
-    meter = rules(signals, steps, protocol="incremental", resets=resets, **options)
+    meter = rules(signals, steps, protocol="incremental", resets=resets, count="all", **options)
     counted = counting.models(feedback_of(meter.spec), steps)
     shown: set[tuple[int, ...]] = set()
     for many in range(resets + 1):
@@ -413,7 +413,7 @@ def test_a_developer_who_resets_because_of_an_answer_is_counted_too(
     signals: int, steps: int, resets: int
 ) -> None:
     """Every strategy (reset or not, after each history) has at most the counted models."""
-    meter = rules(signals, steps, protocol="incremental", resets=resets)
+    meter = rules(signals, steps, protocol="incremental", resets=resets, count="all")
     counted = counting.models(feedback_of(meter.spec), steps)
     seen = 0
     for levels in strategies(meter, State(), steps):

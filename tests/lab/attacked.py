@@ -76,6 +76,7 @@ def meters(*, steps: int, delta: float) -> Iterator[tuple[str, MeterSpec]]:
         "tolerance": 0.1,
         "steps": steps,
         "delta": delta,
+        "count": "all",
     }
     for name, options in PROTOCOLS.items():
         forms = {name: options}
@@ -123,6 +124,7 @@ TWENTY_TEAMS = MeterSpec.uniform(
     delta=0.1,
     tenants=(24,) * 20,
     protocol="incremental",
+    count="all",
 )
 HANDED_OVER = 1998
 """Labels at which the count of one developer gives twenty teams all of their steps together."""

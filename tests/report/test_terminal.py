@@ -18,6 +18,7 @@ from easeml_meter.report.gauge import plain
 from easeml_meter.report.palette import band_colours
 from easeml_meter.report.terminal import history_terminal, session_terminal, terminal
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import assumptions_of
 
 
 def signal(answer: int, spec: MeterSpec = MASKING) -> Signal:
@@ -151,6 +152,15 @@ def test_status() -> None:
     assert "0 to 0.02" in text
     assert "What to do now" in text
     assert "each model's test loss" in text
+
+
+def test_status_says_what_the_count_of_consistent_histories_assumes() -> None:
+    assumed = "This assumes that validation sets are drawn and replaced without looking"
+    view = session([1])
+    counted = replace(view, assumptions=assumptions_of(view.spec))
+    assert assumed in " ".join(printed(session_terminal(counted)).split())
+    every = replace(view, assumptions=assumptions_of(view.spec.replace(count="all")))
+    assert assumed not in " ".join(printed(session_terminal(every)).split())
 
 
 def test_status_shows_the_last_steps_of_many() -> None:

@@ -167,10 +167,14 @@ def test_an_elastic_budget_promises_its_steps_from_its_first_share() -> None:
 
 
 def test_more_is_never_cheaper() -> None:
-    """More steps, more signals, a smaller tolerance, a smaller delta."""
+    """More steps, a smaller tolerance, a smaller delta, and bands that are too narrow."""
     plain = required_labels(meter()).labels
-    for harder in ({"steps": 13}, {"signals": 4}, {"tolerance": 0.049}, {"delta": 0.04}):
+    for harder in ({"steps": 13}, {"tolerance": 0.049}, {"delta": 0.04}, {"signals": 11}):
         assert required_labels(meter(**harder)).labels > plain
+    assert required_labels(meter(signals=10)).labels == plain  # just two tolerances wide
+    assert required_labels(meter(count="all")).labels > plain
+    four = required_labels(meter(count="all", signals=4)).labels
+    assert four > required_labels(meter(count="all")).labels
 
 
 def test_tolerances_by_band_buy_nothing_for_a_regular_meter() -> None:
@@ -480,8 +484,11 @@ def test_a_plan_is_plain_data() -> None:
     plan = required_labels(meter())
     data = json.loads(json.dumps(plan.to_dict()))
     assert data["labels"] == plan.labels
-    assert data["counting"] == "distinct models"
-    assert data["log10_models"] == pytest.approx(math.log10((3**12 - 1) / 2))
+    assert data["counting"] == "consistent models"
+    assert data["log10_models"] == pytest.approx(math.log10(2**12 - 1))
+    every = required_labels(meter(count="all")).to_dict()
+    assert every["counting"] == "distinct models"
+    assert every["log10_models"] == pytest.approx(math.log10((3**12 - 1) / 2))
     published = required_labels(meter(published=True)).to_dict()
     assert published["counting"] == "pairs of model and signal"
     assert published["log10_models"] == pytest.approx(math.log10(3 * (3**12 - 1) / 2))
@@ -489,8 +496,10 @@ def test_a_plan_is_plain_data() -> None:
 
 def test_a_plan_counts_what_it_guards_against() -> None:
     plan: Plan = required_labels(meter(protocol="incremental", tolerance=BY_BAND))
-    assert plan.log_models == pytest.approx(math.log(math.comb(3 + 12 - 1, 3)))
+    assert plan.log_models == pytest.approx(math.log(sum(math.comb(12, k) for k in (1, 2, 3))))
     assert plan.log_models == counting.log_sum(counting.log_models(plan.spec))
+    every = required_labels(plan.spec.replace(count="all"))
+    assert every.log_models == pytest.approx(math.log(math.comb(3 + 12 - 1, 3)))
 
 
 def test_teams_assume_that_the_shared_validation_set_tells_nothing() -> None:

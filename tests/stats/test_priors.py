@@ -246,7 +246,9 @@ RESETS: dict[str, dict[str, Any]] = {
 
 
 def elastic_ledger(**options: Any) -> Ledger:
-    spec = MeterSpec.uniform(**{"tolerance": 0.1, "delta": 0.1, "elastic": True} | options)
+    """Return a ledger that counts every history of answers, as these tests do."""
+    usual = {"tolerance": 0.1, "delta": 0.1, "elastic": True, "count": "all"}
+    spec = MeterSpec.uniform(**usual | options)
     return Ledger(spec, required_labels(spec).labels)
 
 

@@ -342,7 +342,7 @@ def _show_comparison(rows: tuple[Comparison, ...], setting: Setting, price: floa
     )
     console.print(table)
     console.print("published: the paper's counting and Hoeffding's bound")
-    console.print("tightened: distinct models and the exact binomial tail; the same promise")
+    console.print("tightened: consistent models and the exact binomial tail; the same promise")
     console.print(f'{ceiling}: larger test losses are only answered "above the ceiling"')
     console.print(
         "saving: published resampling / tightened" + (", cost: of tightened" if price else "")

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
-from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.spec import Count, MeterSpec, Protocol
 from easeml_meter.stats.planning import required_labels
 
 
@@ -105,6 +105,7 @@ def spec_of(meter: Curve, setting: Case, form: Form = Form.PUBLISHED) -> MeterSp
         delta=setting.delta,
         protocol=meter.protocol,
         published=form is Form.PUBLISHED,
+        count=Count.ALL,  # what a better tail and fewer events gain on the paper's own histories
         tenants=(steps - steps // 2, steps // 2) if meter.two_tenants else (),
         reverts=tuple(range(1, reverts + 1)) if meter.travels else (),
         masked_reverts=reverts if meter.masked else 0,

@@ -20,7 +20,7 @@ from easeml_meter.lab.curves import (
 from easeml_meter.lab.paper import Compared
 from easeml_meter.lab.trees import tree
 from easeml_meter.lab.verdicts import Verdict
-from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.spec import Count, MeterSpec, Protocol
 from easeml_meter.stats.counting import log_models, log_sum
 
 
@@ -92,7 +92,9 @@ def _tree_name() -> Misprint:
 
 
 def _references() -> list[Misprint]:
-    forgetful = MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01, memory=2)
+    forgetful = MeterSpec.uniform(
+        signals=5, tolerance=0.01, steps=10, delta=0.01, memory=2, count=Count.ALL
+    )
     models = round(math.exp(log_sum(log_models(forgetful))))
     return [
         Misprint(

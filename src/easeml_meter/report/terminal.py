@@ -39,6 +39,7 @@ from easeml_meter.report.words import (
     validation_words,
     when,
 )
+from easeml_meter.stats.planning import BLIND_VALIDATION
 from easeml_meter.stats.rounding import at_least, at_most
 
 if TYPE_CHECKING:
@@ -119,7 +120,10 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
         parts += [_chart(view), Text()]
         if said := loss_sentence(view.signals[-1], alone=True):
             parts += [Text(f"{_last_model(view)}: {said}"), Text()]
-    parts += [Text(view.promise), Text()]
+    parts.append(Text(view.promise))
+    if BLIND_VALIDATION in view.assumptions:
+        parts.append(Text(f"This assumes that {BLIND_VALIDATION}."))
+    parts.append(Text())
     found = checks(view)
     if found:
         parts += [Text(summary(found)), Text()]

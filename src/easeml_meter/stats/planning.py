@@ -34,6 +34,8 @@ COMMON_ASSUMPTIONS = (
     "each prediction depends on its own row only",
 )
 """What every promise of every question rests on."""
+BLIND_VALIDATION = "validation sets are drawn and replaced without looking at the test set"
+"""What the count of consistent histories assumes, and the count of all histories does not."""
 _LOST = 60.0
 """A term that is so much smaller, in logarithms, changes no digit of a sum of doubles."""
 
@@ -232,7 +234,7 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
         found.append("the loss of each example lies between 0 and 1")
     consistent = spec.count is Count.CONSISTENT or spec.drawn is not None
     if consistent and spec.protocol in METERS and not spec.published:
-        found.append("validation sets are drawn and replaced without looking at the test set")
+        found.append(BLIND_VALIDATION)
     if spec.drawn is not None:
         found.append(
             "the band edges are drawn by the meter, secretly and independently of the test set"

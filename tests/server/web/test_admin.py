@@ -94,6 +94,7 @@ def test_a_meter_is_made_from_a_text(served: Served, admin: Visitor) -> None:
     page = admin.get(answer.headers["location"])
     assert "signs is made." in words(page)
     assert "in all 3 steps together" in words(page)
+    assert "validation sets are drawn and replaced without looking" in words(page)
     with served.site.reading() as books:
         assert [row.name for row in books.meters.all()] == ["signs"]
 
