@@ -81,9 +81,7 @@ def test_a_tolerance_asked_for_is_reached_or_not(
     code, out, _ = run(capsys, "plan", *asked)
     said = "is reached" if reached else "is not reached"
     assert code == 0
-    assert (
-        f"The tolerance you asked for, 0.1, {said} with {labels:,} labels: it takes 832." in out
-    )
+    assert f"The tolerance you asked for, 0.1, {said} with {labels:,} labels: it takes 832." in out
 
 
 def test_without_a_tolerance_none_is_asked_for(capsys: pytest.CaptureFixture[str]) -> None:

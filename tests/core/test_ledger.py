@@ -48,10 +48,9 @@ ELASTIC = [f"elastic, {name}" for name in METERS]
 
 
 def meter(**options: Any) -> MeterSpec:
-    """Ten steps, five signals, and what is different."""
-    return MeterSpec.uniform(
-        **{"signals": 5, "tolerance": 0.05, "steps": 10, "delta": 0.05} | options
-    )
+    """Ten steps, five signals, all histories counted, and what is different."""
+    usual: dict[str, Any] = {"signals": 5, "tolerance": 0.05, "delta": 0.05, "count": "all"}
+    return MeterSpec.uniform(**{"steps": 10} | usual | options)
 
 
 def at_its_size(spec: MeterSpec, more: int = 0) -> Ledger:
@@ -209,8 +208,7 @@ def test_the_tails_of_all_accepted_histories_sum_to_at_most_delta(
     options: dict[str, Any], more: int
 ) -> None:
     """Every path to its end: with one tolerance, only finitely many histories are accepted."""
-    small = {"steps": 3, "tolerance": 0.1, "delta": 0.1, "elastic": True, "count": "all"}
-    spec = meter(**small | options)
+    spec = meter(**{"steps": 3, "tolerance": 0.1, "delta": 0.1, "elastic": True} | options)
     ledger = at_its_size(spec, more)
     tail = math.exp(log_tail(spec.tail, ledger.labels, 0.1, spec.ceiling))
     promised = further = 0
@@ -255,8 +253,7 @@ def test_the_same_with_unequal_tolerances_or_resets(options: dict[str, Any], mor
     Resets come when they do most harm.
     """
     depth = 11
-    small = {"signals": 3, "steps": 3, "delta": 0.1, "elastic": True, "count": "all"}
-    spec = meter(protocol="incremental", **small, **options)
+    spec = meter(signals=3, protocol="incremental", steps=3, delta=0.1, elastic=True, **options)
     ledger = at_its_size(spec, more)
     tails = [math.exp(log_tail(spec.tail, ledger.labels, eps)) for eps in spec.tolerances]
 

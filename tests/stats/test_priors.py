@@ -247,7 +247,7 @@ RESETS: dict[str, dict[str, Any]] = {
 
 def elastic_ledger(**options: Any) -> Ledger:
     """Return a ledger that counts every history of answers, as these tests do."""
-    usual = {"tolerance": 0.1, "delta": 0.1, "elastic": True, "count": "all"}
+    usual: dict[str, Any] = {"tolerance": 0.1, "delta": 0.1, "elastic": True, "count": "all"}
     spec = MeterSpec.uniform(**usual | options)
     return Ledger(spec, required_labels(spec).labels)
 
