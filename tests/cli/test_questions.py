@@ -33,6 +33,16 @@ def test_labels_give_steps(capsys: pytest.CaptureFixture[str]) -> None:
         ([*CONDITION, "--steps", "3", "--delta", "0.1", "--confidence", "0.9"], "not both"),
         (["--steps", "3", "--tolerance", "0.1", "--passes", "2"], "only with --question"),
         (["--question", "n > 0.8", "--steps", "3"], "such as"),
+        ([*CONDITION, "--steps", "3", "--metric", "f1"], "not with --question"),
+        (["--metric", "f1", "--steps", "3"], "tolerance"),
+        (["--metric", "f1", "--steps", "3", "--tolerance", "0.1,0.2"], "one number"),
+        (
+            ["--metric", "weighted", "--weights", "a", "--steps", "3", "--tolerance", "0.1"],
+            "weights",
+        ),
+        (["--metric", "ece", "--steps", "3", "--tolerance", "0.1"], "no valid tail"),
+        (["--floor", "0.8", "--steps", "3", "--tolerance", "0.1"], "only with --metric"),
+        (["--tries", "2", "--steps", "3", "--tolerance", "0.1"], "only with"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(
@@ -42,3 +52,30 @@ def test_what_does_not_fit_is_refused_in_one_line(
     assert code == 2
     assert said in err
     assert err.count("\n") == 1
+
+
+def test_a_metric_is_planned_in_its_own_unit(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--metric", "f1", "--floor", "0.8", "--steps", "10", "--tolerance", "0.01"]
+    answer = plan_json(capsys, *asked)
+    assert (answer["size"], answer["unit"]) == (22_682, "positives")
+    tried = plan_json(capsys, *asked, "--tries", "3", "--delta", "0.03")
+    assert (tried["size"], tried["tries"]) == (22_682, 3)
+    averaged = plan_json(
+        capsys,
+        "--metric",
+        "weighted",
+        "--weights",
+        "0.5,0.5",
+        "--steps",
+        "10",
+        "--tolerance",
+        "0.01",
+    )
+    balanced = plan_json(
+        capsys, "--metric", "balanced-accuracy", "--steps", "10", "--tolerance", "0.01"
+    )
+    assert averaged["size"] == balanced["size"] == 30_572
+    drawn = plan_json(
+        capsys, "--metric", "recall", "--drawn", "0.2", "--steps", "10", "--tolerance", "0.01"
+    )
+    assert drawn["size"] == 29_332

@@ -12,6 +12,7 @@ import click
 from easeml_meter.errors import invalid
 
 if TYPE_CHECKING:
+    from easeml_meter.core.questions.bands import Bands
     from easeml_meter.core.questions.planning import QuestionPlan
     from easeml_meter.core.questions.question import Question
 
@@ -23,9 +24,23 @@ _OPTIONS = (
         "--disagreement", type=float, help='With "n - o": fail what differs on more rows.'
     ),
     click.option("--passes", type=int, help="Models that may pass before the one that closes."),
+    click.option("--metric", help="The gap of a score of the whole test set, such as f1 or auc."),
+    click.option("--floor", type=float, help='With --metric: answer "below the floor" below it.'),
+    click.option(
+        "--classes", type=int, help="With --metric: classes that are averaged. Default: 2."
+    ),
+    click.option(
+        "--weights", help="With --metric weighted: weights of the classes, as 0.5,0.3,0.2."
+    ),
+    click.option("--tries", type=int, help="How often sealing may be tried. Default: 1."),
 )
-_SHARED = ("steps", "delta", "confidence")
-"""Options of every plan. All others belong to one kind of question."""
+_SHARED = ("steps", "delta", "confidence", "tries")
+"""Options of every question. All others belong to one kind of it."""
+_OWN = {
+    "question": ("disagreement", "passes"),
+    "metric": ("floor", "classes", "weights"),
+}
+"""The option that asks each kind of question, and those that only it has."""
 
 
 def question_options(command: Command) -> Command:
@@ -51,7 +66,7 @@ def plan_question(options: dict[str, Any], labels: int | None, *, as_json: bool)
         raise invalid("steps", None, "give --steps, or --labels to ask for them")
     if steps is not None and labels is not None:
         raise invalid("labels", labels, "give --steps or --labels, not both")
-    budget = planning.Budget(steps or 1, delta)
+    budget = planning.Budget(steps or 1, delta, given.get("tries", 1))
     plan = (
         planning.required_size(question, budget)
         if labels is None
@@ -77,16 +92,67 @@ def delta_of(given: dict[str, Any]) -> float:
 
 def _question(given: dict[str, Any]) -> Question | None:
     """Take the options of one kind of question out of those given, and build it."""
+    asked = [kind for kind in _OWN if kind in given]
+    if len(asked) > 1:
+        raise invalid(asked[1], given[asked[1]], f"not with --{asked[0]}")
+    for kind, names in _OWN.items():
+        for name in set(names) & set(given):
+            if kind not in asked:
+                raise invalid(name, given[name], f"only with --{kind}")
+    if not asked:
+        if "tries" in given:
+            raise invalid("tries", given["tries"], f"only with --{', --'.join(_OWN)}")
+        return None
+    return _BUILDERS[asked[0]](given)
+
+
+def _pass_fail(given: dict[str, Any]) -> Question:
     from easeml_meter.core.questions.passing import PassFail
 
-    if "question" in given:
-        options = {name: given.pop(name, None) for name in ("disagreement", "passes")}
-        tolerance = _number(given, "tolerance")
-        return PassFail.parse(given.pop("question"), tolerance=tolerance, **options)
-    for name in ("disagreement", "passes"):
-        if name in given:
-            raise invalid(name, given[name], "only with --question")
-    return None
+    options = {name: given.pop(name, None) for name in _OWN["question"]}
+    tolerance = _number(given, "tolerance")
+    return PassFail.parse(given.pop("question"), tolerance=tolerance, **options)
+
+
+def _metric(given: dict[str, Any]) -> Question:
+    from easeml_meter.core.questions.metrics import KINDS, Metric
+
+    name = given.pop("metric")
+    averaged = name in KINDS and KINDS[name].classes
+    return Metric(
+        name,
+        _bands(given, shares=name in ("accuracy", "recall", "precision")),
+        floor=given.pop("floor", None),
+        classes=given.pop("classes", 2 if averaged else 1),
+        weights=_numbers(given, "weights") or (),
+    )
+
+
+def _bands(given: dict[str, Any], *, shares: bool = True) -> Bands:
+    """Take the bands out of the options given."""
+    from easeml_meter.core.questions.bands import Bands
+
+    tolerance = _number(given, "tolerance")
+    if tolerance is None:
+        raise invalid("tolerance", None, "give --tolerance, such as 0.01")
+    edges = _numbers(given, "edges")
+    signals = given.pop("signals", 5 if edges is None else len(edges) + 1)
+    return Bands(tolerance, signals, edges, given.pop("drawn", None), shares)
+
+
+_BUILDERS: dict[str, Callable[[dict[str, Any]], Question]] = {
+    "question": _pass_fail,
+    "metric": _metric,
+}
+
+
+def _numbers(given: dict[str, Any], name: str) -> tuple[float, ...] | None:
+    """Take a list of numbers with commas between them out of the options given."""
+    text = given.pop(name, None)
+    try:
+        return None if text is None else tuple(float(part) for part in text.split(","))
+    except ValueError:
+        raise invalid(name, text, "numbers with commas between them") from None
 
 
 def _number(given: dict[str, Any], name: str) -> float | None:

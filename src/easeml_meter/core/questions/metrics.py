@@ -1,0 +1,226 @@
+"""Scores of a whole test set: recall, precision, F1, averages of classes, AUC, ROC curves.
+
+The question is the gap between such a score on the validation set and on the test set, in bands.
+What differs from the gap of a loss is what the labels are counted of, and the tail.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import dataclass
+from fractions import Fraction
+
+from easeml_meter.checks import finite, whole
+from easeml_meter.core.questions.bands import Bands
+from easeml_meter.core.questions.question import Question
+from easeml_meter.errors import invalid
+from easeml_meter.spec import Bound
+from easeml_meter.stats import scores
+from easeml_meter.stats.counting import log_geometric
+from easeml_meter.stats.planning import COMMON_ASSUMPTIONS
+from easeml_meter.stats.rounding import as_written, at_least, at_most
+from easeml_meter.stats.tails import log_tail
+
+MAX_CLASSES = 10_000
+Tail = Callable[["Metric", int], float]
+
+
+@dataclass(frozen=True)
+class Kind:
+    """What a metric is counted of, and its tail at one size and from one size on."""
+
+    unit: str
+    tail: Tail
+    onwards: Tail
+    nats: float = 1.0
+    """Its tail is at most classes * e^4 * exp(-2 n eps^2 * nats)."""
+    floor: bool = False
+    """Whether a floor makes the tail smaller."""
+    classes: bool = False
+    """Whether it is an average over classes."""
+    silent: str | None = None
+    """An answer without a reading that can always come."""
+    rests_on: str | None = None
+
+
+def _share(metric: Metric, size: int) -> float:
+    return scores.log_share_tail(size, metric.bands.tolerance, metric.floor)
+
+
+def _share_from(metric: Metric, size: int) -> float:
+    return scores.log_share_tail_from(size, metric.bands.tolerance, metric.floor)
+
+
+def _f1(metric: Metric, size: int) -> float:
+    found = scores.log_f1_tail(size, metric.bands.tolerance, metric.floor)
+    return min(0.0, found + math.log(metric.classes))
+
+
+def _f1_from(metric: Metric, size: int) -> float:
+    found = scores.log_f1_tail_from(size, metric.bands.tolerance, metric.floor)
+    return min(0.0, found + math.log(metric.classes))
+
+
+def _average(metric: Metric, size: int) -> float:
+    return scores.log_average_tail(size, metric.bands.tolerance, metric.shares)
+
+
+def _auc(metric: Metric, size: int) -> float:
+    """An average of means of min(n+, n-) independent pairs (Hoeffding 1963), so bounded as one."""
+    ceiling = None if metric.floor is None else float(1 - as_written(metric.floor))
+    return log_tail(Bound.KL, size, metric.bands.tolerance, ceiling)
+
+
+def _curve(metric: Metric, size: int) -> float:
+    return scores.log_curve_tail(size, metric.bands.tolerance)
+
+
+_DENOMINATOR = "the size of the test set was fixed before it was drawn, and it is sealed as drawn"
+KINDS: dict[str, Kind] = {
+    "accuracy": Kind("labels", _share, _share_from, floor=True),
+    "recall": Kind("positives", _share, _share_from, floor=True, rests_on=_DENOMINATOR),
+    "precision": Kind(
+        "predicted positives",
+        _share,
+        _share_from,
+        floor=True,
+        silent="too few predicted positives",
+        rests_on=_DENOMINATOR,
+    ),
+    # The variance of F1 is at most 0.31, so 1.24 times as many labels do for the closed form.
+    "f1": Kind("positives", _f1, _f1_from, nats=0.7, floor=True, rests_on=_DENOMINATOR),
+    "macro-f1": Kind(
+        "positives of each class",
+        _f1,
+        _f1_from,
+        nats=0.7,
+        floor=True,
+        classes=True,
+        rests_on=_DENOMINATOR,
+    ),
+    "balanced-accuracy": Kind("labels of each class", _average, _average, classes=True),
+    "macro-recall": Kind("labels of each class", _average, _average, classes=True),
+    "weighted": Kind("labels of each class", _average, _average),
+    "auc": Kind("labels of the smaller class", _auc, _auc, floor=True),
+    "roc": Kind("labels of each class", _curve, _curve),
+}
+WHY_NOT = {
+    "ece": "the calibration error is no average over rows, and no valid tail is known",
+    "bleu": "corpus BLEU is no average over rows: score each sentence, and take that as the loss",
+    "ndcg": "a ranking is normalized over all rows: score each query, and take that as the loss",
+    "map": "a ranking is normalized over all rows: score each query, and take that as the loss",
+    "mcc": "it mixes four shares, and no valid tail is known: take f1 or balanced-accuracy",
+    "r2": "its denominator is a variance, and no valid tail is known: take a loss in [0, 1]",
+    "rmse": "errors without a largest value have no tail: take a loss in [0, 1]",
+    "median": "a quantile needs the whole curve: plan roc, whose inequality covers it",
+}
+
+
+@dataclass(frozen=True)
+class Metric(Question):
+    """The gap of one score, in bands."""
+
+    name: str
+    bands: Bands
+    floor: float | None = None
+    """Scores below it are answered "below the floor"."""
+    classes: int = 1
+    """How many classes an average is over."""
+    weights: tuple[float, ...] = ()
+    """The weights of the classes of a weighted average."""
+
+    def __post_init__(self) -> None:
+        if self.name in WHY_NOT:
+            raise invalid("metric", self.name, WHY_NOT[self.name])
+        if self.name not in KINDS:
+            raise invalid("metric", self.name, f"one of {', '.join(KINDS)}")
+        if self.floor is not None:
+            finite("floor", self.floor)
+            if not self.kind.floor:
+                raise invalid("floor", self.floor, f"it saves no label of {self.name}")
+            if self.bands.drawn is not None:
+                raise invalid("floor", self.floor, "not with drawn edges: nobody has proved it")
+            if not 0 < self.floor < 1:
+                raise invalid("floor", self.floor, "a score between 0 and 1 (both excluded)")
+        whole("classes", self.classes, at_least=2 if self.kind.classes else 1)
+        if self.classes > (MAX_CLASSES if self.kind.classes else 1):
+            most = f"at most {MAX_CLASSES:,}" if self.kind.classes else "only averages have classes"
+            raise invalid("classes", self.classes, most)
+        for weight in self.weights:
+            finite("weights", weight)
+        if bool(self.weights) != (self.name == "weighted"):
+            raise invalid("weights", list(self.weights), '"weighted" needs them, no other metric')
+        if self.weights and (min(self.weights) <= 0 or sum(self.shares) != 1):
+            raise invalid("weights", list(self.weights), "numbers above 0 that sum to 1")
+        if len(self.weights) > MAX_CLASSES:
+            raise invalid("weights", len(self.weights), f"at most {MAX_CLASSES:,}")
+
+    @property
+    def kind(self) -> Kind:
+        """What is known of this metric."""
+        return KINDS[self.name]
+
+    @property
+    def shares(self) -> tuple[Fraction, ...]:
+        """The weight of each class, exactly as written."""
+        if self.weights:
+            return tuple(as_written(weight) for weight in self.weights)
+        return (Fraction(1, self.classes),) * self.classes
+
+    @property
+    def statistic(self) -> str:
+        """The gap of this score."""
+        return f"the gap between validation and test set in {self.name}"
+
+    @property
+    def unit(self) -> str:
+        """What has to be in the test set."""
+        return self.kind.unit
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The bands, and what is said instead."""
+        silent = () if self.kind.silent is None else (self.kind.silent,)
+        return (*self.bands.answers, *(("below the floor",) if self.floor else ()), *silent)
+
+    @property
+    def promised(self) -> str:
+        """What holds of each reading."""
+        within = f"is within {at_most(self.bands.tolerance)} of its true one"
+        if self.name == "roc":
+            return f"each model's true and false positive rate, at every threshold, {within}."
+        excuse = ""
+        if self.floor is not None:
+            excuse = f' (or is reported as "below the floor", {at_most(self.floor)})'
+        return f"each model's {self.name} on the test set {within}{excuse}."
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Those of every question, and what this one adds."""
+        found = [*COMMON_ASSUMPTIONS]
+        found.append("validation sets are drawn and replaced without looking at the test set")
+        if self.kind.rests_on is not None:
+            found.append(self.kind.rests_on)
+        if self.floor is not None:
+            edge = at_least(self.floor)
+            found.append(f"no answer tells a band edge within two tolerances above {edge}")
+        return tuple(found)
+
+    def log_models(self, steps: int) -> float:
+        """Count the consistent histories of bands, and of an answer without a reading."""
+        answers = self.bands.consistent + int(self.kind.silent is not None)
+        return log_geometric(answers, steps)
+
+    def log_tail(self, size: int) -> float:
+        """Return the tail of this metric."""
+        return self.kind.tail(self, size)
+
+    def log_tail_from(self, size: int) -> float:
+        """Return the same for this size and all larger ones."""
+        return self.kind.onwards(self, size)
+
+    def enough(self, nats: float) -> int:
+        """By Hoeffding's bound, with room for what the constants of the tails differ in."""
+        rate = 2 * self.bands.tolerance**2 * self.kind.nats
+        return math.ceil((nats + 4 + math.log(self.classes)) / rate) + 10
