@@ -7,13 +7,16 @@ from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
+import httpx
 import pytest
 from tests.live import Live, live
 from tests.server.helpers import Served, serve
 from tests.service.helpers import small_spec
 
 from easeml_meter.core.people import Role
+from easeml_meter.core.submissions import SubmissionState, Ticket
 from easeml_meter.errors import TooMany
+from easeml_meter.server import limits
 from easeml_meter.server.limits import SMALL_BODY, Buckets, RateLimits
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
@@ -178,8 +181,8 @@ def settled(unfinished: list[Unfinished], count: int) -> dict[Unfinished, bytes]
 def test_bytes_under_way_are_limited_for_each_user_and_in_all(tmp_path: Path) -> None:
     """One developer could make a server hold any number of bodies by not finishing them."""
     size = 1 << 20
-    limits = {"largest_body": 2 * size, "held_bytes_per_user": 2 * size, "held_bytes": 3 * size}
-    with live(tmp_path, working=False, **limits) as site:
+    given = {"largest_body": 2 * size, "held_bytes_per_user": 2 * size, "held_bytes": 3 * size}
+    with live(tmp_path, working=False, **given) as site:
         meter = create_meter(SYSTEM, site.served.site, small_spec(), "m").id
         for name in ("ann", "bob"):
             user = site.served.add_user(name)
@@ -238,3 +241,55 @@ def test_an_upload_counts_with_what_is_not_yet_written(tmp_path: Path) -> None:
             assert told.startswith(b"HTTP/1.1 429 ")
             (other,) = set(begun) - {refused}
             assert other.finish().startswith(b"HTTP/1.1 200 ")
+
+
+def test_requests_that_wait_for_a_model_are_limited_for_each_user(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One user could have hundreds of streams of events, each of which reads the books."""
+    monkeypatch.setattr(limits, "MOST_WAITS", 2)
+    with live(tmp_path, working=False) as site:
+        meter = create_meter(SYSTEM, site.served.site, small_spec(), "m").id
+        for name in ("ann", "bob"):
+            user = site.served.add_user(name)
+            add_seat(SYSTEM, site.served.site.space(meter), user.id, Role.DEVELOPER, 1)
+        ticket = waiting_ticket(meter, user.id)
+        with site.served.site.writing() as books:
+            books.submissions.add(ticket)
+
+        def client(name: str) -> httpx.Client:
+            headers = {"Authorization": f"Bearer {site.served.tokens[name]}"}
+            return httpx.Client(base_url=f"{site.address}/api/v1", headers=headers, trust_env=False)
+
+        path = f"/meters/{meter}/submissions/{ticket.id}"
+        with ExitStack() as held:
+            ann, bob = (held.enter_context(client(name)) for name in ("ann", "bob"))
+            streams = [
+                held.enter_context(each.stream("GET", f"{path}/events")).iter_lines()
+                for each in (ann, ann, bob)
+            ]
+            assert [next(each) for each in streams] == 3 * ["event: state"]
+            assert ann.get(f"{path}/events").status_code == 429
+            assert ann.get(path, params={"wait": 60}).status_code == 429
+            assert ann.get(path).status_code == 202
+            assert bob.get(path, params={"wait": 0.1}).status_code == 202
+
+
+def waiting_ticket(meter: str, user: str) -> Ticket:
+    return Ticket(
+        id="a" * 32,
+        meter=meter,
+        tenant=1,
+        user=user,
+        model="m",
+        kind="onnx",
+        blob="none",
+        options={},
+        state=SubmissionState.QUEUED,
+        problem=None,
+        generation=None,
+        step=None,
+        attempts=0,
+        created_at="2026-01-01T00:00:00.000000+00:00",
+        changed_at="2026-01-01T00:00:00.000000+00:00",
+    )

@@ -6,9 +6,11 @@ import ipaddress
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
-from typing import Annotated
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
+from typing import Annotated, TypeVar
 
+from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
@@ -26,6 +28,10 @@ HELD = "meter.held"
 USER = "meter.user"
 """Where a request's scope says which user it came from."""
 _BUCKETS = 10_000
+MOST_WAITS = 50
+"""Requests of one user that wait for a model at the same time, and streams of events."""
+
+Result = TypeVar("Result")
 
 
 class Buckets:
@@ -135,6 +141,45 @@ def _announced(scope: Scope) -> int:
     return int(text) if text.isascii() and text.isdigit() else 0
 
 
+class Waits:
+    """Requests that wait for a model, of each user: all of them read the books again and again."""
+
+    def __init__(self) -> None:
+        self._of: Counter[str] = Counter()
+
+    def full(self, user: str) -> bool:
+        """Whether a user has as many as anybody may have."""
+        return self._of[user] >= MOST_WAITS
+
+    @contextmanager
+    def counted(self, user: str) -> Iterator[None]:
+        """Count one for as long as it lasts.
+
+        Raises:
+            TooMany: the user has as many as anybody may have.
+        """
+        if self.full(user):
+            raise TooMany(f"{MOST_WAITS} requests of yours wait already: end one of them")
+        self._of[user] += 1
+        try:
+            yield
+        finally:
+            self._of[user] -= 1
+            if not self._of[user]:
+                del self._of[user]
+
+
+class Hashing:
+    """Runs what hashes passwords in threads of its own: others never wait for a thread."""
+
+    def __init__(self) -> None:
+        self._turns = CapacityLimiter(4)
+
+    async def __call__(self, work: Callable[[], Result]) -> Result:
+        """Return the result of `work`, when it has had its turn."""
+        return await to_thread.run_sync(work, limiter=self._turns)
+
+
 class RateLimits:
     """The buckets of one app."""
 
@@ -145,6 +190,7 @@ class RateLimits:
         self.plans = Buckets(plans / 60, plans, clock)
         # A form asks at every change, for what is quickly answered.
         self.planner = Buckets(10 * plans / 60, 10 * plans, clock)
+        self.waits = Waits()
 
 
 def address_of(request: Request) -> str:

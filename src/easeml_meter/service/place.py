@@ -14,6 +14,7 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import TestSet, stamp
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.losses import Loss, check_allowed, parse_loss
+from easeml_meter.service.guesses import Guesses
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage import jobs
 from easeml_meter.storage.books import Books
@@ -190,6 +191,8 @@ class Site:
     """Functions that a meter's loss may name: whoever names one makes the server run it."""
     limits: TableLimits = USUAL_LIMITS
     """What tables in uploads may hold."""
+    guesses: Guesses = field(default_factory=Guesses, compare=False, repr=False)
+    """Wrong passwords, in the memory of this process."""
 
     @classmethod
     def open(

@@ -117,14 +117,21 @@ def _caller(site: Site, holder: Holder | None) -> Caller | Unauthenticated:
 
 @needs(Permission.SIGN_IN)
 def log_in(
-    _actor: Actor, site: Site, name: str, password: str, *, days: float, purpose: str
+    _actor: Actor,
+    site: Site,
+    name: str,
+    password: str,
+    *,
+    days: float,
+    purpose: str,
+    address: str = "",
 ) -> tuple[Token, str]:
     """Exchange a name and a password for the token of a session, and its secret.
 
     Raises:
         Unauthenticated: name or password is wrong, or the account is locked or disabled.
     """
-    user = users.check_password(site, name, password)
+    user = users.check_password(site, name, password, address)
     return _issue(site, user.id, purpose, days=days, kind="session")
 
 

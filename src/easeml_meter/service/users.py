@@ -7,7 +7,7 @@ import secrets
 import threading
 import unicodedata
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any
 
 from easeml_meter.checks import MAX_NAME, ODD, check_name
@@ -15,19 +15,13 @@ from easeml_meter.core.model import Event, stamp
 from easeml_meter.core.people import Credentials, User
 from easeml_meter.errors import Denied, MeterError, Unauthenticated, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.guesses import FAILURES_ANYWHERE, locked_for
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.storage.books import Books
 
 SHORTEST_PASSWORD = 10
 
 LONGEST_PASSWORD = 1000
-
-FAILURES = 5
-"""Wrong passwords in a row before an account is locked, for twice as long each time."""
-
-LOCK = timedelta(seconds=30)
-
-LONGEST_LOCK = timedelta(hours=1)
 
 EMAIL = rf"^[^@\s{ODD}]+@[^@\s{ODD}]+$"
 
@@ -105,12 +99,19 @@ def user_names(_actor: Actor, place: Site | Workspace) -> dict[str, str]:
 
 @needs(Permission.MANAGE, Permission.CHANGE_ACCOUNT)
 def change_user(
-    actor: Actor, site: Site, identifier: str, *, current_password: str = "", **changes: Any
+    actor: Actor,
+    site: Site,
+    identifier: str,
+    *,
+    current_password: str = "",
+    address: str = "",
+    **changes: Any,
 ) -> User:
     """Change `email`, `admin`, `disabled` or `password` of an account.
 
     Whoever is not an admin changes their own e-mail and password only, and the password only if
-    they know the current one. A new password, or disabling the account, revokes its tokens.
+    they know the current one; a wrong one counts as at sign-in, for the `address` it came from. A
+    new password, or disabling the account, revokes its tokens.
 
     Raises:
         NotFound: no account has this id.
@@ -121,7 +122,7 @@ def change_user(
         if identifier != actor.user or not changes.keys() <= {"email", "password"}:
             raise Denied("only an admin may do this; of your own account, email and password")
         if "password" in changes:
-            _check_current(site, identifier, current_password)
+            _check_current(site, identifier, current_password, address)
     return _change(actor, site, identifier, **changes)
 
 
@@ -143,23 +144,23 @@ def random_password() -> str:
 
 
 @needs(Permission.CHANGE_ACCOUNT)
-def change_password(actor: Actor, site: Site, current: str, new: str) -> None:
+def change_password(actor: Actor, site: Site, current: str, new: str, address: str = "") -> None:
     """Change one's own password, which revokes all tokens of the account.
 
     Raises:
         InvalidInput: the current password is wrong, or the new one too short or too long.
     """
     try:
-        _check_current(site, actor.user, current)
+        _check_current(site, actor.user, current, address)
     except Unauthenticated:
         raise invalid("current password", "(hidden)", "it is not right: try again") from None
     _change(actor, site, actor.user, password=new)
 
 
-def _check_current(site: Site, identifier: str, password: str) -> None:
+def _check_current(site: Site, identifier: str, password: str, address: str) -> None:
     with site.reading() as books:
         name = books.users.get(identifier).name
-    check_password(site, name, password)
+    check_password(site, name, password, address)
 
 
 def _change(actor: Actor, site: Site, identifier: str, **changes: Any) -> User:
@@ -200,8 +201,10 @@ def _tell_meters(books: Books, now: str, before: User, after: User, *, new_passw
             books.audit.append_all(meter, [(now, event, {"user": after.id}) for event in events])
 
 
-def check_password(site: Site, name: str, password: str) -> User:
+def check_password(site: Site, name: str, password: str, address: str = "") -> User:
     """Return the user who has this name and password.
+
+    Wrong ones lock the name for the address they come from, and much later for all addresses.
 
     Raises:
         Unauthenticated: something is wrong; which of name, password or lock is not said.
@@ -209,24 +212,27 @@ def check_password(site: Site, name: str, password: str) -> User:
     with site.reading() as books:
         known = books.users.named(name)
         secret = books.users.credentials(known.id if known else "")
-    right = verify_password(secret.password, password)
     now = site.clock()
+    # With the hash in the key, a new password ends every lock.
+    key = (name, address, secret.password)
+    counts = site.guesses.begin(key, now)
+    right = verify_password(secret.password, password)
     # An unknown name takes as long as a wrong password: it is hashed and written all the same.
     with site.writing() as books:
         known = books.users.named(name)
         secret = books.users.credentials(known.id if known else "")
         locked = secret.locked_until
-        unlocked = locked is None or datetime.fromisoformat(locked) <= now
+        unlocked = counts and (locked is None or datetime.fromisoformat(locked) <= now)
         if unlocked:
             failures = 0 if right else secret.failures + 1
-            until = None
-            if failures >= FAILURES:
-                until = stamp(now + min(LOCK * 2 ** min(failures - FAILURES, 20), LONGEST_LOCK))
+            pause = locked_for(failures, FAILURES_ANYWHERE)
+            until = stamp(now + pause) if pause else None
             books.users.update(replace(secret, failures=failures, locked_until=until))
     if known is None or known.disabled or not (right and unlocked):
         raise Unauthenticated(
             "name or password is wrong, or too many wrong ones were tried: wait, retry"
         )
+    site.guesses.right(key)
     return known
 
 

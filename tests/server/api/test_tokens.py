@@ -11,7 +11,7 @@ from tests.service.helpers import StoppedClock, actor_of
 from easeml_meter.core.people import Role
 from easeml_meter.service import seats, tokens, users
 from easeml_meter.service.actor import SYSTEM
-from easeml_meter.service.users import FAILURES, LOCK
+from easeml_meter.service.guesses import FAILURES, LOCK
 from easeml_meter.storage import schema
 
 pytestmark = pytest.mark.usefixtures("cheap_hashes")
@@ -168,6 +168,27 @@ class TestLogin:
         for _ in range(FAILURES - 1):
             assert log_in(served, "anna", "wrong") == 401
         assert log_in(served, "anna", PASSWORD) == 200
+
+    def test_a_stranger_locks_out_nobody_else(self, served: Served) -> None:
+        """Five wrong passwords from anywhere kept the right one out."""
+        served.add_user("anna", password=PASSWORD)
+        stranger = served.client_from("198.51.100.7")
+        codes = [
+            stranger.post("/login", json={"name": "anna", "password": word}).status_code
+            for word in [*["wrong"] * FAILURES, PASSWORD]
+        ]
+        assert set(codes) == {401}
+        assert log_in(served, "anna", PASSWORD) == 200
+
+    def test_a_crowd_of_strangers_locks(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(users, "FAILURES_ANYWHERE", FAILURES + 1)
+        served.add_user("anna", password=PASSWORD)
+        for number in range(FAILURES + 1):
+            given = {"name": "anna", "password": "wrong"}
+            served.client_from(f"198.51.100.{number}").post("/login", json=given)
+        assert log_in(served, "anna", PASSWORD) == 401
 
     def test_locks_for_an_hour_at_most(self, served: Served, clock: StoppedClock) -> None:
         served.add_user("anna", password=PASSWORD)

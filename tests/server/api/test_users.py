@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
 from typing import Any
 
 import pytest
-from tests.server.helpers import NO_ID, PASSWORD, SQLITE, Served, log_in
+from tests.server.helpers import NO_ID, PASSWORD, SQLITE, Served, log_in, serve
 
 from easeml_meter.service import users
 from easeml_meter.service.actor import SYSTEM
-from easeml_meter.service.users import FAILURES, SHORTEST_PASSWORD
+from easeml_meter.service.guesses import FAILURES
+from easeml_meter.service.users import SHORTEST_PASSWORD
 
 pytestmark = pytest.mark.usefixtures("cheap_hashes")
 
@@ -39,6 +43,36 @@ class TestPasswords:
         for _ in range(FAILURES):
             served.client("anna").patch(f"/users/{anna}", json=guess)
         assert log_in(served, "anna", PASSWORD) == 401
+
+    def test_guessing_the_current_one_counts_as_a_login(self, tmp_path: Path) -> None:
+        """It was limited as any other request is, and each takes as long as a login."""
+        with serve(tmp_path / "other", logins_per_minute=2) as served:
+            anna = served.add_user("anna", password=PASSWORD).id
+            guess = {"password": "a new one, longer", "current_password": "guess"}
+            codes = [
+                served.client("anna").patch(f"/users/{anna}", json=guess).status_code
+                for _ in range(3)
+            ]
+            assert codes == [401, 401, 429]
+            text = served.client("admin").get("http://server/metrics").text
+            assert "\nmeter_failed_logins_total 2\n" in text
+
+    def test_whoever_waits_for_a_hash_holds_up_nobody(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Fifty of them held all threads, and others waited for seconds."""
+        hashing = threading.Event()
+        anna = served.add_user("anna", password=PASSWORD).id
+        monkeypatch.setattr(users, "verify_password", lambda *_: hashing.wait(60))
+        guess = {"password": "a new one, longer", "current_password": "guess"}
+        with ThreadPoolExecutor(50) as pool:
+            waiting = [
+                pool.submit(served.client("anna").patch, f"/users/{anna}", json=guess)
+                for _ in range(50)
+            ]
+            assert served.client("admin").get("/users").status_code == 200
+            assert not any(each.done() for each in waiting)
+            hashing.set()
 
     def test_admin_sets_one_and_ends_a_lock(self, served: Served) -> None:
         anna = served.add_user("anna", password=PASSWORD).id

@@ -6,6 +6,7 @@ import asyncio
 import json
 import time
 from collections.abc import AsyncIterator
+from contextlib import nullcontext
 from dataclasses import asdict, fields
 from typing import Annotated, Any, Literal
 
@@ -166,6 +167,8 @@ async def submit(  # noqa: PLR0917
         return answer
     if request.app.state.worker is not None:
         request.app.state.worker.call()
+    if request.app.state.limits.waits.full(actor.user):
+        wait = 0  # it was accepted, which must be said
     receipt = await _settled(request, actor, space, json.loads(bytes(answer.body))["id"], wait)
     return await run_in_threadpool(_answer, actor, space, receipt)
 
@@ -220,12 +223,13 @@ async def _settled(
 ) -> Receipt:
     """Return a submission when it is answered, or when the wait is over."""
     end = time.monotonic() + wait
-    while True:
-        receipt = await run_in_threadpool(queue.receipt, actor, space, submission)
-        left = end - time.monotonic()
-        if receipt.final or left <= 0 or request.app.state.stopping.is_set():
-            return receipt
-        await asyncio.sleep(min(left, _LOOK))
+    with request.app.state.limits.waits.counted(actor.user) if wait else nullcontext():
+        while True:
+            receipt = await run_in_threadpool(queue.receipt, actor, space, submission)
+            left = end - time.monotonic()
+            if receipt.final or left <= 0 or request.app.state.stopping.is_set():
+                return receipt
+            await asyncio.sleep(min(left, _LOOK))
 
 
 @router.get("/meters/{meter}/submissions", responses=answers(404))
@@ -272,7 +276,8 @@ async def submission_events(
     submission: Id,
 ) -> StreamingResponse:
     """Send each change of a submission's state until it is answered."""
-    first = await run_in_threadpool(queue.receipt, actor, space, submission)
+    with request.app.state.limits.waits.counted(actor.user):
+        first = await run_in_threadpool(queue.receipt, actor, space, submission)
     return StreamingResponse(_events(request, actor, space, first), media_type="text/event-stream")
 
 
@@ -280,17 +285,21 @@ async def _events(
     request: Request, actor: Actor, space: Workspace, receipt: Receipt
 ) -> AsyncIterator[str]:
     told, quiet_since = None, time.monotonic()
-    while True:
-        if receipt.state != told:
-            told, quiet_since = receipt.state, time.monotonic()
-            yield f"event: state\ndata: {json.dumps({'id': receipt.id, 'state': told})}\n\n"
-        elif time.monotonic() - quiet_since > _SIGN_OF_LIFE:
-            quiet_since = time.monotonic()
-            yield ": waiting\n\n"
-        if receipt.final or request.app.state.stopping.is_set():
-            return
-        await asyncio.sleep(_LOOK)
-        receipt = await run_in_threadpool(queue.receipt, actor, space, receipt.id)
+    waits = request.app.state.limits.waits
+    if waits.full(actor.user):
+        return  # by now it is too late to refuse: the status was sent
+    with waits.counted(actor.user):
+        while True:
+            if receipt.state != told:
+                told, quiet_since = receipt.state, time.monotonic()
+                yield f"event: state\ndata: {json.dumps({'id': receipt.id, 'state': told})}\n\n"
+            elif time.monotonic() - quiet_since > _SIGN_OF_LIFE:
+                quiet_since = time.monotonic()
+                yield ": waiting\n\n"
+            if receipt.final or request.app.state.stopping.is_set():
+                return
+            await asyncio.sleep(_LOOK)
+            receipt = await run_in_threadpool(queue.receipt, actor, space, receipt.id)
 
 
 @router.delete(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Request, Response
@@ -18,7 +19,7 @@ from easeml_meter.server.api.users import Password, UserShown, user_shown
 from easeml_meter.server.auth import CallerHere, SettingsHere, SiteActorHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
-from easeml_meter.server.limits import LoginCounted
+from easeml_meter.server.limits import LoginCounted, address_of
 from easeml_meter.server.parameters import Id
 from easeml_meter.service import tokens
 from easeml_meter.service.actor import ANYONE
@@ -78,13 +79,22 @@ class Me(BaseModel):
 
 
 @router.post("/login", responses=answers(only=(401, 413, 422, 429, 503)))
-def login(
+async def login(
     request: Request, site: SiteHere, settings: SettingsHere, _: LoginCounted, given: Login
 ) -> LoggedIn:
     """Exchange a name and a password for a token."""
     try:
-        token, secret = tokens.log_in(
-            ANYONE, site, given.name, given.password, days=settings.login_days, purpose="login"
+        token, secret = await request.app.state.hashing(
+            partial(
+                tokens.log_in,
+                ANYONE,
+                site,
+                given.name,
+                given.password,
+                days=settings.login_days,
+                purpose="login",
+                address=address_of(request),
+            )
         )
     except Unauthenticated:
         request.app.state.metrics.count_failed_login()

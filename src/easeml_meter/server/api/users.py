@@ -3,19 +3,23 @@
 from __future__ import annotations
 
 from dataclasses import asdict
+from functools import partial
 from typing import Annotated
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
+from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel, StringConstraints
 
 from easeml_meter.checks import MAX_NAME
 from easeml_meter.core.people import User
+from easeml_meter.errors import Unauthenticated
 from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import SiteActorHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
+from easeml_meter.server.limits import address_of, count_login
 from easeml_meter.server.parameters import Id
 from easeml_meter.service import users
 from easeml_meter.service.users import EMAIL, LONGEST_PASSWORD, SHORTEST_PASSWORD
@@ -90,11 +94,21 @@ def show_user(site: SiteHere, actor: SiteActorHere, user: Id) -> UserShown:
 
 
 @router.patch("/users/{user}", responses=answers(404, 409, 413))
-def change_user(site: SiteHere, actor: SiteActorHere, user: Id, given: UserChanges) -> UserShown:
+async def change_user(
+    request: Request, site: SiteHere, actor: SiteActorHere, user: Id, given: UserChanges
+) -> UserShown:
     """Change an account (admins); of one's own, e-mail and password.
 
     A new password, or disabling the account, revokes its tokens. Who is no admin has to know the
-    old password.
+    old password; a wrong one counts as at login.
     """
     changes = given.model_dump(exclude_unset=True)
-    return user_shown(users.change_user(actor, site, user, **changes))
+    if "password" in changes and user == actor.user:
+        await count_login(request)
+    run = request.app.state.hashing if "password" in changes else run_in_threadpool
+    change = partial(users.change_user, actor, site, user, address=address_of(request), **changes)
+    try:
+        return user_shown(await run(change))
+    except Unauthenticated:
+        request.app.state.metrics.count_failed_login()
+        raise

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
@@ -12,7 +13,7 @@ from easeml_meter.checks import MAX_NAME
 from easeml_meter.core.people import SEATED, Role
 from easeml_meter.errors import Unauthenticated, invalid
 from easeml_meter.server.auth import SiteHere
-from easeml_meter.server.limits import LoginCounted
+from easeml_meter.server.limits import LoginCounted, address_of
 from easeml_meter.server.web.forms import fill, show_forms
 from easeml_meter.server.web.pages import (
     DOOR,
@@ -81,7 +82,7 @@ def _form(
 
 
 @router.post("/sign-in")
-def sign_in(request: Request, site: SiteHere, form: FormHere, _: LoginCounted) -> Response:
+async def sign_in(request: Request, site: SiteHere, form: FormHere, _: LoginCounted) -> Response:
     """Exchange a name and a password for a session."""
     name, given, address = (form.get(each, "") for each in ("name", "password", "back"))
     door = get_cookie(request, DOOR)
@@ -89,11 +90,12 @@ def sign_in(request: Request, site: SiteHere, form: FormHere, _: LoginCounted) -
         problem = "This browser sent no cookie back: allow cookies of this site, and try again."
         return _form(request, back=address, name=name[:200], problem=problem, status=403)
     check_csrf(request, form, csrf_token(site, door))
-    exchange = log_in_by_token if given.startswith(TOKEN_PREFIX) else log_in
+    exchange = partial(log_in, address=address_of(request))
+    if given.startswith(TOKEN_PREFIX):
+        exchange = partial(log_in_by_token)
+    session = partial(exchange, ANYONE, site, name.strip(), given, days=SESSION_DAYS)
     try:
-        secret = exchange(ANYONE, site, name.strip(), given, days=SESSION_DAYS, purpose="browser")[
-            1
-        ]
+        _, secret = await request.app.state.hashing(partial(session, purpose="browser"))
     except Unauthenticated as error:
         request.app.state.metrics.count_failed_login()
         problem = str(error).capitalize() + "."
@@ -170,12 +172,15 @@ def revoke_token(visit: VisitHere) -> Response:
 
 
 @router.post("/account/password")
-def change_password(visit: VisitHere) -> Response:
+async def change_password(visit: VisitHere, _: LoginCounted) -> Response:
     """Set a new password; all tokens and sessions end with the old one."""
 
     def change() -> Response:
         current, new = visit.form.get("current", ""), visit.form.get("new", "")
-        users.change_password(visit.at_site(), visit.site, current, new)
+        address = address_of(visit.request)
+        users.change_password(visit.at_site(), visit.site, current, new, address)
         return visit.redirect("/sign-in", "The password is changed. Sign in with the new one.")
 
-    return fill(visit, "password", change, _account)
+    run = visit.request.app.state.hashing
+    answer: Response = await run(partial(fill, visit, "password", change, _account))
+    return answer
