@@ -296,6 +296,7 @@ def test_steps(steps: object) -> None:
         ({"drawn": 1.5}, "drawn", "1.5"),
         ({"drawn": math.nan}, "drawn", "nan"),
         ({"drawn": "wide"}, "drawn", "'wide'"),
+        ({"drawn": 0.1234567}, "drawn", "0.1234567"),
         ({"drawn": 0.2, "tolerance": (0.1, 0.2, 0.2)}, "tolerance", "[0.1, 0.2, 0.2]"),
         ({"drawn": 0.2, "ceiling": 0.5}, "above", "'None with a ceiling'"),
         ({"drawn": 0.2, "above": 1}, "above", "'1 with no ceiling'"),
@@ -336,6 +337,7 @@ def test_refused(options: dict[str, Any], field: str, value: str) -> None:
         ({"memory": 0}, "memory"),
         ({"resets": 1}, "resets"),
         ({"published": True}, "published"),
+        ({"count": "all"}, 'count = "all"'),
     ],
 )
 def test_drawn_edges_are_refused_by_name_where_no_proof_stands(

@@ -189,12 +189,15 @@ class MeterSpec:
         object.__setattr__(self, "drawn", float(self.drawn))
         if not _NARROWEST_DRAWN <= self.drawn <= 1:
             raise invalid("drawn", self.drawn, f"a distance from {_NARROWEST_DRAWN:g} to 1")
+        if round(self.drawn, 6) != self.drawn:  # so that every drawn edge is an exact decimal
+            raise invalid("drawn", self.drawn, "at most 6 decimals")
         if len(set(self.tolerances)) > 1:
             raise invalid("tolerance", list(self.tolerances), "drawn edges need one for all bands")
         unproved = {
             f"the {self.protocol} protocol": self.protocol is not Protocol.REGULAR,
             "elastic": self.elastic,
             "published": self.published,
+            'count = "all"': self.count is Count.ALL,
             "reverts": self.reverts,
             "masked reverts": self.masked_reverts,
             "resets": self.resets,

@@ -518,3 +518,68 @@ def test_a_signed_gap_above_band_1_also_says_how_high_the_true_loss_is_at_least(
     assert meter.true_loss(2, Fraction(3, 10)) == (0.4, 0.9)
     running = rules(3, 6, edges=[0.2, 0.5], gap="signed", protocol="incremental")
     assert running.true_loss(2, Fraction(3, 10)) == (None, 0.9)
+
+
+# --- Drawn edges ---
+
+DRAWN = MeterSpec.uniform(signals=1, tolerance=0.1, steps=9, delta=0.1, drawn=0.2)
+
+
+@given(
+    gap=st.integers(0, 1_000).map(lambda k: Fraction(k, 1_000)),
+    place=st.integers(0, 10**6 - 1),
+    drawn=st.sampled_from([0.05, 0.2, 0.3, 0.123456, 1.0]),
+)
+def test_a_drawn_band_contains_the_gap_and_is_no_wider_than_said(
+    gap: Fraction, place: int, drawn: float
+) -> None:
+    apart = Fraction(str(drawn))
+    meter = Rules(DRAWN.replace(drawn=drawn)).drawing(apart * place / 10**6)
+    band = meter.band_of(gap)
+    assert band in meter.answers(State())
+    lower, upper = (Fraction(str(edge)) for edge in meter.range_of(band) or ())
+    assert 0 <= lower <= gap < upper <= 1 or (gap == upper == 1 and lower < 1)
+    assert upper - lower <= apart
+    for edge in {lower, upper} - {0, 1}:
+        assert (edge - apart * place / 10**6) % apart == 0
+    inside = [k for k in range(1_001) if meter.band_of(Fraction(k, 1_000)) == band]
+    assert all(lower <= Fraction(k, 1_000) <= upper for k in inside)
+
+
+def test_a_drawn_edge_at_zero_or_one_makes_no_band_of_one_point() -> None:
+    at_zero = Rules(DRAWN).drawing(Fraction(0))
+    assert at_zero.range_of(at_zero.band_of(0)) == (0.0, 0.2)
+    assert at_zero.range_of(at_zero.band_of(1)) == (0.8, 1.0)
+
+
+def test_what_drawn_edges_promise() -> None:
+    meter = Rules(DRAWN).drawing(Fraction("0.031"))
+    band = meter.answer(State(), 0.5, 0.75)
+    assert (band, meter.range_of(band), meter.tolerance(band)) == (3, (0.231, 0.431), 0.1)
+    assert meter.true_loss(band, Fraction(1, 2)) == (0.0, 1.0)
+    assert meter.true_loss(band, Fraction(1, 10)) == (0.231, 0.631)
+    assert meter.side(band, Fraction(1, 10)) == 1
+
+
+def test_the_edges_of_a_drawn_band_are_never_made_up() -> None:
+    with pytest.raises(AssertionError, match="edges of an answer are needed"):
+        Rules(DRAWN).answer(State(), 0.5, 0.75)
+    assert rules().drawing(Fraction(1, 10)) == rules()  # fixed edges stay where they are
+
+
+def test_one_answer_above_the_ceiling_too_many_ends_the_test_set() -> None:
+    meter = Rules(DRAWN.replace(ceiling=0.5, above=1)).drawing(Fraction(0))
+    state = State()
+    for above in (1, 2):
+        assert not meter.ended(state)
+        assert meter.answer(state, 0.5, 0.75) == ABOVE_CEILING
+        state = meter.after(state, ABOVE_CEILING)
+        assert state.above == above
+    assert meter.ended(state)
+    assert not meter.ended(state, tenants=2)
+    assert (
+        Rules(MeterSpec.uniform(signals=2, tolerance=0.1, steps=9, delta=0.1, ceiling=0.5)).after(
+            State(), ABOVE_CEILING
+        )
+        == State()
+    )

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
+from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import NO_READING, Rules, State
@@ -19,6 +21,9 @@ INCREMENTAL = SPEC.with_tolerances([0.01, 0.02, 0.03, 0.04, 0.05]).replace(proto
 MANY_BANDS = MeterSpec(
     bands=tuple(Band(k / 40, (k + 1) / 40, 0.01) for k in range(40)), steps=10, delta=0.01
 )
+
+DRAWN = MeterSpec.uniform(signals=1, tolerance=0.01, steps=10, delta=0.01, drawn=0.05)
+FIRST_EDGES = (0.0314, 0.0001, 0.0473, 0.0, 0.01571, 0.022)
 
 
 def names(count: int) -> list[str]:
@@ -106,3 +111,19 @@ def released(spec: MeterSpec, losses: Sequence[tuple[float, float] | None]) -> S
     return session(
         answers, spec, phase=Phase.RELEASED, retrospective=tuple(truths), losses=measured
     )
+
+
+def drawn_session(gaps: Sequence[float], spec: MeterSpec = DRAWN, **options: Any) -> SessionView:
+    """A session of models with these gaps; a negative one stands for that answer."""
+    edges = [
+        FIRST_EDGES[index % len(FIRST_EDGES)] * (spec.drawn or 1) / 0.05
+        for index in range(len(gaps))
+    ]
+    rules = [Rules(spec).drawing(as_written(edge)) for edge in edges]
+    answers = [
+        int(gap) if gap < 0 else each.band_of(gap) for gap, each in zip(gaps, rules, strict=True)
+    ]
+    view = session(answers, spec, **options)
+    pairs = zip(view.signals, edges, strict=True)
+    signals = [replace(each, first_edge=edge if each.band else None) for each, edge in pairs]
+    return replace(view, signals=tuple(signals))

@@ -327,7 +327,7 @@ def test_the_data_key_is_fresh_and_can_be_injected(
         return bytes(size)
 
     seal_it(table, tmp_path / "a", random=random)
-    assert asked == [32]
+    assert asked == [32, 32]  # and the secret that edges are drawn with
     with opened(tmp_path / "a", meter_key) as sealed:
         assert sealed.rows == 10
 

@@ -252,7 +252,9 @@ def signal_of(
     left = 0 if over else ledger.steps_left(account)
     answer = answer_named(entry.answer)
     loss = Fraction(entry.validation_loss) if entry.validation_loss else None
-    least, most = (None, None) if loss is None else ledger.rules.true_loss(answer, loss)
+    first_edge = Fraction(entry.first_edge) if entry.first_edge else None
+    rules = ledger.rules.drawing(first_edge)
+    least, most = (None, None) if loss is None else rules.true_loss(answer, loss)
     return Signal(
         spec=situation.spec,
         answer=answer,
@@ -266,6 +268,7 @@ def signal_of(
         steps_expected=ledger.steps_expected(account) if forecast and not over else left,
         repeated=repeated,
         by_name=by_name,
+        first_edge=None if first_edge is None else float(first_edge),
         validation_loss=None if loss is None else float(loss),
         true_loss_at_least=least,
         true_loss_at_most=most,

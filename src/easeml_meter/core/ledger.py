@@ -92,7 +92,10 @@ class Ledger:
         return Account(
             tenant=accounts[0].tenant,
             steps=sum(account.steps for account in accounts),
-            state=State(top=max(account.state.top for account in accounts)),
+            state=State(
+                top=max(account.state.top for account in accounts),
+                above=sum(account.state.above for account in accounts),
+            ),
             group=tuple(account.tenant for account in accounts),
         )
 
@@ -135,7 +138,8 @@ class Ledger:
 
     def may_submit(self, account: Account) -> bool:
         """Tell whether one more submission can be answered."""
-        within = account.steps < self._promised(account)
+        ended = self.rules.ended(account.state, len(account.group) or 1)
+        within = account.steps < self._promised(account) and not ended
         if not self.spec.elastic:
             return within
         return within or self._log_cost(account) <= 0
@@ -239,7 +243,8 @@ class Ledger:
     def steps_left(self, account: Account) -> int:
         """Give the steps still promised whatever the answers will be."""
         left = self._promised(account) - account.steps
-        return left if left > 0 else int(self.may_submit(account))
+        may = self.may_submit(account)
+        return left if left > 0 and may else int(may)
 
     def steps_expected(self, account: Account) -> int:
         """Give the steps that follow if answers go on in the proportions seen so far."""

@@ -44,6 +44,10 @@ class Event(StrEnum):
     WEBHOOK_REMOVED = "webhook removed"
 
 
+DRAWS = "draws"
+"""In the links of a test set with drawn edges: the digest of the secret, at release the secret."""
+
+
 @dataclass(frozen=True, slots=True)
 class Part:
     """Some of the labels that were asked for."""
@@ -252,6 +256,8 @@ class Entry:
     told_at: str
     user: str = ""
     """Id of whoever submitted it, where people have accounts."""
+    first_edge: str = ""
+    """Where the bands of this answer begin, as a fraction, if a band was told of drawn edges."""
 
 
 @dataclass(frozen=True, slots=True)

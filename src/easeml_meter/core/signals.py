@@ -7,6 +7,7 @@ that matters.
 
 from __future__ import annotations
 
+import math
 from bisect import bisect_right
 from dataclasses import dataclass, replace
 from fractions import Fraction
@@ -42,6 +43,8 @@ class State:
     """The running maximum of an incremental meter; 1 before anything was told."""
     reverts_used: int = 0
     resets_used: int = 0
+    above: int = 0
+    """Answers "above the ceiling", where they are counted."""
 
 
 @dataclass(frozen=True)
@@ -49,6 +52,12 @@ class Rules:
     """The feedback rule of one meter, step by step."""
 
     spec: MeterSpec
+    first_edge: Fraction | None = None
+    """Where the bands of one answer begin, if its edges were drawn: the others follow from it."""
+
+    def drawing(self, first_edge: Fraction | None) -> Rules:
+        """Return the rule for one answer, whose edges were drawn from here on."""
+        return Rules(self.spec, first_edge) if self.spec.drawn is not None else self
 
     @property
     def incremental(self) -> bool:
@@ -67,7 +76,18 @@ class Rules:
         """Return the number of the band that a gap falls into: lower edge in, upper edge out."""
         if not 0 <= gap <= 1:
             raise invalid("gap", gap, "a difference of two losses, from 0 to 1")
-        return bisect_right(self._lower_edges, as_written(gap))
+        if self.spec.drawn is None:
+            return bisect_right(self._lower_edges, as_written(gap))
+        first, apart = self._drawn
+        last = math.ceil((1 - first) / apart) + 1
+        return min(last, math.floor((as_written(gap) - first) / apart) + 2)
+
+    @property
+    def _drawn(self) -> tuple[Fraction, Fraction]:
+        """The first edge and the distance of the edges; band 1 ends at the first."""
+        if self.first_edge is None or self.spec.drawn is None:
+            raise AssertionError("the edges of an answer are needed, and it has none")
+        return self.first_edge, as_written(self.spec.drawn)
 
     @cached_property
     def _lower_edges(self) -> list[Fraction]:
@@ -78,6 +98,8 @@ class Rules:
         spec = self.spec
         masking = state.reverts_used < spec.masked_reverts
         highest = spec.mask_above if masking else spec.signals
+        if spec.drawn is not None:
+            highest = math.ceil(1 / as_written(spec.drawn)) + 1
         lowest = state.top if self.incremental else 1
         found = [*range(lowest, highest + 1)]
         if spec.ceiling is not None:
@@ -111,7 +133,13 @@ class Rules:
             return replace(state, reverts_used=state.reverts_used + 1)
         if answer > 0 and self.incremental:
             return replace(state, top=answer)
+        if answer == ABOVE_CEILING and self.spec.above is not None:
+            return replace(state, above=state.above + 1)
         return state
+
+    def ended(self, state: State, tenants: int = 1) -> bool:
+        """Whether more answers "above the ceiling" came than `tenants` with one history may get."""
+        return self.spec.above is not None and state.above > tenants * self.spec.above
 
     def reset(self, state: State) -> State:
         """Forget the running maximum; each meter allows only so many resets."""
@@ -130,7 +158,7 @@ class Rules:
         A reverted model lies in some band above the cut, so it has at least that tolerance.
         """
         if answer > 0:
-            return self.spec.tolerances[answer - 1]
+            return self.spec.tolerances[answer - 1 if self.spec.drawn is None else 0]
         return self.spec.tolerances[self.spec.mask_above] if answer == REVERTED else None
 
     def range_of(self, answer: int) -> tuple[float, float] | None:
@@ -142,6 +170,11 @@ class Rules:
             return self.spec.bands[self.spec.mask_above].lower, 1.0
         if answer < 1:
             return None
+        if self.spec.drawn is not None:
+            first, apart = self._drawn
+            lower = max(Fraction(0), first + (answer - 2) * apart) if answer > 1 else Fraction(0)
+            upper = min(Fraction(1), first + (answer - 1) * apart)
+            return float(at_least(lower, digits=15)), float(at_most(upper, digits=15))
         band = self.spec.bands[answer - 1]
         return (0.0 if self.incremental else band.lower), band.upper
 

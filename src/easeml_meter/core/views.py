@@ -17,7 +17,7 @@ from easeml_meter.core.model import AuditLink
 from easeml_meter.core.signals import NO_READING, Rules, answer_named, name_of, true_gap
 from easeml_meter.showing import Shown
 from easeml_meter.spec import Gap, MeterSpec
-from easeml_meter.stats.rounding import at_least, at_most, confidence
+from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
 
 
 @dataclass(frozen=True, repr=False)
@@ -41,6 +41,8 @@ class Signal(Shown):
     """An identical submission was answered before: same answer, nothing charged."""
     by_name: bool = False
     """A model of this name was answered before, and that is enough: files were not looked at."""
+    first_edge: float | None = None
+    """Where the bands of this answer begin, if a band was told of drawn edges."""
     validation_loss: float | None = None
     """The loss on the validation set; None where it was not measured."""
     true_loss_at_least: float | None = None
@@ -58,9 +60,16 @@ class Signal(Shown):
         return self.answer if self.answer > 0 else None
 
     @property
+    def rules(self) -> Rules:
+        """The rule that this answer follows, with its edges."""
+        return Rules(self.spec).drawing(
+            None if self.first_edge is None else as_written(self.first_edge)
+        )
+
+    @property
     def tolerance(self) -> float | None:
         """How far the test loss may be from the true loss; None without a reading."""
-        return Rules(self.spec).tolerance(self.answer)
+        return self.rules.tolerance(self.answer)
 
     @property
     def confidence(self) -> float:
@@ -70,7 +79,7 @@ class Signal(Shown):
     @property
     def gap(self) -> tuple[float, float] | None:
         """Edges of the gap between validation and test loss as told; None without a reading."""
-        return Rules(self.spec).range_of(self.answer)
+        return self.rules.range_of(self.answer)
 
     @property
     def true_gap(self) -> tuple[float, float] | None:
@@ -103,6 +112,7 @@ class Signal(Shown):
             "answer": self.name,
             "band": self.band,
             "gap": self.gap,
+            "first_edge": self.first_edge,
             "tolerance": self.tolerance,
             "true_gap": self.true_gap,
             "validation_loss": self.validation_loss,
@@ -301,6 +311,7 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
         **{name: data[name] for name in _PLAIN},
         # A server of a version before sends none of these.
         by_name=data.get("by_name", False),
+        first_edge=data.get("first_edge"),
         validation_loss=data.get("validation_loss"),
         true_loss_at_least=data.get("true_loss_at_least"),
         true_loss_at_most=data.get("true_loss_at_most"),

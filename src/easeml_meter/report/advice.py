@@ -14,7 +14,7 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.words import LOW_BATTERY, validation_words
-from easeml_meter.stats.rounding import as_written, at_least
+from easeml_meter.stats.rounding import as_written, at_least, at_most
 
 _READERS = {Role.DEVELOPER: "Developers", Role.LABELER: "Labelers"}
 
@@ -93,6 +93,8 @@ def _on_answers(view: SessionView) -> Iterator[Line]:
     readings = [signal for signal in view.signals if signal.answer > 0]
     if readings and Rules(view.spec).incremental:
         yield from _on_maximum(view, readings)
+    elif readings and view.spec.drawn is not None:
+        yield from _on_edges(readings)
     elif readings:
         yield from _on_bands(readings)
 
@@ -142,6 +144,31 @@ def _on_bands(readings: list[Signal]) -> Iterator[Line]:
     yield from _on_validation(climbed=now.answer > best.answer)
 
 
+def _on_edges(readings: list[Signal]) -> Iterator[Line]:
+    """Advise on gaps between drawn edges: two of them differ if they do not overlap."""
+    gaps = [signal.gap or (0.0, 1.0) for signal in readings]
+    lower, _ = gaps[-1]
+    least = min(upper for _, upper in gaps)
+    if lower == 0:
+        yield None, _CARRY_ON
+        return
+    if lower >= least:
+        best = readings[[upper for _, upper in gaps].index(least)]
+        yield (
+            None,
+            f"At step {best.step:,} the gap was at most {at_most(least)}, and it is at least "
+            f"{at_least(lower)} now: validation loss and test loss have drifted apart.",
+        )
+    else:
+        yield (
+            None,
+            f"The gap is at least {at_least(lower)}, and no earlier answer shows a smaller one, so "
+            "these steps need not have caused it.",
+        )
+    yield None, _direction(readings[-1])
+    yield from _on_validation(climbed=lower >= least)
+
+
 def _climbed(first: int, now: int) -> str:
     return (
         f"The meter has climbed from band {first} to band {now}: validation loss and test loss "
@@ -152,7 +179,7 @@ def _climbed(first: int, now: int) -> str:
 def _direction(signal: Signal) -> str:
     """Say on which side of the validation loss the test loss lies, where the numbers show it."""
     loss = signal.validation_loss
-    side = 0 if loss is None else Rules(signal.spec).side(signal.answer, as_written(loss))
+    side = 0 if loss is None else signal.rules.side(signal.answer, as_written(loss))
     if side > 0:
         return (
             "The test loss is above the validation loss: what looks like progress on the "

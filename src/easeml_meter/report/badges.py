@@ -8,11 +8,11 @@ from easeml_meter.report.palette import (
     LOW_CHARGE,
     TRACK,
     WHITE,
-    band_colours,
     text_on,
 )
+from easeml_meter.report.scale import answer_colour
 from easeml_meter.report.svg import box, element, escaped, image, text_width
-from easeml_meter.report.words import LOW_BATTERY, answer_words, share_words, steps_words
+from easeml_meter.report.words import LOW_BATTERY, share_words, steps_words, told_words
 
 _GREY = "#555f69"
 _CELL = 96.0
@@ -56,8 +56,8 @@ def badge_svg(view: SessionView) -> str:
     else:
         last = view.signals[-1]
         left = f"{steps_words(last.steps_left)} left" if last.steps_left else "spent"
-        words = f"{answer_words(last.answer)}, {left}"
-        colour = band_colours(last.spec.signals)[last.answer - 1] if last.band else _GREY
+        words = f"{told_words(last)}, {left}"
+        colour = answer_colour(last) if last.band else _GREY
     first, second = (text_width(text, 11) + 14 for text in (label, words))
     return image(
         "badge",

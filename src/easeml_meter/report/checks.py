@@ -13,7 +13,7 @@ from itertools import zip_longest
 
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, State
 from easeml_meter.core.views import SessionView, Signal, Truth
-from easeml_meter.report.words import answer_words, steps_words
+from easeml_meter.report.words import steps_words, told_words
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,7 @@ class Check:
             return "nothing to check"
         if self.right:
             return "yes"
-        return f"NO: should be {answer_words(self.due)}"
+        return f"NO: should be {told_words(self.signal, self.due)}"
 
 
 def checks(view: SessionView) -> tuple[Check, ...]:

@@ -7,17 +7,19 @@ from __future__ import annotations
 
 import textwrap
 from dataclasses import dataclass
+from functools import cached_property
 
 from easeml_meter.core.signals import REVERTED, Rules
 from easeml_meter.core.views import Signal
+from easeml_meter.report.scale import Scale
 from easeml_meter.report.words import (
-    answer_words,
     gap_name,
     left_words,
     loss_sentence,
     share_words,
     shown,
     told_gap_words,
+    told_words,
 )
 from easeml_meter.stats.rounding import at_most
 
@@ -37,22 +39,26 @@ class Gauge:
     @property
     def cell(self) -> int:
         """Characters for each band; 0 where there are too many bands to draw."""
-        return min(12, _WIDTH // self.signal.spec.signals)
+        return min(12, _WIDTH // len(self.scale.rungs))
+
+    @cached_property
+    def scale(self) -> Scale:
+        """The scale it is drawn on."""
+        return Scale(self.signal.spec, (self.signal,))
 
     def place(self, gap: float) -> float:
         """Return where a gap lies; bands are equally wide."""
-        bands = self.signal.spec.bands
-        index = next((k for k, band in enumerate(bands) if gap < band.upper), len(bands) - 1)
-        band = bands[index]
-        return self.cell * (index + min(1.0, (gap - band.lower) / (band.upper - band.lower)))
+        return self.cell * self.scale.place(gap)
 
     def kinds(self) -> list[str]:
         """Say of each character whether it is told, within the tolerance, or neither."""
-        kinds = [DARK] * (self.cell * self.signal.spec.signals)
+        kinds = [DARK] * (self.cell * len(self.scale.rungs))
         told, promised = self.signal.gap, self.signal.true_gap
         if told is None or promised is None:
             return kinds
         first, last = round(self.place(told[0])), round(self.place(told[1]))
+        first = min(first, len(kinds) - 1)
+        last = max(last, first + 1)  # a band narrower than a character is drawn, too
         # A tolerance is drawn however thin it is: one character at least.
         least = first if promised[0] >= told[0] else min(first - 1, round(self.place(promised[0])))
         most = last if promised[1] <= told[1] else max(last + 1, round(self.place(promised[1])))
@@ -68,7 +74,8 @@ class Gauge:
         """
         kinds = self.kinds()
         chars = [fill[kind] for kind in kinds]
-        for band in range(self.signal.spec.signals):
+        # Bands with drawn edges have no numbers.
+        for band in range(self.signal.spec.signals if self.signal.spec.drawn is None else 0):
             digits = str(band + 1)
             start = band * self.cell + (self.cell - len(digits)) // 2
             if self.cell > len(digits) and (kinds[start] != LIT or band + 1 == self.signal.answer):
@@ -83,15 +90,15 @@ class Gauge:
 
     def edges(self) -> str:
         """Return the line of the bands' edges, as many as fit."""
-        bands = self.signal.spec.bands
-        end = len(bands) * self.cell
+        *lower, highest = self.scale.edges
+        end = len(lower) * self.cell
         line = ""
-        for index, band in enumerate(bands):
-            written = f"{band.lower:g}"
+        for index, edge in enumerate(lower):
+            written = f"{edge:g}"
             start = index * self.cell
             if index == 0 or (len(line) < start and start + len(written) < end):
                 line = line.ljust(start) + written
-        return line.ljust(end) + f"{bands[-1].upper:g}"
+        return line.ljust(end) + f"{highest:g}"
 
 
 def plain(signal: Signal) -> str:
@@ -112,8 +119,8 @@ def plain(signal: Signal) -> str:
 
 def headline(signal: Signal, ellipsis: str = "…", unprintable: str = "\ufffd") -> str:
     """Say what was told, and of which model."""
-    told = answer_words(signal.answer)
-    if signal.band is not None:
+    told = told_words(signal)
+    if signal.band is not None and signal.spec.drawn is None:
         told += f" of {signal.spec.signals}"
         told += ", the worst so far" if Rules(signal.spec).incremental else ""
     told = f"Step {signal.step:,}: {told}, model "

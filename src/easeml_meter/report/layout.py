@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from easeml_meter.core.views import SessionView
+from easeml_meter.report.scale import Scale
 from easeml_meter.report.svg import MARGIN, fitted, text_width
 
 FEW = 24
@@ -55,14 +56,21 @@ class Layout:
     @cached_property
     def cell(self) -> float:
         """How high a band is; a column has room for the word "above ceiling", upright."""
-        bands = self.view.spec.signals
+        bands = len(self.scale.rungs)
+        if self.view.spec.drawn is not None:  # the edges of each band stand beside it, upright
+            return (200 if self.few else 100) / bands
         wanted = 150 if self.few else 100
         return max(min(4.0, 400 / bands), min(36.0, wanted / bands), 96 / bands)
 
     @cached_property
     def plot(self) -> float:
         """How high a column is."""
-        return self.cell * self.view.spec.signals
+        return self.cell * len(self.scale.rungs)
+
+    @cached_property
+    def scale(self) -> Scale:
+        """The scale of the columns."""
+        return Scale(self.view.spec, self.view.signals)
 
     @cached_property
     def axis(self) -> float:
@@ -72,9 +80,8 @@ class Layout:
 
     @cached_property
     def edges(self) -> tuple[str, ...]:
-        """The bands' edges, from 0 to 1."""
-        bands = self.view.spec.bands
-        return (*(f"{band.lower:g}" for band in bands), f"{bands[-1].upper:g}")
+        """The edges of the scale, from 0 up."""
+        return tuple(f"{edge:g}" for edge in self.scale.edges)
 
     @cached_property
     def below(self) -> float:
@@ -116,8 +123,4 @@ class Layout:
 
     def height_of(self, gap: float) -> float:
         """Return how far below the top of a column a gap lies."""
-        bands = self.view.spec.bands
-        index = next((k for k, band in enumerate(bands) if gap < band.upper), len(bands) - 1)
-        band = bands[index]
-        share = min(1.0, (gap - band.lower) / (band.upper - band.lower))
-        return self.plot - self.cell * (index + share)
+        return self.plot - self.cell * self.scale.place(gap)

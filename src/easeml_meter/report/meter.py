@@ -9,12 +9,12 @@ reaches into, and is never thinner than can be seen.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
 
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.layout import PER_ROW, Layout
-from easeml_meter.report.palette import TOLERANCE, TRACK, band_colours, text_on
+from easeml_meter.report.palette import TOLERANCE, TRACK, text_on
+from easeml_meter.report.scale import answer_colour
 from easeml_meter.report.svg import (
     BOLD,
     MARGIN,
@@ -37,7 +37,9 @@ from easeml_meter.report.words import (
     meaning_words,
     shown,
     standing_words,
+    told_words,
 )
+from easeml_meter.stats.rounding import at_least, at_most
 
 _THINNEST = 3.0
 _ODD = (ABOVE_CEILING, REVERTED, NO_READING)
@@ -68,7 +70,8 @@ def meter_svg(view: SessionView) -> str:
 
 
 def _heading(layout: Layout) -> str:
-    caption = f"height: {gap_name(layout.view.spec)}; bands equally high"
+    even = "bands equally high" if layout.view.spec.drawn is None else "drawn edges"
+    caption = f"height: {gap_name(layout.view.spec)}; {even}"
     standing = f", {standing_words(layout.view)}"
     room = layout.width - 2 * MARGIN - text_width(standing, BOLD)
     title = escaped(fitted(layout.view.meter, BOLD, room) + standing)
@@ -80,7 +83,7 @@ def _heading(layout: Layout) -> str:
 def _frame(layout: Layout, row: int) -> str:
     """Draw the axis of a row: the bands' edges and the meter's colours from low to high."""
     top, left = layout.row_top(row), layout.axis - 10
-    colours = band_colours(layout.view.spec.signals)
+    colours = layout.scale.colours
     strip = [
         element(
             "path",
@@ -120,10 +123,7 @@ def _tracks(layout: Layout) -> str:
 
 def _columns(layout: Layout) -> list[str]:
     size = 11 if layout.few else 9
-    colours = band_colours(layout.view.spec.signals)
-    drawn = [
-        _column(layout, index, signal, colours) for index, signal in enumerate(layout.view.signals)
-    ]
+    drawn = [_column(layout, index, signal) for index, signal in enumerate(layout.view.signals)]
     marks = [_labels(layout, index) for index in range(layout.columns)]
     return [
         element("g", *drawn, font_size=size, text_anchor="middle"),
@@ -131,11 +131,12 @@ def _columns(layout: Layout) -> list[str]:
     ]
 
 
-def _column(layout: Layout, index: int, signal: Signal, colours: Sequence[str]) -> str:
+def _column(layout: Layout, index: int, signal: Signal) -> str:
     left, top = layout.place(index)
-    reading = answer_words(signal.answer)
+    reading = told_words(signal)
     if layout.few and signal.true_gap is not None:
-        reading += f", gap {gap_words(signal.gap)}, promised {gap_words(signal.true_gap)}"
+        gap = f", gap {gap_words(signal.gap)}" if signal.spec.drawn is None else ""
+        reading += f"{gap}, promised {gap_words(signal.true_gap)}"
     if layout.few and (said := loss_sentence(signal)):
         reading += f". {said}"
     # Isolated, so that a name written from right to left cannot reorder what stands around it.
@@ -144,7 +145,7 @@ def _column(layout: Layout, index: int, signal: Signal, colours: Sequence[str]) 
     if signal.answer in _ODD:
         parts.append(_odd(layout, signal))
     else:
-        parts.append(_band(layout, signal, colours[signal.answer - 1]))
+        parts.append(_band(layout, signal, answer_colour(signal)))
     return element("g", *parts, transform=f"translate({number(left)} {number(top)})")
 
 
@@ -158,11 +159,11 @@ def _tolerances(layout: Layout) -> str:
         (low, high), (least, most) = signal.gap, signal.true_gap
         if most > high:
             end = layout.height_of(high)
-            height = max(_THINNEST, end - layout.height_of(most))
+            height = min(end, max(_THINNEST, end - layout.height_of(most)))
             path += box(left, top + end - height, layout.bar, height)
         if least < low:
             start = layout.height_of(low)
-            height = max(_THINNEST, layout.height_of(least) - start)
+            height = min(layout.plot - start, max(_THINNEST, layout.height_of(least) - start))
             path += box(left, top + start, layout.bar, height)
     return element("path", d=path, fill=TOLERANCE, class_="m-tol") if path else ""
 
@@ -170,13 +171,32 @@ def _tolerances(layout: Layout) -> str:
 def _band(layout: Layout, signal: Signal, colour: str) -> str:
     low, high = signal.gap or (0.0, 1.0)
     top, bottom = layout.height_of(high), layout.height_of(low)
-    bar = element("path", d=box(0, top, layout.bar, bottom - top), fill=colour)
+    bar = element("path", d=box(0, top, layout.bar, max(1.0, bottom - top)), fill=colour)
+    if signal.spec.drawn is not None:
+        return bar + (_edges(layout, signal, top, bottom, colour) if layout.few else "")
     middle = number(layout.bar / 2)
     if layout.cell >= 12:
         at = number(top + layout.cell / 2 + 4)
         return bar + element("text", str(signal.answer), x=middle, y=at, fill=text_on(colour))
     at = number(top - 4 if top >= 14 else top + layout.cell + 12)
     return bar + element("text", str(signal.answer), x=middle, y=at)
+
+
+def _edges(layout: Layout, signal: Signal, top: float, bottom: float, colour: str) -> str:
+    """Write the edges of a band upright: on its bar, else where there is more room beside it."""
+    low, high = signal.gap or (0.0, 1.0)
+    words = f"{at_least(low, 3)}–{at_most(high, 3)}"
+    length = text_width(words, 9)
+    _, most = signal.true_gap or (0.0, 1.0)
+    clear = 4 + max(_THINNEST, top - layout.height_of(most))
+    ink: dict[str, str] = {}
+    start = top - clear
+    if bottom - top >= length + 4:
+        ink, start = {"fill": text_on(colour)}, bottom - 2
+    elif top < layout.plot - bottom:
+        start = bottom + clear + length
+    at = f"rotate(-90) translate({number(-start)} {number(layout.bar / 2 + 3)})"
+    return element("text", words, transform=at, font_size=9, text_anchor="start", **ink)
 
 
 def _odd(layout: Layout, signal: Signal) -> str:
@@ -240,9 +260,10 @@ def _signs(layout: Layout) -> list[tuple[str, str]]:
     """Explain the signs that occur."""
     view = layout.view
     answers = {signal.answer for signal in view.signals}
-    solid = element("path", d=box(-6, -6, 12, 12), fill=band_colours(view.spec.signals)[0])
+    solid = element("path", d=box(-6, -6, 12, 12), fill=layout.scale.colours[0])
     grey = element("path", d=box(-6, -6, 12, 12), fill=TOLERANCE, class_="m-tol")
-    entries = [(solid, "reported gap, with its band"), (grey, "tolerance")]
+    told = "with its band" if view.spec.drawn is None else "between drawn edges"
+    entries = [(solid, f"reported gap, {told}"), (grey, "tolerance")]
     entries += [(_glyph(each), answer_words(each)) for each in _ODD if each in answers]
     if layout.coming:
         line = {"fill": "none", "stroke": "currentColor", "stroke_dasharray": "2 2"}

@@ -15,16 +15,16 @@ from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import Check, checks, summary
 from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.meter import meter_svg
-from easeml_meter.report.palette import band_colours
+from easeml_meter.report.scale import answer_colour
 from easeml_meter.report.style import STYLE
 from easeml_meter.report.svg import element, escaped
 from easeml_meter.report.words import (
-    answer_words,
     gap_name,
     gap_words,
     loss_name,
     loss_sentence,
     share_words,
+    short_words,
     true_loss_words,
     validation_words,
     when,
@@ -129,10 +129,14 @@ def _meter(view: SessionView) -> str:
         if Rules(view.spec).incremental
         else f"the band that contains the {gap_name(view.spec)}"
     )
+    scale = (
+        "All bands are drawn at the same height; the numbers on the axis are their edges."
+        if view.spec.drawn is None
+        else "Its edges were drawn by the meter, for this answer alone; they stand beside it."
+    )
     caption = (
         f"One column per step. The solid bar is {told}. The grey bars are the tolerance: with them "
-        "it covers the gap to the true loss, as promised. All bands are drawn at the same height; "
-        "the numbers on the axis are their edges."
+        f"it covers the gap to the true loss, as promised. {scale}"
     )
     figure = _scroll("The meter, step by step", meter_svg(view))
     return f"<figure>{figure}<figcaption>{caption}</figcaption></figure>"
@@ -166,14 +170,14 @@ def _name(text: str) -> str:
     return f"<bdi>{escaped(text, _NAME_LENGTH)}</bdi>"
 
 
-def _answer(signal: Signal, colours: tuple[str, ...]) -> str:
+def _answer(signal: Signal) -> str:
     """Name the answer, with its colour beside it."""
-    words = answer_words(signal.answer)
+    words = short_words(signal)
     if signal.band is None:
         return words
     square = element("path", d="M0 0h10v10H0z")
     return (
-        element("svg", square, class_="m-dot", fill=colours[signal.band - 1], aria_hidden="true")
+        element("svg", square, class_="m-dot", fill=answer_colour(signal), aria_hidden="true")
         + words
     )
 
@@ -182,7 +186,6 @@ def _history(view: SessionView) -> str:
     if not view.signals:
         return "<p>No answers yet.</p>"
     tenants = len({signal.tenant for signal in view.signals}) > 1
-    colours = band_colours(view.spec.signals)
     headings = ["step", *(["team"] if tenants else []), "model", "answer", "gap"]
     name = loss_name(view.spec)
     # After release, the table of retrospect has the losses.
@@ -194,7 +197,7 @@ def _history(view: SessionView) -> str:
             f"{signal.step:,}",
             *([str(signal.tenant)] if tenants else []),
             _name(signal.model),
-            _answer(signal, colours),
+            _answer(signal),
             gap_words(signal.gap),
             *([validation_words(signal), true_loss_words(signal)] if losses else []),
             f"<time>{when(signal.told_at)}</time>",
@@ -215,15 +218,14 @@ def _retrospect(view: SessionView) -> str:
     figure = _scroll("Validation and test loss, step by step", curves_svg(view))
     headings = ["step", "model", "answer", "validation loss", "test loss", "gap"]
     headings += ["true loss promised", "right?"]
-    colours = band_colours(view.spec.signals)
-    rows = [_truth(check, colours) for check in found]
+    rows = [_truth(check) for check in found]
     return (
         f"<p><strong>{summary(found)}</strong></p><p>{known}</p>"
         f"<figure>{figure}</figure>{_table('Every step, with its losses', headings, rows)}"
     )
 
 
-def _truth(check: Check, colours: tuple[str, ...]) -> str:
+def _truth(check: Check) -> str:
     truth = check.truth
     losses = (None,) * 3 if truth is None else (truth.validation_loss, truth.test_loss, check.gap)
     interval = check.true_loss
@@ -232,7 +234,7 @@ def _truth(check: Check, colours: tuple[str, ...]) -> str:
     cells = [
         f"{check.signal.step:,}",
         _name(check.signal.model),
-        _answer(check.signal, colours),
+        _answer(check.signal),
         *("unknown" if loss is None else f"{loss:.5f}" for loss in losses),
         promised,
         f'<strong class="m-no">{words}</strong>' if check.right is False else words,

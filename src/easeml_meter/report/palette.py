@@ -5,6 +5,8 @@ Colour is never the only carrier: every drawing writes the band's number as well
 
 from __future__ import annotations
 
+from functools import lru_cache
+
 # After Okabe and Ito: hue and lightness both change from one to the next.
 _ANCHORS = ((0, 158, 115), (242, 216, 75), (230, 159, 0), (213, 94, 0), (155, 28, 49))
 
@@ -21,9 +23,10 @@ WRONG = "#9b1c31"
 BLACK, WHITE = "#000000", "#ffffff"
 
 
+@lru_cache(maxsize=64)  # a history asks for the same few at every step
 def band_colours(count: int) -> tuple[str, ...]:
     """Return `count` colours from green to red."""
-    return tuple(_between(k / (count - 1) if count > 1 else 0.0) for k in range(count))
+    return tuple(colour_between(k / (count - 1) if count > 1 else 0.0) for k in range(count))
 
 
 def text_on(colour: str) -> str:
@@ -37,7 +40,8 @@ def contrast(first: str, second: str) -> float:
     return (lighter + 0.05) / (darker + 0.05)
 
 
-def _between(position: float) -> str:
+def colour_between(position: float) -> str:
+    """Return the colour at a place from 0, green, to 1, red."""
     place = position * (len(_ANCHORS) - 1)
     index = min(int(place), len(_ANCHORS) - 2)
     share = place - index

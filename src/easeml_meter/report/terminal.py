@@ -24,7 +24,8 @@ from easeml_meter.report.gauge import (
     left_line,
     told_lines,
 )
-from easeml_meter.report.palette import CHARGE, LOW_CHARGE, band_colours, text_on
+from easeml_meter.report.palette import CHARGE, LOW_CHARGE, text_on
+from easeml_meter.report.scale import Scale, answer_colour
 from easeml_meter.report.words import (
     LOW_BATTERY,
     answer_words,
@@ -34,6 +35,7 @@ from easeml_meter.report.words import (
     loss_sentence,
     share_words,
     sharing_words,
+    short_words,
     shown,
     true_loss_words,
     validation_words,
@@ -82,11 +84,11 @@ def _solid(chars: str, signal: Signal) -> Text:
     """Paint a piece of the bar told: solid also where there is no colour, with its number on it."""
     from rich.text import Text
 
-    colour = band_colours(signal.spec.signals)[signal.answer - 1]
+    colour = answer_colour(signal)
     text = Text()
     for char in chars:
-        ink = colour if char == _BLOCK else f"bold {text_on(colour)}"
-        text.append(char, style=f"{ink} on {colour}")
+        ink = colour if char in f"{_BLOCK}▓" else f"bold {text_on(colour)}"
+        text.append(char, style=ink if char == "▓" else f"{ink} on {colour}")
     return text
 
 
@@ -154,18 +156,19 @@ def _chart(view: SessionView) -> Text:
     """Draw the last steps as columns, the lowest band at the bottom."""
     from rich.text import Text
 
-    bands = view.spec.signals
     signals = view.signals[-_MOST_COLUMNS:]
+    rungs = Scale(view.spec, signals).rungs
     chart = Text(no_wrap=True, overflow="crop")
     if len(signals) < len(view.signals):
         chart.append(f"the last {len(signals)} of {len(view.signals):,} steps\n", style=_GREY)
-    labels = [gap_words((band.lower, band.upper)) for band in view.spec.bands]
+    labels = [gap_words(rung) for rung in rungs]
     width = max(map(len, [*labels, "step"]))
-    if bands <= _MOST_ROWS:
-        for band in reversed(range(bands)):
-            chart.append(f"{labels[band]:>{width}} ", style=_GREY)
+    if len(rungs) <= _MOST_ROWS:
+        for index, rung in reversed([*enumerate(rungs)]):
+            chart.append(f"{labels[index]:>{width}} ", style=_GREY)
             for signal in signals:
-                chart.append_text(_square(signal, band))
+                top = index == len(rungs) - 1
+                chart.append_text(_square(signal, *rung, top=top))
             chart.append("\n")
     else:
         chart.append(f"{'band':>{width}} ", style=_GREY)
@@ -193,23 +196,25 @@ def _sign(signal: Signal) -> Text:
     return _solid(f"{signal.answer:{_BLOCK}^{_COLUMN}}", signal)
 
 
-def _square(signal: Signal, band: int) -> Text:
-    """Draw one band of one step."""
+def _square(signal: Signal, lower: float, upper: float, *, top: bool) -> Text:
+    """Draw one rung of one step; `top`: it is the highest one."""
     from rich.text import Text
 
-    here = signal.spec.bands[band]
     told, promised = signal.gap, signal.true_gap
     if told is None or promised is None:
-        top = band == signal.spec.signals - 1
         return _sign(signal) if top else Text(" · ", style=_GREY)
-    if told[0] <= here.lower and here.upper <= told[1]:
-        if signal.band is None or band == signal.answer - 1:
+    if signal.spec.drawn is not None and told[0] < upper and lower < told[1]:
+        # A band with drawn edges lies across rungs: less than half of one is drawn lighter.
+        half = min(upper, told[1]) - max(lower, told[0]) >= (upper - lower) / 2
+        return _solid((_BLOCK if half else "▓") * _COLUMN, signal)
+    if told[0] <= lower and upper <= told[1]:
+        if signal.band is None or signal.spec.bands[signal.answer - 1].lower == lower:
             return _sign(signal)
         return _solid(_BLOCK * _COLUMN, signal)
-    if promised[0] >= here.upper or promised[1] <= here.lower:
+    if promised[0] >= upper or promised[1] <= lower:
         return Text(" · ", style=_GREY)
-    above = here.lower >= told[1]
-    whole = promised[1] >= here.upper if above else promised[0] <= here.lower
+    above = lower >= told[1]
+    whole = promised[1] >= upper if above else promised[0] <= lower
     return Text(("▒" if whole else "▂" if above else "▔") * _COLUMN, style=_GREY)
 
 
@@ -237,13 +242,12 @@ def history_terminal(view: SessionView) -> Table:
     late = ("test", "right?") if found else (name, "when (UTC)")
     for heading in ("answer", "gap", "validation", *late):
         table.add_column(heading, no_wrap=heading != "right?", min_width=6)
-    colours = band_colours(view.spec.signals)
     for index, signal in enumerate(view.signals):
         names = [str(signal.tenant)] if tenants else []
         names.append(shown(signal.model, 28))
-        answer = Text(answer_words(signal.answer))
+        answer = Text(short_words(signal))
         if signal.band is not None:
-            answer = Text.assemble(("■ ", colours[signal.band - 1]), answer)
+            answer = Text.assemble(("■ ", answer_colour(signal)), answer)
         if found:
             late_cells = _truth(found[index])
         else:

@@ -48,6 +48,23 @@ def answer_words(answer: int) -> str:
     return _WITHOUT_BAND.get(answer, f"band {answer}")
 
 
+def told_words(signal: Signal, answer: int | None = None) -> str:
+    """Return what a signal told, or another answer with its edges, as people say it.
+
+    A band whose edges were drawn has no number that means anything: its edges are told.
+    """
+    answer = signal.answer if answer is None else answer
+    if answer < 1 or signal.spec.drawn is None:
+        return answer_words(answer)
+    return f"gap {gap_words(signal.rules.range_of(answer))}"
+
+
+def short_words(signal: Signal) -> str:
+    """Return an answer without its edges, for a table that has them beside it."""
+    drawn = signal.band is not None and signal.spec.drawn is not None
+    return "band" if drawn else answer_words(signal.answer)
+
+
 def gap_words(edges: tuple[float, float] | None) -> str:
     """Return the edges of a gap."""
     return "unknown" if edges is None else f"{at_least(edges[0])} to {at_most(edges[1])}"
@@ -160,27 +177,35 @@ def standing_words(view: SessionView) -> str:
     """Say where a test set stands."""
     if not view.signals:
         return f"test set {view.generation}: no answers yet"
-    return f"test set {view.generation}: {answer_words(view.signals[-1].answer)}"
+    return f"test set {view.generation}: {told_words(view.signals[-1])}"
 
 
 def history_words(view: SessionView) -> str:
     """Return what was told, step by step or, where it changes often, by counts."""
     if not view.signals:
         return "No answers yet."
-    runs = [(answer, list(run)) for answer, run in groupby(view.signals, lambda each: each.answer)]
+    runs = [(words, list(run)) for words, run in groupby(view.signals, told_words)]
     if len(runs) > _MOST_RUNS:
-        counts = Counter(signal.answer for signal in view.signals)
-        parts = [f"{answer_words(each)} in {counts[each]:,}" for each in _in_order(counts)]
+        # Bands with drawn edges are hardly ever the same: they are counted together.
+        drawn = view.spec.drawn is not None
+        counts = Counter(min(each.answer, 1) if drawn else each.answer for each in view.signals)
+        parts = [
+            f"{'a gap' if drawn and each > 0 else answer_words(each)} in {counts[each]:,}"
+            for each in _in_order(counts)
+        ]
         last = view.signals[-1]
-        end = f"The last, at step {last.step:,}: {answer_words(last.answer)}."
+        end = f"The last, at step {last.step:,}: {told_words(last)}."
         return f"{steps_words(len(view.signals))}: {', '.join(parts)}. {end}"
-    return " ".join(
-        f"{_span(run[0].step, run[-1].step)}: {answer_words(answer)}." for answer, run in runs
-    )
+    return " ".join(f"{_span(run[0].step, run[-1].step)}: {words}." for words, run in runs)
 
 
 def meaning_words(view: SessionView) -> str:
-    """Say what the numbers of the bands stand for."""
+    """Say what the numbers of the bands stand for, or that they have none."""
+    if view.spec.drawn is not None:
+        return (
+            f"Every answer has bands of its own, {at_most(view.spec.drawn)} wide, whose edges the "
+            f"meter drew; the tolerance is {at_most(view.spec.tolerances[0])}."
+        )
     bands = [
         f"{number} is a gap from {gap_words((band.lower, band.upper))}, "
         f"tolerance {at_most(band.tolerance)}"

@@ -12,8 +12,9 @@ from typing import Any
 
 from easeml_meter.core.history import MeterState, fold, ledger_of
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import AuditLink, Entry, Event, TestSet
+from easeml_meter.core.model import DRAWS, AuditLink, Entry, Event, TestSet
 from easeml_meter.core.people import Role
+from easeml_meter.core.signals import answer_named
 from easeml_meter.core.views import Audit
 from easeml_meter.errors import InvalidInput
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -21,6 +22,7 @@ from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.audit import broken_link
 from easeml_meter.storage.journal import SUFFIX, Journal
+from easeml_meter.vault.draws import read_draws
 
 Told = tuple[int, int, int]
 """An answer: number of the test set, tenant, step."""
@@ -36,6 +38,7 @@ def verify(actor: Actor, space: Workspace) -> Audit:
         wrong = list(_wrong_accounts(books, state))
     told = set(entered)
     problems = [*_broken(links), *wrong, *_edited(state, entered, links)]
+    problems += _wrong_draws(state, entered, links)
     problems += _unknown_answers(space, state.generations, entered)
     listed = {each for link in links for each in _answers_in(link)}
     problems += _restorations(links)
@@ -94,7 +97,7 @@ def _agrees(entry: Entry, link: Mapping[str, Any]) -> bool:
     return all(link.get(name) in (None, getattr(entry, name)) for name in _WITNESSED)
 
 
-_WITNESSED = ("answer", "model", "submission")
+_WITNESSED = ("answer", "model", "submission", "first_edge")
 """What a link says of an answer, besides which one it is."""
 
 
@@ -113,6 +116,33 @@ def _wrong_accounts(books: Books, state: MeterState) -> Iterator[str]:
                 yield (
                     f"test set {test_set.number}: the stored account of team {tenant} is not "
                     "what its entries come to: the books were changed by hand"
+                )
+
+
+def _wrong_draws(
+    state: MeterState, entered: dict[Told, Entry], links: Sequence[AuditLink]
+) -> Iterator[str]:
+    """Draw the edges of released test sets again, with the secret that was fixed beforehand."""
+    apart = state.spec.drawn
+    committed: dict[int, str] = {}
+    for link in links if apart is not None else ():
+        if link.event == Event.TEST_SET_ADDED:
+            committed[link.details["generation"]] = link.details.get(DRAWS, "")
+        if apart is None or link.event != Event.RELEASED:
+            continue
+        number, draws = link.details["generation"], read_draws(link.details.get(DRAWS))
+        if draws is None or draws.commitment != committed.get(number):
+            yield (
+                f"test set {number}: the published secret is not the one that its edges had to be "
+                "drawn with"
+            )
+            continue
+        for (generation, tenant, step), entry in entered.items():
+            band_told = generation == number and answer_named(entry.answer) > 0
+            if band_told and entry.first_edge != str(draws.first_edge(entry, apart)):
+                yield (
+                    f"test set {number}, team {tenant}, step {step}: the edges are not those that "
+                    "the published secret draws"
                 )
 
 

@@ -58,9 +58,7 @@ class Plan(Shown):
         """What was counted."""
         if self.spec.published:
             return "pairs of model and signal"
-        if self.spec.count is Count.ALL and self.spec.drawn is None:
-            return "distinct models"
-        return "consistent models"
+        return "distinct models" if self.spec.count is Count.ALL else "consistent models"
 
     @property
     def elastic(self) -> dict[str, int] | None:
@@ -232,8 +230,7 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
         found.append("the loss of each example is 0 or 1")
     else:
         found.append("the loss of each example lies between 0 and 1")
-    consistent = spec.count is Count.CONSISTENT or spec.drawn is not None
-    if consistent and spec.protocol in METERS and not spec.published:
+    if spec.count is Count.CONSISTENT and spec.protocol in METERS and not spec.published:
         found.append(BLIND_VALIDATION)
     if spec.drawn is not None:
         found.append(

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from easeml_meter.errors import VaultError, invalid
+from easeml_meter.errors import InvalidInput, VaultError, invalid
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.order import OrderDigest
 from easeml_meter.tables.source import Given
@@ -20,6 +20,7 @@ from easeml_meter.tables.table_file import check_ending, write_table
 from easeml_meter.tables.writing import new_file
 from easeml_meter.vault.containers import GROUP_ROWS, Container, binding, write_container
 from easeml_meter.vault.digests import content_digest, row_digests
+from easeml_meter.vault.draws import BYTES, Draws, read_draws
 from easeml_meter.vault.errors import opaque
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.manifest import Manifest, describe
@@ -66,6 +67,8 @@ def seal(
     found = survey(table, label, id_column)
     check(found)
     order = OrderDigest()
+    # Drawn for every meter: whoever seals need not know which one draws edges.
+    draws = Draws(random(BYTES))
     created = clock().astimezone(UTC).isoformat(timespec="seconds")
     rows = groups = 0
 
@@ -87,6 +90,7 @@ def seal(
             "order_digest": None if id_column is None else order.hexdigest(),
             "created": created,
             "classes": None if found.classes is None else found.classes.to_pylist(),
+            "draws": draws.published(),
         }
 
     with new_file(Path(destination)) as stream:
@@ -154,6 +158,8 @@ class SealedTestSet(Closing):
     """As the file itself tells it; `sha256` is empty until `verify` has read all of it."""
     classes: pa.Array | None = field(repr=False)
     """The distinct labels, sorted, where labels are text that repeats."""
+    _draws: Draws | None = field(repr=False)
+    """None: sealed before there were edges to draw."""
     _container: Container = field(repr=False)
 
     @classmethod
@@ -175,10 +181,11 @@ class SealedTestSet(Closing):
                 )
                 names = container.notes["classes"]
                 classes = None if names is None else pa.array(names, pa.string())
+                draws = read_draws(container.notes.get("draws"))
         except VaultError:
             container.close()
             raise
-        return cls(manifest, classes, container)
+        return cls(manifest, classes, draws, container)
 
     def grant(self) -> Grant:
         """Let a worker open this set, too."""
@@ -214,6 +221,16 @@ class SealedTestSet(Closing):
         """The columns that are neither label nor id."""
         apart = (self.manifest.label.name, self.manifest.id_column)
         return tuple(name for name in self.schema.names if name not in apart)
+
+    @property
+    def draws(self) -> Draws:
+        """What band edges are drawn with, or `InvalidInput` if it was sealed without a secret."""
+        if self._draws is None:
+            raise InvalidInput(
+                "the test set was sealed without the secret that band edges are drawn with: seal "
+                "the rows again with this version: meter seal"
+            )
+        return self._draws
 
     def labels(self, group: int) -> pa.Array:
         """Decrypt the labels of one row group, without the inputs.

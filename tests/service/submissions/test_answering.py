@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+from fractions import Fraction
 from pathlib import Path
 from typing import Any
 
@@ -23,15 +24,19 @@ from tests.service.helpers import (
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
+from easeml_meter.core.signals import true_gap
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import kinds
 from easeml_meter.service.submissions.answering import Submission, answer_all
 from easeml_meter.service.submissions.kinds import PredictionFiles
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
+from easeml_meter.stats.rounding import at_most
 
 
 def test_a_session_from_the_first_answer_to_the_next_test_set(tmp_path: Path) -> None:
@@ -345,3 +350,80 @@ def test_the_books_tell_no_losses(tmp_path: Path) -> None:
 def test_with_errors_counts() -> None:
     labels = np.zeros(5, dtype=np.int64)
     assert with_errors(labels, 2).tolist() == [1, 1, 0, 0, 0]
+
+
+# --- Drawn edges ---
+
+
+def drawn_spec(**options: Any) -> MeterSpec:
+    return small_spec(**{"drawn": 0.3, "tolerance": 0.2} | options)
+
+
+def test_a_session_with_drawn_edges(tmp_path: Path) -> None:
+    """Every answer has edges of its own; the same submission has the same, free of charge."""
+    session = make_session(tmp_path, drawn_spec(), size=400)
+    shares = (0, 0.25, 0.25, 0.6)
+    answers = [
+        session.submit(int(400 * share), 0, model=f"model-{step}")
+        for step, share in enumerate(shares)
+    ]
+    assert len({signal.first_edge for signal in answers}) == 4
+    for signal, share in zip(answers, shares, strict=True):
+        assert signal.gap is not None
+        assert signal.gap[0] <= share < signal.gap[1] <= signal.gap[0] + 0.300001
+        assert signal.true_gap == true_gap(signal.gap, 0.2)
+        assert f"{at_most(min(1.0, signal.true_gap[1]))}." in signal.promise
+    again = session.submit(100, 0, model="model-1")
+    assert (again.repeated, again.gap) == (True, answers[1].gap)
+    shown = [signal.gap for signal in session.meter.status().signals]
+    assert shown == [signal.gap for signal in answers]
+    assert "band" not in str(answers[1]).splitlines()[0]
+
+
+def test_two_teams_with_the_same_submission_get_edges_of_their_own(tmp_path: Path) -> None:
+    session = make_session(tmp_path, drawn_spec(tenants=(2, 2)))
+    first, second = (session.submit(9, 1, model="same", tenant=tenant) for tenant in (1, 2))
+    assert first.first_edge != second.first_edge
+
+
+def test_nothing_of_an_edge_is_told_without_a_band(tmp_path: Path) -> None:
+    """Neither with "above the ceiling" nor with a check, which costs nothing."""
+    spec = drawn_spec(ceiling=0.5, above=1)
+    session = make_session(tmp_path, spec, size=400)
+    files = session.files(100, 0, salt="checked")
+    checked = session.meter.check(*files)
+    above = session.submit(300, 0, model="above")
+    assert (above.name, above.first_edge, above.gap) == ("above-ceiling", None, None)
+    told = session.submit(100, 0, model="checked")
+    edge = str(told.first_edge)
+    assert told.band is not None
+    for before in (repr(checked), json.dumps(checked.to_json()), repr(above)):
+        assert edge not in before
+    with Workspace.open(tmp_path / "meter").reading() as books:
+        entries = books.entries.all(session.meter.generations[0].meter, 1)
+    assert [(each.answer, each.first_edge == "") for each in entries] == [
+        ("above-ceiling", True),
+        (told.name, False),
+    ]
+    assert float(Fraction(entries[1].first_edge)) == told.first_edge
+
+
+def test_one_answer_above_the_ceiling_too_many_spends_the_test_set(tmp_path: Path) -> None:
+    session = make_session(tmp_path, drawn_spec(ceiling=0.5, above=1, steps=6), size=400)
+    left = [session.submit(300, 0, model=f"m{step}").steps_left for step in range(2)]
+    assert left == [5, 0]
+    with pytest.raises(Spent):
+        session.submit(0, 0, model="good")
+    assert session.meter.generations[0].phase is Phase.SPENT
+    assert session.meter.audit().problems == ()
+
+
+def test_teams_that_handed_over_share_their_answers_above_the_ceiling(tmp_path: Path) -> None:
+    spec = drawn_spec(ceiling=0.5, above=1, steps=8, tenants=(4, 4))
+    session = make_session(tmp_path, spec, size=1200)
+    for tenant in (1, 2):
+        session.submit(1100, 0, model="bad", tenant=tenant)
+    session.meter.hand_over(1, 2, confirm=True)
+    assert session.submit(1100, 0, model="worse", tenant=1).steps_left == 0
+    with pytest.raises(Spent):
+        session.submit(0, 0, model="good", tenant=2)

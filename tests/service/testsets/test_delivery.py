@@ -26,6 +26,7 @@ from easeml_meter.service.testsets import delivery
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.source import Held
 from easeml_meter.vault import survey
+from easeml_meter.vault.draws import Draws
 
 LABELER = Actor.embedded(Role.LABELER)
 
@@ -193,3 +194,20 @@ def test_the_same_rows_count_at_one_meter_of_a_server(tmp_path: Path) -> None:
     with pytest.raises(InvalidInput, match="test set of another meter on this server"):
         make_room(lost, tmp_path / "third", name="third")
     lost.close()
+
+
+def test_a_set_sealed_without_a_secret_is_refused_where_edges_are_drawn(tmp_path: Path) -> None:
+    """Files of the version before have none; with fixed edges they are taken as before."""
+    for name, options in (("fixed", {}), ("drawn", {"drawn": 0.3, "tolerance": 0.2})):
+        meter = Meter.create(tmp_path / name, small_spec(**options), clock=Clock())
+        labels = np.random.default_rng(3).integers(0, 2, meter.plan.labels)
+        with mock.patch.object(Draws, "published", return_value=None):
+            sealed = sealed_as(meter, rows(labels, seed=3), tmp_path / f"{name}.sealed")
+        if name == "fixed":
+            meter.add_test_set(sealed)
+            continue
+        with pytest.raises(InvalidInput, match="without the secret") as refused:
+            meter.add_test_set(sealed)
+        assert "seal the rows again" in str(refused.value)
+        assert "\n" not in str(refused.value)
+        assert meter.generations[-1].phase is Phase.REQUESTED

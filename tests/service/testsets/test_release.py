@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
@@ -13,6 +14,7 @@ from tests.service.helpers import Clock, Session, deliver, make_session, rows, s
 from tests.service.sharing import made
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import Entry
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import SessionView, view_from_json
 from easeml_meter.errors import Denied, NotFound, WrongPhase
@@ -20,7 +22,9 @@ from easeml_meter.report.checks import checks
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.handovers import hand_over
 from easeml_meter.service.place import Workspace
+from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import release, requests
+from easeml_meter.vault.draws import Draws
 
 LABELER = Actor.embedded(Role.LABELER)
 
@@ -143,3 +147,64 @@ def test_the_retrospective_names_models_answers_and_tolerances(tmp_path: Path) -
     assert (record["tenant"], record["step"], record["answer"]) == (1, 1, told.name)
     assert record["tolerance"] == told.tolerance
     assert record["truth"]["band"] == 2
+
+
+# --- Drawn edges: the secret is published, and every draw can be checked ---
+
+
+def drawn(folder: Path) -> Session:
+    """Spend a test set with drawn edges; the last answer is above the ceiling."""
+    session = make_session(folder, small_spec(drawn=0.3, tolerance=0.2, ceiling=0.6, above=0))
+    n = len(session.test_labels)
+    for step, errors in enumerate((0, n // 4, 3 * n // 4)):
+        session.submit(errors, 0, model=str(step))
+    return session
+
+
+def test_the_secret_of_drawn_edges_is_published_with_the_test_set(tmp_path: Path) -> None:
+    session = drawn(tmp_path)
+    meter = session.meter
+    committed = [link.details["draws"] for link in meter.audit().links if "draws" in link.details]
+    with open_sealed(Workspace.open(tmp_path / "meter"), meter.generations[0]) as sealed:
+        assert committed == [sealed.draws.commitment]
+        secret = sealed.draws.published()
+    for file in (tmp_path / "meter").rglob("*"):
+        content = file.read_bytes() if file.is_file() else b""
+        assert secret.encode() not in content
+        assert bytes.fromhex(secret) not in content
+    released = meter.release()
+    audit = meter.audit()
+    assert (audit.links[-1].details["draws"], audit.problems) == (secret, ())
+    view = meter.status(generation=1)
+    assert [check.words for check in checks(view)] == ["yes", "yes", "yes"]
+    records = json.loads((released / "retrospective.json").read_text(encoding="utf-8"))
+    gaps = [each and list(each) for each in (signal.gap for signal in view.signals)]
+    assert [record["gap"] for record in records] == gaps
+    assert gaps[2] is None
+
+
+def test_edges_that_were_not_drawn_are_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Chosen edges break the promise, above all if they look at the data."""
+
+    def chosen(_: Draws, entry: Entry, apart: float) -> Fraction:
+        return Fraction(str(apart)) * len(entry.model) / 7
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Draws, "first_edge", chosen)
+        session = drawn(tmp_path)
+    session.meter.release()
+    problems = session.meter.audit().problems
+    assert len(problems) == 2
+    assert all("the edges are not those that the published secret draws" in p for p in problems)
+
+
+def test_another_secret_than_the_promised_one_is_found(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = drawn(tmp_path)
+    monkeypatch.setattr(Draws, "published", lambda _: "00" * 32)
+    session.meter.release()
+    (problem,) = session.meter.audit().problems
+    assert problem.startswith("test set 1: the published secret is not the one")

@@ -17,14 +17,15 @@ from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import checks, summary
 from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.meter import meter_svg
-from easeml_meter.report.palette import band_colours
+from easeml_meter.report.scale import answer_colour
 from easeml_meter.report.words import (
-    answer_words,
     gap_name,
     gap_words,
     loss_name,
     loss_sentence,
     share_words,
+    short_words,
+    told_words,
     true_loss_words,
     validation_words,
     when,
@@ -54,6 +55,8 @@ class ShownAnswer:
 
     signal: Signal
     words: str
+    short: str
+    """Without its edges, where they stand beside it."""
     loss: str
     """The validation loss, and what is promised of the true loss; may be empty."""
     colour: str | None
@@ -61,9 +64,9 @@ class ShownAnswer:
     @classmethod
     def of(cls, signal: Signal) -> ShownAnswer:
         """Put an answer into words."""
-        colours = band_colours(signal.spec.signals)
-        colour = None if signal.band is None else colours[signal.band - 1]
-        return cls(signal, answer_words(signal.answer), loss_sentence(signal), colour)
+        colour = None if signal.band is None else answer_colour(signal)
+        words = told_words(signal), short_words(signal)
+        return cls(signal, *words, loss_sentence(signal), colour)
 
 
 @dataclass(frozen=True)

@@ -9,14 +9,17 @@ from __future__ import annotations
 import secrets
 from collections.abc import Sequence
 from datetime import timedelta
+from fractions import Fraction
 from typing import Any
 
 from easeml_meter.core.model import AuditLink, stamp
 from easeml_meter.core.notifications import Delivery, Webhook
+from easeml_meter.core.signals import Rules, answer_named
 from easeml_meter.errors import invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.notifications.emails import emails_needed
 from easeml_meter.service.place import Site
+from easeml_meter.spec import MeterSpec
 from easeml_meter.storage import jobs
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.jobs import Job, Queue
@@ -119,10 +122,20 @@ def _event(link: AuditLink, webhook: Webhook) -> str | None:
     return next((name for name in webhook.events if EVENTS.get(name) == link.event), None)
 
 
+def _edges(books: Books, link: AuditLink) -> dict[str, Any]:
+    """Return the edges of a band where they were drawn: elsewhere its number says them."""
+    first_edge = link.details.get("first_edge")
+    if first_edge is None:
+        return {}
+    settings = next(each.settings for each in books.meters.all() if each.id == link.meter)
+    rules = Rules(MeterSpec.from_mapping(settings), Fraction(first_edge))
+    return {"gap": rules.range_of(answer_named(link.details["answer"]))}
+
+
 def _details(books: Books, link: AuditLink) -> dict[str, Any]:
     """Return what is sent of a link: of a signal what was published, of labels how many came."""
     if link.event == TOLD:
-        return {name: link.details[name] for name in _TOLD}
+        return {name: link.details[name] for name in _TOLD} | _edges(books, link)
     if link.event in (EVENTS["hand-over requested"], EVENTS["handed over"]):
         return {name: link.details[name] for name in _HANDED_OVER}
     if link.event != EVENTS["labels received"]:

@@ -286,7 +286,9 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
     kept = Kept(attempt.identity, attempt.suffix, content) if content else None
     loss = "" if losses.validation is None else str(losses.validation)
     entry = replace(draft.entry, validation_loss=loss)
-    return replace(draft, entry=entry, losses=losses, kept=kept)
+    # Drawn now, because the test set is open now; it leaves with the answer, once that is entered.
+    first_edge = measured.first_edge(entry)
+    return replace(draft, entry=entry, losses=losses, first_edge=first_edge, kept=kept)
 
 
 def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[Draft]) -> list[Outcome]:
@@ -311,7 +313,7 @@ def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[Draft]) -> list[
             by_name = decisions.known.named(draft) is not None
             same = decisions.known.same(draft)
             try:
-                entry = same or decisions.decide(draft.entry, draft.losses, space.now())
+                entry = same or decisions.decide(draft, space.now())
             except MeterError as error:  # nothing is entered for it
                 outcomes.append(error)
                 continue
@@ -355,4 +357,6 @@ def _disclosed(entry: Entry) -> dict[str, object]:
         "model": entry.model,
         "submission": entry.submission,
     }
+    if entry.first_edge:
+        details["first_edge"] = entry.first_edge
     return details | {"user": entry.user} if entry.user else details

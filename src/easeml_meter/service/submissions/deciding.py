@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from fractions import Fraction
 
 from easeml_meter.core.history import Histories, MeterState
 from easeml_meter.core.ledger import Account
@@ -34,6 +35,8 @@ class Draft:
     """Whether an answer to a model of the same name is good enough."""
     losses: Losses | None = None
     """None: it was answered before."""
+    first_edge: Fraction | None = None
+    """Where its bands begin, if edges are drawn; like the losses, it is known to nobody yet."""
     kept: Kept | None = None
 
 
@@ -130,8 +133,8 @@ class Decisions:
             raise MeterError(f"{line}: submit again when it is answered")
         return account
 
-    def decide(self, entry: Entry, losses: Losses | None, now: str) -> Entry:
-        """Return the entry with its answer, which follows all answers before it.
+    def decide(self, draft: Draft, now: str) -> Entry:
+        """Return the entry of a draft with its answer, which follows all answers before it.
 
         A validation set that was replaced since then changes nothing: the submission has touched
         hidden rows, so it is answered, and charged, on the set that it was measured with.
@@ -142,6 +145,7 @@ class Decisions:
         """
         # Retired while this was measured, the test set still answers: the submission has touched
         # hidden rows, and that must not be free. Once it is released, there is nothing to tell.
+        entry, losses = draft.entry, draft.losses
         phase = self.test_set.phase
         over = phase is Phase.RELEASED or (phase is Phase.ACTIVE and self.histories.retired)
         if losses is None or over:
@@ -149,14 +153,17 @@ class Decisions:
         account = self.check_budget(entry, reached=losses.of_model)
         answer = NO_READING
         if losses.validation is not None and losses.test is not None:
-            rules = self.histories.ledger.rules
+            rules = self.histories.ledger.rules.drawing(draft.first_edge)
             answer = rules.answer(account.state, losses.validation, losses.test)
+        # Only a band is told with its edges: an answer without a reading has none to tell.
+        told_edge = draft.first_edge if answer > 0 else None
         return replace(
             entry,
             step=self.histories.folded[entry.tenant].step + 1,
             answer=name_of(answer),
             after_reset=self._follows_reset(entry),
             told_at=now,
+            first_edge="" if told_edge is None else str(told_edge),
         )
 
     def add(self, entry: Entry) -> None:

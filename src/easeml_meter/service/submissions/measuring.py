@@ -21,7 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
-from easeml_meter.core.model import TestSet, ValidationSet
+from easeml_meter.core.model import Entry, TestSet, ValidationSet
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.executors import Executor, TooLate, open_executor
@@ -209,6 +209,11 @@ class Measured(Closing):
             if self.again:
                 return None
             raise
+
+    def first_edge(self, entry: Entry) -> Fraction | None:
+        """Draw where the bands of an answer begin; None if the edges of this meter are fixed."""
+        apart = self.spec.drawn
+        return None if apart is None else self.sealed.draws.first_edge(entry, apart)
 
     def expected(self, rows: int) -> Expected:
         """What predictions on so many rows must look like."""

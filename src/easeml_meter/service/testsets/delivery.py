@@ -10,7 +10,7 @@ from pathlib import Path
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
-from easeml_meter.core.model import Event, LabelRequest, TestSet
+from easeml_meter.core.model import DRAWS, Event, LabelRequest, TestSet
 from easeml_meter.core.notices import Notice
 from easeml_meter.errors import InvalidInput, VaultError, invalid
 from easeml_meter.scoring.classes import classes_in_force
@@ -153,6 +153,7 @@ def add_test_set(
         for other in state.generations:
             if other.fingerprint == fingerprint:
                 raise invalid("test set", path.name, f"the same rows were test set {other.number}")
+        committed = None if state.spec.drawn is None else sealed.draws.commitment
         notices = check_reuse(actor, space, state, sealed, decisions)
     claim(space, wanted.meter, fingerprint)
     # Named by its digest, it replaces no other one.
@@ -173,6 +174,8 @@ def add_test_set(
         books.testsets.update(added)
         # The digest binds what the labelers were told and decided; its content stays theirs.
         details = {"generation": added.number, "rows": manifest.rows, "digest": kept}
+        if committed is not None:
+            details[DRAWS] = committed
         books.audit.append(added.meter, now, Event.TEST_SET_ADDED, details)
         # The same rows may have answered before, for a meter whose database was lost.
         histories, unjournaled = reconcile(space, books, state, added)

@@ -10,7 +10,7 @@ from typing import Any
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
-from easeml_meter.core.model import Entry, Event, TestSet
+from easeml_meter.core.model import DRAWS, Entry, Event, TestSet
 from easeml_meter.core.signals import Rules, answer_named
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import NotFound, WrongPhase
@@ -65,6 +65,7 @@ def release(
         with Measured(space, state.spec, test_set, state.validation, again=True) as on:
             truths = [_truth(on, entry) for entry in entries]
     _export(space, state.spec, test_set, entries, truths)
+    draws = _draws(space, state.spec, test_set)
     # The phase changes last: a release that was cut short is simply done again.
     with space.writing() as books:
         if books.entries.all(test_set.meter, test_set.number) != entries:
@@ -72,7 +73,7 @@ def release(
         now = space.now()
         released = replace(test_set, phase=advance(test_set.phase, Phase.RELEASED), changed_at=now)
         books.testsets.update(released)
-        details = {"generation": test_set.number, "rows": test_set.rows}
+        details = {"generation": test_set.number, "rows": test_set.rows} | draws
         books.audit.append(test_set.meter, now, Event.RELEASED, details)
     for tenant in range(1, state.tenants + 1):
         own = truths_of(space, released, tenant)
@@ -119,6 +120,14 @@ def _next_to_release(state: MeterState, number: int | None) -> TestSet:
     return oldest
 
 
+def _draws(space: Workspace, spec: MeterSpec, test_set: TestSet) -> dict[str, str]:
+    """Return the secret of the drawn edges, so that anybody can draw them again."""
+    if spec.drawn is None:
+        return {}
+    with open_sealed(space, test_set) as sealed:
+        return {DRAWS: sealed.draws.published()}
+
+
 def _export(
     space: Workspace,
     spec: MeterSpec,
@@ -138,12 +147,18 @@ def _export(
             "step": entry.step,
             "model": entry.model,
             "answer": entry.answer,
+            "gap": _told(spec, entry).range_of(answer_named(entry.answer)),
             "tolerance": Rules(spec).tolerance(answer_named(entry.answer)),
             "truth": truth and asdict(truth),
         }
         for entry, truth in zip(entries, truths, strict=True)
     ]
     space.files.put(f"{folder}/{RETROSPECTIVE}", json.dumps(records, indent=2).encode())
+
+
+def _told(spec: MeterSpec, entry: Entry) -> Rules:
+    """Return the rule that an answer followed, with the edges that it was told with."""
+    return Rules(spec).drawing(Fraction(entry.first_edge) if entry.first_edge else None)
 
 
 @needs(Permission.SEE_RELEASED)
@@ -216,6 +231,8 @@ def _truth(on: Measured, entry: Entry) -> Truth | None:
     if test_loss is None:
         return None
     validation_loss = Fraction(entry.validation_loss)
-    rules = Rules(on.spec)
+    rules = _told(on.spec, entry)
+    if not entry.first_edge:  # an answer without a reading has edges that were not told
+        rules = rules.drawing(on.first_edge(entry))
     band = rules.band_of(rules.gap(validation_loss, test_loss))
     return Truth(validation_loss=float(validation_loss), test_loss=float(test_loss), band=band)

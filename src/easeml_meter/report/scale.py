@@ -1,0 +1,77 @@
+"""The scale that gaps are drawn on, and the colour of each answer.
+
+Where bands are fixed they are the rungs of the scale, equally high whatever their width. Drawn
+edges move from answer to answer, so their scale has even rungs, as wide as the edges are apart, or
+a few times that; an answer then lies across rungs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from itertools import pairwise
+
+from easeml_meter.core.views import Signal
+from easeml_meter.report.palette import band_colours, colour_between
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.rounding import as_written
+
+MOST = 12
+_FEWEST = 4
+"""Rungs of a scale with drawn edges."""
+_REDDEST = 4
+"""Widths of a band, of at most a tenth, at which a gap is certainly as bad as it looks."""
+
+
+@dataclass(frozen=True)
+class Scale:
+    """Rungs from 0 up, each from one edge to the next."""
+
+    spec: MeterSpec
+    signals: Sequence[Signal] = ()
+    """The answers that must be on it."""
+
+    @cached_property
+    def edges(self) -> tuple[float, ...]:
+        """Where the rungs begin, and where the last one ends."""
+        if self.spec.drawn is None:
+            return (*(band.lower for band in self.spec.bands), self.spec.bands[-1].upper)
+        apart = as_written(self.spec.drawn)
+        highest = max((each.true_gap[1] for each in self.signals if each.true_gap), default=0.0)
+        wanted = max(math.ceil(as_written(highest) / apart), _FEWEST)
+        count = min(wanted, math.ceil(1 / apart))
+        step = apart * math.ceil(count / MOST)
+        rungs = math.ceil(count * apart / step)
+        return tuple(min(float(k * step), 1.0) for k in range(rungs + 1))
+
+    @property
+    def rungs(self) -> tuple[tuple[float, float], ...]:
+        """The rungs, the lowest first."""
+        return tuple(pairwise(self.edges))
+
+    @property
+    def colours(self) -> tuple[str, ...]:
+        """A colour for each rung, from green to red."""
+        if self.spec.drawn is None:
+            return band_colours(self.spec.signals)
+        return tuple(_drawn_colour(self.spec, lower) for lower, _ in self.rungs)
+
+    def place(self, gap: float) -> float:
+        """Return how many rungs below a gap there are, with its share of its own rung."""
+        index = next((k for k, rung in enumerate(self.rungs) if gap < rung[1]), len(self.rungs) - 1)
+        lower, upper = self.rungs[index]
+        return index + min(1.0, (gap - lower) / (upper - lower))
+
+
+def answer_colour(signal: Signal) -> str:
+    """Return the colour of an answer that tells a band."""
+    if signal.spec.drawn is None or signal.gap is None:
+        return band_colours(signal.spec.signals)[signal.answer - 1]
+    return _drawn_colour(signal.spec, signal.gap[0])
+
+
+def _drawn_colour(spec: MeterSpec, lower: float) -> str:
+    """Return the colour of a gap that is at least this large: the same on every scale."""
+    return colour_between(min(1.0, lower / (_REDDEST * min(spec.drawn or 1.0, 0.1))))
