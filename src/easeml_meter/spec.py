@@ -29,6 +29,7 @@ class Bound(StrEnum):
     """Which tail bound holds one model's test loss near its true loss."""
 
     EXACT = "exact"
+    CONVEX = "convex"
     KL = "kl"
     HOEFFDING = "hoeffding"
 
@@ -162,7 +163,7 @@ class MeterSpec:
         if not isinstance(self.loss, str) or not self.loss:
             raise invalid("loss", self.loss, 'the name of a loss, such as "0-1"')
         if self.tail is Bound.EXACT and not is_zero_one(self.loss):
-            allowed = f'needs a loss of 0 or 1 per example, not "{self.loss}": take kl or hoeffding'
+            allowed = f'needs a loss of 0 or 1 per example, not "{self.loss}": take convex'
             raise invalid("bound", "exact", allowed)
         if self.inputs not in ("hidden", "public"):
             raise invalid("inputs", self.inputs, 'either "hidden" or "public"')
@@ -336,7 +337,7 @@ class MeterSpec:
             return Bound.HOEFFDING
         if self.bound is not None:
             return self.bound
-        return Bound.EXACT if is_zero_one(self.loss) else Bound.KL
+        return Bound.EXACT if is_zero_one(self.loss) else Bound.CONVEX
 
     @classmethod
     def uniform(

@@ -26,7 +26,8 @@ BY_BAND = [0.05, 0.1, 0.15, 0.2, 0.25]
 METERS: dict[str, dict[str, Any]] = {
     "regular": {},
     "regular, hoeffding": {"bound": "hoeffding"},
-    "regular, kl": {"loss": "brier"},
+    "regular, convex": {"loss": "brier"},
+    "regular, kl": {"bound": "kl"},
     "regular, ceiling": {"ceiling": 0.2},
     "regular, own loss": {"loss": "module:function"},
     "regular, masked": {"masked_reverts": 3, "mask_above": 2},

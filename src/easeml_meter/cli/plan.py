@@ -56,7 +56,7 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
     type=click.Choice([str(name) for name in Bound]),
     help="Tail bound. Default: the tightest that is valid for the loss.",
 )
-@click.option("--loss", help='Loss of each example. Default: "0-1". Others use the kl bound.')
+@click.option("--loss", help='Loss of each example. Default: "0-1". Others use the convex bound.')
 @click.option("--published", is_flag=True, help="The paper's own counting and Hoeffding's bound.")
 @click.option(
     "--count",

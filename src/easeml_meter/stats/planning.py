@@ -288,8 +288,8 @@ def log_failure(
         if count == -math.inf:
             continue
         if tolerance not in tails:
-            if spec.tail is Bound.EXACT:
-                # Never below the exact tail, and quick: what is lost in the sum needs no more.
+            if spec.tail in (Bound.EXACT, Bound.CONVEX):
+                # Never below either tail, and quick: what is lost in the sum needs no more.
                 term = count + log_tail(Bound.KL, labels, tolerance, spec.ceiling)
                 if term < top - _LOST:
                     terms.append(term)

@@ -7,6 +7,7 @@ the worst true loss. A ceiling c restricts the bad event to test losses of at mo
 | --- | --- | --- |
 | hoeffding | losses in [0,1] | 2 exp(-2 n eps^2) (the paper, appendix A) |
 | kl | losses in [0,1] | exp(-n kl(p + eps, p)) at the worst p, both sides |
+| convex | losses in [0,1] | what convex order leaves of kl (`bounded`) |
 | exact | losses of 0 or 1 | the binomial tail at the worst p, both sides |
 """
 
@@ -20,10 +21,15 @@ import numpy as np
 
 from easeml_meter.spec import Bound
 from easeml_meter.stats.binomial import tail_and_ratio, tail_ratio
+from easeml_meter.stats.bounded import (
+    RELATIVE_MARGIN,
+    log_chernoff,
+    log_convex,
+    log_kl,
+    worst_true_loss,
+)
 from easeml_meter.stats.counting import log_sum
 
-# Rounding must never loosen a guarantee: all results are raised by more than their error.
-_RELATIVE_MARGIN = 1e-12
 _SMALLEST_SEARCHED, _MOST_SEARCHED = 5e-4, 100_000
 
 
@@ -35,9 +41,11 @@ def log_tail(bound: Bound, labels: int, tolerance: float, ceiling: float | None 
         return -math.inf
     value = math.log(2) - 2 * labels * tolerance**2
     # The others are never above Hoeffding's bound, but for the rounding that all are raised by.
-    value = min(0.0, value + _RELATIVE_MARGIN * (1 + abs(value)))
+    value = min(0.0, value + RELATIVE_MARGIN * (1 + abs(value)))
     if bound is Bound.KL:
-        value = min(value, _log_kl(labels, tolerance, ceiling))
+        value = min(value, log_kl(labels, tolerance, ceiling))
+    elif bound is Bound.CONVEX:
+        value = min(value, log_convex(labels, tolerance, ceiling))
     elif bound is Bound.EXACT:
         value = min(value, _log_exact(labels, tolerance, ceiling))
     return value
@@ -62,47 +70,6 @@ def log_tail_from(
 def errors_below(ceiling: float, labels: int) -> int:
     """Return the most errors whose share of `labels` does not exceed the ceiling, as written."""
     return math.floor(Fraction(repr(ceiling)) * labels)
-
-
-def _log_kl(labels: int, tolerance: float, ceiling: float | None) -> float:
-    """Chernoff's bound, exp(-n kl(p + eps, p)) at the worst p, on both sides.
-
-    kl is jointly convex, so it is convex in p along q = p + eps: the worst p is its minimum, or
-    the end of the range that a ceiling leaves. The lower side is the mirror image of the upper one
-    (losses become 1 - loss), with the same minimum.
-    """
-    worst = _worst_true_loss(tolerance)
-    upper = lower = worst
-    if ceiling is not None:
-        upper = min(worst, ceiling - tolerance)
-        lower = max(worst, 1 - ceiling - tolerance)
-    return log_sum([_log_chernoff(labels, p, tolerance) for p in (upper, lower)])
-
-
-def _worst_true_loss(tolerance: float) -> float:
-    """Return the p at which kl(p + eps, p) is smallest, by bisection on its derivative."""
-    low, high = 0.0, 1 - tolerance
-    while True:
-        p = (low + high) / 2
-        if not low < p < high:
-            return p
-        rest = 1 - p - tolerance
-        slope = math.log1p(tolerance / p) + math.log1p(tolerance / rest) if rest > 0 else math.inf
-        if slope < tolerance / (p * (1 - p)):
-            low = p
-        else:
-            high = p
-
-
-def _log_chernoff(labels: int, p: float, tolerance: float) -> float:
-    """Return -n kl(p + eps, p), raised by more than its rounding error."""
-    if p <= 0:  # a model that never errs is never seen to err
-        return -math.inf
-    q = min(p + tolerance, 1.0)
-    rest = (1 - q) * math.log1p(-tolerance / (1 - p)) if q < 1 else 0.0
-    value = -labels * (q * math.log1p(tolerance / p) + rest)
-    # The two terms are near n eps each and cancel.
-    return value + _RELATIVE_MARGIN * (1 + abs(value)) + 1e-15 * labels * tolerance
 
 
 def _log_exact(labels: int, tolerance: float, ceiling: float | None) -> float:
@@ -153,7 +120,7 @@ def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -
         return -math.inf
     concave = (labels + 1) * tolerance - 1 >= math.sqrt(labels + 1)
     if not concave and tolerance < _SMALLEST_SEARCHED and highest - lowest > _MOST_SEARCHED:
-        return _log_chernoff(labels, min(_worst_true_loss(tolerance), 1.0), tolerance)
+        return log_chernoff(labels, min(worst_true_loss(tolerance), 1.0), tolerance)
     split = 32 if concave else 8
     width = max(1, (highest - lowest + 1) // 64)
     first = np.arange(lowest, highest + 1, width, dtype=np.float64)
@@ -181,4 +148,4 @@ def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -
         width = finer
     # The mean j - n eps is known to a rounding of n eps, which the tail magnifies by j / mean.
     rounding = 1e-15 * shift * best_j / (best_j - shift)
-    return best + _RELATIVE_MARGIN * (1 + abs(best)) + rounding
+    return best + RELATIVE_MARGIN * (1 + abs(best)) + rounding
