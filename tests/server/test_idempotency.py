@@ -3,6 +3,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from concurrent.futures import ThreadPoolExecutor
+from dataclasses import replace
 from datetime import timedelta
 
 import httpx
@@ -241,3 +242,14 @@ def test_a_key_whose_server_was_killed_is_free_when_the_next_one_starts(served: 
     with serving._background(served.app, Sender()):
         answer = client.post("/users", json=asked, headers=KEY)
     assert answer.status_code == (201 if served.site.store.dialect == "sqlite" else 409)
+
+
+def test_an_answer_that_comes_late_is_not_kept_for_another_request(served: Served) -> None:
+    """Its client went away, which freed the key, and used that for something else."""
+    late, other = (KeyedRequest("u", "k", each, stamp(served.site.clock())) for each in "ab")
+    with served.site.writing() as books:
+        books.idempotency.add([other])
+        books.idempotency.answer([replace(late, status=200, body="late")])
+        assert books.idempotency.known("u", ["k"]) == {"k": other}
+        books.idempotency.answer([replace(other, status=201, body="own")])
+        assert books.idempotency.known("u", ["k"])["k"].body == "own"

@@ -49,6 +49,19 @@ Answer = tuple[int, Any]
 """The status and the body of an answer; the body is JSON, or a model of pydantic's."""
 
 
+@dataclass
+class Entered:
+    """A request that was entered with its key, and whether its answer is kept already."""
+
+    request: KeyedRequest
+    kept: KeyedRequest | None = None
+
+    def keep(self, status: int, body: Any) -> KeyedRequest:
+        """Return the request with its answer, for the transaction in which that is given."""
+        self.kept = replace(self.request, status=status, body=body)
+        return self.kept
+
+
 @dataclass(frozen=True)
 class Once:
     """A request that may carry a key."""
@@ -62,7 +75,7 @@ class Once:
 
     async def answer(
         self,
-        make: Callable[[], Answer] | Callable[[], Coroutine[Any, Any, Answer]],
+        make: Callable[[], Answer] | Callable[[Entered | None], Coroutine[Any, Any, Answer]],
         *,
         actor: Actor,
         use_case: Callable[..., Any],
@@ -73,26 +86,29 @@ class Once:
 
         `make` has the actor run the use case. What it needs is checked here, too: a stored answer
         is only for those who may still ask for it.
-        `make` runs in a thread unless it is asynchronous; `body` is the body if it was streamed.
+        `make` runs in a thread unless it is asynchronous; then it gets the request as it was
+        entered, whose answer it may keep by itself. `body` is the body if it was streamed.
         A request that fails leaves its key unused. With `secret`, only the server's key opens what
         is stored.
         """
         permit(actor, use_case)
         if self.key is None:
-            status, content = await _made(make)
+            status, content = await _made(make, None)
             return JSONResponse(content, status)
         entered = await self.keys.begun(self.user, self._request(body))
         if entered.status is not None:
             content = _opened(self.site, entered.body) if secret else entered.body
             return JSONResponse(content, entered.status, {"Idempotency-Replayed": "true"})
+        begun = Entered(entered)
         try:
-            status, content = await _made(make)
+            status, content = await _made(make, begun)
         except BaseException:
             await run_in_threadpool(self._forget)
             raise
-        kept = _sealed(self.site, content) if secret else content
-        # The answer is kept before it leaves: a client that never hears it asks again.
-        await self.keys.finished(self.user, replace(entered, status=status, body=kept))
+        if begun.kept is None:
+            kept = _sealed(self.site, content) if secret else content
+            # The answer is kept before it leaves: a client that never hears it asks again.
+            await self.keys.finished(self.user, replace(entered, status=status, body=kept))
         return JSONResponse(content, status)
 
     def _request(self, body: bytes) -> KeyedRequest:
@@ -105,9 +121,9 @@ class Once:
             books.idempotency.forget(self.user, self.key or "")
 
 
-async def _made(make: Callable[[], Any]) -> Answer:
+async def _made(make: Callable[..., Any], begun: Entered | None) -> Answer:
     if inspect.iscoroutinefunction(make):
-        status, content = await make()
+        status, content = await make(begun)
     else:
         status, content = await run_in_threadpool(make)
     if isinstance(content, BaseModel):

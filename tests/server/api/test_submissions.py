@@ -60,6 +60,23 @@ def test_a_key_brings_back_the_stored_answer(served: Served, meter: str, labels:
     assert len(developer.get(f"/meters/{meter}/signals").json()["items"]) == 1
 
 
+def test_the_answer_under_a_key_is_kept_with_its_entry(
+    served: Served, meter: str, labels: Labels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Before, a server that died after the entry had not yet kept the answer under the key."""
+    developer, headers = served.client("developer"), {"Idempotency-Key": "one"}
+
+    def die(*_: object) -> None:
+        raise AssertionError("a second transaction")
+
+    monkeypatch.setattr(served.app.state.keys, "finished", die)
+    first = submit(developer, meter, labels, headers=headers)
+    assert first.status_code == 200, first.text
+    again = submit(developer, meter, labels, headers=headers)
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert again.json() == first.json()
+
+
 def test_tenants_are_apart(served: Served, meter: str, labels: Labels) -> None:
     one, two = served.client("developer"), served.client("developer2")
     told = submit(one, meter, labels).json()

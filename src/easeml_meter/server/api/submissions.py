@@ -22,7 +22,7 @@ from easeml_meter.server.api.common import Listed, PageHere, body_of, paged, raw
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import TenantActorHere, WorkspaceHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import Key, once_streamed
+from easeml_meter.server.idempotency import Entered, Key, once_streamed
 from easeml_meter.server.parameters import Id
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
@@ -156,10 +156,13 @@ async def submit(  # noqa: PLR0917
     permit(actor, queue.accept)  # before a body is read that may be large
     body = await body_of(request, request.app.state.settings)
 
-    async def make() -> tuple[int, dict[str, Any]]:
-        incoming = Incoming(actor, space, model, body, matching, once)
-        receipt, signal = await _accepted(request, incoming)
-        return 200 if receipt.final else 202, _shown(receipt, signal)
+    async def make(entered: Entered | None) -> tuple[int, dict[str, Any]]:
+        keep = None if entered is None else lambda found: entered.keep(*_told(found))
+        incoming = Incoming(actor, space, model, body, matching, once, keep)
+        found = await _accepted(request, incoming)
+        if entered is not None and (kept := entered.kept) is not None:
+            return kept.status or 200, kept.body
+        return _told(found)
 
     keyed = once_streamed(request, actor, key)
     answer = await keyed.answer(make, actor=actor, use_case=queue.accept, body=body)
@@ -205,7 +208,13 @@ async def _accepted(request: Request, incoming: Incoming) -> Accepted:
         incoming.body,
         matching=incoming.matching,
         once=incoming.once,
+        keep=incoming.keep,
     )
+
+
+def _told(found: Accepted) -> tuple[int, dict[str, Any]]:
+    receipt, signal = found
+    return 200 if receipt.final else 202, _shown(receipt, signal)
 
 
 def _shown(receipt: Receipt, signal: Signal | None) -> dict[str, Any]:
@@ -214,8 +223,8 @@ def _shown(receipt: Receipt, signal: Signal | None) -> dict[str, Any]:
 
 
 def _answer(actor: Actor, space: Workspace, receipt: Receipt) -> JSONResponse:
-    signal = queue.signal_for(actor, space, receipt)
-    return JSONResponse(_shown(receipt, signal), 200 if receipt.final else 202)
+    status, content = _told((receipt, queue.signal_for(actor, space, receipt)))
+    return JSONResponse(content, status)
 
 
 async def _settled(

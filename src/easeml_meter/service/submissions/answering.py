@@ -10,11 +10,12 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import TypeVar
 
 from easeml_meter.checks import check_name
 from easeml_meter.core.history import MeterState, signal_of
+from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, TestSet, ValidationSet
 from easeml_meter.core.views import Signal
@@ -51,6 +52,8 @@ class Submission:
     """Whether its sender may see the test inputs even if they are not public."""
     once: bool = False
     """Whether the answer to an earlier model of the same name is good enough."""
+    keep: Callable[[Signal], KeyedRequest] | None = field(default=None, repr=False, compare=False)
+    """Returns the answer as it is kept under the key of the request, if that had one."""
 
     def __post_init__(self) -> None:
         check_name("model", self.model)
@@ -158,9 +161,14 @@ def answer_all(
             for each in opened
         ]
     drafts = [each for each in outcomes if isinstance(each, Draft)]
+    kept = [
+        submission.keep
+        for submission, each in zip(submissions, outcomes, strict=True)
+        if isinstance(each, Draft)
+    ]
     # Older books may hold a test set that is still active though a hand-over has spent it.
     over = test_set.phase is Phase.ACTIVE and decisions.histories.all_spent
-    told = iter(_tell(space, test_set, drafts) if drafts or over else ())
+    told = iter(_tell(space, test_set, drafts, kept) if drafts or over else ())
     return [next(told) if isinstance(each, Draft) else each for each in outcomes]
 
 
@@ -291,10 +299,17 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
     return replace(draft, entry=entry, losses=losses, first_edge=first_edge, kept=kept)
 
 
-def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[Draft]) -> list[Outcome]:
+def _tell(
+    space: Workspace,
+    test_set: TestSet,
+    drafts: Sequence[Draft],
+    kept: Sequence[Callable[[Signal], KeyedRequest] | None],
+) -> list[Outcome]:
     """Enter the answers, commit, add them to the journal, and only then let them leave.
 
     The lock is held from the first read to the commit, so nothing that is checked here can change.
+    `kept` says for each draft how its answer is kept under a key, in the same transaction: whoever
+    sends the request again finds it there from the moment on that it counts.
     """
     outcomes: list[Outcome] = []
     fresh: list[Entry] = []
@@ -328,6 +343,13 @@ def _tell(space: Workspace, test_set: TestSet, drafts: Sequence[Draft]) -> list[
             )
         if fresh:
             _enter(books, decisions, fresh)
+        books.idempotency.answer(
+            [
+                keep(outcome)
+                for keep, outcome in zip(kept, outcomes, strict=True)
+                if keep is not None and isinstance(outcome, Signal)
+            ]
+        )
         if test_set.phase is Phase.ACTIVE and decisions.histories.all_spent:
             retire(space, books, state, test_set)
         keeping.wait()

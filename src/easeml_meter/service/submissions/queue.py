@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 
+from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.model import Entry, stamp
 from easeml_meter.core.submissions import TURN, Receipt, SubmissionState, Ticket, next_turn
 from easeml_meter.core.views import Signal
@@ -60,6 +61,13 @@ class Incoming:
     body: bytes = field(repr=False)
     matching: RowMatching = BY_IDS
     once: bool = False
+    keep: Callable[[Accepted], KeyedRequest] | None = field(default=None, repr=False)
+    """Returns what is kept under the key of the request, when predictions are answered."""
+
+    def accepted(self, signal: Signal) -> Accepted:
+        """Return what its sender gets for an answer."""
+        receipt = _receipt_of(self.space.meter or "", signal)
+        return receipt, signal if _sees_signals(self.actor) else None
 
 
 Accepted = tuple[Receipt, Signal | None]
@@ -75,10 +83,12 @@ def accept(
     *,
     matching: RowMatching = BY_IDS,
     once: bool = False,
+    keep: Callable[[Accepted], KeyedRequest] | None = None,
 ) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
-    `once`: if a model of that name was answered before, that is the answer.
+    `once`: if a model of that name was answered before, that is the answer. `keep` returns what is
+    kept under the key of the request, together with the answer to predictions.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
 
@@ -88,7 +98,7 @@ def accept(
         Spent: the test set has no answer left for the tenant.
         WrongPhase: there is no test set or no validation set yet.
     """
-    incoming = Incoming(actor, space, model, body, matching, once)
+    incoming = Incoming(actor, space, model, body, matching, once, keep)
     (outcome,) = accept_all(space.meter or "", [incoming])
     if isinstance(outcome, Exception):
         raise outcome
@@ -115,8 +125,7 @@ def accept_all(_meter: str, together: Sequence[Incoming]) -> list[Accepted | Exc
         elif isinstance(signal := next(answered), Exception):
             found.append(signal)
         else:
-            receipt = _receipt_of(incoming.space.meter or "", signal)
-            found.append((receipt, signal if _sees_signals(incoming.actor) else None))
+            found.append(incoming.accepted(signal))
     return found
 
 
@@ -126,10 +135,11 @@ def _received(incoming: Incoming) -> Submission | Accepted:
     submitted = unpack(incoming.body, incoming.matching, incoming.space.limits)
     given = submission_of(actor, submitted, incoming.model, once=incoming.once)
     if isinstance(submitted, PredictionFiles):
-        return given
+        if (keep := incoming.keep) is None:
+            return given
+        return replace(given, keep=lambda signal: keep(incoming.accepted(signal)))
     if (signal := answered_by_name(actor, incoming.space, given)) is not None:
-        receipt = _receipt_of(incoming.space.meter or "", signal)
-        return receipt, signal if _sees_signals(incoming.actor) else None
+        return incoming.accepted(signal)
     return _enqueue(incoming.space, given, submitted), None
 
 

@@ -21,7 +21,7 @@ _KNOWN = sa.select(*(_TABLE.c[field.name] for field in fields(KeyedRequest))).wh
 _FORGET = _TABLE.delete().where(_SAME)
 _ANSWER = (
     _TABLE.update()
-    .where(_SAME)
+    .where(_SAME, _TABLE.c.request == sa.bindparam("asked"))
     .values(status=sa.bindparam("answered"), body=sa.bindparam("answer"))
 )
 
@@ -43,12 +43,22 @@ class KeyedRequests(Repository):
             self._connection.execute(_TABLE.insert(), rows)
 
     def answer(self, requests: Sequence[KeyedRequest]) -> None:
-        """Record the answers of requests that were entered before."""
+        """Record the answers of requests that were entered before.
+
+        A key that was freed meanwhile, and may stand for another request now, is left alone.
+        """
         answers = [
-            {"whose": each.user, "which": each.key, "answered": each.status, "answer": each.body}
+            {
+                "whose": each.user,
+                "which": each.key,
+                "asked": each.request,
+                "answered": each.status,
+                "answer": each.body,
+            }
             for each in requests
         ]
-        self._connection.execute(_ANSWER, answers)
+        if answers:
+            self._connection.execute(_ANSWER, answers)
 
     def forget(self, user: str, key: str) -> None:
         """Free a key."""
