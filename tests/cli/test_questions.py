@@ -27,7 +27,7 @@ def test_labels_give_steps(capsys: pytest.CaptureFixture[str]) -> None:
     ("arguments", "said"),
     [
         ([*CONDITION], "steps"),
-        ([*CONDITION, "--steps", "3", "--labels", "5"], "not both"),
+        ([*CONDITION, "--steps", "3", "--labels", "5"], "not all"),
         ([*CONDITION, "--steps", "3", "--ceiling", "0.1"], "ceiling"),
         ([*CONDITION, "--steps", "3", "--elastic"], "elastic"),
         ([*CONDITION, "--steps", "3", "--delta", "0.1", "--confidence", "0.9"], "not both"),
@@ -43,6 +43,11 @@ def test_labels_give_steps(capsys: pytest.CaptureFixture[str]) -> None:
         (["--metric", "ece", "--steps", "3", "--tolerance", "0.1"], "no valid tail"),
         (["--floor", "0.8", "--steps", "3", "--tolerance", "0.1"], "only with --metric"),
         (["--tries", "2", "--steps", "3", "--tolerance", "0.1"], "only with"),
+        (["--rolling", "--steps", "3", "--tolerance", "0.1"], "window"),
+        (["--rolling", "--window", "3", "--labels", "9"], "--batch"),
+        (["--judge-error", "0.1", "--steps", "3", "--tolerance", "0.1"], "pool"),
+        (["--metric", "f1", "--labels", "500"], "give --steps or --tolerance"),
+        ([*CONDITION, "--on-demand", "--steps", "3"], "every label"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(
@@ -79,3 +84,32 @@ def test_a_metric_is_planned_in_its_own_unit(capsys: pytest.CaptureFixture[str])
         capsys, "--metric", "recall", "--drawn", "0.2", "--steps", "10", "--tolerance", "0.01"
     )
     assert drawn["size"] == 29_332
+
+
+def test_a_rolling_test_set_is_planned_by_batches(capsys: pytest.CaptureFixture[str]) -> None:
+    rolling = ["--rolling", "--window", "52"]
+    needed = plan_json(capsys, *rolling, "--steps", "52", "--tolerance", "0.05")
+    assert (needed["size"], needed["unit"]) == (160, "labels a batch")
+    reached = plan_json(capsys, *rolling, "--batch", "160")
+    assert reached["steps"] == 52
+    assert 0.0499 < reached["tolerance"] <= 0.05
+    assert plan_json(capsys, *rolling, "--batch", "160", "--tolerance", "0.05")["steps"] >= 52
+
+
+def test_a_judge_is_planned_and_said_when_it_does_not_pay(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ["--pool", "100000", "--steps", "10", "--tolerance", "0.05", "--delta", "0.05"]
+    good = plan_json(capsys, "--judge-error", "0.05", *asked)
+    assert good["size"] < 710
+    assert good["notes"] == ["without the judge, 1,669 labels are needed"]
+    code, out, _ = run(capsys, "plan", "--judge-error", "0.2", *asked)
+    assert code == 0
+    assert "does not pay" in " ".join(out.split())
+
+
+def test_labels_on_demand_are_planned(capsys: pytest.CaptureFixture[str]) -> None:
+    change = ["--question", "n - o > 0.02 +/- 0.01", "--disagreement", "0.05", "--on-demand"]
+    answer = plan_json(capsys, *change, "--steps", "10")
+    assert (answer["size"], answer["unit"]) == (4_034, "inputs a step")
+    assert answer["notes"] == ["202 labels a step, 2,020 in all"]

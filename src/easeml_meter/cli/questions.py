@@ -32,13 +32,28 @@ _OPTIONS = (
     click.option(
         "--weights", help="With --metric weighted: weights of the classes, as 0.5,0.3,0.2."
     ),
+    click.option(
+        "--rolling", is_flag=True, help="Each step adds a batch of labels, and frees one."
+    ),
+    click.option("--window", type=int, help="With --rolling: batches in use at a time."),
+    click.option("--batch", type=int, help="With --rolling: labels a batch that you have."),
+    click.option(
+        "--submissions", type=int, help="With --rolling: answers for each batch. Default: 1."
+    ),
+    click.option(
+        "--judge-error", type=float, help="Few labels and a judge that errs on this share."
+    ),
+    click.option("--pool", type=int, help="With --judge-error: inputs without labels."),
+    click.option(
+        "--on-demand", is_flag=True, help='With "n - o": fresh inputs, few labels, each step.'
+    ),
     click.option("--tries", type=int, help="How often sealing may be tried. Default: 1."),
 )
-_SHARED = ("steps", "delta", "confidence", "tries")
-"""Options of every question. All others belong to one kind of it."""
 _OWN = {
-    "question": ("disagreement", "passes"),
+    "question": ("disagreement", "passes", "on_demand"),
     "metric": ("floor", "classes", "weights"),
+    "rolling": ("window", "batch", "submissions"),
+    "judge_error": ("pool",),
 }
 """The option that asks each kind of question, and those that only it has."""
 
@@ -52,31 +67,61 @@ def question_options(command: Command) -> Command:
 
 def plan_question(options: dict[str, Any], labels: int | None, *, as_json: bool) -> bool:
     """Plan the question that the options ask; return False if they ask for the gap."""
-    from easeml_meter.core.questions import planning
-
-    given = {name: value for name, value in options.items() if value is not None and value != ()}
-    given = {name: value for name, value in given.items() if value is not False}
-    question = _question(given)
-    if question is None:
+    given = {
+        name: value
+        for name, value in options.items()
+        if value not in (None, ()) and value is not False
+    }
+    kind = _kind(given)
+    if kind is None:
         return False
-    for name in set(given) - set(_SHARED):
-        raise invalid(name.replace("_", "-"), given[name], f'not with "{question.statistic}"')
-    steps, delta = given.get("steps"), delta_of(given)
-    if steps is None and labels is None:
-        raise invalid("steps", None, "give --steps, or --labels to ask for them")
-    if steps is not None and labels is not None:
-        raise invalid("labels", labels, "give --steps or --labels, not both")
-    budget = planning.Budget(steps or 1, delta, given.get("tries", 1))
-    plan = (
-        planning.required_size(question, budget)
-        if labels is None
-        else planning.supported_steps(question, labels, budget)
-    )
+    if kind == "rolling":
+        if labels is not None:
+            raise invalid("labels", labels, "with --rolling, give --batch")
+        labels = given.pop("batch", None)
+    plan = _planned(kind, given, labels)
     if as_json:
         click.echo(json.dumps(plan.to_json(), indent=2))
     else:
-        _show(plan, labels_given=labels is not None)
+        steps = "question" in given or options["tolerance"] is not None
+        _show(plan, "size" if labels is None else "steps" if steps else "tolerance")
     return True
+
+
+def _planned(kind: str, given: dict[str, Any], size: int | None) -> QuestionPlan:
+    """Answer the one of size, steps and tolerance that was not given."""
+    from easeml_meter.core.questions import planning
+
+    # A rolling test set without steps is promised for as many as one window has.
+    if kind == "rolling" and size is not None and "tolerance" not in given:
+        given.setdefault("steps", given.get("window"))
+    steps, delta = given.pop("steps", None), delta_of(given)
+    budget = planning.Budget(steps or 1, delta, given.pop("tries", 1))
+    for name in ("delta", "confidence"):
+        given.pop(name, None)
+    if size is not None and "tolerance" not in given and kind != "question":
+        if steps is None:
+            raise invalid("steps", None, "give --steps or --tolerance")
+        return planning.reachable_tolerance(
+            lambda tolerance: _built(kind, given | {"tolerance": tolerance}), size, budget
+        )
+    question = _built(kind, given)
+    if size is None:
+        if steps is None:
+            raise invalid("steps", None, "give --steps, or --labels to ask for them")
+        return planning.required_size(question, budget)
+    if steps is not None:
+        raise invalid("labels", size, "give two of steps, tolerance and labels, not all")
+    return planning.supported_steps(question, size, budget)
+
+
+def _built(kind: str, given: dict[str, Any]) -> Question:
+    """Build the question, and refuse what is left of the options."""
+    left = dict(given)
+    question = _BUILDERS[kind](left)
+    for name, value in left.items():
+        raise invalid(name.replace("_", "-"), value, f'not with "{question.statistic}"')
+    return question
 
 
 def delta_of(given: dict[str, Any]) -> float:
@@ -90,28 +135,49 @@ def delta_of(given: dict[str, Any]) -> float:
     return round(1 - confidence, 15) if math.isfinite(confidence) else float(confidence)
 
 
-def _question(given: dict[str, Any]) -> Question | None:
-    """Take the options of one kind of question out of those given, and build it."""
+def _kind(given: dict[str, Any]) -> str | None:
+    """Return the option that asks for another question than the gap, if one does."""
     asked = [kind for kind in _OWN if kind in given]
     if len(asked) > 1:
-        raise invalid(asked[1], given[asked[1]], f"not with --{asked[0]}")
+        raise invalid(_option(asked[1]), given[asked[1]], f"not with --{_option(asked[0])}")
     for kind, names in _OWN.items():
         for name in set(names) & set(given):
             if kind not in asked:
-                raise invalid(name, given[name], f"only with --{kind}")
-    if not asked:
-        if "tries" in given:
-            raise invalid("tries", given["tries"], f"only with --{', --'.join(_OWN)}")
-        return None
-    return _BUILDERS[asked[0]](given)
+                raise invalid(_option(name), given[name], f"only with --{_option(kind)}")
+    if not asked and "tries" in given:
+        raise invalid("tries", given["tries"], f"only with --{', --'.join(map(_option, _OWN))}")
+    return asked[0] if asked else None
+
+
+def _option(name: str) -> str:
+    return name.replace("_", "-")
 
 
 def _pass_fail(given: dict[str, Any]) -> Question:
+    from easeml_meter.core.questions.ondemand import OnDemand
     from easeml_meter.core.questions.passing import PassFail
 
-    options = {name: given.pop(name, None) for name in _OWN["question"]}
+    options = {name: given.pop(name, None) for name in ("disagreement", "passes")}
     tolerance = _number(given, "tolerance")
-    return PassFail.parse(given.pop("question"), tolerance=tolerance, **options)
+    condition = PassFail.parse(given.pop("question"), tolerance=tolerance, **options)
+    return OnDemand(condition) if given.pop("on_demand", False) else condition
+
+
+def _rolling(given: dict[str, Any]) -> Question:
+    from easeml_meter.core.questions.rolling import Rolling
+
+    given.pop("rolling")
+    if "window" not in given:
+        raise invalid("window", None, "give --window, such as 52")
+    return Rolling(_bands(given), given.pop("window"), given.pop("submissions", 1))
+
+
+def _judge(given: dict[str, Any]) -> Question:
+    from easeml_meter.core.questions.judge import Judge
+
+    if "pool" not in given:
+        raise invalid("pool", None, "give --pool, such as 1000000")
+    return Judge(_bands(given), given.pop("judge_error"), given.pop("pool"))
 
 
 def _metric(given: dict[str, Any]) -> Question:
@@ -143,6 +209,8 @@ def _bands(given: dict[str, Any], *, shares: bool = True) -> Bands:
 _BUILDERS: dict[str, Callable[[dict[str, Any]], Question]] = {
     "question": _pass_fail,
     "metric": _metric,
+    "rolling": _rolling,
+    "judge_error": _judge,
 }
 
 
@@ -164,7 +232,7 @@ def _number(given: dict[str, Any], name: str) -> float | None:
         raise invalid(name, text, "one number") from None
 
 
-def _show(plan: QuestionPlan, *, labels_given: bool) -> None:
+def _show(plan: QuestionPlan, answer: str) -> None:
     """Print a plan: the answer first, then what is promised and what that rests on."""
     from rich.console import Console
     from rich.padding import Padding
@@ -174,19 +242,25 @@ def _show(plan: QuestionPlan, *, labels_given: bool) -> None:
 
     question, budget = plan.question, plan.budget
     console = Console(highlight=False)
-    rows = [
-        (f"{question.unit} {'given' if labels_given else 'needed'}", f"{plan.size:,}"),
-        ("steps supported" if labels_given else "steps", f"{budget.steps:,}"),
-        ("question", question.statistic),
-        ("answers", ", ".join(question.answers)),
-        ("delta", at_most(budget.failure)),
-        ("failure probability", at_most(plan.failure_probability)),
-    ]
+    unit = f"{question.unit} {'needed' if answer == 'size' else 'given'}"
+    rows = {
+        "size": (unit, f"{plan.size:,}"),
+        "steps": ("steps supported" if answer == "steps" else "steps", f"{budget.steps:,}"),
+        "question": ("question", question.statistic),
+        "answers": ("answers", ", ".join(question.answers)),
+        "delta": ("delta", at_most(budget.failure)),
+        "failure": ("failure probability", at_most(plan.failure_probability)),
+    }
+    if question.tolerance is not None:
+        reached = "tolerance reached" if answer == "tolerance" else "tolerance"
+        rows["tolerance"] = (reached, at_most(question.tolerance))
     table = Table(show_header=False, box=None, padding=(0, 2))
-    for index, (name, value) in enumerate(rows):
-        table.add_row(name, value, style="bold green" if index == int(labels_given) else None)
+    for name, row in rows.items():
+        table.add_row(*row, style="bold green" if name == answer else None)
     console.print(table)
     console.print(Padding(plan.promise, (1, 2)))
+    for line in plan.notes:
+        console.print(Padding(f"Note: {line}.", (0, 2, 1, 2)))
     console.print("  This rests on:")
     for line in plan.assumptions:
         console.print(Padding(f"- {line}", (0, 2)))

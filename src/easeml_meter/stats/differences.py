@@ -113,15 +113,20 @@ def _pass_tail(
 
 
 @lru_cache(maxsize=4096)
-def log_reading_tail(labels: int, tolerance: float, most: Fraction) -> float:
+def log_reading_tail(
+    labels: int, tolerance: float, most: Fraction, *, onwards: bool = False
+) -> float:
     """Return log P(K <= n d, |(X+ - X-)/n - (p+ - p-)| > eps) at the worst law.
+
+    `onwards`: of this size and all larger ones. The tail jumps up where one more row is allowed,
+    so n d is rounded up.
 
     On the upper side X+ - X- = s is at its worst at p+ - p- = s/n - eps, as for one loss. In s
     there is one hump, and the end s = -n d, where only the old model is ever right: that is the
     tail of a loss with the ceiling d. The lower side is the mirror image.
     """
     bound = math.log(2) - labels * rate(tolerance, float(most))
-    allowed = math.floor(labels * most)
+    allowed = math.ceil(labels * most) if onwards else math.floor(labels * most)
     if labels > _MOST_LABELS or bound > -1:
         return min(0.0, bound)
     if not allowed:

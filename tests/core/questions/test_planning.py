@@ -7,8 +7,15 @@ import math
 
 import pytest
 
+from easeml_meter.core.questions.bands import Bands
+from easeml_meter.core.questions.metrics import Metric
 from easeml_meter.core.questions.passing import PassFail
-from easeml_meter.core.questions.planning import Budget, required_size, supported_steps
+from easeml_meter.core.questions.planning import (
+    Budget,
+    reachable_tolerance,
+    required_size,
+    supported_steps,
+)
 from easeml_meter.errors import InvalidInput
 
 QUESTION = PassFail.parse("n > 0.8 +/- 0.02")
@@ -59,3 +66,12 @@ def test_too_few_labels_are_refused_with_the_number_needed() -> None:
         supported_steps(QUESTION, 0, Budget(1, 0.01))
     with pytest.raises(InvalidInput, match="over 10\\^15"):
         required_size(PassFail.parse("n > 0.5 +/- 0.000001"), Budget(10**9, 0.01))
+
+
+def test_the_tolerance_reached_is_the_one_that_needs_these_labels() -> None:
+    budget = Budget(10, 0.05)
+    plan = reachable_tolerance(lambda eps: Metric("f1", Bands(eps)), 2_073, budget)
+    assert plan.question.tolerance == pytest.approx(0.05, rel=1e-3)
+    assert required_size(plan.question, budget).size <= 2_073
+    with pytest.raises(InvalidInput, match="at any tolerance"):
+        reachable_tolerance(lambda eps: Metric("f1", Bands(eps)), 1, budget)

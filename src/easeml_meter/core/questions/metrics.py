@@ -45,35 +45,35 @@ class Kind:
 
 
 def _share(metric: Metric, size: int) -> float:
-    return scores.log_share_tail(size, metric.bands.tolerance, metric.floor)
+    return scores.log_share_tail(size, metric.tolerance, metric.floor)
 
 
 def _share_from(metric: Metric, size: int) -> float:
-    return scores.log_share_tail_from(size, metric.bands.tolerance, metric.floor)
+    return scores.log_share_tail_from(size, metric.tolerance, metric.floor)
 
 
 def _f1(metric: Metric, size: int) -> float:
-    found = scores.log_f1_tail(size, metric.bands.tolerance, metric.floor)
+    found = scores.log_f1_tail(size, metric.tolerance, metric.floor)
     return min(0.0, found + math.log(metric.classes))
 
 
 def _f1_from(metric: Metric, size: int) -> float:
-    found = scores.log_f1_tail_from(size, metric.bands.tolerance, metric.floor)
+    found = scores.log_f1_tail_from(size, metric.tolerance, metric.floor)
     return min(0.0, found + math.log(metric.classes))
 
 
 def _average(metric: Metric, size: int) -> float:
-    return scores.log_average_tail(size, metric.bands.tolerance, metric.shares)
+    return scores.log_average_tail(size, metric.tolerance, metric.shares)
 
 
 def _auc(metric: Metric, size: int) -> float:
     """An average of means of min(n+, n-) independent pairs (Hoeffding 1963), so bounded as one."""
     ceiling = None if metric.floor is None else float(1 - as_written(metric.floor))
-    return log_tail(Bound.KL, size, metric.bands.tolerance, ceiling)
+    return log_tail(Bound.KL, size, metric.tolerance, ceiling)
 
 
 def _curve(metric: Metric, size: int) -> float:
-    return scores.log_curve_tail(size, metric.bands.tolerance)
+    return scores.log_curve_tail(size, metric.tolerance)
 
 
 _DENOMINATOR = "the size of the test set was fixed before it was drawn, and it is sealed as drawn"
@@ -185,9 +185,14 @@ class Metric(Question):
         return (*self.bands.answers, *(("below the floor",) if self.floor else ()), *silent)
 
     @property
+    def tolerance(self) -> float:
+        """That of the bands."""
+        return self.bands.tolerance
+
+    @property
     def promised(self) -> str:
         """What holds of each reading."""
-        within = f"is within {at_most(self.bands.tolerance)} of its true one"
+        within = f"is within {at_most(self.tolerance)} of its true one"
         if self.name == "roc":
             return f"each model's true and false positive rate, at every threshold, {within}."
         excuse = ""
@@ -222,5 +227,5 @@ class Metric(Question):
 
     def enough(self, nats: float) -> int:
         """By Hoeffding's bound, with room for what the constants of the tails differ in."""
-        rate = 2 * self.bands.tolerance**2 * self.kind.nats
+        rate = 2 * self.tolerance**2 * self.kind.nats
         return math.ceil((nats + 4 + math.log(self.classes)) / rate) + 10

@@ -125,7 +125,8 @@ class Clause:
         if self.variable is Variable.CHANGE:
             if self.above and not self.threshold:
                 return "is truly more accurate than the old one"
-            return f"has a true accuracy that exceeds the old model's by {side} {edge}"
+            more = "more" if self.above else "less"
+            return f"has a true accuracy that exceeds the old model's by {more} than {edge}"
         return f"differs from the old model on a true share of rows {side} {edge}"
 
 

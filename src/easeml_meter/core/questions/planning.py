@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
@@ -15,7 +16,7 @@ from easeml_meter.checks import finite, whole
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
 from easeml_meter.stats.planning import MAX_LABELS, MAX_STEPS, smallest
-from easeml_meter.stats.rounding import as_written, confidence_of
+from easeml_meter.stats.rounding import as_written, at_most, confidence_of
 
 
 @dataclass(frozen=True)
@@ -65,6 +66,11 @@ class QuestionPlan:
         return f"With probability at least {sure}, {together}, {self.question.promised}"
 
     @property
+    def notes(self) -> tuple[str, ...]:
+        """What else to know of this plan."""
+        return self.question.notes(self.budget.steps, self.size, self.budget.nats)
+
+    @property
     def assumptions(self) -> tuple[str, ...]:
         """What the promise rests on; several tries at sealing are one more thing."""
         tries = self.budget.tries
@@ -80,12 +86,14 @@ class QuestionPlan:
             "size": self.size,
             "unit": self.question.unit,
             "steps": self.budget.steps,
+            "tolerance": self.question.tolerance,
             "delta": self.budget.delta,
             "tries": self.budget.tries,
             "answers": list(self.question.answers),
             "failure_probability": self.failure_probability,
             "log10_models": models / math.log(10),
             "promise": self.promise,
+            "notes": list(self.notes),
             "assumptions": list(self.assumptions),
         }
 
@@ -120,6 +128,25 @@ def supported_steps(question: Question, size: int, budget: Budget) -> QuestionPl
         middle = (most + above) // 2
         most, above = (middle, above) if holds(middle) else (most, middle)
     return _checked(question, dataclasses.replace(budget, steps=most), size)
+
+
+def reachable_tolerance(
+    ask: Callable[[float], Question], size: int, budget: Budget
+) -> QuestionPlan:
+    """Return the plan with the smallest tolerance, to six digits, that this size carries."""
+    _check_size(size)
+
+    def holds(tolerance: float) -> bool:
+        failure = ask(tolerance).log_failure(budget.steps, size, onwards=True)
+        return failure + budget.nats <= 0
+
+    low, high = 1e-6, 0.999
+    if not holds(high):
+        raise invalid("labels", size, f"too few for {budget.steps:,} steps at any tolerance")
+    while high - low > 1e-7 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return _checked(ask(min(0.999, float(at_most(high)))), budget, size)
 
 
 def _checked(question: Question, budget: Budget, size: int) -> QuestionPlan:

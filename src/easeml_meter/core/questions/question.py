@@ -38,6 +38,15 @@ class Question(ABC):
         """What the planned size counts."""
         return "labels"
 
+    @property
+    def tolerance(self) -> float | None:
+        """How far a reading may be off; None: the question says so itself."""
+        return None
+
+    def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
+        """What else a reader of a plan wants to know; exp(-nats) is the failure it allows."""
+        return ()
+
     @abstractmethod
     def log_models(self, steps: int) -> float:
         """Return the logarithm of how many models can be the first that breaks the promise."""

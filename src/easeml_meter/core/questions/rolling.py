@@ -1,0 +1,107 @@
+"""The gap on a rolling test set: each step adds a batch of labels and releases the oldest one.
+
+The window of a step is its last W batches. A model depends on what has been released, which is
+independent of the window, and on the answers of the last W - 1 steps, which are not.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+from easeml_meter.checks import whole
+from easeml_meter.core.questions.bands import Bands
+from easeml_meter.core.questions.question import Question
+from easeml_meter.errors import invalid
+from easeml_meter.spec import Bound
+from easeml_meter.stats.planning import COMMON_ASSUMPTIONS
+from easeml_meter.stats.rounding import at_most
+from easeml_meter.stats.tails import log_tail
+
+MAX_WINDOW = 10**6
+
+
+@dataclass(frozen=True)
+class Rolling(Question):
+    """The size is that of one batch; steps are those that share one delta, such as a year's."""
+
+    bands: Bands
+    window: int
+    """How many batches are in use at a time, W."""
+    submissions: int = 1
+    """Submissions that are answered for each batch, q."""
+
+    def __post_init__(self) -> None:
+        whole("window", self.window, at_least=1)
+        whole("submissions", self.submissions, at_least=1)
+        if self.window * self.submissions > MAX_WINDOW:
+            raise invalid("window", self.window, f"at most {MAX_WINDOW:,} submissions in a window")
+
+    @property
+    def statistic(self) -> str:
+        """The gap on the window of each step."""
+        return f"the gap between validation loss and the loss on the last {self.window:,} batches"
+
+    @property
+    def unit(self) -> str:
+        """What is delivered with each step."""
+        return "labels a batch"
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """The bands."""
+        return self.bands.answers
+
+    @property
+    def tolerance(self) -> float:
+        """That of the bands."""
+        return self.bands.tolerance
+
+    @property
+    def promised(self) -> str:
+        """What holds of each reading; if the world drifts, of the window's average."""
+        return (
+            f"each model's loss on its window is within {at_most(self.tolerance)} of its "
+            "true loss, averaged over the window."
+        )
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """Drift is allowed, feedback into what is sampled is not."""
+        return (
+            *COMMON_ASSUMPTIONS,
+            "each prediction is right or wrong",
+            "validation sets are drawn and replaced without looking at the test set",
+            "batches are independent of each other and do not react to answers: no deployed model "
+            "changes what is sampled",
+            "the batches that have left the window are all that developers know of the labels",
+            "delta covers so many steps in a row; as many further ones cost another delta",
+        )
+
+    def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
+        """What is needed before the first answer."""
+        return (f"the first step needs {self.window:,} batches, {size * self.window:,} labels",)
+
+    def log_models(self, steps: int) -> float:
+        """Return log(q S g^(q W - 1)): given what was released, so many models are possible."""
+        before = self.submissions * self.window - 1
+        answers = before * math.log(self.bands.consistent)
+        return math.log(self.submissions * steps) + answers
+
+    def log_tail(self, size: int) -> float:
+        """Return the tail of the whole window.
+
+        Sums of independent errors that are not alike have smaller tails than the binomial if n eps
+        is at least 1 (Hoeffding 1956), so drift inside a window is allowed.
+        """
+        labels = size * self.window
+        return log_tail(
+            Bound.EXACT if labels * self.tolerance >= 1 else Bound.HOEFFDING,
+            labels,
+            self.tolerance,
+        )
+
+    def enough(self, nats: float) -> int:
+        """By Hoeffding's bound."""
+        labels = (nats + 1) * (1 + 1e-11) / (2 * self.tolerance**2)
+        return math.ceil(labels / self.window) + 1
