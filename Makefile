@@ -16,12 +16,14 @@ QUICK = tests/core tests/stats tests/tables tests/storage tests/report tests/ser
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
-.PHONY: help demo test quick lint types imports unit docs reference verify bench format constraints clean for-use for-work screenshots
+.PHONY: help demo test quick lint types imports unit docs reference verify wheel bench format constraints clean for-use for-work screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
 
-demo: for-use ## plan a meter, then watch the whole loop on real data
+demo: for-use ## the story of meter demo, then the whole loop on real data
+	@rm -rf out/story && mkdir -p out
+	$(BIN)/meter demo out/story --yes
 	$(BIN)/meter plan --steps 10 --signals 5 --tolerance 0.01 --delta 0.01
 	$(BIN)/meter compare --steps 10 --tolerance 0.01 --delta 0.01
 	@rm -rf out/demo && mkdir -p out/demo
@@ -59,6 +61,9 @@ screenshots: for-work ## the pictures of README and docs
 
 verify: for-work ## the slow proofs of the statistics
 	$(PYTEST) -m verify tests
+
+wheel: for-use ## build dist/easeml_meter-VERSION-py3-none-any.whl
+	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
 
 bench: for-work ## time the slow paths
 	$(BIN)/python -m bench

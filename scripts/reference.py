@@ -1,17 +1,22 @@
-"""Write the reference pages from the code: every command's help, every route of the API.
+"""Write the reference pages from the code: commands, routes of the API, names of the package.
 
 python scripts/reference.py [FOLDER]      (default: docs/reference)
 """
 
 from __future__ import annotations
 
+import dataclasses
+import inspect
+import re
 import sys
 from collections.abc import Iterator
+from enum import Enum
 from pathlib import Path
 from typing import Any
 
 import click
 
+import easeml_meter
 from easeml_meter.cli import meter
 from easeml_meter.errors import ANSWERED
 from easeml_meter.server import errors
@@ -183,11 +188,86 @@ def _cell(text: str) -> str:
     return " ".join(text.split()).replace("|", "\\|")
 
 
+# Python
+
+
+def python_page() -> str:
+    """Describe the public names, and what can be done with each."""
+    parts = [
+        "# Python reference\n",
+        "What `from easeml_meter import ...` gives. [Python](../python.md) tells how it is used.\n",
+    ]
+    for name in sorted(easeml_meter.__all__, key=str.lower):
+        value = getattr(easeml_meter, name)
+        parts += [f"## {name}\n", *(_class(value) if inspect.isclass(value) else _function(value))]
+    return "\n".join(parts)
+
+
+def _class(kind: type) -> Iterator[str]:
+    if not issubclass(kind, Exception) and "__init__" in vars(kind):
+        yield f"```python\n{kind.__name__}{_signature(kind)}\n```\n"
+    yield f"{_words(kind)}\n"
+    fields = (
+        {each.name for each in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else ()
+    )
+    if fields:
+        yield f"Fields: {', '.join(f'`{name}`' for name in sorted(fields))}.\n"
+    rows = []
+    for name in sorted(set(dir(kind)) - set(dir(Exception))):
+        value = inspect.getattr_static(kind, name)
+        if name.startswith("_") or name in fields:
+            continue
+        if isinstance(value, property):
+            rows.append(f"| `{name}` | {_cell(_words(value))} |")
+        elif _is_ours(found := getattr(kind, name)):
+            rows.append(f"| `{name}{_cell(_signature(found))}` | {_cell(_words(found))} |")
+    if rows:
+        yield "\n".join(["| | |", "| --- | --- |", *rows]) + "\n"
+
+
+def _is_ours(value: Any) -> bool:
+    return callable(value) and str(getattr(value, "__module__", "")).startswith("easeml_meter")
+
+
+def _function(function: Any) -> Iterator[str]:
+    yield f"```python\n{function.__name__}{_signature(function)}\n```\n"
+    yield f"{_words(function)}\n"
+
+
+def _signature(function: Any) -> str:
+    """Return the parameters without their types, which say little without the code."""
+    found = inspect.signature(function)
+    plain = [
+        each.replace(annotation=inspect.Parameter.empty, default=_brief(each.default))
+        for name, each in found.parameters.items()
+        if name not in ("self", "cls")
+    ]
+    return str(found.replace(parameters=plain, return_annotation=inspect.Signature.empty))
+
+
+class _Dots:
+    def __repr__(self) -> str:
+        return "..."
+
+
+def _brief(default: object) -> object:
+    """Return a default that is short to read; others are three dots."""
+    plain = isinstance(default, str | int | float | tuple | None) and not isinstance(default, Enum)
+    return default if plain or default is inspect.Parameter.empty else _Dots()
+
+
+def _words(value: Any) -> str:
+    """Return the first paragraphs of a docstring, without what it raises or shows."""
+    text = inspect.getdoc(value) or ""
+    return re.split(r"\n\s*(?:Raises:|>>>)", text)[0].strip()
+
+
 def main(folder: Path) -> None:
-    """Write both pages."""
+    """Write all pages."""
     folder.mkdir(parents=True, exist_ok=True)
-    for name, text in (("commands.md", commands_page()), ("api.md", api_page())):
-        (folder / name).write_text(f"{NOTE}\n{text}", encoding="utf-8")
+    pages = {"commands.md": commands_page, "api.md": api_page, "python.md": python_page}
+    for name, page in pages.items():
+        (folder / name).write_text(f"{NOTE}\n{page()}", encoding="utf-8")
 
 
 if __name__ == "__main__":

@@ -42,3 +42,23 @@ def test_the_digits_march_to_the_end_of_the_meter(tmp_path: Path) -> None:
     assert "refused: test set 1 is spent" in done.stdout
     assert "problems found by the audit: 0" in done.stdout
     assert (tmp_path / "meter" / ".meter" / "released" / "1" / "report.html").exists()
+
+
+@pytest.mark.slow
+def test_the_notebook_runs_and_draws(tmp_path: Path) -> None:
+    """Run every cell with Jupyter's own machinery."""
+    import nbformat
+    from nbclient import NotebookClient
+
+    notebook = nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
+    NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path)}}, timeout=300).execute()
+    drawn = [
+        output["data"]["text/html"]
+        for cell in notebook.cells
+        if cell.cell_type == "code"
+        for output in cell.outputs
+        if "text/html" in output.get("data", {})
+    ]
+    assert len([each for each in drawn if "<svg" in each]) >= 4
+    assert "a tree that saw the validation rows" in drawn[-1]
+    assert sum(cell.cell_type == "code" for cell in notebook.cells) <= 10

@@ -21,6 +21,7 @@ ELSEWHERE = {
     "server/test_worker.py": ("cli/worker",),
     # Values that every test of these handles.
     "core/test_history.py": ("core/lifecycle", "core/model"),
+    "cli/test_demo.py": ("__main__",),
     "client/test_meter.py": ("core/views",),
     # A claim or a figure of the paper is checked as a whole.
     "lab/test_claims.py": (

@@ -17,6 +17,7 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import Audit, Consequence, History, SessionView, Signal
 from easeml_meter.errors import Denied, MeterError, WrongPhase
+from easeml_meter.report import looks  # noqa: F401  so that what it returns shows itself
 from easeml_meter.scoring.estimators import Estimator, predictions_of
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service import audit, handovers, history, meters, validation
@@ -301,7 +302,7 @@ class Meter(MeterVerbs):
         return delivery.seal_labels(
             self._actor,
             self.workspace,
-            as_source(source, "rows"),
+            as_source(source, "rows", a_set=True),
             Path(destination),
             Choices(
                 label=label,
@@ -353,7 +354,7 @@ class Meter(MeterVerbs):
         return validation.set_validation(
             self._actor,
             self.workspace,
-            as_source(source, "validation set"),
+            as_source(source, "validation set", a_set=True),
             label=label,
             id_column=id_column,
         )
@@ -370,7 +371,7 @@ class Meter(MeterVerbs):
         return validation.replace_validation(
             self._actor,
             self.workspace,
-            as_source(source, "validation set"),
+            as_source(source, "validation set", a_set=True),
             label=label,
             id_column=id_column,
             reset=reset,

@@ -416,10 +416,10 @@ class MeterSpec:
         return {"meter": meter, "bands": [dataclasses.asdict(band) for band in self.bands]}
 
     @classmethod
-    def read(cls, path: Path) -> Self:
+    def read(cls, path: str | Path) -> Self:
         """Read a meter.toml."""
         try:
-            data = tomllib.loads(path.read_text(encoding="utf-8"))
+            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
         except OSError as error:
             reason = error.strerror or error
             raise InvalidInput(f"{path}: cannot be read ({reason}): give a meter.toml") from error

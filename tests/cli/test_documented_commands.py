@@ -190,7 +190,8 @@ def test_shown_commands_have_these_options() -> None:
     assert unknown(["plan", "--stepps", "10"]) == ["--stepps"]
 
 
-def test_readme_python_runs() -> None:
+def test_readme_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
     found = blocks(ROOT / "README.md", "python")
     assert found
     for _, block in found:

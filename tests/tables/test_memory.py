@@ -73,6 +73,12 @@ def test_whole_numbers_stay_whole_and_missing_values_missing() -> None:
     assert read(pd.Series([1.5, None])) == {"prediction": [1.5, None]}
 
 
+def test_a_set_keeps_its_order_whatever_the_index_was() -> None:
+    shuffled = FRAME.sample(frac=1, random_state=2)
+    found = open_table(as_source(shuffled, "rows", a_set=True)).in_memory()
+    assert found.to_pydict() == shuffled.to_dict("list")
+
+
 def test_a_path_stays_a_path(tmp_path: Path) -> None:
     held = Held("a.csv", b"x\n1\n")
     assert as_source(str(tmp_path), "test") == tmp_path

@@ -14,6 +14,7 @@ from easeml_meter.version import __version__
 
 # Where each command lives. Loaded when used, so that `meter --help` stays fast.
 _COMMANDS = {
+    "demo": ("easeml_meter.cli.demo", "A story of overfitting, told in seconds."),
     "plan": ("easeml_meter.cli.plan", "How many labels the hidden test set needs."),
     "compare": ("easeml_meter.cli.plan", "All meters side by side, with a chart."),
     "init": ("easeml_meter.cli.meters", "Make a meter in a folder, or on a server."),
@@ -42,6 +43,7 @@ _COMMANDS = {
     "worker": ("easeml_meter.cli.worker", "Run a server's queued submissions, on any machine."),
     "backup": ("easeml_meter.cli.backup", "Back up a meter's folder, or a server."),
     "restore": ("easeml_meter.cli.backup", "Restore a backup; answers given since still count."),
+    "completion": ("easeml_meter.cli.completion", "Completion of commands in a shell."),
     "lab": ("easeml_meter.cli.lab", "Attack the promise; redraw the paper's evaluation."),
 }
 
@@ -55,6 +57,12 @@ _LONGEST = 450
     invoke_without_command=True,
 )
 @click.version_option(__version__, prog_name="meter")
+@click.option(
+    "--folder",
+    "-C",
+    type=click.Path(path_type=Path),
+    help="Folder of the meter. Default: this one, or METER_FOLDER.",
+)
 @click.option(
     "--server",
     envvar="METER_SERVER",
@@ -71,7 +79,7 @@ _LONGEST = 450
 def meter(context: click.Context, /, **_: object) -> None:
     """Keep machine-learning teams honest about overfitting.
 
-    The commands of a meter also take --server, --meter and --ca.
+    The commands of a meter also take -C, --server, --meter and --ca.
 
     Exit codes: 0 done, 1 failed, 2 wrong input, 3 test set spent, 4 not possible now,
     5 not allowed; one line on stderr says what was wrong.

@@ -100,7 +100,12 @@ def _place(
     """
     context = click.get_current_context()
     root = context.find_root()
-    folder_typed = context.get_parameter_source("folder") is ParameterSource.COMMANDLINE
+    folder_typed = any(
+        each.get_parameter_source("folder") is ParameterSource.COMMANDLINE
+        for each in (context, root)
+    )
+    if context.get_parameter_source("folder") is not ParameterSource.COMMANDLINE:
+        folder = root.params.get("folder") or folder
     server_typed = (
         server is not None or root.get_parameter_source("server") is ParameterSource.COMMANDLINE
     )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 from collections.abc import Mapping
 from importlib import import_module
 from typing import Any
@@ -26,6 +27,17 @@ class LazyGroup(click.Group):
             return None
         command = getattr(import_module(self._lazy[cmd_name][0]), cmd_name)
         return command if isinstance(command, click.Command) else None
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """Find a command; for one that does not exist, name the one that was probably meant."""
+        name = args[0]
+        if name not in self._lazy and not ctx.resilient_parsing and name[:1].isalnum():
+            near = difflib.get_close_matches(name, self._lazy, 1, 0.5)
+            meant = f"did you mean {near[0]!r}?" if near else f"see {ctx.command_path} --help"
+            raise click.UsageError(f"no command {name[:40]!r}: {meant}", ctx)
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         """Describe the commands without importing them."""

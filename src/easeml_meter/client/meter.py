@@ -227,7 +227,7 @@ class RemoteMeter(MeterVerbs):
         sets = [ValidationSet.from_json(self._id, each) for each in self._validations()]
         return seal_for(
             Asked.elsewhere(requests[-1], self.spec, sets[-1] if sets else None),
-            as_source(source, "rows"),
+            as_source(source, "rows", a_set=True),
             Path(destination),
             Choices(
                 label=label,
@@ -489,7 +489,7 @@ class RemoteMeter(MeterVerbs):
         return newest, path
 
     def _validate(self, given: Data, params: dict[str, Any]) -> ValidationSet:
-        path = as_source(given, "validation set")
+        path = as_source(given, "validation set", a_set=True)
         ending = path.suffix.lower().removeprefix(".")
         suffix = _ALIASES.get(ending, ending)
         try:

@@ -40,10 +40,11 @@ Data = str | os.PathLike[str] | Held | ArrowStream | Array | Mapping[Any, Any] |
 """A file, or what could be in one."""
 
 
-def as_source(data: Data, role: str) -> Source:
+def as_source(data: Data, role: str, *, a_set: bool = False) -> Source:
     """Return data as a source that every reader takes; `role` says what it is, in refusals.
 
     A dict is from ids to values. The index of a DataFrame or Series is a column if it has a name.
+    One without a name must count the rows, unless this is a set, whose order is what it is.
 
     Raises:
         InvalidInput: it is none of these, or has values that no file of the kind could hold.
@@ -56,13 +57,13 @@ def as_source(data: Data, role: str) -> Source:
     with _refusing(title):
         if isinstance(data, np.ndarray) and data.dtype.kind in "biufU":
             return Held(f"{role}.npy", _npy(data), title)
-        return Held(f"{role}.arrow", _arrow(as_table(data)), title)
+        return Held(f"{role}.arrow", _arrow(as_table(data, a_set=a_set)), title)
 
 
-def as_table(data: Any) -> pa.Table:
+def as_table(data: Any, *, a_set: bool = False) -> pa.Table:
     """Return data in memory as a table; a single column is called `prediction`."""
     if type(data).__module__.partition(".")[0] == "pandas":
-        return _from_pandas(data)
+        return _from_pandas(data, a_set=a_set)
     if isinstance(data, Mapping):
         keys = pa.array(list(data))
         return pa.table({ID: keys, COLUMN: _column(list(data.values()))})
@@ -79,10 +80,11 @@ def as_table(data: Any) -> pa.Table:
     raise InvalidInput(f"{type(data).__name__} given, {needed}")
 
 
-def _from_pandas(data: Any) -> pa.Table:
+def _from_pandas(data: Any, *, a_set: bool) -> pa.Table:
     index = data.index
-    # An index without a name is ids to some and left over from a shuffle to others.
-    if index.nlevels > 1 or (index.name is None and not _counts_rows(index)):
+    # Of predictions, an index without a name is ids to some and left over from a shuffle to others.
+    unclear = index.name is None and not a_set and not _counts_rows(index)
+    if index.nlevels > 1 or unclear:
         ways = "name it to make it a column, or drop it (reset_index(drop=True))"
         raise InvalidInput(f"an index without a name that does not count the rows: {ways}")
     named = index.name is not None

@@ -1,0 +1,154 @@
+"""The story that `meter demo` tells: a real meter in a real folder, with made-up mails."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+
+from easeml_meter.core.views import SessionView, Signal, Truth
+from easeml_meter.demo import tutorial
+from easeml_meter.demo.world import Filter, Mails, World, honest, tuned
+from easeml_meter.errors import InvalidInput
+from easeml_meter.meter import Meter
+from easeml_meter.report.palette import band_colours
+from easeml_meter.scoring.ids import IN_ORDER
+from easeml_meter.spec import MeterSpec
+
+if TYPE_CHECKING:
+    from rich.console import Console
+    from rich.text import Text
+
+_TRAIN, _VALIDATION = 600, 150
+_STEPS = 10
+_WIDTH = 40
+"""Characters for an error of 25 %."""
+
+
+def tell(folder: Path, console: Console, pause: Callable[[], None]) -> None:
+    """Tell the story in a new folder; `pause` waits until the reader wants to go on.
+
+    Raises:
+        InvalidInput: the folder exists already.
+    """
+    if folder.exists():
+        raise InvalidInput(f"{folder}: exists already: name a new folder, or remove it")
+    world = World()
+    train, validation, fresh = world.draw(_TRAIN), world.draw(_VALIDATION), world.draw(_VALIDATION)
+    spec = MeterSpec.uniform(
+        signals=4,
+        edges=[0.05, 0.1, 0.2],
+        tolerance=0.025,
+        steps=_STEPS,
+        delta=0.05,
+        classes=(0, 1),
+        inputs="public",
+    )
+    with Meter.create(folder, spec, name="demo") as meter:
+        console.print(
+            f"[bold]A mail filter, {_STEPS} answers.[/bold] A labeler seals "
+            f"{meter.plan.labels:,} hidden mails. A developer sees {_VALIDATION} validation mails "
+            "and never the hidden ones; the meter only says in which band the gap is.\n"
+        )
+        hidden = world.draw(meter.plan.labels)
+        _seal(meter, hidden, folder / "hidden.sealed")
+        meter.set_validation(_table(validation), label="spam")
+        console.print("[bold]The developer improves the filter.[/bold]")
+        pause()
+        for each in honest(train):
+            console.print(_submit(meter, each, hidden, validation))
+        console.print("\nThe easy wins are gone. [bold]Now the validation score rules.[/bold]")
+        pause()
+        for each in tuned(train, validation):
+            console.print(_submit(meter, each, hidden, validation))
+        console.print(
+            "\nThe validation error fell all the way, and the meter marched. "
+            "[bold]A fresh validation set brings it down.[/bold]"
+        )
+        pause()
+        meter.replace_validation(_table(fresh))
+        *_, plain = honest(train)
+        for last, name in ((each, "the same filter"), (plain, "no lucky columns")):
+            console.print(_submit(meter, replace(last, name=name), hidden, fresh))
+        console.print("\n[bold]The test set is spent, so it can be released: the truth.[/bold]")
+        pause()
+        released = meter.release()
+        _reveal(meter.status(generation=1), console)
+        tutorial.write(folder / "tutorial")
+        console.print(f"\nA picture of it: [bold]{released / 'report.html'}[/bold]")
+        console.print(
+            f"Next: [bold]meter -C {folder} status[/bold], or plan your own: "
+            "[bold]meter plan --labels 2000 --steps 20[/bold]. "
+            f"The files of the tutorial are in {folder / 'tutorial'}."
+        )
+
+
+def _seal(meter: Meter, hidden: Mails, path: Path) -> None:
+    meter.seal(_table(hidden), path, label="spam")
+    meter.add_test_set(path)
+    path.unlink()
+
+
+def _table(mails: Mails) -> pa.Table:
+    """Lay out the columns that mean something; the others would only fill the disk."""
+    columns = {f"column_{at}": mails.inputs[:, at] for at in range(3)}
+    return pa.table({**columns, "spam": mails.spam})
+
+
+def _submit(meter: Meter, filter_: Filter, hidden: Mails, validation: Mails) -> Text:
+    """Submit what a filter predicts; return the answer in one line."""
+    test, visible = filter_.predict(hidden.inputs), filter_.predict(validation.inputs)
+    return _line(meter.submit(test, visible, model=filter_.name, matching=IN_ORDER))
+
+
+def _line(signal: Signal) -> Text:
+    """Print an answer in one line: what the developer sees, and what the meter says."""
+    from rich.text import Text
+
+    line = Text(f"  {signal.step:>2}  {signal.model:<17}", no_wrap=True)
+    if signal.band is None or signal.validation_loss is None or signal.true_loss_at_most is None:
+        return line
+    line.append(f"validation {signal.validation_loss:6.1%}  ")
+    for band, colour in enumerate(band_colours(signal.spec.signals), 1):
+        line.append(f" {band} ", style=f"reverse bold {colour}" if band == signal.band else "dim")
+    most = math.ceil(1000 * signal.true_loss_at_most) / 10
+    return line.append(f"   true error <= {most:.1f} %")
+
+
+def _reveal(view: SessionView, console: Console) -> None:
+    """Draw both errors, step by step, and say what would have been believed."""
+    from rich.text import Text
+
+    console.print(
+        "      [blue]v[/blue] validation error   [red]T[/red] error on the hidden mails\n"
+    )
+    known = [(s, t) for s, t in zip(view.signals, view.retrospective, strict=True) if t is not None]
+    for signal, truth in known:
+        console.print(Text.assemble(f"  {signal.step:>2}  ", _marks(truth)))
+    believed = min(known, key=lambda pair: pair[1].validation_loss)[1]
+    console.print(
+        f"\n[bold]You thought {believed.validation_loss:.0%} error; it was "
+        f"{believed.test_loss:.0%}.[/bold] The meter showed no label and no test "
+        "loss, and told you on the way."
+    )
+
+
+def _marks(truth: Truth) -> Text:
+    from rich.text import Text
+
+    at = {name: round(loss * 4 * _WIDTH) for name, loss in vars(truth).items() if name != "band"}
+    cells = ["·"] * (max(at.values()) + 1)
+    low, high = sorted(at.values())
+    cells[low:high] = ["─"] * (high - low)
+    line = Text("".join(cells), style="dim")
+    for name, letter, style in (
+        ("validation_loss", "v", "bold blue"),
+        ("test_loss", "T", "bold red"),
+    ):
+        place = at[name]
+        line = Text.assemble(line[:place], (letter, style), line[place + 1 :])
+    return line.append(f"  {truth.validation_loss:.1%} and {truth.test_loss:.1%}")

@@ -1,0 +1,28 @@
+"""`meter demo`, from `python -m easeml_meter`."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def run(*arguments: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run the command in a folder, with a terminal's width and no terminal."""
+    return subprocess.run(
+        [sys.executable, "-m", "easeml_meter", *arguments],
+        cwd=folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+
+
+def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
+    (tmp_path / "meter-demo").mkdir()
+    done = run("demo", folder=tmp_path)
+    assert (done.returncode, done.stdout) == (2, "")
+    assert "meter-demo: exists already: name a new folder" in done.stderr
+    assert list((tmp_path / "meter-demo").iterdir()) == []
