@@ -205,7 +205,7 @@ def python_page() -> str:
 
 def _class(kind: type) -> Iterator[str]:
     if not issubclass(kind, Exception) and "__init__" in vars(kind):
-        yield f"```python\n{kind.__name__}{_signature(kind)}\n```\n"
+        yield f"```text\n{kind.__name__}{_signature(kind)}\n```\n"
     yield f"{_words(kind)}\n"
     fields = (
         {each.name for each in dataclasses.fields(kind)} if dataclasses.is_dataclass(kind) else ()
@@ -230,7 +230,7 @@ def _is_ours(value: Any) -> bool:
 
 
 def _function(function: Any) -> Iterator[str]:
-    yield f"```python\n{function.__name__}{_signature(function)}\n```\n"
+    yield f"```text\n{function.__name__}{_signature(function)}\n```\n"
     yield f"{_words(function)}\n"
 
 

@@ -50,7 +50,8 @@ def test_the_notebook_runs_and_draws(tmp_path: Path) -> None:
     import nbformat
     from nbclient import NotebookClient
 
-    notebook = nbformat.read(ROOT / "examples" / "notebook.ipynb", as_version=4)
+    path = ROOT / "examples" / "notebook.ipynb"
+    notebook = nbformat.read(path, as_version=4)  # type: ignore[no-untyped-call]
     NotebookClient(notebook, resources={"metadata": {"path": str(tmp_path)}}, timeout=300).execute()
     drawn = [
         output["data"]["text/html"]
