@@ -138,7 +138,9 @@ def test_files_of_a_submission_that_runs_at_the_same_time_cannot_be_found() -> N
     marker = "the-others-weights"
     other = run(bundle(WAIT_AFTER_ONE, answer=ONE, **{marker: b"secret"}), ROWS, ROWS)
     assert len(next(other)) == 1
-    unpacked = [path.parent for path in Path(tempfile.gettempdir()).glob(f"meter-run-*/{marker}")]
+    unpacked = [
+        path.parent for path in Path(tempfile.gettempdir()).glob(f"meter-runs-*/*/{marker}")
+    ]
     assert len(unpacked) == 1  # it is there, while the other one runs
     assert works_outside("return os.path.exists(TARGET)", str(unpacked[0] / marker))
     assert not works_inside("return os.path.exists(TARGET)", str(unpacked[0] / marker))
@@ -424,6 +426,46 @@ def test_memory_that_processes_share_counts_once() -> None:
 def test_memory_that_no_limit_counts_cannot_be_had(attempt: str) -> None:
     assert works_outside(attempt)
     assert not works_inside(attempt)
+
+
+FILL_SOCKETS = """
+def fill():
+    kept = [socket.socketpair() for _ in range(100)]
+    for one, other in kept:
+        for end in (one, other):
+            end.setblocking(False)
+            try:
+                while end.send(bytes(1 << 16)):
+                    pass
+            except BlockingIOError:
+                pass
+    return kept
+children = []
+for _ in range(TARGET):
+    child = os.fork()
+    if not child:
+        kept = fill()
+        time.sleep(1)
+        os._exit(0)
+    children.append(child)
+return all(os.waitpid(child, 0)[1] == 0 for child in children)
+"""
+
+
+def test_memory_in_sockets_counts() -> None:
+    """Sixteen processes with a hundred pairs each took 1.6 GB of the kernel's, beside their own."""
+    limits = Limits(seconds=60, memory=600 << 20)
+    with pytest.raises(ModelFailed, match="more than 600 MB of memory"):
+        works_inside(FILL_SOCKETS, 16, limits)
+    assert works_inside(FILL_SOCKETS, 1, limits)
+
+
+@pytest.mark.parametrize("option", ["SO_SNDBUF", "32"])
+def test_the_buffers_of_sockets_cannot_be_enlarged(option: str) -> None:
+    grow = f"socket.socketpair()[0].setsockopt(socket.SOL_SOCKET, {option}, 1 << 20); return True"
+    grow = grow.replace("SO_", "socket.SO_")
+    assert works_outside(grow)
+    assert not works_inside(grow)
 
 
 def test_files_are_limited_one_by_one_and_together() -> None:

@@ -21,7 +21,7 @@ from tests.scoring.probes import bundle, predictions, run, works_inside
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.bundle import Bundle, BundledFile
-from easeml_meter.scoring.command import CommandModel
+from easeml_meter.scoring.command import CommandModel, clear_runs
 from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor, SandboxUnavailable
 from easeml_meter.scoring.sandbox import check_out_of_sight, missing
 
@@ -180,7 +180,7 @@ def traces() -> set[object]:
     came may be asked for.
     """
     return {
-        *Path(tempfile.gettempdir()).glob("meter-run-*"),
+        *Path(tempfile.gettempdir()).glob("meter-runs-*/*"),
         *(mount for mount in mounts() if " /run/netns" not in mount),
         *open_files(),
         *threading.enumerate(),
@@ -308,6 +308,51 @@ def test_a_folder_may_have_any_name(monkeypatch: pytest.MonkeyPatch, tmp_path: P
     assert predictions(run(DOUBLE, *batches(1, 2))) == [0, 2]
 
 
+def test_no_other_account_can_look_at_what_is_submitted(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """The files were readable to all while they ran, and for good after a crash."""
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    answers = run(DOUBLE, *batches(2))
+    next(answers)
+    (folder,) = tmp_path.iterdir()
+    assert list(folder.glob("*/program.py"))
+    assert folder.stat().st_mode & 0o777 == 0o700
+    clear_runs()  # another process of the same account starts: this one still runs
+    assert list(folder.glob("*/program.py"))
+    assert len(list(answers)) == 1
+
+
+def test_what_a_killed_process_left_is_removed(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    assert list(run(DOUBLE, *batches(1)))
+    (folder,) = tmp_path.iterdir()
+    (folder / "meter-run-left" / "below").mkdir(parents=True)
+    (folder / "meter-run-left" / "below" / "model").write_bytes(b"secret")
+    clear_runs()
+    assert list(folder.iterdir()) == []
+
+
+@pytest.mark.parametrize("kind", ["link", "open to others", "file"])
+def test_a_folder_that_another_account_may_have_made_is_not_used(
+    kind: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    path = tmp_path / f"meter-runs-{os.geteuid()}"
+    if kind == "link":
+        (tmp_path / "elsewhere").mkdir(mode=0o700)
+        path.symlink_to(tmp_path / "elsewhere")
+    elif kind == "file":
+        path.touch(mode=0o600)
+    else:
+        path.mkdir()
+        path.chmod(0o755)
+    with pytest.raises(SandboxUnavailable, match="not a folder of this account alone"):
+        list(run(DOUBLE, *batches(1)))
+
+
 def test_several_run_at_the_same_time() -> None:
     runs = [run(DOUBLE, *batches(3), limits=Limits(processes=8)) for _ in range(4)]
     found = [predictions(step) for step in zip(*runs, strict=True)]
@@ -381,7 +426,7 @@ assert works_outside(read, sys.argv[1] + "/pyproject.toml")
 assert not works_inside(read, sys.argv[1] + "/pyproject.toml")
 assert not works_inside("open('/submission/new', 'w'); return True")
 assert not works_inside("return C.unshare(0x10000000) == 0")
-assert not any(name.startswith("meter-run-") for name in os.listdir(os.environ["TMPDIR"]))
+assert os.listdir(os.environ["TMPDIR"] + f"/meter-runs-{os.geteuid()}") == []
 print("fine")
 """
 # Others may not enter /root: what they need of it is bound to where it was.

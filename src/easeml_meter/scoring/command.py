@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import fcntl
+import os
+import shutil
 import signal
+import stat
 import tempfile
 import threading
 from collections.abc import Generator, Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, ClassVar
@@ -47,8 +51,7 @@ class CommandModel:
         self, inputs: pa.Schema, batches: Iterable[pa.RecordBatch], limits: Limits, *, hidden: bool
     ) -> Iterator[pa.RecordBatch]:
         """Run the command once, and stream what it answers. To be used from one thread."""
-        with tempfile.TemporaryDirectory(prefix="meter-run-") as name:
-            folder = Path(name)
+        with _own_folder() as folder:
             self.bundle.unpack(folder)
             with self.process(self.bundle.words, folder, limits, keep_stderr=not hidden) as run:
                 feed = _Feed(run.stdin, inputs, batches)
@@ -65,6 +68,45 @@ class CommandModel:
                     reason += f"; the end of stderr: {run.tail[-_SHOWN:]}"
         if reason:
             raise ModelFailed(HIDDEN_FAILURE if hidden else f"the model failed: {reason}")
+
+
+@contextmanager
+def _own_folder() -> Iterator[Path]:
+    """Give an empty folder for the files of one run, where no other account can look."""
+    with tempfile.TemporaryDirectory(prefix="meter-run-", dir=_runs()) as name:
+        held = os.open(name, os.O_RDONLY)
+        try:
+            fcntl.flock(held, fcntl.LOCK_SH)  # for as long as this process lives, at most
+            yield Path(name)
+        finally:
+            os.close(held)
+
+
+def _runs() -> Path:
+    """Return the folder of all runs of this account, made if there is none.
+
+    Raises:
+        SandboxUnavailable: there is something else in its place, perhaps another account's.
+    """
+    path = Path(tempfile.gettempdir(), f"meter-runs-{os.geteuid()}")
+    with suppress(FileExistsError):
+        path.mkdir(mode=0o700)
+    found = path.lstat()
+    if not stat.S_ISDIR(found.st_mode) or found.st_uid != os.geteuid() or found.st_mode & 0o077:
+        raise SandboxUnavailable(f"{path}: not a folder of this account alone: remove it")
+    return path
+
+
+def clear_runs() -> None:
+    """Remove what runs left behind whose process was killed; other processes may have some."""
+    for folder in _runs().iterdir():
+        with suppress(FileNotFoundError, BlockingIOError):
+            held = os.open(folder, os.O_RDONLY)
+            try:
+                fcntl.flock(held, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                shutil.rmtree(folder, ignore_errors=True)
+            finally:
+                os.close(held)
 
 
 def _answers(run: Run, feed: _Feed) -> Generator[pa.RecordBatch, None, str]:

@@ -59,6 +59,10 @@ _FCNTL = (72, 25)
 _LOCKING = (5, 36, 1024, 1025, 1026)
 """What fcntl may not do: record locks of a process or a file, leases, and notes of changes."""
 
+_SETSOCKOPT = (54, 208)
+_SEND_BUFFERS = (7, 32)
+"""What setsockopt may not do: let a socket hold more memory of the kernel than by default."""
+
 _MACHINES = {"x86_64": (0, 0xC000003E), "aarch64": (1, 0xC00000B7)}
 """Which number of each call, and what the kernel calls the machine."""
 _X32 = 0x40000000
@@ -66,7 +70,7 @@ _X32 = 0x40000000
 
 _LOAD, _IF_EQUAL, _IF_AT_LEAST, _RETURN = 0x20, 0x15, 0x35, 0x06
 _ALLOW, _EPERM, _KILL = 0x7FFF0000, 0x00050001, 0x80000000
-_NUMBER, _MACHINE, _FIRST, _SECOND = 0, 4, 16, 24  # offsets in struct seccomp_data
+_NUMBER, _MACHINE, _FIRST, _SECOND, _THIRD = 0, 4, 16, 24, 32  # offsets in struct seccomp_data
 
 
 def known_machine() -> bool:
@@ -99,6 +103,11 @@ def program() -> bytes:
     code += [(_IF_EQUAL, refuse() + more, 0, each) for more, each in enumerate(_LOCKING[1:])]
     code.append((_LOAD, 0, 0, _SECOND))
     code.append((_IF_EQUAL, 0, len(code) - after, _FCNTL[column]))
+    after = len(code)
+    code.append((_IF_EQUAL, refuse(), allow(), _SEND_BUFFERS[0]))
+    code += [(_IF_EQUAL, refuse() + more, 0, each) for more, each in enumerate(_SEND_BUFFERS[1:])]
+    code.append((_LOAD, 0, 0, _THIRD))
+    code.append((_IF_EQUAL, 0, len(code) - after, _SETSOCKOPT[column]))
     code.append((_IF_AT_LEAST, refuse(), 0, _X32))
     code.append((_LOAD, 0, 0, _NUMBER))
     code.append((_IF_EQUAL, 0, len(code) - 1, machine))  # else kill

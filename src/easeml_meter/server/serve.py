@@ -19,6 +19,7 @@ import uvicorn
 from fastapi import FastAPI
 
 from easeml_meter.errors import MeterError
+from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs, worker
 from easeml_meter.server.app import create_app
 from easeml_meter.server.connections import Connections, Listener, Protocol
@@ -102,6 +103,7 @@ def _used_alone(settings: Settings) -> Iterator[None]:
 def _serve(
     settings: Settings, sender: Sender, tell: Callable[[str], None], *, new_admin_token: bool
 ) -> None:
+    clear_runs()
     site = open_site(settings)
     try:
         worker.prepare(site)

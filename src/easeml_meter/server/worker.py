@@ -13,6 +13,7 @@ import threading
 from collections.abc import Callable
 
 from easeml_meter.errors import MeterError, invalid
+from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.jobs import QueueRunner, Runner
@@ -56,6 +57,7 @@ def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) ->
         raise invalid("database", settings.database.partition(":")[0] or "none", _NEEDED)
     if not settings.key_file.exists():
         raise MeterError(f"{settings.key_file}: no such file: copy the server's key to there")
+    clear_runs()
     site = Site.open(
         settings.database,
         settings.files_place,
