@@ -109,7 +109,7 @@ def _fresh(ask: Callable[[], Found]) -> Found:
 
 def _page(asked: dict[str, str]) -> list[int]:
     found = answer_to(asked)
-    return [found.plan.labels, *(row.tightened.labels for row in found.rows)]
+    return [found.plan.labels, *(row.consistent.labels for row in found.rows)]
 
 
 def _page_exactly(asked: dict[str, str]) -> list[int]:
@@ -118,7 +118,7 @@ def _page_exactly(asked: dict[str, str]) -> list[int]:
     setting = Setting(plan.spec.signals, tolerances, plan.spec.delta, None)
     rows = compare(setting, plan.spec.steps)
     labels_by_steps(setting, grid(plan.spec.steps))
-    return [plan.labels, *(row.tightened.labels for row in rows)]
+    return [plan.labels, *(row.consistent.labels for row in rows)]
 
 
 def _nearly(ours: int, reference: int) -> bool:

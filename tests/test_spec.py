@@ -15,6 +15,7 @@ from hypothesis import strategies as st
 
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.spec import Band, Bound, Gap, MeterSpec, Protocol
+from easeml_meter.stats.feedback import possible_bands
 
 PLAIN: dict[str, Any] = {"signals": 3, "tolerance": 0.05, "steps": 10, "delta": 0.01}
 
@@ -439,3 +440,27 @@ def test_a_binary_file(tmp_path: Path, content: bytes) -> None:
     path.write_bytes(content)
     with pytest.raises(InvalidInput, match=r"meter\.toml: not a valid TOML file: [^\n]+$"):
         MeterSpec.read(path)
+
+
+@pytest.mark.parametrize(
+    ("tolerance", "edges"),
+    [
+        (0.01, (0.02, 0.05, 0.1, 0.2)),
+        (0.010001, (0.05, 0.1, 0.2)),
+        (0.025, (0.05, 0.1, 0.2)),
+        (0.05, (0.1, 0.2)),
+        (0.051, (0.2,)),
+        (0.5, (0.2,)),
+    ],
+)
+def test_default_bands_are_two_tolerances_wide(tolerance: float, edges: tuple[float, ...]) -> None:
+    spec = MeterSpec.uniform(tolerance=tolerance, steps=10, delta=0.01)
+    assert spec.edges == edges
+    assert possible_bands(spec) == 2
+
+
+def test_bands_are_equally_wide_where_their_number_is_given() -> None:
+    common: dict[str, Any] = {"steps": 10, "delta": 0.01}
+    assert MeterSpec.uniform(signals=4, tolerance=0.01, **common).edges == (0.25, 0.5, 0.75)
+    assert MeterSpec.uniform(tolerance=[0.01, 0.02], **common).edges == (0.5,)
+    assert MeterSpec.uniform(tolerance=0.01, edges=(0.3,), **common).edges == (0.3,)

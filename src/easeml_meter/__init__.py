@@ -1,7 +1,7 @@
 """A meter for overfitting: plan, seal and use up a hidden test set without fooling yourself.
 
 >>> from easeml_meter import MeterSpec, required_labels
->>> required_labels(MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01)).labels
+>>> required_labels(MeterSpec.uniform(tolerance=0.01, steps=10, delta=0.01)).labels
 48986
 """
 

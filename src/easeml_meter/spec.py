@@ -9,6 +9,7 @@ import tomllib
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from pathlib import Path
 from typing import Any, Self
 
@@ -55,6 +56,23 @@ _NARROWEST_DRAWN = 1e-4
 _MOST_ABOVE = 100
 """Bands and answers are counted one by one: more of them than anybody reads are refused."""
 METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
+DEFAULT_EDGES = (0.02, 0.05, 0.1, 0.2)
+"""Where bands of a meter begin for which no others are given, as far as its tolerance allows."""
+
+
+def default_edges(tolerance: float) -> tuple[float, ...]:
+    """Return the default edges that leave every band two tolerances wide; the last one, always.
+
+    Closer edges would cost labels: more bands could then be told of the same model.
+    """
+    finite("tolerance", tolerance)
+    apart = 2 * Fraction(str(tolerance))
+    for first in range(len(DEFAULT_EDGES)):
+        edges = DEFAULT_EDGES[first:]
+        widths = (Fraction(str(b)) - Fraction(str(a)) for a, b in itertools.pairwise((0, *edges)))
+        if min(widths) >= apart:
+            return edges
+    return DEFAULT_EDGES[-1:]
 
 
 def is_zero_one(loss: str) -> bool:
@@ -307,6 +325,11 @@ class MeterSpec:
         return len(self.bands)
 
     @property
+    def edges(self) -> tuple[float, ...]:
+        """The inner edges of the bands, e_1 < ... < e_(m-1)."""
+        return tuple(band.lower for band in self.bands[1:])
+
+    @property
     def tolerances(self) -> tuple[float, ...]:
         """The tolerance of each band, eps_1 <= ... <= eps_m."""
         return tuple(band.tolerance for band in self.bands)
@@ -343,18 +366,23 @@ class MeterSpec:
     def uniform(
         cls,
         *,
-        signals: int,
+        signals: int | None = None,
         tolerance: float | Sequence[float],
         steps: int,
         delta: float,
         edges: Sequence[float] | None = None,
         **options: Any,
     ) -> Self:
-        """Build a meter from a number of signals and one tolerance, or one for each signal.
+        """Build a meter from one tolerance, or one for each of its m bands.
 
-        `edges` are the m - 1 inner edges of the bands; without them the bands are equally wide
-        (a plan that counts all histories does not depend on them).
+        `edges` are the m - 1 inner edges of the bands. Given `signals` or several tolerances
+        instead, the bands are equally wide; given neither, they have the default edges.
         """
+        if signals is None and edges is None and not isinstance(tolerance, Sequence):
+            edges = default_edges(tolerance)
+        if signals is None:
+            given = tolerance if isinstance(tolerance, Sequence) else ()
+            signals = len(given) if edges is None else len(edges) + 1
         whole("signals", signals, at_least=1)
         if isinstance(tolerance, Sequence):
             tolerances = list(tolerance)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -76,7 +77,7 @@ def test_a_tolerance_asked_for_is_reached_or_not(
     needed = plan_json(capsys, "--steps", "20", "--tolerance", "0.1")["labels"]
     assert needed == 832
     answer = plan_json(capsys, *asked)
-    assert answer["asked"] == {"tolerances": [0.1] * 5, "labels": needed, "reached": reached}
+    assert answer["asked"] == {"tolerances": [0.1] * 2, "labels": needed, "reached": reached}
     assert (max(answer["tolerances"]) <= 0.1) == reached
     code, out, _ = run(capsys, "plan", *asked)
     said = "is reached" if reached else "is not reached"
@@ -197,7 +198,7 @@ def test_charts(capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str)
     arguments = ["--steps", "5", "--tolerance", "0.05", "--chart", str(path), "--json"]
     code, out, _ = run(capsys, "compare", *arguments)
     assert code == 0
-    names = [row["meter"] for row in json.loads(out)]
+    names = [row["meter"] for row in json.loads(out)["meters"]]
     assert "regular, uniform" in names
     content = path.read_bytes()
     starts = {"svg": b"<svg", "png": b"\x89PNG", "html": b"<!DOCTYPE html>"}
@@ -210,8 +211,12 @@ def test_charts(capsys: pytest.CaptureFixture[str], tmp_path: Path, ending: str)
 def test_money(capsys: pytest.CaptureFixture[str]) -> None:
     arguments = ["--steps", "10", "--tolerance", "0.01", "--price", "0.05", "--json"]
     _, out, _ = run(capsys, "compare", *arguments)
-    row = next(row for row in json.loads(out) if row["meter"] == "regular, uniform")
-    assert row["tightened"]["cost"] == pytest.approx(48_986 * 0.05)
+    found = json.loads(out)
+    row = next(row for row in found["meters"] if row["meter"] == "regular, uniform")
+    assert row["consistent"]["cost"] == pytest.approx(48_986 * 0.05)
+    assert {each["form"]: each["cost"] for each in found["forms"]} == pytest.approx(
+        {each["form"]: each["labels"] * 0.05 for each in found["forms"]}
+    )
 
 
 def test_help_lists_every_command_and_imports_no_numerics() -> None:
@@ -241,6 +246,90 @@ def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
     code, out, err = run(capsys)
     assert (code, err) == (0, "")
     assert "Commands:" in out
+
+
+TABLE = {
+    ("--signals", "5", "--published"): {"10": 108_080},
+    ("--count", "all"): {"10": 86_542, "32": 260_905, "100": 805_314, "1000": 8_041_885},
+    (): {"10": 48_986, "32": 123_062, "100": 356_132, "1000": 3_469_564},
+    ("--protocol", "independent"): {"10": 27_169, "32": 32_585, "100": 37_941, "1000": 48_878},
+}
+"""Labels by steps, with tolerance and delta 0.01."""
+
+
+@pytest.mark.parametrize(
+    ("options", "steps", "labels"),
+    [(options, *each) for options, row in TABLE.items() for each in row.items()],
+)
+def test_the_table_of_what_each_count_needs(
+    capsys: pytest.CaptureFixture[str], options: tuple[str, ...], steps: str, labels: int
+) -> None:
+    answer = plan_json(capsys, "--steps", steps, "--tolerance", "0.01", *options)
+    assert answer["labels"] == labels
+
+
+@pytest.mark.parametrize(
+    ("options", "tolerance"),
+    [
+        (["--signals", "5", "--count", "all"], 0.124388),
+        ([], 0.0847902),
+        (["--drawn", "0.2"], 0.0788885),
+        (["--drawn", "0.5"], 0.056565),
+        (["--protocol", "independent"], 0.0448725),
+    ],
+)
+def test_what_a_thousand_labels_promise_in_twenty_steps(
+    capsys: pytest.CaptureFixture[str], options: list[str], tolerance: float
+) -> None:
+    answer = plan_json(capsys, "--labels", "1000", "--steps", "20", "--delta", "0.1", *options)
+    assert answer["tolerances"][0] == pytest.approx(tolerance, rel=1e-5)
+
+
+@pytest.mark.parametrize(
+    ("asked", "bands"),
+    [
+        (["--steps", "10", "--tolerance", "0.01"], "5, with edges at 0.02, 0.05, 0.1, 0.2"),
+        (["--steps", "10", "--tolerance", "0.05"], "3, with edges at 0.1, 0.2"),
+        (["--steps", "10", "--tolerance", "0.2"], "2, with an edge at 0.2"),
+        (["--steps", "9", "--tolerance", "0.1", "--signals", "4"], "4, with edges at 0.25, 0.5,"),
+        (["--steps", "9", "--tolerance", "0.1", "--signals", "1"], "1, from 0 to 1"),
+        (["--labels", "1000", "--steps", "20"], "2, with an edge at 0.2"),
+        (["--labels", "100000", "--steps", "10"], "5, with edges at 0.02, 0.05, 0.1, 0.2"),
+    ],
+)
+def test_a_plan_always_shows_its_bands(
+    capsys: pytest.CaptureFixture[str], asked: list[str], bands: str
+) -> None:
+    _, out, _ = run(capsys, "plan", *asked)
+    assert f"bands                  {bands}" in out
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ([], "48,986 labels; 65,137 less than 0.02 from another"),
+        (["--count", "all"], "94,337 labels"),
+        (["--signals", "1"], "48,986 labels"),
+    ],
+)
+def test_a_plan_says_what_one_more_edge_costs(
+    capsys: pytest.CaptureFixture[str], options: list[str], said: str
+) -> None:
+    _, out, _ = run(capsys, "plan", "--steps", "10", "--tolerance", "0.01", *options)
+    assert re.search(rf"with one more edge +{said} *\n", out), out
+
+
+def test_compare_recommends_a_form_and_says_what_each_asks_for(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    asked = ("--tolerance", "0.01", "--delta", "0.01")
+    _, out, _ = run(capsys, "compare", "--steps", "10", *asked)
+    assert "Recommended: consistent, 48,986 labels" in out
+    for form in ("published", "all answers", "drawn 0.05", "ceiling 0.1", "no adaptivity"):
+        assert f"\n{form} " in out
+    assert "without looking at the test" in " ".join(out.split())
+    _, out, _ = run(capsys, "compare", "--steps", "100", *asked, "--json")
+    assert json.loads(out)["recommended"] == "drawn 0.05"
 
 
 @pytest.mark.parametrize(

@@ -92,7 +92,8 @@ class World:
 
 def play(spec: MeterSpec, losses: Sequence[tuple[Any, Any]], reset: int | None = None) -> World:
     """Answer models with these losses by the rules, with a reset before one of them."""
-    test_set = TestSet("m", 1, Phase.ACTIVE, 1, "", rows=required_labels(spec).labels)
+    rows = required_labels(spec).labels
+    test_set = TestSet("m", 1, Phase.ACTIVE, 1, "", rows=rows, count=spec.count)
     state = MeterState.of(MeterRecord("m", "meter", spec.to_mapping(), ""), [test_set], None)
     ledger = ledger_of(spec, test_set)
     tenant = len(spec.tenants) or 1  # the last team: others were answered before it

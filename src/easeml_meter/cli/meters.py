@@ -111,16 +111,17 @@ def _offer_elastic(spec: MeterSpec, plain: int) -> None:
 
 def _ask() -> MeterSpec:
     """Ask for a meter at the terminal."""
-    from easeml_meter.spec import Gap, MeterSpec, Protocol
+    from easeml_meter.spec import Gap, MeterSpec, Protocol, default_edges
     from easeml_meter.stats.planning import required_labels
 
     steps = click.prompt("How many answers should one test set give (steps)?", default=10, type=int)
-    text = click.prompt("Inner edges of the bands (gaps)?", default="0.02,0.05,0.1,0.2")
+    tolerance = click.prompt("Tolerance (test loss against true loss)?", default=0.05, type=float)
+    usual = ",".join(f"{edge:g}" for edge in default_edges(tolerance))
+    text = click.prompt("Inner edges of the bands (gaps)?", default=usual)
     try:
         edges = [float(part) for part in text.split(",") if part.strip()]
     except ValueError:
         raise invalid("edges", text, "numbers with commas between them") from None
-    tolerance = click.prompt("Tolerance (test loss against true loss)?", default=0.05, type=float)
     delta = click.prompt("Probability that the promise may fail (delta)?", default=0.05, type=float)
     protocol = click.prompt(
         "Report every band (regular) or only the worst so far (incremental)?",

@@ -15,7 +15,7 @@ from easeml_meter.errors import invalid
 from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
 
 if TYPE_CHECKING:
-    from easeml_meter.stats.comparison import Comparison, Setting
+    from easeml_meter.stats.comparison import Comparison, Form, Setting
     from easeml_meter.stats.planning import Plan
 
 
@@ -38,10 +38,11 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 
 @click.command()
 @click.option("--steps", type=int, help="Number of promised answers, T.")
+@click.option("--signals", type=int, help="Number of equally wide bands, m.")
 @click.option(
-    "--signals", type=int, help="Number of bands, m. Default: 5, or one for each tolerance."
+    "--edges",
+    help="Inner edges of the bands. Default: 0.02,0.05,0.1,0.2, as far as two tolerances apart.",
 )
-@click.option("--edges", help="Inner edges of the bands, such as 0.02,0.05. Default: equal bands.")
 @click.option(
     "--drawn", type=float, help="Draw the edges of every answer at random, this far apart."
 )
@@ -85,7 +86,7 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
 
     \b
     Examples:
-      meter plan --steps 10 --signals 5 --tolerance 0.01 --delta 0.01
+      meter plan --steps 10 --tolerance 0.01 --delta 0.01
       meter plan --labels 50000 --tolerance 0.01
       meter plan --labels 50000 --steps 20
       meter plan --question "n > 0.8 +/- 0.01" --steps 32 --delta 0.0001
@@ -93,6 +94,7 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
     if path is None and plan_question(options, labels, as_json=as_json):
         return
     from easeml_meter.scoring.losses import parse_loss
+    from easeml_meter.stats.bands import reachable_with_default_bands
     from easeml_meter.stats.planning import reachable_tolerance, required_labels, supported_steps
 
     asked_steps = options["steps"] is not None
@@ -101,7 +103,10 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
     if labels is None:
         answer = required_labels(spec)
     elif asked_steps:
-        answer = reachable_tolerance(spec, labels)
+        named = path is not None or any(options[name] for name in ("signals", "edges", "drawn"))
+        by_default = not named and len(set(spec.tolerances)) == 1
+        reached = reachable_with_default_bands if by_default else reachable_tolerance
+        answer = reached(spec, labels)
     else:
         answer = supported_steps(spec, labels)
     # Asked for a tolerance as well, the plan also says whether the labels reach it.
@@ -176,23 +181,19 @@ def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -
         tolerances = [0.1]  # only the ratios matter: the question asks for the scale
     if tolerances is None:
         raise invalid("tolerance", None, "give --tolerance, such as 0.01")
-    if signals is None and edges is not None:
-        signals = len(edges) + 1
-    if signals is None:
-        signals = 5 if len(tolerances) == 1 else len(tolerances)
     given.setdefault("delta", 0.01)
     each = tolerances[0] if len(tolerances) == 1 else tolerances
     return MeterSpec.uniform(signals=signals, tolerance=each, edges=edges, **given)
 
 
 def _bands(spec: MeterSpec) -> str:
-    """Say how many bands there are, and where they begin unless they are equally wide."""
+    """Say how many bands there are, and where they begin."""
     if spec.drawn is not None:
         return f"edges drawn for every answer, {spec.drawn:g} apart"
-    inner = [band.lower for band in spec.bands[1:]]
-    if inner == [k / spec.signals for k in range(1, spec.signals)]:
-        return str(spec.signals)
-    return f"{spec.signals}, with edges at " + ", ".join(f"{edge:g}" for edge in inner)
+    if spec.signals == 1:
+        return "1, from 0 to 1"
+    word = "an edge" if spec.signals == 2 else "edges"
+    return f"{spec.signals}, with {word} at " + ", ".join(f"{edge:g}" for edge in spec.edges)
 
 
 def _one_each(tolerances: list[float], signals: int) -> list[float]:
@@ -207,6 +208,7 @@ def show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
     from rich.padding import Padding
     from rich.table import Table
 
+    from easeml_meter.stats.bands import with_another_edge
     from easeml_meter.stats.rounding import at_most, session_delta
 
     spec = plan.spec
@@ -225,6 +227,11 @@ def show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
         *([("gap", "signed: test loss minus validation loss")] if spec.gap is Gap.SIGNED else []),
         ("bound", f"{spec.tail}, {plan.counting} ({_count(plan.log_models)} of them)"),
     ]
+    if not labels_given and (another := with_another_edge(spec)) is not None:
+        away, close = another
+        apart = at_most(2 * spec.tolerances[0])
+        near = "" if away == close else f"; {close:,} less than {apart} from another"
+        rows.append(("with one more edge", f"{away:,} labels{near}"))
     if plan.elastic is not None:
         both = "{labels:,} labels, {plain_labels:,} for the plain meter".format_map(plan.elastic)
         rows.append(("elastic", both))
@@ -252,7 +259,8 @@ def _count(log: float) -> str:
 
 @click.command()
 @click.option("--steps", type=int, required=True, help="Number of promised answers, T.")
-@click.option("--signals", type=int, help="Number of bands, m. Default: 5.")
+@click.option("--signals", type=int, help="Number of equally wide bands, m.")
+@click.option("--edges", help="Inner edges of the bands. Default: as meter plan.")
 @click.option("--tolerance", required=True, help="One number (k times it for band k), or a list.")
 @click.option("--delta", type=float, default=0.01, help="Probability that the promise may fail.")
 @click.option("--ceiling", type=float, default=0.1, help="Ceiling of that column. Default: 0.1.")
@@ -260,7 +268,7 @@ def _count(log: float) -> str:
 @chart_option
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
 def compare(steps: int, price: float | None, chart: Path | None, **options: Any) -> None:
-    """Compare all meters: as published, tightened, with a ceiling; the ideal and the baseline.
+    """Compare one meter's forms, and all meters: what each needs, and what it asks of you.
 
     Uniform meters use a single tolerance for all bands. Nonuniform ones use 1, 2, .. m times it,
     band by band, as in the paper's evaluation.
@@ -270,37 +278,79 @@ def compare(steps: int, price: float | None, chart: Path | None, **options: Any)
 
     if price is not None and not (math.isfinite(price) and price >= 0):
         raise invalid("price", price, "an amount of money, 0 or more")
-    tolerances = _numbers("tolerance", options["tolerance"])
-    signals = options["signals"]
-    if len(tolerances) == 1:
-        tolerances = [tolerances[0] * (k + 1) for k in range(5 if signals is None else signals)]
-    elif signals not in (None, len(tolerances)):
-        raise invalid("signals", signals, f"{len(tolerances)} tolerances were given")
-    if not tolerances:
-        raise invalid("signals", signals, "a whole number, 1 or more")
-    setting = comparison.Setting(
-        signals=len(tolerances),
-        tolerances=tuple(tolerances),
+    given = _numbers("tolerance", options["tolerance"])
+    spec = MeterSpec.uniform(
+        signals=options["signals"],
+        tolerance=given[0] if len(given) == 1 else given,
+        edges=None if options["edges"] is None else _numbers("edges", options["edges"]),
+        steps=steps,
         delta=options["delta"],
-        ceiling=options["ceiling"],
     )
+    if len(given) == 1:
+        given = [given[0] * (k + 1) for k in range(spec.signals)]
+    setting = comparison.Setting(
+        signals=spec.signals,
+        tolerances=tuple(given),
+        delta=spec.delta,
+        ceiling=options["ceiling"],
+        edges=spec.edges,
+    )
+    forms = comparison.forms(spec.with_tolerances(given[:1] * spec.signals), setting.ceiling)
     rows = comparison.compare(setting, steps)
     if chart is not None:
         grid = sorted({max(1, round(steps * 10 ** (i / 12))) for i in range(-12, 13)})
         drawn = labels_svg(grid, comparison.labels_by_steps(setting, grid), steps)
         save_chart(chart, "Labels against steps", drawn)
     if options["as_json"]:
-        click.echo(json.dumps([_comparison_json(row, price) for row in rows], indent=2))
+        data = {
+            "forms": [_form_dict(form, price) for form in forms],
+            "recommended": comparison.recommended(forms).name,
+            "meters": [_comparison_dict(row, price) for row in rows],
+        }
+        click.echo(json.dumps(data, indent=2))
     else:
+        _show_forms(forms, setting, price)
         _show_comparison(rows, setting, price)
         if chart is not None:
             click.echo(f"chart written to {chart}")
 
 
-def _comparison_json(row: Comparison, price: float | None) -> dict[str, Any]:
+def _form_dict(form: Form, price: float | None) -> dict[str, Any]:
+    cost = {} if price is None else {"cost": form.plan.labels * price}
+    return {"form": form.name, "asks": form.asks, **form.plan.to_dict(), **cost}
+
+
+def _show_forms(forms: tuple[Form, ...], setting: Setting, price: float | None) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    from easeml_meter.stats.comparison import recommended
+
+    console = Console(highlight=False)
+    spec = forms[0].plan.spec
+    console.print(
+        f"{spec.steps:,} steps, tolerance {setting.tolerances[0]:g}, delta {setting.delta:g}, "
+        f"bands: {_bands(spec)}\n",
+        soft_wrap=True,
+    )
+    best = recommended(forms)
+    table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold underline")
+    table.add_column("one meter, its forms", no_wrap=True)
+    for heading in ["labels", *(["cost"] if price is not None else [])]:
+        table.add_column(heading, justify="right", no_wrap=True)
+    table.add_column("what it asks of you")
+    for form in forms:
+        cost = [] if price is None else [f"{form.plan.labels * price:,.2f}"]
+        style = "bold green" if form is best else None
+        table.add_row(form.name, f"{form.plan.labels:,}", *cost, form.asks, style=style)
+    console.print(table)
+    console.print(f"\nRecommended: {best.name}, {best.plan.labels:,} labels\n")
+
+
+def _comparison_dict(row: Comparison, price: float | None) -> dict[str, Any]:
     plans = {
         "published": row.published,
-        "tightened": row.tightened,
+        "consistent": row.consistent,
         "with_ceiling": row.with_ceiling,
     }
     data: dict[str, Any] = {"meter": row.name, "rests_on_people": row.rests_on_people}
@@ -316,35 +366,30 @@ def _show_comparison(rows: tuple[Comparison, ...], setting: Setting, price: floa
     from rich.table import Table
 
     console = Console(highlight=False)
-    baseline = next(row for row in rows if row.tightened.spec.protocol is Protocol.RESAMPLING)
-    reference = baseline.published or baseline.tightened
-    spec = rows[0].tightened.spec
+    baseline = next(row for row in rows if row.consistent.spec.protocol is Protocol.RESAMPLING)
+    reference = baseline.published or baseline.consistent
     table = Table(box=None, pad_edge=False, padding=(0, 1), header_style="bold underline")
     table.add_column("labels needed", no_wrap=True)
     ceiling = f"ceiling {setting.ceiling:g}"
-    headings = ["published", "tightened", ceiling, "saving"]
+    headings = ["published", "consistent", ceiling, "saving"]
     for heading in headings + (["cost"] if price is not None else []):
         table.add_column(heading, justify="right", no_wrap=True)
     for row in rows:
         cells = [
             f"{plan.labels:,}" if plan is not None else "-"
-            for plan in (row.published, row.tightened, row.with_ceiling)
+            for plan in (row.published, row.consistent, row.with_ceiling)
         ]
-        cells.append(f"{reference.labels / row.tightened.labels:.1f}x")
+        cells.append(f"{reference.labels / row.consistent.labels:.1f}x")
         if price is not None:
-            cells.append(f"{row.tightened.labels * price:,.2f}")
-        real = row.tightened.spec.protocol in METERS
+            cells.append(f"{row.consistent.labels * price:,.2f}")
+        real = row.consistent.spec.protocol in METERS
         name = row.name + (" *" if row.rests_on_people else "")
         table.add_row(name, *cells, style=None if real else "dim")
-    console.print(
-        f"{spec.steps:,} steps, {setting.signals} bands, tolerance {setting.tolerances[0]:g} "
-        f"(nonuniform: up to {setting.tolerances[-1]:g}), delta {setting.delta:g}"
-    )
     console.print(table)
     console.print("published: the paper's counting and Hoeffding's bound")
-    console.print("tightened: consistent models and the exact binomial tail; the same promise")
+    console.print("consistent: consistent models and the exact binomial tail; the same promise")
     console.print(f'{ceiling}: larger test losses are only answered "above the ceiling"')
     console.print(
-        "saving: published resampling / tightened" + (", cost: of tightened" if price else "")
+        "saving: published resampling / consistent" + (", cost: of consistent" if price else "")
     )
     console.print('* only if people behave as assumed: see "This rests on" in meter plan')

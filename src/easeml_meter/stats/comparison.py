@@ -1,12 +1,17 @@
-"""All meters side by side, for one budget of steps and one promise."""
+"""All meters side by side, for one budget of steps and one promise; and one meter's forms.
+
+A meter's *form* is how its promise is proved and what that asks of its users: as published, for all
+answers, for consistent ones, with drawn edges, with a ceiling.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from easeml_meter.spec import MeterSpec, Protocol
-from easeml_meter.stats.planning import Plan, assumptions_of, required_labels
+from easeml_meter.spec import Count, MeterSpec, Protocol
+from easeml_meter.stats.planning import BLIND_VALIDATION, Plan, assumptions_of, required_labels
+from easeml_meter.stats.rounding import at_most
 
 
 @dataclass(frozen=True)
@@ -15,13 +20,13 @@ class Comparison:
 
     name: str
     published: Plan | None
-    tightened: Plan
+    consistent: Plan
     with_ceiling: Plan | None
 
     @property
     def rests_on_people(self) -> bool:
         """Whether the promise holds only if people behave as assumed."""
-        return any("about people" in line for line in assumptions_of(self.tightened.spec))
+        return any("about people" in line for line in assumptions_of(self.consistent.spec))
 
 
 @dataclass(frozen=True)
@@ -33,6 +38,62 @@ class Setting:
     delta: float
     ceiling: float | None
     """None: no column for it."""
+    edges: tuple[float, ...] | None = None
+    """None: equally wide bands."""
+
+
+@dataclass(frozen=True)
+class Form:
+    """One way to keep the same promise, and what it asks for besides labels."""
+
+    name: str
+    plan: Plan
+    asks: str
+
+
+DRAWN_TOLERANCES = 5
+"""How far apart drawn edges are in the comparison, in tolerances."""
+_MOST_ABOVE = 3
+_WORTH = 2 / 3
+"""Edges that move are recommended where they leave at most this share of the labels."""
+
+
+def forms(spec: MeterSpec, ceiling: float | None) -> tuple[Form, ...]:
+    """Plan a regular meter with one tolerance in all its forms, the ideal one last."""
+    apart = min(1.0, float(at_most(DRAWN_TOLERANCES * spec.tolerances[0])))
+    drawn = spec.replace(drawn=apart)
+    found = [
+        ("published", spec.replace(published=True), "nothing more: this is the paper's own proof"),
+        ("all answers", spec.replace(count=Count.ALL), "nothing more"),
+        ("consistent", spec, f"{BLIND_VALIDATION}; the answers are the same"),
+        (f"drawn {apart:g}", drawn, f"bands {apart:g} wide, whose edges move with every answer"),
+    ]
+    if ceiling is not None:
+        silent = f"no reading for test losses above {ceiling:g}"
+        few = f"{silent}; {_MOST_ABOVE} such answers, and the next one ends the test set"
+        at_most_three = drawn.replace(ceiling=ceiling, above=_MOST_ABOVE)
+        found += [
+            (f"ceiling {ceiling:g}", spec.replace(ceiling=ceiling), silent),
+            (f"drawn {apart:g}, ceiling {ceiling:g}", at_most_three, few),
+        ]
+    ideal = spec.replace(protocol=Protocol.INDEPENDENT)
+    found.append(("no adaptivity", ideal, "that nobody acts on an answer: a limit, not a meter"))
+    return tuple(Form(name, required_labels(each), asks) for name, each, asks in found)
+
+
+def recommended(found: Sequence[Form]) -> Form:
+    """Return the form to take first: that with the same answers, or moving edges if worth it.
+
+    A ceiling saves more still, but only those who know their models can choose one.
+    """
+    consistent, drawn = (
+        next(
+            form for form in found if form.name.startswith(name) and form.plan.spec.ceiling is None
+        )
+        for name in ("consistent", "drawn")
+    )
+    worth = drawn.plan.labels <= _WORTH * consistent.plan.labels
+    return drawn if worth else consistent
 
 
 def compare(setting: Setting, steps: int, *, most_masked: int = 10_000) -> tuple[Comparison, ...]:
@@ -42,13 +103,17 @@ def compare(setting: Setting, steps: int, *, most_masked: int = 10_000) -> tuple
     """
     forms = (*lines(setting, steps), *_special(setting, steps, most_masked))
     rows = [_compare_one(name, spec, setting.ceiling) for name, spec in forms]
-    return tuple(sorted(rows, key=lambda row: row.tightened.labels))
+    return tuple(sorted(rows, key=lambda row: row.consistent.labels))
 
 
 def lines(setting: Setting, steps: int) -> list[tuple[str, MeterSpec]]:
     """Return the meters of the paper's figures."""
     uniform = MeterSpec.uniform(
-        signals=setting.signals, tolerance=setting.tolerances[0], steps=steps, delta=setting.delta
+        signals=setting.signals,
+        tolerance=setting.tolerances[0],
+        steps=steps,
+        delta=setting.delta,
+        edges=setting.edges,
     )
     by_band = uniform.with_tolerances(setting.tolerances)
     return [
@@ -79,7 +144,7 @@ def _compare_one(name: str, spec: MeterSpec, ceiling: float | None) -> Compariso
     return Comparison(
         name=name,
         published=published,
-        tightened=required_labels(spec),
+        consistent=required_labels(spec),
         with_ceiling=None if ceiling is None else required_labels(spec.replace(ceiling=ceiling)),
     )
 
@@ -92,8 +157,8 @@ def labels_by_steps(setting: Setting, steps: Sequence[int]) -> dict[str, dict[st
             row = _compare_one(name, spec, setting.ceiling)
             forms = {
                 "as published": row.published,
-                "tightened": row.tightened,
-                f"tightened, ceiling {setting.ceiling or 1:g}": row.with_ceiling,
+                "consistent": row.consistent,
+                f"consistent, ceiling {setting.ceiling or 1:g}": row.with_ceiling,
             }
             for form, plan in forms.items():
                 if plan is not None:

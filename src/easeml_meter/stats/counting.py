@@ -27,6 +27,8 @@ from easeml_meter.stats.feedback import Feedback, feedback_of, possible_bands
 
 MAX_WALK = 10_000
 """Rules without a closed form are counted step by step; beyond this many steps they are refused."""
+_LONGEST_PLAIN = 1_000
+"""Up to so many steps, a plain incremental meter is counted by the walk where that is sharper."""
 _MOST_WORK = 2_000_000
 """Additions of long whole numbers that a count may take: about a second. Anybody may ask a server
 for a plan, so what takes longer is refused before anything is built."""
@@ -96,6 +98,9 @@ def _log_models_of_one(spec: MeterSpec, steps: int, possible: int) -> tuple[floa
         undone = [(at - 1) * math.log(answers) for at in effective]
         each = log_sum([tree, *undone])
         return (each,) * spec.signals if spec.published else (each,)
+    # All histories are never fewer than the consistent ones, and have a closed form.
+    if steps > _LONGEST_PLAIN and possible > 2 and _has_binomials(spec, spec.signals):
+        possible = spec.signals
     if _has_binomials(spec, possible):
         return tuple(
             log(_incremental_count(spec, level, steps, possible)) for level in range(spec.signals)
@@ -171,12 +176,12 @@ def _with_memory(spec: MeterSpec, steps: int, possible: int) -> tuple[int, ...]:
 
 
 def has_closed_form(spec: MeterSpec) -> bool:
-    """Whether `log_models` takes the same short time for any number of steps."""
+    """Whether `log_models` takes a short time for any number of steps."""
     if spec.masked_reverts or spec.resets:
         return False
     if spec.protocol is not Protocol.INCREMENTAL or spec.memory is not None:
         return True
-    return _has_binomials(spec, possible_bands(spec))
+    return _has_binomials(spec, spec.signals)
 
 
 def _has_binomials(spec: MeterSpec, possible: int) -> bool:

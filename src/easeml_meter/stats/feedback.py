@@ -40,16 +40,19 @@ def possible_bands(spec: MeterSpec) -> int:
 def reaches(spec: MeterSpec) -> list[Range]:
     """Return, for each band, the true gaps of which it can be told while no promise is broken.
 
-    Band k is told of a true gap g only if some gap in it is within eps_k of g. Ends are rationals,
-    because edges exactly two tolerances apart leave two bands, not three.
+    Band k is told of a true gap g only if some gap in it is within eps_k of g. A regular meter is
+    planned as if every band had the first tolerance, which keeps the larger ones, too. Ends are
+    rationals, because edges exactly two tolerances apart leave two bands, not three.
     """
     if spec.published or spec.count is Count.ALL:
         return [(Fraction(0), Fraction(2))] * spec.signals
     wider = 1 if is_zero_one(spec.loss) else 1 + CLOSE
+    by_band = spec.protocol is Protocol.INCREMENTAL
+    tolerances = spec.tolerances if by_band else spec.tolerances[:1] * spec.signals
     return [
         (max(Fraction(0), as_written(band.lower) - eps), as_written(band.upper) + eps)
-        for band in spec.bands
-        for eps in (as_written(band.tolerance) * wider,)
+        for band, tolerance in zip(spec.bands, tolerances, strict=True)
+        for eps in (as_written(tolerance) * wider,)
     ]
 
 

@@ -109,6 +109,7 @@ class Plan(Shown):
             "labels": self.labels,
             "steps": spec.steps,
             "signals": spec.signals if spec.drawn is None else None,
+            "edges": list(spec.edges) if spec.drawn is None else None,
             "drawn": spec.drawn,
             "tolerances": list(spec.tolerances),
             "delta": spec.delta,
@@ -128,7 +129,12 @@ class Plan(Shown):
 
 def required_labels(spec: MeterSpec) -> Plan:
     """Return the smallest n such that a test set of n labels, or of any more, keeps the promise."""
-    counts = counting.log_models(spec)
+    size = fewest_labels(spec, counting.log_models(spec))
+    return _checked_plan(spec, size * _test_sets(spec))
+
+
+def fewest_labels(spec: MeterSpec, counts: Sequence[float]) -> int:
+    """Return the smallest test set from which on the promise holds for so many models."""
     budget = _log_budget(spec)
 
     def excess(labels: int) -> float:
@@ -142,8 +148,7 @@ def required_labels(spec: MeterSpec) -> Plan:
     highest = math.ceil(needed / (2 * spec.tolerances[0] ** 2)) + 1
     if highest > MAX_LABELS:
         raise invalid("tolerance", spec.tolerances[0], "too small: over 10^15 labels needed")
-    size = smallest(excess, highest)
-    return _checked_plan(spec, size * _test_sets(spec))
+    return smallest(excess, highest)
 
 
 def supported_steps(spec: MeterSpec, labels: int) -> Plan:

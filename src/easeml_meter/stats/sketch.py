@@ -20,7 +20,7 @@ _UNSEEN = 12.0
 
 
 def sketch(setting: Setting, steps: Sequence[int]) -> dict[str, list[float]]:
-    """Return the labels of each meter's tightened plan at each of these steps, to within 2%.
+    """Return the labels of each meter's consistent plan at each of these steps, to within 2%.
 
     Of a few dozen labels it may miss more.
     """

@@ -34,9 +34,11 @@ def asked(**changes: str) -> dict[str, str]:
 def test_everyone_may_ask_and_sees_an_example(served: Served) -> None:
     page = Visitor(served).get("/planner")
     assert page.status_code == 200
-    spec = MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01)
-    plan = required_labels(spec)
+    plan = required_labels(MeterSpec.uniform(tolerance=0.01, steps=10, delta=0.01))
     said = words(page)
+    assert "edges at 0.02, 0.05, 0.1, 0.2" in said
+    assert "One more edge: 48,986 labels, or 65,137 if it is less than two tolerances" in said
+    assert "Recommended: consistent" in said
     assert f"{plan.labels:,} labels" in said
     assert plan.promise in said
     assert all(line in said for line in plan.assumptions)
@@ -56,7 +58,7 @@ def test_everyone_may_ask_and_sees_an_example(served: Served) -> None:
     ],
 )
 def test_every_field_counts(form: dict[str, str], options: dict[str, object]) -> None:
-    whole: dict[str, object] = {"signals": 5, "tolerance": 0.01, "steps": 10, "delta": 0.01}
+    whole: dict[str, object] = {"tolerance": 0.01, "steps": 10, "delta": 0.01}
     spec = MeterSpec.uniform(**(whole | options))  # type: ignore[arg-type]
     found = answer_to(asked(**form))
     assert found.plan == required_labels(spec)
@@ -65,7 +67,7 @@ def test_every_field_counts(form: dict[str, str], options: dict[str, object]) ->
 
 def test_the_comparison_is_that_of_the_command_line() -> None:
     found = answer_to(asked(ceiling="0.2", tolerance="0.02", signals="3", price="0.5"))
-    assert found.rows == compare(Setting(3, (0.02, 0.04, 0.06), 0.01, 0.2), 10)
+    assert found.rows == compare(Setting(3, (0.02, 0.04, 0.06), 0.01, 0.2, (1 / 3, 2 / 3)), 10)
     assert found.cost == found.plan.labels / 2
     assert answer_to(asked()).rows[0].with_ceiling is None
 
@@ -89,11 +91,11 @@ def test_a_link_shows_the_same_again(served: Served) -> None:
         ({"steps": "10001"}, "steps"),
         ({"signals": "0"}, "signals"),
         ({"signals": str(MOST_SIGNALS + 1)}, "signals"),
-        ({"tolerance": "0.01,0.02"}, "tolerance"),
-        ({"tolerance": "nan"}, "band tolerance"),
+        ({"tolerance": "0.01,0.02", "signals": "5"}, "tolerance"),
+        ({"tolerance": "nan"}, "tolerance"),
         ({"tolerance": "1e-9"}, "tolerance"),
         ({"edges": "0.5,0.4,0.6,0.7"}, "band"),
-        ({"edges": "0.5"}, "edges"),
+        ({"edges": "0.5", "signals": "5"}, "edges"),
         ({"confidence": "1"}, "confidence"),
         ({"protocol": "resampling"}, "protocol"),
         ({"ceiling": "2"}, "ceiling"),

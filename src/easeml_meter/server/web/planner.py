@@ -17,7 +17,16 @@ from easeml_meter.server.limits import PlannerCounted
 from easeml_meter.server.web.pages import MaybeCaller, render
 from easeml_meter.service.tokens import Caller
 from easeml_meter.spec import METERS, MeterSpec
-from easeml_meter.stats.comparison import Comparison, Setting, compare
+from easeml_meter.stats.bands import with_another_edge
+from easeml_meter.stats.comparison import (
+    Comparison,
+    Form,
+    Setting,
+    compare,
+    forms,
+    lines,
+    recommended,
+)
 from easeml_meter.stats.planning import Plan, required_labels
 from easeml_meter.stats.sketch import sketch
 
@@ -27,7 +36,7 @@ Number = TypeVar("Number", int, float)
 
 DEFAULTS = {
     "steps": "10",
-    "signals": "5",
+    "signals": "",
     "tolerance": "0.01",
     "edges": "",
     "confidence": "0.99",
@@ -52,6 +61,8 @@ class PlannerAnswer:
 
     plan: Plan
     price: float | None
+    another_edge: tuple[int, int] | None
+    forms: tuple[Form, ...]
     rows: tuple[Comparison, ...]
     problem: str
     """Why there is no comparison; empty if there is one."""
@@ -68,10 +79,15 @@ class PlannerAnswer:
         return toml_of(self.plan.spec)
 
     @property
+    def recommended(self) -> Form:
+        """The form to take first."""
+        return recommended(self.forms)
+
+    @property
     def baseline(self) -> int:
         """Labels that a fresh test set for every step needs, as published."""
         row = next(row for row in self.rows if row.name.startswith("resampling"))
-        return (row.published or row.tightened).labels
+        return (row.published or row.consistent).labels
 
 
 @router.get("/planner")
@@ -125,13 +141,15 @@ def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
     if price is not None and not (math.isfinite(price) and 0 <= price <= 1e9):
         raise invalid("price", asked["price"], "an amount of money, 0 or more")
     plan = planned(spec)
+    found: tuple[Form, ...] = ()
     rows: tuple[Comparison, ...] = ()
     chart = problem = ""
     try:
+        found = formed(setting, spec.steps)
         rows, chart = compared(setting, spec.steps), drawn(setting, spec.steps, plan.labels)
     except InvalidInput as error:
         problem = str(error)
-    return PlannerAnswer(plan, price, rows, problem, chart)
+    return PlannerAnswer(plan, price, with_another_edge(spec), found, rows, problem, chart)
 
 
 def spec_of(asked: Mapping[str, str]) -> MeterSpec:
@@ -151,6 +169,12 @@ def toml_of(spec: MeterSpec) -> str:
 def planned(spec: MeterSpec) -> Plan:
     """Plan a meter."""
     return required_labels(spec)
+
+
+@lru_cache(maxsize=500)
+def formed(setting: Setting, steps: int) -> tuple[Form, ...]:
+    """Plan the forms of the regular meter with one tolerance."""
+    return forms(dict(lines(setting, steps))["regular, uniform"], setting.ceiling)
 
 
 @lru_cache(maxsize=500)
@@ -175,14 +199,15 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, Setting]:
     steps = _read(asked, "steps", int, "a whole number")
     if not 1 <= steps <= MOST_STEPS:
         raise invalid("steps", steps, f"1 to {MOST_STEPS:,} here; meter plan takes more")
-    signals = _read(asked, "signals", int, "a whole number")
-    if not 1 <= signals <= MOST_SIGNALS:
-        raise invalid("signals", signals, f"1 to {MOST_SIGNALS} here; meter plan takes more")
-    allowed = f"one number, or {signals} with commas between them"
+    signals = _read(asked, "signals", int, "a whole number") if asked["signals"] else None
+    allowed = "one number, or one for each band with commas between them"
     tolerances = _several(asked, "tolerance", float, allowed)
-    if len(tolerances) not in (1, signals):
+    if not tolerances:
         raise invalid("tolerance", asked["tolerance"], allowed)
     edges = _several(asked, "edges", float, "numbers with commas between them")
+    many = max(len(tolerances), len(edges) + 1) if signals is None else signals
+    if not 1 <= many <= MOST_SIGNALS:
+        raise invalid("signals", many, f"1 to {MOST_SIGNALS} here; meter plan takes more")
     confidence = _read(asked, "confidence", float, "a number between 0 and 1")
     if not 0 < confidence < 1:
         raise invalid("confidence", confidence, "a number between 0 and 1 (both excluded)")
@@ -206,8 +231,8 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, Setting]:
         elastic=bool(asked["elastic"]),
     )
     if len(tolerances) == 1:  # as `meter compare` does, after the paper
-        tolerances = tuple(tolerances[0] * (k + 1) for k in range(signals))
-    return spec, Setting(signals, tolerances, spec.delta, ceiling)
+        tolerances = tuple(tolerances[0] * (k + 1) for k in range(spec.signals))
+    return spec, Setting(spec.signals, tolerances, spec.delta, ceiling, spec.edges)
 
 
 def _read(

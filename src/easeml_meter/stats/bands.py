@@ -1,0 +1,45 @@
+"""What bands cost: the default ones for a number of labels, and one edge more."""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import replace
+
+from easeml_meter.spec import DEFAULT_EDGES, Band, Count, MeterSpec, Protocol, default_edges
+from easeml_meter.stats.counting import has_closed_form, log_models
+from easeml_meter.stats.feedback import possible_bands
+from easeml_meter.stats.planning import Plan, fewest_labels, reachable_tolerance
+
+
+def reachable_with_default_bands(spec: MeterSpec, labels: int) -> Plan:
+    """Return the smallest tolerance that `labels` support, with the default bands for it.
+
+    Fewer bands never need more labels, so the most that the tolerance leaves room for are taken.
+    """
+    (tolerance,) = set(spec.tolerances)
+    for first in range(len(DEFAULT_EDGES)):
+        ends = (0.0, *DEFAULT_EDGES[first:], 1.0)
+        bands = tuple(Band(*each, tolerance) for each in itertools.pairwise(ends))
+        found = reachable_tolerance(spec.replace(bands=bands), labels)
+        if len(found.spec.edges) <= len(default_edges(found.spec.tolerances[0])):
+            break
+    return found
+
+
+def with_another_edge(spec: MeterSpec) -> tuple[int, int] | None:
+    """Return the labels if a meter had one more edge: away from the others, or close to one.
+
+    Close is less than two tolerances. None where edges are drawn, or cost nothing, or are counted
+    step by step.
+    """
+    if spec.published or spec.drawn is not None or spec.protocol is not Protocol.REGULAR:
+        return None
+    if not has_closed_form(spec):
+        return None
+    *others, last = spec.bands
+    middle = (last.lower + last.upper) / 2
+    more = spec.replace(bands=(*others, replace(last, upper=middle), replace(last, lower=middle)))
+    close = possible_bands(spec) + 1
+    away = close if spec.count is Count.ALL else max(2, close - 1)
+    first, second = (fewest_labels(more, log_models(more, possible=b)) for b in (away, close))
+    return first, second
