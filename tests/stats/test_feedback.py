@@ -57,8 +57,13 @@ def consistent(rules: Rules, state: State) -> set[frozenset[int]]:
 
 
 def _reach(rules: Rules, answer: int) -> int:
-    """Return how many twentieths a test loss may be from the true loss: all if none is promised."""
+    """Return how many twentieths a test loss may be from the true loss: all if none is promised.
+
+    A regular meter is planned to keep its first tolerance in every band.
+    """
     promised = rules.tolerance(answer)
+    if promised is not None and not rules.incremental:
+        promised = rules.spec.tolerances[0]
     return GRID if promised is None else int(Fraction(promised).limit_denominator(GRID) * GRID)
 
 
