@@ -18,13 +18,14 @@ from easeml_meter.server.web.planner import (
     answer_to,
     compared,
     drawn,
+    formed,
     grid,
     planned,
     spec_of,
 )
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import tails
-from easeml_meter.stats.comparison import Setting, compare, labels_by_steps
+from easeml_meter.stats.comparison import Setting, compare, forms, labels_by_steps
 from easeml_meter.stats.planning import required_labels, supported_steps
 
 
@@ -36,6 +37,8 @@ def benchmarks(*, small: bool) -> list[Benchmark]:
     labels = 20_000 if small else 10**6
     page = DEFAULTS | ({"tolerance": "0.1"} if small else {})
     published = _spec(steps=many, signals=signals, published=True)
+    most = 1_000 if small else 10**6
+    longest = _spec(steps=most).replace(bound="hoeffding")
     needed = required_labels(large).labels
     return [
         Benchmark(
@@ -44,6 +47,14 @@ def benchmarks(*, small: bool) -> list[Benchmark]:
             reference=lambda: published_labels(published),
             at_most=0.05,
             seconds=0.01,
+            agree=_nearly,
+        ),
+        Benchmark(
+            name=f"labels, hoeffding, {most:,} steps (reference: all digits of the count)",
+            ours=lambda: _fresh(lambda: required_labels(longest).labels),
+            reference=lambda: hoeffding_labels(longest),
+            at_most=2,
+            seconds=0.05,
             agree=_nearly,
         ),
         Benchmark(
@@ -102,7 +113,7 @@ Found = TypeVar("Found")
 
 def _fresh(ask: Callable[[], Found]) -> Found:
     """Ask a planner that has not been asked before."""
-    for cached in (tails.worst_upper_tail, planned, compared, drawn):
+    for cached in (tails.worst_upper_tail, planned, formed, compared, drawn):
         cached.cache_clear()
     return ask()
 
@@ -115,8 +126,9 @@ def _page(asked: dict[str, str]) -> list[int]:
 def _page_exactly(asked: dict[str, str]) -> list[int]:
     plan = required_labels(spec_of(asked))
     tolerances = tuple(plan.spec.tolerances[0] * (k + 1) for k in range(plan.spec.signals))
-    setting = Setting(plan.spec.signals, tolerances, plan.spec.delta, None)
+    setting = Setting(plan.spec.signals, tolerances, plan.spec.delta, None, plan.spec.edges)
     rows = compare(setting, plan.spec.steps)
+    forms(plan.spec, None)
     labels_by_steps(setting, grid(plan.spec.steps))
     return [plan.labels, *(row.consistent.labels for row in rows)]
 
@@ -143,10 +155,20 @@ def published_labels(spec: MeterSpec) -> int:
     return math.ceil(excess / (2 * spec.tolerances[0] ** 2))
 
 
+def consistent_models(steps: int) -> int:
+    """Count the models of wide bands, of which two are possible at every step."""
+    return 2**steps - 1
+
+
+def hoeffding_labels(spec: MeterSpec) -> int:
+    """Count the consistent models with all their digits."""
+    excess = math.log(2) + math.log(consistent_models(spec.steps)) - math.log(spec.delta)
+    return math.ceil(excess / (2 * spec.tolerances[0] ** 2))
+
+
 def exact_labels(spec: MeterSpec) -> int:
     """Halve a bracket of n, with a scan over all j at each size."""
-    m = spec.signals
-    models = (m**spec.steps - 1) // (m - 1)
+    models = consistent_models(spec.steps)
     low, high = 0, published_labels(spec)
     while high - low > 1:
         middle = (low + high) // 2
@@ -160,7 +182,7 @@ def exact_steps(spec: MeterSpec, labels: int) -> int:
     log_tail = math.log(scan(labels, spec.tolerances[0]))
     steps, models = 0, 1
     while math.log(models) + log_tail <= math.log(spec.delta):
-        steps, models = steps + 1, 1 + spec.signals * models
+        steps, models = steps + 1, 1 + 2 * models
     return steps
 
 
@@ -193,5 +215,4 @@ def log_failure(spec: MeterSpec, labels: int) -> float:
             total += term
             more += 1
         worst = max(worst, float((log_pmf + np.log(total)).max()))
-    models = (spec.signals**spec.steps - 1) // (spec.signals - 1)
-    return math.log(models) + math.log(2) + worst
+    return math.log(consistent_models(spec.steps)) + math.log(2) + worst
