@@ -157,7 +157,7 @@ def published_labels(spec: MeterSpec) -> int:
 
 def consistent_models(steps: int) -> int:
     """Count the models of wide bands, of which two are possible at every step."""
-    return 2**steps - 1
+    return (1 << steps) - 1
 
 
 def hoeffding_labels(spec: MeterSpec) -> int:

@@ -147,10 +147,12 @@ def _tolerances(spec: MeterSpec) -> str:
 
 def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -> MeterSpec:
     """Lay the options given over the file given, or over the defaults."""
-    given = {name: value for name, value in options.items() if value is not None}
-    for flag in ("published", "handover", "elastic"):  # left out, the file's word stands
-        if not given[flag]:
-            del given[flag]
+    # A flag that is left out lets the file's word stand.
+    given = {
+        name: value
+        for name, value in options.items()
+        if value not in (None, ()) and value is not False
+    }
     if "confidence" in given:
         given["delta"] = delta_of(given)
         del given["confidence"]
