@@ -14,6 +14,7 @@ from easeml_meter.version import __version__ as __version__
 
 if TYPE_CHECKING:
     from easeml_meter.client import RemoteMeter, Untold, connect
+    from easeml_meter.core.gate import Gate
     from easeml_meter.core.people import Role
     from easeml_meter.core.views import SessionView, Signal
     from easeml_meter.errors import (
@@ -50,6 +51,7 @@ _HOME = {
     "Conditions": "easeml_meter.service.submissions.measuring",
     "Denied": "easeml_meter.errors",
     "Function": "easeml_meter.service.submissions.kinds",
+    "Gate": "easeml_meter.core.gate",
     "InvalidInput": "easeml_meter.errors",
     "Meter": "easeml_meter.meter",
     "MeterError": "easeml_meter.errors",
@@ -85,6 +87,7 @@ __all__ = [
     "Conditions",
     "Denied",
     "Function",
+    "Gate",
     "InvalidInput",
     "Meter",
     "MeterError",

@@ -12,6 +12,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
+from easeml_meter.core.gate import Gate, Verdict, last_told
 from easeml_meter.core.model import LabelRequest, TestSet, ValidationSet
 from easeml_meter.core.people import Role
 from easeml_meter.core.submissions import CheckedSubmission
@@ -203,6 +204,10 @@ class MeterVerbs(Protocol):
 
     def history(self, *, tenant: int | None = None) -> History:
         """Return the sessions of all test sets delivered so far."""
+
+    def gate(self, model: str, gate: Gate, *, tenant: int | None = None) -> Verdict:
+        """Say whether a model passes, by the newest answer to it: free, and repeatable."""
+        return gate.judge(last_told(self.history(tenant=tenant), model))
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Return what it costs if one tenant goes on from another's model; `confirm` requests it.

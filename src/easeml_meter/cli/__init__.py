@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -23,6 +24,7 @@ _COMMANDS = {
     "testset": ("easeml_meter.cli.testsets", "Test sets: add, requests, inputs, notices, fetch."),
     "validation": ("easeml_meter.cli.validation", "Hand in or replace the validation set."),
     "submit": ("easeml_meter.cli.submissions", "Submit predictions or a model, get an answer."),
+    "gate": ("easeml_meter.cli.gate", "Exit with 6 if a model was told a bad answer."),
     "status": ("easeml_meter.cli.history", "The budget left, all answers so far, what to do now."),
     "history": ("easeml_meter.cli.history", "All answers, test set by test set."),
     "report": ("easeml_meter.cli.history", "Draw the answers: html, svg, badge."),
@@ -82,20 +84,23 @@ def meter(context: click.Context, /, **_: object) -> None:
     The commands of a meter also take -C, --server, --meter and --ca.
 
     Exit codes: 0 done, 1 failed, 2 wrong input, 3 test set spent, 4 not possible now,
-    5 not allowed; one line on stderr says what was wrong.
+    5 not allowed, 6 told, and not good enough; one line on stderr says what was wrong.
     """
     if context.invoked_subcommand is None:
         click.echo(context.get_help())
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
-    """Run the command line; every failure is one line on stderr and an exit code."""
+    """Run the command line; every failure is one line on stderr and an exit code.
+
+    With --json the line is JSON, as the server would answer.
+    """
     try:
         code = meter.main(arguments, prog_name="meter", standalone_mode=False)
     except MeterError as error:
-        _fail(str(error), error.exit_code)
+        _fail(str(error), error.exit_code, error.word)
     except click.ClickException as error:
-        _fail(error.format_message(), 2)
+        _fail(error.format_message(), 2, "invalid")
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
     except BrokenPipeError:
@@ -106,9 +111,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     sys.exit(code if isinstance(code, int) else 0)
 
 
-def _fail(message: str, code: int) -> None:
+def _fail(message: str, code: int, word: str = "failed") -> None:
     line = " ".join(message[:_LONGEST].split())
     if len(message) > _LONGEST:  # somebody gave 10 MB: what is allowed stands at the end
         line = f"{line[:200]} ... {' '.join(message[-200:].split())}"
-    click.echo(f"meter: {line}", err=True)
+    if "--json" in sys.argv:
+        line = json.dumps({"error": word, "message": line, "exit_code": code})
+    else:
+        line = f"meter: {line}"
+    click.echo(line, err=True)
     sys.exit(code)

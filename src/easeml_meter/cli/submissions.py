@@ -16,10 +16,12 @@ from easeml_meter.cli.common import (
     print_rich,
     tenant_option,
 )
+from easeml_meter.cli.gate import close, gate_options
 from easeml_meter.cli.progress import progress_bar
 from easeml_meter.errors import MeterError, invalid
 
 if TYPE_CHECKING:
+    from easeml_meter.core.gate import Gate
     from easeml_meter.meter import MeterVerbs
     from easeml_meter.service.submissions.kinds import Submitted
 
@@ -66,6 +68,7 @@ _PATH = click.Path(path_type=Path)
     is_flag=True,
     help="Submit nothing: show, at no cost, how the files are understood. Touches no label.",
 )
+@gate_options
 @tenant_option
 @place_options
 @json_option
@@ -80,13 +83,17 @@ def submit(
     Predictions are joined to the rows of a set by its ids, in any order; without ids in the set,
     they are in its order.
 
-    Exit code 3: the test set is spent, and fresh labels are needed.
+    Exit code 3: the test set is spent, and fresh labels are needed. 6: the answer is worse than
+    --fail-above or --most-loss allow; it was given, and it is charged.
     """
     from easeml_meter.client import Untold
     from easeml_meter.service.submissions.measuring import Conditions
 
+    gate = _gate(options)
     submitted, name = _submitted(options)
     meter = open_meter(place)
+    if gate is not None:
+        gate.check(meter.spec)
     if options["check"]:
         _check(meter, submitted, tenant, options, as_json=as_json)
         return
@@ -114,6 +121,24 @@ def submit(
         echo_json(signal.to_dict())
     else:
         print_rich(signal)
+    if gate is not None:
+        verdict = gate.judge(signal)
+        if not as_json:
+            click.echo("\n".join(filter(None, (verdict.sentence, verdict.note))))
+        close(verdict, options["summary"], options["junit"])
+
+
+def _gate(options: dict[str, Any]) -> Gate | None:
+    """Read the options of a gate before anything is submitted."""
+    from easeml_meter.core.gate import Gate
+
+    asked = options["fail_above"], options["most_loss"]
+    if asked != (None, None):
+        return Gate(*asked)
+    for name in ("summary", "junit"):
+        if options[name] is not None:
+            raise invalid(f"--{name}", options[name], "only with --fail-above or --most-loss")
+    return None
 
 
 def _check(

@@ -1,0 +1,60 @@
+"""Verdicts of the gate for continuous integration: Markdown for people, JUnit for programs."""
+
+from __future__ import annotations
+
+from html import escape
+
+from easeml_meter.core.gate import Verdict
+from easeml_meter.report.svg import element, escaped
+from easeml_meter.report.words import answer_words, left_words, loss_sentence, shown
+
+
+def markdown(verdict: Verdict) -> str:
+    """Write a summary, such as a pull request shows it."""
+    signal = verdict.signal
+    mark = "✅ passed" if verdict.passed else "❌ failed"
+    rows = {
+        "model": f"`{_plain(signal.model)}`",
+        "answer": f"{answer_words(signal.answer)} of {signal.spec.signals}",
+        "loss": loss_sentence(signal) or "unknown",
+        "left": left_words(signal.steps_left, signal.steps_expected),
+    }
+    lines = [f"### Overfitting meter: {mark}", "", "| | |", "| --- | --- |"]
+    lines += [f"| {name} | {words} |" for name, words in rows.items()]
+    lines += ["", *(f"- {reason}" for reason in verdict.reasons)]
+    lines += [verdict.note] if verdict.note else []
+    return "\n".join([*lines, "", signal.promise, ""])
+
+
+def junit(verdict: Verdict) -> str:
+    """Write a report with one test case: the model."""
+    signal = verdict.signal
+    told = {
+        "answer": answer_words(signal.answer),
+        "step": str(signal.step),
+        "test_set": str(signal.generation),
+        "steps_left": str(signal.steps_left),
+    }
+    properties = [element("property", name_=name, value=value) for name, value in told.items()]
+    failure = element("failure", escaped(signal.promise), message="; ".join(verdict.reasons))
+    case = element(
+        "testcase",
+        element("properties", *properties),
+        "" if verdict.passed else failure,
+        classname="easeml_meter.gate",
+        name_=shown(signal.model, 200),
+    )
+    suite = element(
+        "testsuite",
+        case,
+        name_="easeml-meter",
+        tests="1",
+        errors="0",
+        failures="0" if verdict.passed else "1",
+    )
+    return f'<?xml version="1.0" encoding="UTF-8"?>\n{element("testsuites", suite)}\n'
+
+
+def _plain(name: str) -> str:
+    """Make a stranger's name harmless in a table of Markdown."""
+    return escape(shown(name, 80)).replace("|", "\\|").replace("`", "'")

@@ -1,0 +1,76 @@
+"""`meter gate` and `meter submit --fail-above` exit by what was told."""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from tests.service.helpers import Session, make_session
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    found = make_session(tmp_path)
+    found.submit(0, 0, model="good")
+    found.submit(25, 0, model="bad")
+    return found
+
+
+def run(session: Session, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "easeml_meter", "-C", str(session.folder / "meter"), *arguments],
+        cwd=session.folder,
+        capture_output=True,
+        text=True,
+        check=False,
+        env={**os.environ, "COLUMNS": "80"},
+    )
+
+
+@pytest.mark.parametrize(
+    ("model", "code", "said"),
+    [
+        ("good", 0, "passed: model good: step 1 of test set 1, band 1 of 3"),
+        ("bad", 6, "failed: model bad: step 2 of test set 1: band 3 is above band 2"),
+    ],
+)
+def test_the_exit_code_follows_the_answer(
+    session: Session, model: str, code: int, said: str
+) -> None:
+    for _ in range(2):  # free, and repeatable
+        done = run(session, "gate", "--model", model, "--fail-above", "2")
+        assert (done.returncode, done.stdout.strip()) == (code, said)
+    assert len(session.meter.status().signals) == 2
+
+
+def test_a_model_that_nothing_was_told_of(session: Session) -> None:
+    done = run(session, "gate", "--model", "new", "--fail-above", "2", "--json")
+    assert done.returncode == 4
+    assert json.loads(done.stderr)["error"] == "wrong-time"
+
+
+def test_files_for_continuous_integration(session: Session) -> None:
+    summary, report = session.folder / "summary.md", session.folder / "junit.xml"
+    summary.write_text("before\n")
+    files = ("--summary", str(summary), "--junit", str(report))
+    done = run(session, "gate", "--model", "bad", "--fail-above", "1", "--json", *files)
+    assert done.returncode == 6
+    assert json.loads(done.stdout)["passed"] is False
+    assert summary.read_text().startswith("before\n### Overfitting meter: ")
+    assert "<failure" in report.read_text()
+
+
+def test_submit_is_gated_too(session: Session) -> None:
+    test, validation = session.files(20, 0, salt="x")
+    files = ("--test", str(test), "--validation", str(validation), "--model", "x")
+    refused = run(session, "submit", *files, "--fail-above", "9")
+    assert (refused.returncode, refused.stdout) == (2, "")
+    assert len(session.meter.status().signals) == 2
+    done = run(session, "submit", *files, "--fail-above", "1")
+    assert done.returncode == 6
+    assert "Step 3: band" in done.stdout
+    assert len(session.meter.status().signals) == 3

@@ -1,0 +1,100 @@
+"""A gate goes by the newest answer to a model, and never lets a model without a reading pass."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from tests.service.helpers import small_spec
+
+from easeml_meter.core.gate import Gate, last_told
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.errors import InvalidInput, WrongPhase
+
+SPEC = small_spec()
+
+
+def told(answer: int, **options: Any) -> Signal:
+    return replace(
+        Signal(
+            spec=SPEC,
+            answer=answer,
+            step=1,
+            generation=1,
+            model="m",
+            tenant=1,
+            told_at=datetime(2026, 1, 1, tzinfo=UTC),
+            battery=0.5,
+            steps_left=2,
+            steps_expected=2,
+        ),
+        **options,
+    )
+
+
+def session(number: int, *signals: Signal) -> SessionView:
+    return SessionView(
+        meter="x",
+        spec=SPEC,
+        generation=number,
+        phase=Phase.ACTIVE,
+        rows=1,
+        labels_needed=1,
+        signals=signals,
+        battery=1,
+        steps_left=1,
+        steps_expected=1,
+        promise="",
+        assumptions=(),
+    )
+
+
+@pytest.mark.parametrize(("band", "passed"), [(1, True), (2, True), (3, False)])
+def test_bands_up_to_the_one_asked_for_pass(band: int, passed: bool) -> None:
+    assert Gate(2).judge(told(band)).passed is passed
+
+
+@pytest.mark.parametrize("answer", [NO_READING, ABOVE_CEILING, REVERTED])
+def test_what_has_no_band_never_passes(answer: int) -> None:
+    assert not Gate(3).judge(told(answer)).passed
+    assert not Gate(most_loss=1.0).judge(told(answer)).passed
+
+
+@pytest.mark.parametrize(("promised", "passed"), [(0.2, True), (0.21, False), (None, False)])
+def test_a_promised_loss_is_compared(promised: float | None, passed: bool) -> None:
+    verdict = Gate(most_loss=0.2).judge(told(1, true_loss_at_most=promised))
+    assert verdict.passed is passed
+    assert bool(verdict.reasons) is not passed
+
+
+@pytest.mark.parametrize("asked", [{}, {"fail_above": 0}, {"most_loss": float("nan")}])
+def test_a_gate_without_sense_is_refused(asked: dict[str, Any]) -> None:
+    with pytest.raises(InvalidInput):
+        Gate(**asked)
+
+
+def test_a_band_that_the_meter_does_not_have_is_refused() -> None:
+    with pytest.raises(InvalidInput, match="at most 3"):
+        Gate(4).check(SPEC)
+    with pytest.raises(InvalidInput, match="draws the edges"):
+        Gate(1).check(small_spec(drawn=0.5, edges=None, signals=1))
+
+
+def test_the_newest_answer_counts() -> None:
+    first, second = told(1), told(2, step=2)
+    later = told(3, generation=2)
+    assert last_told([session(1, first, second)], "m") == second
+    assert last_told([session(1, first, second), session(2, later)], "m") == later
+    assert last_told([session(1, first), session(2)], "m") == first
+    with pytest.raises(WrongPhase, match="nothing was told of it yet"):
+        last_told([session(1, first)], "another")
+
+
+def test_an_incremental_meter_says_whose_band_it_may_be() -> None:
+    spec = small_spec(protocol="incremental")
+    assert "an earlier model" in Gate(1).judge(told(2, spec=spec)).note
+    assert Gate(1).judge(told(2)).note == ""
