@@ -157,7 +157,7 @@ def test_reference_is_fresh(tmp_path: Path) -> None:
     script = ROOT / "scripts" / "reference.py"
     subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
     written = sorted(tmp_path.iterdir())
-    assert [page.name for page in written] == ["api.md", "commands.md"]
+    assert [page.name for page in written] == ["api.md", "commands.md", "python.md"]
     for page in written:
         kept = (DOCS / "reference" / page.name).read_text(encoding="utf-8")
         assert kept == page.read_text(encoding="utf-8"), f"{page.name}: run make reference"
