@@ -13,6 +13,7 @@ import re
 import sqlite3
 import tempfile
 from dataclasses import dataclass, field
+from fractions import Fraction
 from pathlib import Path
 from unittest import mock
 
@@ -21,13 +22,14 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
-from tests.properties.stories import INPUTS_SEED, ROWS, Action, Story, patient, stories
+from tests.properties.stories import INPUTS_SEED, ROWS, Action, Story, one_secret, patient, stories
 from tests.service.helpers import Clock, Labels, rows, small_spec, write_predictions
 
 from easeml_meter.cli import main
-from easeml_meter.core.model import stamp
+from easeml_meter.core.model import Entry, stamp
 from easeml_meter.meter import Meter
 from easeml_meter.service import place
+from easeml_meter.service.submissions.measuring import Measured
 from easeml_meter.spec import MeterSpec
 
 IDS = re.compile(r"[0-9a-f]{32,64}")
@@ -50,7 +52,8 @@ class Side:
         table = rows(self.labels, seed=INPUTS_SEED)
         pq.write_table(table, self.folder / "plain.parquet")
         sealed = self.folder / "set.sealed"
-        meter.seal(self.folder / "plain.parquet", sealed, label="label", id_column="id")
+        with one_secret():
+            meter.seal(self.folder / "plain.parquet", sealed, label="label", id_column="id")
         meter.add_test_set(sealed, ids_renumbered=True)
         (self.folder / "plain.parquet").unlink()
         sealed.unlink()
@@ -166,8 +169,11 @@ def test_equal_signals_look_equal_in_many_stories(story: Story) -> None:
     play(story)
 
 
-def play(story: Story) -> None:
-    """Tell both sides of a story; as long as their signals are equal, everything is."""
+def play(story: Story) -> int:
+    """Tell both sides of a story; as long as their signals are equal, everything is.
+
+    Return how many actions were compared.
+    """
     first, second = story.both
     with tempfile.TemporaryDirectory() as left, tempfile.TemporaryDirectory() as right:
         sides = [Side(Path(left), first, story.spec), Side(Path(right), second, story.spec)]
@@ -175,9 +181,35 @@ def play(story: Story) -> None:
         for number, action in enumerate(story.todo):
             shown = [perform(side, action, number) for side in sides]
             if sides[0].answers() != sides[1].answers():
-                return  # the signals differ: from here on everything may
+                return number  # the signals differ: from here on everything may
             assert shown[0] == shown[1]
             assert sides[0].files() == sides[1].files()
+    return len(story.todo)
+
+
+def drawn_story() -> Story:
+    """Tell of two test sets that get the same bands, and of a developer who looks around."""
+    first = np.random.default_rng(0).integers(0, 2, ROWS)
+    guesses = [first.tolist(), np.roll(first, 1).tolist(), (1 - first).tolist()]
+    todo: list[Action] = [("check", (guesses[0], 1)), *(("submit", (each, 1)) for each in guesses)]
+    todo += [("look", look) for look in ("status", "history", "report", "audit")]
+    return Story(first.tolist(), [0, 1], todo, "regular", None, elastic=False, drawn=True)
+
+
+def test_drawn_edges_do_not_depend_on_the_labels() -> None:
+    """The same submissions get the same edges, though their test losses differ."""
+    story = drawn_story()
+    assert play(story) == len(story.todo)  # the answers never differ
+
+
+def test_edges_that_depend_on_the_labels_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:
+    def looking(on: Measured, entry: Entry) -> Fraction:
+        hidden = sum(sum(on.sealed.labels(k).to_pylist()) for k in range(on.sealed.row_groups))
+        return on.sealed.draws.first_edge(entry, 0.5) * hidden / 100
+
+    monkeypatch.setattr(Measured, "first_edge", looking)
+    with pytest.raises(AssertionError):
+        play(drawn_story())
 
 
 def test_a_validation_set_made_of_test_rows_looks_like_any_other() -> None:

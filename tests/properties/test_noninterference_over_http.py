@@ -22,7 +22,7 @@ import pyarrow as pa
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from tests.properties.stories import INPUTS_SEED, ROWS, Action, Story, patient, stories
+from tests.properties.stories import INPUTS_SEED, ROWS, Action, Story, one_secret, patient, stories
 from tests.server.driving import (
     VALIDATION,
     add,
@@ -89,7 +89,9 @@ class Side:
         self.developer = self.served.client("developer")
         assert give_validation(self.developer, self.meter).is_success
         table = rows(self.labels, seed=INPUTS_SEED)
-        content = sealed(self.served, self.meter, table, self.folder, clock=self.served.site.clock)
+        clock = self.served.site.clock
+        with one_secret():
+            content = sealed(self.served, self.meter, table, self.folder, clock=clock)
         assert add(self.served.client("labeler"), self.meter, content).is_success
 
     def ask(self, method: str, path: str, **options: Any) -> dict[str, object]:

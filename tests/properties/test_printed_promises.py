@@ -50,7 +50,10 @@ METERS: dict[str, dict[str, Any]] = {
     "no reading": {"protocol": "incremental", "models": True},
     "by band": {"protocol": "incremental", "tolerance": [0.1, 0.2, 0.3]},
     "teams": {"protocol": "incremental", "tenants": (3, 3)},
+    "drawn": {"drawn": 0.3},
+    "drawn ceiling": {"drawn": 0.3, "ceiling": 0.4, "above": 2},
 }
+FIRST_EDGES = [Fraction(0), Fraction(1, 10), Fraction(3, 11 * 10**6), Fraction(299_999, 10**6)]
 
 
 def spec_of(name: str, gap: str) -> MeterSpec:
@@ -72,6 +75,8 @@ class Tried:
     test: Fraction | None
     """None: it failed on the hidden rows."""
     answer: int
+    first_edge: Fraction | None = None
+    """Where its bands begin, if they are drawn."""
 
     def true_losses(self, spec: MeterSpec) -> list[Fraction]:
         """List what its true loss may be: anything, where nothing is promised."""
@@ -90,10 +95,15 @@ class World:
     models: tuple[Tried, ...]
 
 
-def play(spec: MeterSpec, losses: Sequence[tuple[Any, Any]], reset: int | None = None) -> World:
-    """Answer models with these losses by the rules, with a reset before one of them."""
-    rows = required_labels(spec).labels
-    test_set = TestSet("m", 1, Phase.ACTIVE, 1, "", rows=rows, count=spec.count)
+def play(
+    spec: MeterSpec, losses: Sequence[tuple[Any, Any]], reset: int | None = None, edges: int = 0
+) -> World:
+    """Answer models with these losses by the rules, with a reset before one of them.
+
+    `edges` says which ones are drawn, where they are.
+    """
+    size = required_labels(spec).labels
+    test_set = TestSet("m", 1, Phase.ACTIVE, 1, "", rows=size, count=spec.count)
     state = MeterState.of(MeterRecord("m", "meter", spec.to_mapping(), ""), [test_set], None)
     ledger = ledger_of(spec, test_set)
     tenant = len(spec.tenants) or 1  # the last team: others were answered before it
@@ -101,9 +111,11 @@ def play(spec: MeterSpec, losses: Sequence[tuple[Any, Any]], reset: int | None =
     for step, (validation, test) in enumerate(losses, 1):
         now = ledger.reset(folded.account) if step == reset else folded.account
         answer = NO_READING
+        # Every model has other edges, whatever its losses are.
+        drawn = FIRST_EDGES[(len(losses) * step + edges) % 4] if spec.drawn else None
         if test is not None:
-            answer = ledger.rules.answer(now.state, validation, test)
-        models.append(Tried(validation, test, answer))
+            answer = ledger.rules.drawing(drawn).answer(now.state, validation, test)
+        models.append(Tried(validation, test, answer, drawn))
         entries.append(
             Entry(
                 meter="m",
@@ -119,6 +131,7 @@ def play(spec: MeterSpec, losses: Sequence[tuple[Any, Any]], reset: int | None =
                 validation_loss=str(validation),
                 blob="",
                 told_at="2026-03-02T09:00:00+00:00",
+                first_edge="" if drawn is None or answer < 1 else str(drawn),
             )
         )
         folded = folded.after(ledger, entries[-1])
@@ -182,7 +195,11 @@ def _holds(kind: str, numbers: list[Fraction], model: Tried, spec: MeterSpec) ->
         assert model.test is not None
         return (model.test > model.validation) == (kind == "above")
     lower, upper, eps = Fraction(0), Fraction(1), Fraction(0)
-    if model.answer > 0:
+    if model.answer > 0 and model.first_edge is not None:
+        lower = max(Fraction(0), model.first_edge + (model.answer - 2) * Fraction(str(spec.drawn)))
+        upper = min(Fraction(1), model.first_edge + (model.answer - 1) * Fraction(str(spec.drawn)))
+        eps = Fraction(str(spec.tolerances[0]))
+    elif model.answer > 0:
         band = spec.bands[model.answer - 1]
         lower, upper, eps = (Fraction(str(x)) for x in (band.lower, band.upper, band.tolerance))
     ranges: Ranges = {
@@ -225,8 +242,10 @@ def worlds(name: str, gap: str, every: int = 1) -> Iterator[World]:
     tests: list[Fraction | None] = [*GRID, *([None] if spec.may_fail else [])]
     histories = itertools.product(itertools.product(GRID, tests), repeat=2)
     resets = [None, 2] if spec.resets else [None]
-    for losses, reset in itertools.islice(itertools.product(histories, resets), 0, None, every):
-        yield play(spec, losses, reset)
+    edges = range(4) if spec.drawn else range(1)
+    every_one = itertools.product(histories, resets, edges)
+    for losses, reset, drawn in itertools.islice(every_one, 0, None, every):
+        yield play(spec, losses, reset, drawn)
 
 
 @pytest.mark.parametrize("gap", ["absolute", "signed"])
@@ -240,6 +259,7 @@ def test_every_answer_says_what_is_true_of_its_model(name: str, gap: str) -> Non
             check_numbers(data, model, world.view.spec)
             answers.add(model.answer)
     odd = {"ceiling": ABOVE_CEILING, "masked": REVERTED, "no reading": NO_READING}
+    odd["drawn ceiling"] = ABOVE_CEILING
     assert {answer for key, answer in odd.items() if name.startswith(key)} <= answers
     assert "gap at most" in kinds or "gap between" in kinds
     assert "at most" in kinds
