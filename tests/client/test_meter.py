@@ -238,6 +238,30 @@ def test_labels_in_parts(at_server: People) -> None:
     assert at_server.submit(labels, 0).band == 1
 
 
+def test_drawn_edges_come_with_every_answer_of_a_server(site: Live, tmp_path: Path) -> None:
+    """Also where the labels came in parts: then the server seals them, with a secret of its own."""
+    prefix = f"{tmp_path.name}-"
+    for people in people_at(site, tmp_path, prefix, drawn=0.3, tolerance=0.2):
+        developer, labeler = people.developer, people.labeler
+        assert isinstance(labeler, RemoteMeter)
+        developer.set_validation(people.validation(), label="label")
+        labels = np.random.default_rng(0).integers(0, 2, labeler.plan.labels)
+        table = fresh(labels)
+        labeler.add_part(people.sealed(table[:9], part=True), ids_renumbered=True)
+        labeler.add_test_set(people.sealed(table[9:]), ids_renumbered=True)
+        shares = (0.0, 0.3, 0.6, 0.9)
+        told = [people.submit(labels, int(each * len(labels)), model=f"{each}") for each in shares]
+        for signal, share in zip(told, shares, strict=True):
+            assert signal.gap is not None
+            assert signal.gap[0] <= int(share * len(labels)) / len(labels) < signal.gap[1]
+        assert len({signal.first_edge for signal in told}) == 4
+        assert [each.gap for each in developer.status().signals] == [each.gap for each in told]
+        assert not any("draws" in link.details for link in labeler.audit().links[-2:])
+        labeler.release()
+        found = labeler.audit()
+        assert (len(found.links[-1].details["draws"]), found.problems) == (64, ())
+
+
 def test_a_released_test_set_is_fetched_by_developers(at_server: People) -> None:
     labels = at_server.begin()
     developer = at_server.developer

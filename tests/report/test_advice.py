@@ -8,7 +8,7 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
-from tests.report.sessions import INCREMENTAL, MASKING, SPEC, session
+from tests.report.sessions import DRAWN, INCREMENTAL, MASKING, SPEC, drawn_session, session
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
@@ -156,3 +156,22 @@ def test_advice_does_not_depend_on_names() -> None:
     view = session([1, 2])
     other = replace(view, meter="`<b>", signals=tuple(replace(s, model="x") for s in view.signals))
     assert advice(view) == advice(other)
+
+
+def test_drawn_edges_are_compared_as_far_as_they_tell_models_apart() -> None:
+    carry_on = " ".join(advice(drawn_session([0.2, 0.01])))
+    assert "Carry on" in carry_on
+    drifted = " ".join(advice(drawn_session([0.01, 0.06, 0.3])))
+    assert "At step 1 the gap was at most 0.0314, and it is at least 0.2973 now" in drifted
+    assert "consider replacing the validation set" in drifted
+    unclear = " ".join(advice(drawn_session([0.08, 0.07])))
+    assert "no earlier answer shows a smaller one" in unclear
+    assert "consider replacing" not in unclear
+    for text in (carry_on, drifted, unclear):
+        assert not re.search(r"band \d", text)
+
+
+def test_answers_above_the_ceiling_are_few_where_edges_are_drawn() -> None:
+    spec = DRAWN.replace(ceiling=0.5, above=2)
+    text = " ".join(advice(drawn_session([0.01, ABOVE_CEILING], spec)))
+    assert "At most 2 such answers leave the test set in use; one more ends it" in text

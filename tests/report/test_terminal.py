@@ -7,7 +7,16 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console, RenderableType
-from tests.report.sessions import INCREMENTAL, MANY_BANDS, MASKING, SPEC, released, session
+from tests.report.sessions import (
+    DRAWN,
+    INCREMENTAL,
+    MANY_BANDS,
+    MASKING,
+    SPEC,
+    drawn_session,
+    released,
+    session,
+)
 from tests.report.test_checks import told
 from tests.report.test_words import ANY_TEXT
 
@@ -223,3 +232,27 @@ def test_a_signed_gap_is_said_with_its_sign() -> None:
     second = plain(session([2], spec, losses=[0.3]).signals[0])
     assert "(test loss minus validation loss) (#): 0.02 to 0.05." in second
     assert "true error at most 36 % and at least 31 %, 99 % sure" in second
+
+
+def test_one_answer_with_drawn_edges() -> None:
+    (signal,) = drawn_session([0.07]).signals
+    lines = plain(signal).splitlines()
+    assert lines[0] == "Step 1: gap 0.0314 to 0.0814, model baseline-v1"
+    assert lines[1:3] == [
+        "  .....~~~############~~..........................",
+        "  0           0.05        0.1         0.15        0.2",
+    ]
+    assert printed(terminal(signal)).splitlines()[2].split() == lines[2].split()
+
+
+@given(
+    st.lists(st.floats(0, 1), min_size=1, max_size=30),
+    st.sampled_from([0.0001, 0.013, 0.05, 0.2, 0.35, 1.0]),
+)
+def test_any_drawn_edges_can_be_printed(gaps: list[float], drawn: float) -> None:
+    view = drawn_session([round(gap, 6) for gap in gaps], DRAWN.replace(drawn=drawn))
+    for signal in view.signals:
+        assert "#" in plain(signal)
+        assert all(len(line) <= 80 for line in plain(signal).splitlines())
+    assert "█" in printed(session_terminal(view))
+    assert "band" in printed(history_terminal(view), width=120)

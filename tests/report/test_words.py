@@ -6,16 +6,20 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.sessions import INCREMENTAL, MASKING, SPEC, session
+from tests.report.sessions import INCREMENTAL, MASKING, SPEC, drawn_session, session
 
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
 from easeml_meter.report.words import (
     answer_words,
     history_words,
     loss_sentence,
+    meaning_words,
     share_words,
+    short_words,
     shown,
+    standing_words,
     steps_words,
+    told_words,
     when,
 )
 
@@ -109,3 +113,20 @@ def test_other_losses_are_said_as_they_are_defined() -> None:
     assert loss_sentence(session([2], SPEC).signals[0]) == ""
     (top,) = session([5], SPEC, losses=[0.5]).signals
     assert loss_sentence(top).endswith("This answer gives no upper bound on the true error.")
+
+
+def test_a_band_with_drawn_edges_is_called_by_its_edges() -> None:
+    view = drawn_session([0.01, 0.01, 0.09, ABOVE_CEILING])
+    assert [told_words(signal) for signal in view.signals] == [
+        "gap 0 to 0.0314",
+        "gap 0.0001 to 0.0501",
+        "gap 0.0473 to 0.0973",
+        "above ceiling",
+    ]
+    assert [short_words(signal) for signal in view.signals] == ["band"] * 3 + ["above ceiling"]
+    assert told_words(view.signals[0], 3) == "gap 0.0814 to 0.1314"  # another, of the same edges
+    assert standing_words(drawn_session([0.01])) == "test set 1: gap 0 to 0.0314"
+    assert "Step 3: gap 0.0473 to 0.0973. Step 4: above ceiling." in history_words(view)
+    assert "bands of its own, 0.05 wide" in meaning_words(view)
+    long = history_words(drawn_session([*[0.01, 0.06] * 20, ABOVE_CEILING]))
+    assert long == "41 steps: a gap in 40, above ceiling in 1. The last, at step 41: above ceiling."

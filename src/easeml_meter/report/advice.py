@@ -107,6 +107,12 @@ def _on_last(last: Signal) -> Iterator[Line]:
             f"The last model's test loss is above the ceiling of {ceiling}, so the meter reports "
             "nothing else about it.",
         )
+        if last.spec.above is not None:
+            yield (
+                None,
+                f"At most {last.spec.above} such answers leave the test set in use; one more ends "
+                "it for the team.",
+            )
         yield Role.DEVELOPER, "submit again once your models are better than that."
     elif last.answer == REVERTED:
         yield None, "The last step was undone."
@@ -149,8 +155,8 @@ def _on_edges(readings: list[Signal]) -> Iterator[Line]:
     gaps = [signal.gap or (0.0, 1.0) for signal in readings]
     lower, _ = gaps[-1]
     least = min(upper for _, upper in gaps)
-    if lower == 0:
-        yield None, _CARRY_ON
+    if lower <= readings[-1].spec.tolerances[0]:
+        yield None, "Carry on: as far as this answer tells, there may be no gap."
         return
     if lower >= least:
         best = readings[[upper for _, upper in gaps].index(least)]

@@ -15,6 +15,7 @@ from easeml_meter.server.web.meters import DRAWN, NEWEST
 from easeml_meter.service import seats
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.submissions import queue
+from easeml_meter.stats.rounding import at_least, at_most
 
 
 class TestList:
@@ -183,6 +184,22 @@ class TestMeter:
         path = f"/meters/{meter}/test-sets/1/inputs.parquet"
         assert visitor.get(path).status_code == 403
         assert Visitor(served, "runner").get(path).status_code == 200
+
+
+def test_drawn_edges_stand_on_the_page(served: Served, tmp_path: Path) -> None:
+    meter = served.add_meter(small_spec(drawn=0.3, tolerance=0.2))
+    labels = begin(served, meter, tmp_path)
+    developer = served.client("developer")
+    submit(developer, meter, labels, errors=len(labels) // 2)
+    (told,) = developer.get(f"/meters/{meter}/status").json()["signals"]
+    gap = " to ".join((at_least(told["gap"][0]), at_most(told["gap"][1])))
+    page = Visitor(served, "developer").get(f"/meters/{meter}")
+    assert f"test set 1: gap {gap}" in words(page)
+    assert "band 1" not in words(page)
+    assert words(page).count(gap) >= 2  # in the drawing, and in the history
+    assert "Every answer has bands of its own, 0.3 wide" in page.text
+    report = Visitor(served, "developer").get(f"/meters/{meter}/report.html")
+    assert gap in words(report)
 
 
 def test_pages_bring_no_style_or_script_of_their_own_and_guard_every_form(

@@ -80,6 +80,16 @@ def test_signals_are_told_only_if_asked_for_and_only_of_that_tenant(
     }
 
 
+def test_a_band_with_drawn_edges_is_told_with_them(site: Site, tmp_path: Path) -> None:
+    room = make_room(site, tmp_path / "room", small_spec(drawn=0.3, tolerance=0.2))
+    webhooks.add_webhook(SYSTEM, site, room.id, URL, ["told:1"])
+    signal = room.submit(9, model="mine")
+    mailbox = Mailbox()
+    assert deliver_due(site, mailbox) == 1
+    details = json.loads(mailbox.messages[0].content)["details"]
+    assert (details["answer"], tuple(details["gap"])) == (signal.name, signal.gap)
+
+
 def test_what_came_before_a_webhook_is_not_told(site: Site, tmp_path: Path) -> None:
     room = make_room(site, tmp_path / "room")
     webhooks.add_webhook(SYSTEM, site, room.id, URL)
