@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+from collections.abc import Callable
 from pathlib import Path
 from xml.etree import ElementTree
 
 import pytest
 from rich.console import Console
+from tests.report.sessions import drawn_session
 from tests.service.helpers import Session, make_session
 
 import easeml_meter
@@ -26,16 +28,18 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     return found
 
 
-@pytest.fixture(params=["plan", "signal", "status", "history", "audit"])
+@pytest.fixture(params=["plan", "signal", "status", "history", "audit", "drawn"])
 def value(request: pytest.FixtureRequest, session: Session) -> Shown:
     meter = session.meter
-    return {
+    makers: dict[str, Callable[[], Shown]] = {
         "plan": lambda: meter.plan,
         "signal": lambda: meter.status().signals[1],
         "status": meter.status,
         "history": meter.history,
         "audit": meter.audit,
-    }[request.param]()
+        "drawn": lambda: drawn_session([0.02, 0.3]).signals[1],
+    }
+    return makers[request.param]()
 
 
 def test_a_prompt_shows_one_short_line(value: Shown) -> None:

@@ -92,7 +92,8 @@ class Verdict:
         signal = self.signal
         told = f"model {signal.model}: step {signal.step} of test set {signal.generation}"
         if self.passed:
-            return f"passed: {told}, band {signal.band} of {signal.spec.signals}"
+            told += f", band {signal.band} of {signal.spec.signals}" * (signal.spec.drawn is None)
+            return f"passed: {told}"
         return f"failed: {told}: {'; '.join(self.reasons)}"
 
     def to_dict(self) -> dict[str, Any]:

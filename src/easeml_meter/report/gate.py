@@ -5,8 +5,9 @@ from __future__ import annotations
 from html import escape
 
 from easeml_meter.core.gate import Verdict
+from easeml_meter.report.gauge import headline
 from easeml_meter.report.svg import element, escaped
-from easeml_meter.report.words import answer_words, left_words, loss_sentence, shown
+from easeml_meter.report.words import left_words, loss_sentence, shown, told_words
 
 
 def markdown(verdict: Verdict) -> str:
@@ -15,7 +16,7 @@ def markdown(verdict: Verdict) -> str:
     mark = "✅ passed" if verdict.passed else "❌ failed"
     rows = {
         "model": f"`{_plain(signal.model)}`",
-        "answer": f"{answer_words(signal.answer)} of {signal.spec.signals}",
+        "answer": headline(signal).partition(", model ")[0],
         "loss": loss_sentence(signal) or "unknown",
         "left": left_words(signal.steps_left, signal.steps_expected),
     }
@@ -30,7 +31,7 @@ def junit(verdict: Verdict) -> str:
     """Write a report with one test case: the model."""
     signal = verdict.signal
     told = {
-        "answer": answer_words(signal.answer),
+        "answer": told_words(signal),
         "step": str(signal.step),
         "test_set": str(signal.generation),
         "steps_left": str(signal.steps_left),

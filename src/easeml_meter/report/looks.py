@@ -21,22 +21,23 @@ from easeml_meter.report.gauge import (
     told_lines,
 )
 from easeml_meter.report.meter import meter_svg
-from easeml_meter.report.palette import TOLERANCE, TRACK, band_colours, text_on
+from easeml_meter.report.palette import TOLERANCE, TRACK, text_on
+from easeml_meter.report.scale import answer_colour
 from easeml_meter.report.svg import box, element, escaped, image, number
 from easeml_meter.report.terminal import session_terminal, terminal
 from easeml_meter.report.words import (
-    answer_words,
-    gap_words,
     left_words,
     loss_sentence,
     standing_words,
     steps_words,
+    told_words,
     true_loss_words,
     validation_words,
     when,
 )
 from easeml_meter.report.words import shown as cut
 from easeml_meter.showing import Look, register
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan
 from easeml_meter.stats.rounding import at_most, confidence
 
@@ -50,9 +51,18 @@ _FEW = 12
 def _plan_brief(plan: Plan) -> str:
     spec = plan.spec
     return (
-        f"Plan: {plan.labels:,} labels for {steps_words(spec.steps)}, {spec.signals} bands, "
+        f"Plan: {plan.labels:,} labels for {steps_words(spec.steps)}, {_bands(spec)}, "
         f"tolerance {at_most(max(spec.tolerances))}, {confidence(spec)} sure"
     )
+
+
+def _bands(spec: MeterSpec) -> str:
+    if spec.drawn is not None:
+        return f"bands {spec.drawn:g} wide with drawn edges"
+    if spec.signals > _FEW:
+        return f"{spec.signals} bands"
+    edges = ", ".join(f"{band.upper:g}" for band in spec.bands[:-1])
+    return f"{spec.signals} bands with edges at {edges}" if edges else "1 band"
 
 
 def _plan_lines(plan: Plan) -> list[str]:
@@ -65,7 +75,7 @@ def _plan_html(plan: Plan) -> str:
     facts = {
         "labels needed": f"<b>{plan.labels:,}</b>",
         "steps": f"{spec.steps:,}",
-        "bands": escaped(", ".join(gap_words((band.lower, band.upper)) for band in spec.bands)),
+        "bands": escaped(_bands(spec)),
         "tolerance": ", ".join(dict.fromkeys(map(at_most, spec.tolerances))),
         "sure": f"{confidence(spec)}",
     }
@@ -89,7 +99,7 @@ def _gauge(signal: Signal) -> str:
     gauge = Gauge(signal)
     if not gauge.cell:
         return ""
-    colour = TRACK if signal.band is None else band_colours(signal.spec.signals)[signal.band - 1]
+    colour = TRACK if signal.band is None else answer_colour(signal)
     paint = {LIT: colour, SOFT: TOLERANCE, DARK: TRACK, MASKED: TOLERANCE}
     parts, left = [], 1.0
     for kind, chars in gauge.runs(dict.fromkeys(paint, " ")):
@@ -151,7 +161,7 @@ def _history_rows(history: History) -> tuple[list[str], list[list[str]]]:
             str(signal.generation),
             f"{signal.step:,}",
             cut(signal.model, 40),
-            answer_words(signal.answer),
+            told_words(signal),
             validation_words(signal),
             true_loss_words(signal),
             when(signal.told_at),
