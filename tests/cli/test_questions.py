@@ -48,6 +48,9 @@ def test_labels_give_steps(capsys: pytest.CaptureFixture[str]) -> None:
         (["--judge-error", "0.1", "--steps", "3", "--tolerance", "0.1"], "pool"),
         (["--metric", "f1", "--labels", "500"], "give --steps or --tolerance"),
         ([*CONDITION, "--on-demand", "--steps", "3"], "every label"),
+        ([*CONDITION, "--question", "gap", "--on-demand", "--tolerance", "0.1"], "one condition"),
+        ([*CONDITION, "--tolerance", "0.1", "--steps", "3"], "tolerance"),
+        ([*CONDITION, "--disagreement", "0.1", "--steps", "3"], 'only with "n - o"'),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_line(
@@ -113,3 +116,12 @@ def test_labels_on_demand_are_planned(capsys: pytest.CaptureFixture[str]) -> Non
     answer = plan_json(capsys, *change, "--steps", "10")
     assert (answer["size"], answer["unit"]) == (4_034, "inputs a step")
     assert answer["notes"] == ["202 labels a step, 2,020 in all"]
+
+
+def test_several_questions_share_one_test_set(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--question", "gap", *CONDITION, "--question", "better", "--tolerance", "0.01"]
+    answer = plan_json(capsys, *asked, "--steps", "10", "--disagreement", "0.1")
+    assert answer["size"] == 48_986
+    assert answer["answers"] == [*(f"band {k}" for k in range(1, 6)), "pass", "fail"]
+    alone = plan_json(capsys, "--question", "gap", "--tolerance", "0.01", "--steps", "10")
+    assert alone["size"] == 48_986

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 from collections.abc import Callable
@@ -19,7 +20,11 @@ if TYPE_CHECKING:
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 _OPTIONS = (
-    click.option("--question", help='Pass or fail, as in "n > 0.8 +/- 0.01"; or "better".'),
+    click.option(
+        "--question",
+        multiple=True,
+        help='Pass or fail, as in "n > 0.8 +/- 0.01"; "better"; "gap". Several: any at each step.',
+    ),
     click.option(
         "--disagreement", type=float, help='With "n - o": fail what differs on more rows.'
     ),
@@ -81,7 +86,7 @@ def plan_question(options: dict[str, Any], labels: int | None, *, as_json: bool)
         labels = given.pop("batch", None)
     plan = _planned(kind, given, labels)
     if as_json:
-        click.echo(json.dumps(plan.to_json(), indent=2))
+        click.echo(json.dumps(plan.to_dict(), indent=2))
     else:
         steps = "question" in given or options["tolerance"] is not None
         _show(plan, "size" if labels is None else "steps" if steps else "tolerance")
@@ -153,14 +158,37 @@ def _option(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _pass_fail(given: dict[str, Any]) -> Question:
+def _questions(given: dict[str, Any]) -> Question:
+    """Build one condition, or several questions to be asked in any order."""
+    from easeml_meter.core.questions.gap import Gap
+    from easeml_meter.core.questions.mixed import Mixed
     from easeml_meter.core.questions.ondemand import OnDemand
     from easeml_meter.core.questions.passing import PassFail
 
-    options = {name: given.pop(name, None) for name in ("disagreement", "passes")}
-    tolerance = _number(given, "tolerance")
-    condition = PassFail.parse(given.pop("question"), tolerance=tolerance, **options)
-    return OnDemand(condition) if given.pop("on_demand", False) else condition
+    texts = [text.strip() for text in given.pop("question")]
+    disagreement, passes = (given.pop(name, None) for name in ("disagreement", "passes"))
+    asked: list[Question] = []
+    # Conditions have tolerances of their own; the two that have none take that of the options.
+    tolerance = None
+    if "gap" in texts:
+        bands = _bands(given)
+        tolerance = bands.tolerance
+        asked.append(Gap(bands.spec()))
+    elif "better" in texts:
+        tolerance = _number(given, "tolerance")
+    for text in texts:
+        if text != "gap":
+            own = tolerance if text == "better" else None
+            condition = PassFail.parse(text, tolerance=own, passes=passes)
+            if condition.compares or len(texts) == 1:
+                condition = dataclasses.replace(condition, disagreement=disagreement)
+            asked.append(condition)
+    question = asked[0] if len(asked) == 1 else Mixed(tuple(asked))
+    if not given.pop("on_demand", False):
+        return question
+    if not isinstance(question, PassFail):
+        raise invalid("on-demand", question.statistic, "only for one condition")
+    return OnDemand(question)
 
 
 def _rolling(given: dict[str, Any]) -> Question:
@@ -207,7 +235,7 @@ def _bands(given: dict[str, Any], *, shares: bool = True) -> Bands:
 
 
 _BUILDERS: dict[str, Callable[[dict[str, Any]], Question]] = {
-    "question": _pass_fail,
+    "question": _questions,
     "metric": _metric,
     "rolling": _rolling,
     "judge_error": _judge,

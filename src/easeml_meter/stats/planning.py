@@ -72,35 +72,11 @@ class Plan(Shown):
     def promise(self) -> str:
         """Say in one sentence what is promised."""
         spec = self.spec
-        tolerances = sorted(set(spec.tolerances))
-        many = at_most(tolerances[0])
-        if len(tolerances) > 1:
-            many += f" to {at_most(tolerances[-1])} (by the reported band)"
-        excuse = ""
-        if spec.ceiling is not None:
-            excuse = f' (or is reported as "above the ceiling", {at_least(spec.ceiling)})'
-        if spec.above is not None:
-            last = "the second one" if spec.above == 1 else f"number {spec.above + 1}"
-            excuse = f"{excuse[:-1]}; {last} ends the test set)"
         steps = f"all {spec.steps:,} steps together"
         if spec.elastic:
             promised = "1 is" if spec.steps == 1 else f"{spec.steps:,} are"
             steps = f"all steps together ({promised} promised, more if the answers are predictable)"
-        # A running maximum may be another model's band: its lower edge says nothing of this one.
-        edges = (
-            "is at most the upper edge of the reported band plus that tolerance"
-            if spec.protocol is Protocol.INCREMENTAL
-            else "lies between the lower edge of the reported band minus that tolerance and the "
-            "upper edge plus it"
-        )
-        signed = ""
-        if spec.gap is Gap.SIGNED:
-            signed = " (by how much its true loss exceeds its validation loss, or 0)"
-        return (
-            f"With probability at least {confidence(spec)}, in {steps}, "
-            f"each model's test loss is within {many} of its true loss{excuse}. So its true gap"
-            f"{signed} {edges}."
-        )
+        return f"With probability at least {confidence(spec)}, in {steps}, {promised_of(spec)}"
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data for programs."""
@@ -274,6 +250,34 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     if spec.protocol is Protocol.INCREMENTAL and len(set(spec.tolerances)) > 1:
         found.append("once the meter has climbed to a band, later models get only its tolerance")
     return tuple(found)
+
+
+def promised_of(spec: MeterSpec) -> str:
+    """Say what holds of every answer, as the end of a sentence."""
+    tolerances = sorted(set(spec.tolerances))
+    many = at_most(tolerances[0])
+    if len(tolerances) > 1:
+        many += f" to {at_most(tolerances[-1])} (by the reported band)"
+    excuse = ""
+    if spec.ceiling is not None:
+        excuse = f' (or is reported as "above the ceiling", {at_least(spec.ceiling)})'
+    if spec.above is not None:
+        last = "the second one" if spec.above == 1 else f"number {spec.above + 1}"
+        excuse = f"{excuse[:-1]}; {last} ends the test set)"
+    # A running maximum may be another model's band: its lower edge says nothing of this one.
+    edges = (
+        "is at most the upper edge of the reported band plus that tolerance"
+        if spec.protocol is Protocol.INCREMENTAL
+        else "lies between the lower edge of the reported band minus that tolerance and the "
+        "upper edge plus it"
+    )
+    signed = ""
+    if spec.gap is Gap.SIGNED:
+        signed = " (by how much its true loss exceeds its validation loss, or 0)"
+    return (
+        f"each model's test loss is within {many} of its true loss{excuse}. So its true gap"
+        f"{signed} {edges}."
+    )
 
 
 def log_failure(

@@ -34,6 +34,7 @@ def metric(name: str, tolerance: float = 0.01, **options: Any) -> Metric:
         ("macro-recall", {"classes": 10}, (6_115, 1_328, 213)),
         ("macro-f1", {"classes": 10, "floor": 0.8}, (27_817, 6_142, 1_051)),
         ("roc", {}, (64_610, 14_141, 2_263)),
+        ("auc", {}, (53_628,)),
     ],
 )
 def test_ten_steps_need_what_the_table_says(

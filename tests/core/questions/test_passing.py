@@ -113,7 +113,7 @@ def test_the_promise_says_what_a_pass_means() -> None:
         "true accuracy above 0.8. Nothing is promised about a model that fails."
     )
     assert "the first pass closes the test set" in plan.assumptions
-    assert plan.to_json()["answers"] == ["pass", "fail"]
+    assert plan.to_dict()["answers"] == ["pass", "fail"]
 
 
 def test_the_count_of_passes_is_checked() -> None:

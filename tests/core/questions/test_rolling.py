@@ -129,7 +129,7 @@ def test_a_plan_says_what_the_first_step_needs() -> None:
     assert plan.notes == ("the first step needs 52 batches, 8,320 labels",)
     assert "averaged over the window" in plan.promise
     assert any("another delta" in line for line in plan.assumptions)
-    assert plan.to_json()["unit"] == "labels a batch"
+    assert plan.to_dict()["unit"] == "labels a batch"
 
 
 def test_windows_are_checked() -> None:

@@ -69,7 +69,7 @@ def _average(metric: Metric, size: int) -> float:
 def _auc(metric: Metric, size: int) -> float:
     """An average of means of min(n+, n-) independent pairs (Hoeffding 1963), so bounded as one."""
     ceiling = None if metric.floor is None else float(1 - as_written(metric.floor))
-    return log_tail(Bound.KL, size, metric.tolerance, ceiling)
+    return log_tail(Bound.CONVEX, size, metric.tolerance, ceiling)
 
 
 def _curve(metric: Metric, size: int) -> float:

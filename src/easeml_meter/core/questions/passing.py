@@ -204,6 +204,11 @@ class PassFail(Question):
         return ("pass", "fail")
 
     @property
+    def consistent(self) -> int | None:
+        """Both answers, unless passes are counted: then other questions would be, too."""
+        return 2 if self.passes is None else None
+
+    @property
     def promised(self) -> str:
         """What is true of a model that passes."""
         meanings = ", and ".join(clause.meaning for clause in self.clauses)

@@ -78,7 +78,7 @@ class QuestionPlan:
             return self.question.assumptions
         return (*self.question.assumptions, f"sealing is tried at most {tries:,} times")
 
-    def to_json(self) -> dict[str, Any]:
+    def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data for programs."""
         models = self.question.log_models(self.budget.steps)
         return {

@@ -8,6 +8,7 @@ has. So a kind of question is its alphabet, its tail and its words.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from fractions import Fraction
 
 
 class Question(ABC):
@@ -37,6 +38,11 @@ class Question(ABC):
     def unit(self) -> str:
         """What the planned size counts."""
         return "labels"
+
+    @property
+    def consistent(self) -> int | Fraction | None:
+        """How many answers to one model no earlier promise rules out; None: not to be mixed."""
+        return None
 
     @property
     def tolerance(self) -> float | None:
