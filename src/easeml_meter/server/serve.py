@@ -72,6 +72,7 @@ def open_site(settings: Settings) -> Site:
             settings.key_file,
             allowed_losses=settings.allowed_loss,
             limits=settings.table_limits,
+            room=settings.room,
         )
     except OSError as error:
         raise unusable(settings.folder, error) from error

@@ -23,6 +23,7 @@ from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.sandbox import check_out_of_sight
+from easeml_meter.service.room import Room
 from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits
 
 ENVIRONMENT = "METER_SERVER_"
@@ -73,6 +74,12 @@ class Settings(BaseSettings):
     """Most bytes of one text in a table in an upload."""
     most_classes: int = Field(default=USUAL_LIMITS.most_classes, ge=2)
     """Most classes that are found in a validation set, where a meter declares none."""
+    disk_bytes_per_meter: int = Field(default=20 << 30, ge=0)
+    """Most bytes of validation sets, stored submissions and waiting models of a meter; 0: any."""
+    disk_bytes_per_user: int = Field(default=100 << 30, ge=0)
+    """Most bytes of unfinished uploads of one user; 0: any."""
+    free_disk_bytes: int = Field(default=1 << 30, ge=0)
+    """Bytes of the disk that stay free: what would take them is refused."""
     login_days: int = Field(default=7, ge=1)
     """Days until a token from a login expires."""
     requests_per_second: float = Field(default=100.0, ge=0)
@@ -157,6 +164,12 @@ class Settings(BaseSettings):
         if self.smtp_host and not self.smtp_from:
             raise invalid("smtp_from", "", "the sender of mails is needed with smtp_host")
         return self
+
+    @property
+    def room(self) -> Room:
+        """What meters and users may take of the disk."""
+        limits = (self.disk_bytes_per_meter, self.disk_bytes_per_user, self.free_disk_bytes)
+        return Room(*limits)
 
     @property
     def table_limits(self) -> TableLimits:

@@ -64,6 +64,7 @@ def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) ->
         settings.key_file,
         allowed_losses=settings.allowed_loss,
         limits=settings.table_limits,
+        room=settings.room,
     )
     try:
         running = QueueRunner(site, answering(60 * settings.model_minutes), heartbeat)

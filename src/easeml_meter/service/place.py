@@ -15,6 +15,7 @@ from easeml_meter.core.model import TestSet, stamp
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.losses import Loss, check_allowed, parse_loss
 from easeml_meter.service.guesses import Guesses
+from easeml_meter.service.room import Room
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage import jobs
 from easeml_meter.storage.books import Books
@@ -110,6 +111,8 @@ class Workspace:
     """Id of the meter; None: the only one of an embedded database."""
     allowed_losses: frozenset[str] | None = None
     """Functions that a loss may name; None: any, as in a folder, where all code is its owner's."""
+    room: Room | None = None
+    """What a meter may take of the disk; None: all of it, as in a folder."""
     limits: TableLimits | None = None
     """What tables in uploads may hold; None: any amount, as in a folder with its owner's files."""
     claims: Files | None = None
@@ -167,6 +170,15 @@ class Workspace:
         """
         return allowed_loss(spec, self.allowed_losses)
 
+    def check_room(self, size: int) -> None:
+        """Refuse bytes that would be kept, before anything of them is written.
+
+        Raises:
+            TooLarge: there is no room for them.
+        """
+        if self.room is not None:
+            self.room.check(self.meter or "", self.files, size)
+
     def journal(self, generation: TestSet) -> Journal:
         """Give the journal that lies with a test set."""
         return Journal(self.files, f"{TEST_SETS}/{generation.fingerprint}{SUFFIX}")
@@ -191,6 +203,8 @@ class Site:
     """Functions that a meter's loss may name: whoever names one makes the server run it."""
     limits: TableLimits = USUAL_LIMITS
     """What tables in uploads may hold."""
+    room: Room = field(default_factory=Room, compare=False, repr=False)
+    """What meters and users may take of the disk."""
     guesses: Guesses = field(default_factory=Guesses, compare=False, repr=False)
     """Wrong passwords, in the memory of this process."""
 
@@ -204,6 +218,7 @@ class Site:
         *,
         allowed_losses: Collection[str] = (),
         limits: TableLimits = USUAL_LIMITS,
+        room: Room | None = None,
     ) -> Site:
         """Open the database (made or upgraded as needed), the files and the key (made if new)."""
         if not key.exists():
@@ -213,7 +228,7 @@ class Site:
         jobs.install(store)
         identity = Identity.read(key)
         allowed = frozenset(allowed_losses)
-        return cls(store, open_files(files), identity, clock, allowed, limits)
+        return cls(store, open_files(files), identity, clock, allowed, limits, room or Room())
 
     def derived_key(self, purpose: bytes) -> bytes:
         """Return a key for one purpose, derived from the site's own: it opens nothing sealed."""
@@ -246,6 +261,7 @@ class Site:
             meter,
             allowed_losses=self.allowed_losses,
             limits=self.limits,
+            room=self.room,
             claims=self.files.under("claims"),
             beside=self.space,
         )

@@ -18,9 +18,10 @@ from typing import BinaryIO
 
 from easeml_meter.checks import check_name
 from easeml_meter.core.model import LabelRequest, Upload, stamp
-from easeml_meter.errors import MeterError, NotFound, invalid
+from easeml_meter.errors import MeterError, NotFound, TooLarge, TooMany, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site, Workspace
+from easeml_meter.service.room import MOST_UPLOADS
 from easeml_meter.service.testsets.parts import add_labels
 from easeml_meter.service.testsets.reuse import UNDECIDED, Decisions
 from easeml_meter.storage.files import sync, unusable
@@ -28,6 +29,8 @@ from easeml_meter.storage.files import sync, unusable
 KEPT = timedelta(days=1)
 """How long an upload that nobody finishes is kept."""
 LARGEST = 1 << 50
+_WAIT = 60
+"""Seconds after which a client tries again when too many uploads are unfinished."""
 
 
 @dataclass(frozen=True)
@@ -55,16 +58,33 @@ def begin_upload(actor: Actor, inbox: Inbox, name: str, size: int) -> Upload:
 
     Raises:
         InvalidInput: no usable name or size.
+        TooMany: the actor has too many unfinished uploads.
+        TooLarge: there is no room for it.
     """
     check_name("name", name)
     if not 1 <= size <= LARGEST:
         raise invalid("size", size, f"a number of bytes from 1 to {LARGEST}")
     space = inbox.space
     with space.writing() as books:
+        _check_room(actor, inbox, books.uploads.all(), size)
         meter = books.meters.get(space.meter).id
         upload = Upload(secrets.token_hex(16), meter, actor.user, name, size, space.now())
         books.uploads.add(upload)
     return upload
+
+
+def _check_room(actor: Actor, inbox: Inbox, unfinished: list[Upload], size: int) -> None:
+    room = inbox.space.room
+    if room is None:
+        return
+    own = [upload for upload in unfinished if upload.user == actor.user]
+    if len(own) >= MOST_UPLOADS:
+        raise TooMany(f"{len(own)} uploads of yours are unfinished: finish or cancel one", _WAIT)
+    if room.per_user and sum(each.size for each in own) + size > room.per_user:
+        line = f"size: {size:,} bytes given, your uploads may take {room.per_user:,} in all"
+        raise TooLarge(f"{line}: finish or cancel another one")
+    coming = sum(each.size - inbox.arrived(each) for each in unfinished)
+    room.check_disk(inbox.folder, coming + size)
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -130,6 +150,8 @@ def finish_upload(
     here = inbox.arrived(upload)
     if here != upload.size:
         raise MeterError(f"upload: {here:,} of {upload.size:,} bytes have arrived: send the rest")
+    if inbox.space.room is not None:
+        inbox.space.room.check_free(inbox.space.files.free(), upload.size)
     added = add_labels(actor, inbox.space, inbox.path(upload), decisions, part=part)
     _remove(inbox, upload)
     return added

@@ -39,6 +39,7 @@ def set_validation(
         InvalidInput: the table cannot be read, its labels do not fit the loss, or ids are missing
             or repeated.
         WrongPhase: there is a validation set already.
+        TooLarge: there is no room for it.
     """
     return _enter(space, source, label, id_column, reset=False, first=True)
 
@@ -132,6 +133,7 @@ def _enter(
             digest = CommittedIds.of("the validation set", id_column, table.ids).digest
     content = source.read_bytes()
     table.table.check_unchanged()
+    space.check_room(len(content))
     number = before.number + 1 if before else 1
     blob = space.files.put(f"validation/{number}-{table.digest}{source.suffix}", content)
     found = ValidationSet(

@@ -48,6 +48,12 @@ class Files(Protocol):
     def names(self, folder: str) -> list[str]:
         """List the names of the files in a folder, sorted."""
 
+    def size(self, folder: str) -> int:
+        """Return how many bytes the files in a folder have together."""
+
+    def free(self) -> int | None:
+        """Return how many bytes can still be written; None where that is not known."""
+
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
 
@@ -131,6 +137,21 @@ class FolderFiles:
             return []
         found = (each for each in path.iterdir() if each.is_file() and each.name[0] != ".")
         return sorted(each.name for each in found)
+
+    def size(self, folder: str) -> int:
+        """Return how many bytes the files in a folder have, without a look into folders in it."""
+        try:
+            with os.scandir(self._path(folder)) as found:
+                return sum(each.stat().st_size for each in found)
+        except FileNotFoundError:  # also a file that was removed while they were counted
+            return 0
+
+    def free(self) -> int:
+        """Return how many bytes the disk has left."""
+        folder = self.root
+        while not folder.exists():
+            folder = folder.parent
+        return free_bytes(folder)
 
     def remove(self, name: str) -> None:
         """Remove a file, if it is there."""
@@ -259,6 +280,18 @@ class RemoteFiles:
             return []
         return sorted(PurePosixPath(each).name for each in found)
 
+    def size(self, folder: str) -> int:
+        """Return how many bytes the objects in a folder have together."""
+        try:
+            with self._told(folder):
+                return int(self._system.du(self._path(folder)))
+        except FileNotFoundError:
+            return 0
+
+    def free(self) -> int | None:
+        """Return None: a bucket is never full."""
+        return None
+
     def remove(self, name: str) -> None:
         """Remove an object, if it is there."""
         with self._told(name):
@@ -330,6 +363,12 @@ def sync(path: Path) -> None:
         os.fsync(handle)
     finally:
         os.close(handle)
+
+
+def free_bytes(folder: Path) -> int:
+    """Return how many bytes can still be written to the disk of a folder."""
+    found = os.statvfs(folder)
+    return found.f_bavail * found.f_frsize
 
 
 def unusable(path: Path, error: OSError) -> MeterError:

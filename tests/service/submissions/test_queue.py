@@ -431,6 +431,20 @@ def test_a_key_queues_a_model_once(served: Served, meter: str) -> None:
     assert len(developer.get(f"/meters/{meter}/submissions").json()["items"]) == 1
 
 
+@pytest.mark.usefixtures("told")
+def test_a_queued_model_repeats_the_answer_that_its_name_got_meanwhile(
+    served: Served, meter: str
+) -> None:
+    """That it was handed in with `once` was forgotten in the queue, and it cost a step."""
+    developer = served.client("developer")
+    bodies = (Bundle("predict one").to_bytes(), Bundle("predict two").to_bytes())
+    for body in bodies:
+        assert hand_in(developer, meter, body=body, params={"once": True}).status_code == 202
+    run_all(served)
+    found = developer.get(f"/meters/{meter}/submissions").json()["items"]
+    assert [(each["state"], each["step"]) for each in found] == 2 * [("done", 1)]
+
+
 def test_a_model_is_refused_before_there_is_a_test_set(served: Served, meter: str) -> None:
     refused = hand_in(served.client("developer"), meter)
     assert (refused.status_code, refused.json()["error"]) == (409, "wrong-time")

@@ -289,8 +289,10 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
     if not reached:
         decisions.state.active()
     decisions.check_budget(draft.entry, reached=reached)
-    losses = attempt.measure(measured)
     content = attempt.content()
+    if content and not reached:  # once hidden rows were touched, nothing is refused any more
+        measured.space.check_room(len(content))
+    losses = attempt.measure(measured)
     kept = Kept(attempt.identity, attempt.suffix, content) if content else None
     loss = "" if losses.validation is None else str(losses.validation)
     entry = replace(draft.entry, validation_loss=loss)

@@ -95,6 +95,7 @@ def accept(
     Raises:
         Denied: the actor may not submit for this tenant.
         InvalidInput: the submission cannot be measured.
+        TooLarge: there is no room to keep it.
         Spent: the test set has no answer left for the tenant.
         WrongPhase: there is no test set or no validation set yet.
     """
@@ -148,6 +149,8 @@ def _enqueue(space: Workspace, given: Submission, submitted: Model) -> Receipt:
         state = space.state(books)
     state.active()
     check_models(state.spec, onnx=submitted.kind == "onnx")
+    content = submitted.content()
+    space.check_room(len(content))
     identifier, now = secrets.token_hex(16), space.now()
     ticket = Ticket(
         id=identifier,
@@ -156,7 +159,7 @@ def _enqueue(space: Workspace, given: Submission, submitted: Model) -> Receipt:
         user=given.user,
         model=given.model,
         kind=submitted.kind,
-        blob=space.files.put(f"submissions/{identifier}", submitted.content()),
+        blob=space.files.put(f"submissions/{identifier}", content),
         options={"once": "true"} if given.once else {},
         state=SubmissionState.QUEUED,
         problem=None,
@@ -174,7 +177,7 @@ def _enqueue(space: Workspace, given: Submission, submitted: Model) -> Receipt:
                 line = f"{len(own)} models of this team wait already"
                 raise TooMany(f"{line}: submit again when one is answered", _WAIT)
             turn = next_turn(waiting, ticket.meter, ticket.tenant)
-            ticket = replace(ticket, options={TURN: str(turn)})
+            ticket = replace(ticket, options=ticket.options | {TURN: str(turn)})
             books.submissions.add(ticket)
             jobs.enqueue(books, _job(ticket))
     except MeterError:

@@ -19,6 +19,10 @@ class Uploads(Repository):
         found = self._values(schema.uploads, Upload, id=identifier)
         return found[0] if found else None
 
+    def all(self) -> list[Upload]:
+        """Return the uploads of everybody."""
+        return self._values(schema.uploads, Upload)
+
     def before(self, moment: str) -> list[Upload]:
         """Return the uploads announced before a moment."""
         older = query(schema.uploads, Upload, ("created_at",), ()).where(
