@@ -130,6 +130,8 @@ class MeterSpec:
     """How many answers "above the ceiling" leave a test set with drawn edges in use."""
     ceiling: float | None = None
     """Answer "above the ceiling", and nothing else, when the test loss exceeds this."""
+    variance_ceiling: float | None = None
+    """Answer "too spread", and nothing else, when the losses on the test set vary more."""
     tenants: tuple[int, ...] = ()
     """Steps per tenant; they sum to `steps`. Empty: one developer."""
     handover: bool = False
@@ -192,6 +194,7 @@ class MeterSpec:
             object.__setattr__(self, "ceiling", float(self.ceiling))
             if not 0 < self.ceiling < 1:
                 raise invalid("ceiling", self.ceiling, "a loss between 0 and 1 (both excluded)")
+        self._check_variance_ceiling()
         self._check_tenants()
         self._check_reverts()
         self._check_memory_and_resets()
@@ -233,6 +236,23 @@ class MeterSpec:
             if self.above > _MOST_ABOVE:
                 raise invalid("above", self.above, f"at most {_MOST_ABOVE}")
         object.__setattr__(self, "bands", (Band(0.0, 1.0, self.tolerances[0]),))
+
+    def _check_variance_ceiling(self) -> None:
+        if self.variance_ceiling is None:
+            return
+        finite("variance ceiling", self.variance_ceiling)
+        object.__setattr__(self, "variance_ceiling", float(self.variance_ceiling))
+        if is_zero_one(self.loss):
+            raise invalid(
+                "variance ceiling", self.variance_ceiling, "not for losses of 0 or 1: take ceiling"
+            )
+        eps = self.tolerances[0]
+        least = max(0.0, eps / 3 - eps**2)  # so far the proof of `log_variance` reaches
+        if eps > 0.15 or not least <= self.variance_ceiling <= 0.25 or self.variance_ceiling == 0:
+            allowed = f"from {least:g} to 0.25 at this tolerance, which must not exceed 0.15"
+            raise invalid("variance ceiling", self.variance_ceiling, allowed)
+        if self.protocol not in METERS or self.drawn is not None:
+            raise invalid("variance ceiling", self.variance_ceiling, "only meters with fixed edges")
 
     def _check_tenants(self) -> None:
         for share in self.tenants:
@@ -292,6 +312,7 @@ class MeterSpec:
             raise invalid("bound", str(self.bound), "the published analysis uses hoeffding")
         beyond = {
             "ceiling": self.ceiling,
+            "variance ceiling": self.variance_ceiling,
             "masked reverts": self.masked_reverts or None,
             "memory": self.memory,
             "resets": self.resets or None,
@@ -346,7 +367,8 @@ class MeterSpec:
     @property
     def silent_answers(self) -> int:
         """The number of answers without a reading that can come at any step."""
-        return int(self.ceiling is not None) + int(self.may_fail)
+        ceilings = (self.ceiling, self.variance_ceiling)
+        return sum(each is not None for each in ceilings) + int(self.may_fail)
 
     @property
     def session_delta(self) -> float:

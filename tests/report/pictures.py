@@ -6,7 +6,7 @@ from pathlib import Path
 
 from tests.report.sessions import INCREMENTAL, MASKING, SPEC, drawn_session, released, session
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD
 from easeml_meter.report.badges import badge_svg
 from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.meter import meter_svg
@@ -24,7 +24,7 @@ PICTURES = {
     "meter-incremental.svg": meter_svg(session([1, 1, 2, 2, 2, 4, 4], INCREMENTAL)),
     "meter-drawn.svg": meter_svg(MOVING),
     "meter-other-answers.svg": meter_svg(
-        session([1, 2, REVERTED, 1, ABOVE_CEILING, 2, NO_READING, 3], MASKING)
+        session([1, 2, REVERTED, 1, ABOVE_CEILING, 2, NO_READING, 3, TOO_SPREAD], MASKING)
     ),
     "losses.svg": curves_svg(released(SPEC, LOSSES)),
     "badge.svg": badge_svg(MARCHING),

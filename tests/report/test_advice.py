@@ -12,7 +12,7 @@ from tests.report.sessions import DRAWN, INCREMENTAL, MASKING, SPEC, drawn_sessi
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, State
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, Rules, State
 from easeml_meter.report.advice import advice
 
 COMMANDS = {
@@ -81,6 +81,7 @@ def test_answers_without_a_band() -> None:
     assert "above the ceiling of 0.4" in said([1, ABOVE_CEILING], MASKING)
     assert "undone" in said([1, REVERTED], MASKING)
     assert "could not be measured" in said([NO_READING])
+    assert "vary more than" in said([TOO_SPREAD])
 
 
 def test_an_incremental_meter_at_its_top_band_says_that_it_is_at_its_end() -> None:
@@ -138,7 +139,17 @@ def test_nobody_is_told_to_run_the_command_of_another_role(
     role: Role, spec: Any, phase: Phase
 ) -> None:
     others = set().union(*(names for each, names in COMMANDS.items() if each is not role))
-    for answers in ([], [1], [1, 5], [5, 3, 5], [ABOVE_CEILING], [REVERTED], [NO_READING], [1] * 9):
+    for answers in (
+        [],
+        [1],
+        [1, 5],
+        [5, 3, 5],
+        [ABOVE_CEILING],
+        [REVERTED],
+        [NO_READING],
+        [TOO_SPREAD],
+        [1] * 9,
+    ):
         view = session(answers, spec, phase=phase)
         lines = advice(view, role)
         assert lines, "there is something to say in every state"

@@ -6,7 +6,7 @@ import pytest
 from tests.report.parsing import boxes, drawing, nodes, texts
 from tests.report.sessions import MASKING, session
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD
 from easeml_meter.report.badges import badge_svg, battery_svg
 from easeml_meter.report.palette import band_colours
 
@@ -38,6 +38,7 @@ def test_a_share_out_of_range_is_drawn_at_the_end() -> None:
         ([1, ABOVE_CEILING], "above ceiling, 8 steps left"),
         ([1, REVERTED], "reverted, 8 steps left"),
         ([1, NO_READING], "no reading, 8 steps left"),
+        ([1, TOO_SPREAD], "too spread, 8 steps left"),
     ],
 )
 def test_the_badge_says_the_last_answer(answers: list[int], words: str) -> None:

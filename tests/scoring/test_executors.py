@@ -22,6 +22,7 @@ from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.scoring import executors, running
 from easeml_meter.scoring.executors import Executor, TooLate, open_executor
 from easeml_meter.scoring.function import FunctionModel
+from easeml_meter.scoring.losses import Sums
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.predictor import Limits
 from easeml_meter.scoring.running import ShardTask, score_model
@@ -353,7 +354,7 @@ def test_no_repr_of_a_task_tells_the_secret(tmp_path: Path) -> None:
             seen.extend(tasks)
             return [0]
 
-        assert score(predictions, sealed.label_groups(), map_function=keep) == Score(0, 10)
+        assert score(predictions, sealed.label_groups(), map_function=keep) == Score(Sums(), 10)
         secret = sealed.grant()._secret
     for shown in (repr(task), repr(seen)):
         assert repr(secret)[2:20] not in shown

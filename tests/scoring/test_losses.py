@@ -45,7 +45,7 @@ def test_by_hand(text: str, predictions: Any, labels: Any, losses: list[float]) 
     loss = parse_loss(text)
     found = loss(np.array(predictions), np.array(labels))
     np.testing.assert_allclose(found, losses, atol=1e-15)
-    exact = loss.total(np.array(predictions), np.array(labels))
+    exact = loss.sums(np.array(predictions), np.array(labels)).losses
     assert exact == round(sum(losses) * loss.unit)
     assert loss.zero_one == (loss.unit == 1) == (found.dtype == bool)
 
@@ -55,7 +55,7 @@ def test_plain_formulas(seed: int, rows: int, classes: int) -> None:
     random = np.random.default_rng(seed)
     labels = random.integers(0, classes, rows)
     guesses = random.integers(0, classes, rows)
-    assert parse_loss("0-1").total(guesses, labels) == sum(guesses != labels)
+    assert parse_loss("0-1").sums(guesses, labels).losses == sum(guesses != labels)
 
     ranked = np.argsort(random.random((rows, classes)), axis=1)[:, : 1 + classes // 2]
     top = parse_loss("top-k", k=ranked.shape[1])
@@ -85,7 +85,7 @@ def test_losses_are_in_the_unit_interval_and_sums_are_within_a_trillionth(
         losses = loss(guessed, true)
         assert losses.min() >= 0
         assert losses.max() <= 1
-        assert loss.total(guessed, true) / UNIT == pytest.approx(
+        assert loss.sums(guessed, true).losses / UNIT == pytest.approx(
             losses.sum(), abs=1e-12 * len(true)
         )
 

@@ -24,7 +24,7 @@ from tests.scoring.examples import write
 from easeml_meter.errors import InvalidInput, MeterError, VaultError
 from easeml_meter.scoring import running
 from easeml_meter.scoring.function import FunctionModel
-from easeml_meter.scoring.losses import Loss, LossFailed, ZeroOne, parse_loss
+from easeml_meter.scoring.losses import Loss, LossFailed, Sums, ZeroOne, parse_loss
 from easeml_meter.scoring.predictor import Limits, ModelFailed, Predictor, SandboxUnavailable
 from easeml_meter.scoring.running import (
     SHARD_ROWS,
@@ -443,7 +443,7 @@ def test_what_a_function_may_give(tmp_path: Path) -> None:
         ),
     ):
         found = score_model(model(partial(same, answers)), source, LIMITS)
-        assert found == Score(1, 2), answers
+        assert found == Score(Sums(1, 1), 2), answers
 
 
 def test_functions_are_told_apart_by_their_identity() -> None:

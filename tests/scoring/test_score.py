@@ -23,7 +23,7 @@ from tests.scoring.examples import ANIMALS, DIGITS, Held, InMemory, expected, sp
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring import score as module
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.losses import UNIT, LossFailed, parse_loss
+from easeml_meter.scoring.losses import UNIT, LossFailed, Sums, parse_loss
 from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import Score, Unscorable, score
@@ -70,11 +70,12 @@ def test_row_groups_never_change_the_bits(name: str, data: st.DataObject) -> Non
     loss = predictions.expected.loss
     plain = loss(predictions.values, labels)
     assert float(whole.mean) == pytest.approx(plain.mean(), abs=1e-12)
-    assert whole.mean == Fraction(whole.total, rows * (1 if loss.zero_one else UNIT))
+    assert whole.mean == Fraction(whole.sums.losses, rows * (1 if loss.zero_one else UNIT))
     # One by one, in any order: addition of whole numbers does not care.
     order = data.draw(st.permutations(range(rows)))
-    single = [loss.total(predictions.values[i : i + 1], labels[i : i + 1]) for i in order]
-    assert sum(single) == whole.total
+    single = [loss.sums(predictions.values[i : i + 1], labels[i : i + 1]) for i in order]
+    assert sum(single, Sums()) == whole.sums
+    assert float(whole.variance) == pytest.approx(np.var(plain), abs=1e-11)
 
 
 def backwards(function: Callable[[Any], Any], tasks: Iterable[Any]) -> Iterable[Any]:
@@ -132,7 +133,7 @@ def test_large_groups_are_worked_through_in_slices() -> None:
 def test_labels_of_any_encoding(tmp_path: Path, labels: Any) -> None:
     path = write(tmp_path / "p.csv", {"prediction": ["cat", "dog", "owl"]})
     predictions = Predictions.open(path, expected=expected(3, "0-1", ANIMALS))
-    assert score(predictions, [labels]) == Score(1, 3)
+    assert score(predictions, [labels]) == Score(Sums(1, 1), 3)
     assert score(predictions, [labels]).mean == Fraction(1, 3)
 
 
@@ -157,12 +158,12 @@ def test_labels_are_taken_one_group_at_a_time(tmp_path: Path) -> None:
 
     path = write(tmp_path / "p.csv", {"prediction": [0] * 10})
     predictions = Predictions.open(path, expected=expected(10, "0-1", DIGITS))
-    assert score(predictions, groups()).total == 0
+    assert score(predictions, groups()).sums == Sums()
 
 
 def test_a_hidden_label_outside_the_class_list_is_an_error_for_everybody() -> None:
     predictions = InMemory(expected(2, "0-1", DIGITS), np.array([1, 2], np.uint8))
-    assert score(predictions, [pa.array([1, 77])]) == Score(1, 2)
+    assert score(predictions, [pa.array([1, 77])]) == Score(Sums(1, 1), 2)
     with pytest.raises(InvalidInput, match="row 2: 77 given"):
         score(predictions, [pa.array([1, 77])], revealed=True)
 

@@ -72,6 +72,9 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @click.option("--memory", type=int, help="Models depend on at most this many of the last answers.")
 @click.option("--resets", type=int, help="How often an incremental meter's maximum may restart.")
 @click.option("--ceiling", type=float, help='Answer "above the ceiling" for larger test losses.')
+@click.option(
+    "--variance-ceiling", type=float, help='Answer "too spread" for losses that vary more.'
+)
 @click.option("--above", type=int, help="With drawn edges: answers above the ceiling, such as 3.")
 @click.option("--elastic", is_flag=True, help="Continue while the answers are predictable.")
 @question_options
@@ -240,6 +243,8 @@ def show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
     if spec.ceiling is not None:
         most = "" if spec.above is None else f", at most {spec.above} answers above it"
         rows.append(("ceiling", f"{spec.ceiling:g}{most}"))
+    if spec.variance_ceiling is not None:
+        rows.append(("variance ceiling", f"{spec.variance_ceiling:g}"))
     answer = 0 if not labels_given else 2 if steps_given else 1
     table = Table(show_header=False, box=None, padding=(0, 2))
     for index, (name, value) in enumerate(rows):

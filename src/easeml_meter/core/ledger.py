@@ -68,7 +68,8 @@ class Ledger:
     def _log_tails(self) -> tuple[float, ...]:
         spec = self.spec
         by_tolerance = {
-            eps: log_tail(spec.tail, self.labels, eps, spec.ceiling) for eps in spec.tolerances
+            eps: log_tail(spec.tail, self.labels, eps, spec.ceiling, spec.variance_ceiling)
+            for eps in spec.tolerances
         }
         return tuple(by_tolerance[eps] for eps in spec.tolerances)
 

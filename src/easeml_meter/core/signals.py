@@ -1,6 +1,6 @@
 """From two losses to what is told: gap, band, and the protocol's answer.
 
-An answer is a whole number: 1..m for a band, or one of the three answers below that carry no
+An answer is a whole number: 1..m for a band, or one of the four answers below that carry no
 reading. What may be told next depends on the history of answers alone; `State` is the part of it
 that matters.
 """
@@ -20,8 +20,14 @@ from easeml_meter.stats.rounding import as_written, at_least, at_most
 ABOVE_CEILING = -1
 REVERTED = -2
 NO_READING = -3
+TOO_SPREAD = -4
 
-_NAMES = {ABOVE_CEILING: "above-ceiling", REVERTED: "reverted", NO_READING: "no-reading"}
+_NAMES = {
+    ABOVE_CEILING: "above-ceiling",
+    REVERTED: "reverted",
+    NO_READING: "no-reading",
+    TOO_SPREAD: "too-spread",
+}
 _ANSWERS = {name: answer for answer, name in _NAMES.items()}
 
 
@@ -104,6 +110,8 @@ class Rules:
         found = [*range(lowest, highest + 1)]
         if spec.ceiling is not None:
             found.append(ABOVE_CEILING)
+        if spec.variance_ceiling is not None:
+            found.append(TOO_SPREAD)
         if spec.may_fail:
             found.append(NO_READING)
         if masking:
@@ -111,9 +119,16 @@ class Rules:
         return tuple(found)
 
     def answer(
-        self, state: State, validation_loss: float | Fraction, test_loss: float | Fraction
+        self,
+        state: State,
+        validation_loss: float | Fraction,
+        test_loss: float | Fraction,
+        variance: float | Fraction = 0,
     ) -> int:
-        """Return what is told for a submission with these losses."""
+        """Return what is told for a submission with these losses.
+
+        `variance` is that of the losses of single examples of the test set.
+        """
         spec = self.spec
         # Each alone, and first: an error that depends on how far they are apart tells something.
         if not 0 <= validation_loss <= 1:
@@ -122,6 +137,9 @@ class Rules:
             raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
         if spec.ceiling is not None and as_written(test_loss) > as_written(spec.ceiling):
             return ABOVE_CEILING
+        most = spec.variance_ceiling
+        if most is not None and as_written(variance) > as_written(most):
+            return TOO_SPREAD
         band = self.band_of(self.gap(validation_loss, test_loss))
         if state.reverts_used < spec.masked_reverts and band > spec.mask_above:
             return REVERTED

@@ -14,7 +14,7 @@ from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
-from easeml_meter.core.signals import NO_READING, Rules, answer_named, name_of, true_gap
+from easeml_meter.core.signals import NO_READING, TOO_SPREAD, Rules, answer_named, name_of, true_gap
 from easeml_meter.showing import Shown
 from easeml_meter.spec import Gap, MeterSpec
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
@@ -51,7 +51,7 @@ class Signal(Shown):
 
     @property
     def name(self) -> str:
-        """The answer by name: a band's number, or above-ceiling, reverted, no-reading."""
+        """The answer by name: a band's number, or such as above-ceiling, reverted, no-reading."""
         return name_of(self.answer)
 
     @property
@@ -93,6 +93,9 @@ class Signal(Shown):
         """Say in one sentence what is promised."""
         if self.answer == NO_READING:
             return "The model could not be measured on the hidden inputs: nothing is promised."
+        if self.answer == TOO_SPREAD:
+            most = at_least(self.spec.variance_ceiling or 0.0)
+            return f"The losses on the test set vary more than {most}; nothing else is reported."
         if self.true_gap is None:
             ceiling = at_least(self.spec.ceiling or 0.0)
             return f"The test loss is above the ceiling ({ceiling}); nothing else is reported."
@@ -208,6 +211,8 @@ class Truth:
     test_loss: float
     band: int
     """The band of the gap itself, whatever was told."""
+    variance: float | None = None
+    """Of the losses of single examples of the test set, where the meter has a ceiling on it."""
 
 
 @dataclass(frozen=True, repr=False)

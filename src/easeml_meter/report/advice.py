@@ -11,7 +11,7 @@ from itertools import pairwise
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, Rules
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.words import LOW_BATTERY, validation_words
 from easeml_meter.stats.rounding import as_written, at_least, at_most
@@ -114,6 +114,14 @@ def _on_last(last: Signal) -> Iterator[Line]:
                 "it for the team.",
             )
         yield Role.DEVELOPER, "submit again once your models are better than that."
+    elif last.answer == TOO_SPREAD:
+        most = at_least(last.spec.variance_ceiling or 0.0)
+        yield (
+            None,
+            f"The losses of the last model vary more than {most} on the test set, so the meter "
+            "reports nothing else about it.",
+        )
+        yield Role.DEVELOPER, "submit a model that is seldom far off."
     elif last.answer == REVERTED:
         yield None, "The last step was undone."
         yield Role.DEVELOPER, "go back to the model before it and try something else."

@@ -11,7 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, State
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, Rules, State
 from easeml_meter.core.views import SessionView, Signal, Truth
 from easeml_meter.report.words import steps_words, told_words
 
@@ -83,6 +83,8 @@ def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int
     spec = rules.spec
     if spec.ceiling is not None and truth.test_loss > spec.ceiling:
         return ABOVE_CEILING
+    if spec.variance_ceiling is not None and (truth.variance or 0) > spec.variance_ceiling:
+        return TOO_SPREAD
     if state.reverts_used < spec.masked_reverts and truth.band > spec.mask_above:
         return REVERTED
     return max(state.top, truth.band) if rules.incremental else truth.band

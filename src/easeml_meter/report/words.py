@@ -10,7 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, Rules
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.spec import Gap, MeterSpec
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
@@ -19,6 +19,7 @@ _WITHOUT_BAND = {
     ABOVE_CEILING: "above ceiling",
     REVERTED: "reverted",
     NO_READING: "no reading",
+    TOO_SPREAD: "too spread",
 }
 _JOINERS = "\u200c\u200d"
 _MOST_RUNS = 30

@@ -47,6 +47,17 @@ class LossFailed(MeterError):
 
 
 @dataclass(frozen=True)
+class Sums:
+    """Sums of losses and of their squares, in units: whole, so in no need of an order."""
+
+    losses: int = 0
+    squares: int = 0
+
+    def __add__(self, other: Sums) -> Sums:
+        return Sums(self.losses + other.losses, self.squares + other.squares)
+
+
+@dataclass(frozen=True)
 class Loss(ABC):
     """A loss; called with predictions and labels of one batch, it gives one loss per example."""
 
@@ -85,12 +96,18 @@ class Loss(ABC):
         """How many ranked classes it looks at."""
         return 1
 
-    def total(self, predictions: Array, labels: Array) -> int:
-        """Sum up, in units, exactly; at most MOST_ROWS examples at a time."""
+    def sums(self, predictions: Array, labels: Array) -> Sums:
+        """Sum up, in units, exactly; at most MOST_ROWS examples at a time.
+
+        The square of a loss is rounded to a whole unit, too.
+        """
         losses = self(predictions, labels)
         if self.zero_one:
-            return int(np.count_nonzero(losses))
-        return int(np.rint(losses * UNIT).astype(np.int64).sum())
+            wrong = int(np.count_nonzero(losses))
+            return Sums(wrong, wrong)
+        units = np.rint(losses * UNIT)
+        squares = np.rint(units * units / UNIT)
+        return Sums(int(units.astype(np.int64).sum()), int(squares.astype(np.int64).sum()))
 
 
 @dataclass(frozen=True)

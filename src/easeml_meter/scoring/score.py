@@ -1,9 +1,9 @@
 """The mean loss of predictions on labels that come row group by row group.
 
-Each row group is a task of its own that gives one whole number, the exact sum of its losses. Whole
-numbers add up to the same in any order, so a process pool, a cluster and a plain loop agree to the
-bit. A task reads its labels itself: with another executor they exist where the task runs, and only
-while it runs.
+Each row group is a task of its own that gives whole numbers, the exact sums of its losses and of
+their squares. Whole numbers add up to the same in any order, so a process pool, a cluster and a
+plain loop agree to the bit. A task reads its labels itself: with another executor they exist where
+the task runs, and only while it runs.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from easeml_meter.errors import MeterError
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.forms import Form
-from easeml_meter.scoring.losses import MOST_ROWS, Loss
+from easeml_meter.scoring.losses import MOST_ROWS, Loss, Sums
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.silence import silence
 
@@ -60,9 +60,9 @@ MapFunction = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 
 @dataclass(frozen=True)
 class Score:
-    """The sum of losses over `count` examples, in whole units: exact, so in no need of an order."""
+    """The sums of losses over `count` examples, in whole units."""
 
-    total: int
+    sums: Sums
     count: int
     unit: int = 1
     """How many units make a loss of 1."""
@@ -70,7 +70,12 @@ class Score:
     @property
     def mean(self) -> Fraction:
         """The mean loss, exactly."""
-        return Fraction(self.total, self.count * self.unit)
+        return Fraction(self.sums.losses, self.count * self.unit)
+
+    @property
+    def variance(self) -> Fraction:
+        """The variance of the losses of single examples, to 1e-12."""
+        return Fraction(self.sums.squares, self.count * self.unit) - self.mean**2
 
 
 @dataclass(frozen=True)
@@ -85,13 +90,13 @@ class Task:
     revealed: bool
     form: Form | None
 
-    def total(self) -> int:
+    def total(self) -> Sums:
         """Sum up the losses of this row group, in units of the loss."""
         group = self.labels.read() if hasattr(self.labels, "read") else self.labels
         if len(group) != len(self.predictions):
             raise ValueError(f"{len(group)} labels for {len(self.predictions)} predictions")
         if not len(group):
-            return 0
+            return Sums()
         try:
             with nullcontext() if self.revealed else silence():
                 return self._total_on(group)
@@ -100,7 +105,7 @@ class Task:
                 raise
         raise unscorable() from None
 
-    def _total_on(self, group: Any) -> int:
+    def _total_on(self, group: Any) -> Sums:
         labels = read_labels(
             group,
             self.loss,
@@ -113,14 +118,12 @@ class Task:
         return total_loss(self.loss, self.predictions, labels)
 
 
-def total_loss(loss: Loss, predictions: NDArray[Any], labels: NDArray[Any]) -> int:
+def total_loss(loss: Loss, predictions: NDArray[Any], labels: NDArray[Any]) -> Sums:
     """Sum up the losses of any number of examples, a slice at a time."""
     width = max(1, predictions[:1].size)
     size = max(1, min(_SLICE_ROWS, _SLICE_VALUES // width))
-    return sum(
-        loss.total(predictions[at : at + size], labels[at : at + size])
-        for at in range(0, len(labels), size)
-    )
+    slices = (slice(at, at + size) for at in range(0, len(labels), size))
+    return sum((loss.sums(predictions[each], labels[each]) for each in slices), Sums())
 
 
 def score(
@@ -154,7 +157,7 @@ def score(
             yield Task(loss, classes, batch, group, count + 1, revealed, form)
             count += len(batch)
 
-    total = sum(map_function(Task.total, tasks()))
+    total = sum(map_function(Task.total, tasks()), Sums())
     if count != expected.rows:
         raise ValueError(f"{count} labels for {expected.rows} predictions")
     return Score(total, count, expected.loss.unit)

@@ -96,6 +96,7 @@ class Plan(Shown):
             "counting": self.counting,
             "log10_models": self.log_models / math.log(10),
             "ceiling": spec.ceiling,
+            "variance_ceiling": spec.variance_ceiling,
             "above": spec.above,
             "elastic": self.elastic,
             "promise": self.promise,
@@ -264,6 +265,9 @@ def promised_of(spec: MeterSpec) -> str:
     if spec.above is not None:
         last = "the second one" if spec.above == 1 else f"number {spec.above + 1}"
         excuse = f"{excuse[:-1]}; {last} ends the test set)"
+    if spec.variance_ceiling is not None:
+        most = at_least(spec.variance_ceiling)
+        excuse += f' (or is reported as "too spread": losses that vary more than {most})'
     # A running maximum may be another model's band: its lower edge says nothing of this one.
     edges = (
         "is at most the upper edge of the reported band plus that tolerance"
@@ -286,7 +290,7 @@ def log_failure(
     labels: int,
     *,
     tolerances: Sequence[float] | None = None,
-    tail: Callable[[Bound, int, float, float | None], float] = log_tail,
+    tail: Callable[[Bound, int, float, float | None, float | None], float] = log_tail,
 ) -> float:
     """Return the logarithm of the left side of the inequality."""
     tolerances = spec.tolerances if tolerances is None else tolerances
@@ -303,7 +307,9 @@ def log_failure(
                 if term < top - _LOST:
                     terms.append(term)
                     continue
-            tails[tolerance] = tail(spec.tail, labels, tolerance, spec.ceiling)
+            tails[tolerance] = tail(
+                spec.tail, labels, tolerance, spec.ceiling, spec.variance_ceiling
+            )
         terms.append(count + tails[tolerance])
         top = max(top, terms[-1])
     return counting.log_sum(terms)

@@ -26,6 +26,7 @@ from easeml_meter.stats.bounded import (
     log_chernoff,
     log_convex,
     log_kl,
+    log_variance,
     worst_true_loss,
 )
 from easeml_meter.stats.counting import log_sum
@@ -33,8 +34,17 @@ from easeml_meter.stats.counting import log_sum
 _SMALLEST_SEARCHED, _MOST_SEARCHED = 5e-4, 100_000
 
 
-def log_tail(bound: Bound, labels: int, tolerance: float, ceiling: float | None = None) -> float:
-    """Return the logarithm of the chosen bound for a test set of `labels` examples."""
+def log_tail(
+    bound: Bound,
+    labels: int,
+    tolerance: float,
+    ceiling: float | None = None,
+    variance: float | None = None,
+) -> float:
+    """Return the logarithm of the chosen bound for a test set of `labels` examples.
+
+    A ceiling on the variance of losses on the test set restricts the bad event, too.
+    """
     if labels <= 0:
         return 0.0
     if tolerance >= 1:  # two losses in [0,1] cannot differ by more
@@ -48,18 +58,22 @@ def log_tail(bound: Bound, labels: int, tolerance: float, ceiling: float | None 
         value = min(value, log_convex(labels, tolerance, ceiling))
     elif bound is Bound.EXACT:
         value = min(value, _log_exact(labels, tolerance, ceiling))
-    return value
+    return value if variance is None else min(value, log_variance(labels, tolerance, variance))
 
 
 def log_tail_from(
-    bound: Bound, labels: int, tolerance: float, ceiling: float | None = None
+    bound: Bound,
+    labels: int,
+    tolerance: float,
+    ceiling: float | None = None,
+    variance: float | None = None,
 ) -> float:
     """Return the largest `log_tail` over all test sets of `labels` examples or more.
 
     Only the exact tail with a ceiling c is not monotone: it jumps up where one more error fits
     below the ceiling, at the sizes ceil(k / c), and falls between them and from jump to jump.
     """
-    here = log_tail(bound, labels, tolerance, ceiling)
+    here = log_tail(bound, labels, tolerance, ceiling, variance)
     if bound is not Bound.EXACT or ceiling is None:
         return here
     errors = errors_below(ceiling, labels) + 1

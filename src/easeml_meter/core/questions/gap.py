@@ -66,11 +66,13 @@ class Gap(Question):
 
     def log_tail(self, size: int) -> float:
         """Return the tail at the smallest tolerance."""
-        return log_tail(self.spec.tail, size, self.tolerance, self.spec.ceiling)
+        spec = self.spec
+        return log_tail(spec.tail, size, self.tolerance, spec.ceiling, spec.variance_ceiling)
 
     def log_tail_from(self, size: int) -> float:
         """Return the same for this size and all larger ones."""
-        return log_tail_from(self.spec.tail, size, self.tolerance, self.spec.ceiling)
+        spec = self.spec
+        return log_tail_from(spec.tail, size, self.tolerance, spec.ceiling, spec.variance_ceiling)
 
     def log_failure(self, steps: int, size: int, *, onwards: bool = False) -> float:
         """Sum over the tolerances that an answer can still promise."""

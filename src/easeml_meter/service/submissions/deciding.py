@@ -154,7 +154,9 @@ class Decisions:
         answer = NO_READING
         if losses.validation is not None and losses.test is not None:
             rules = self.histories.ledger.rules.drawing(draft.first_edge)
-            answer = rules.answer(account.state, losses.validation, losses.test)
+            answer = rules.answer(
+                account.state, losses.validation, losses.test.mean, losses.test.variance
+            )
         # Only a band is told with its edges: an answer without a reading has none to tell.
         told_edge = draft.first_edge if answer > 0 else None
         return replace(

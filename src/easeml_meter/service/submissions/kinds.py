@@ -23,14 +23,15 @@ from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.ids import BY_IDS, IN_ORDER, RowMatching
 from easeml_meter.scoring.missing import may_miss
 from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.score import Score
 from easeml_meter.service.submissions.measuring import (
     Attempt,
     Losses,
     Measured,
     ModelAttempt,
     digest_of,
-    hidden_loss,
-    model_loss,
+    hidden_score,
+    model_score,
     rehearse,
     visible_loss,
 )
@@ -190,7 +191,7 @@ class _PredictionAttempt:
         where = on.conditions.executor
         here = where in (None, "inline")
         with open_executor(where) as executor:
-            test = hidden_loss(
+            test = hidden_score(
                 on.sealed,
                 self.hidden,
                 # Labels are decrypted where they are scored, and nowhere else.
@@ -382,11 +383,11 @@ def _packed(files: Mapping[str, Source]) -> bytes:
     return archive.pack({name: File(source.read_bytes()) for name, source in files.items()})
 
 
-def measure_again(kept: Held, on: Measured) -> Fraction | None:
+def measure_again(kept: Held, on: Measured) -> Score | None:
     """Measure what was kept of a submission on the test set once more, for its release."""
     for model in MODELS.values():
         if kept.suffix in model.kept:
-            return model_loss(model.read(kept.content).open(on).predictor, on)
+            return model_score(model.read(kept.content).open(on).predictor, on)
     expected = on.expected(on.generation.rows or 0)
     matching = replace(IN_ORDER, missing_wrong=may_miss(expected))
     try:
@@ -395,7 +396,7 @@ def measure_again(kept: Held, on: Measured) -> Fraction | None:
         # It was accepted by a version that gave a loss of one's own each column as it was.
         expected = replace(expected, form=None)
         predictions = Predictions.open(kept, expected=expected, matching=matching)
-    return hidden_loss(on.sealed, predictions)
+    return hidden_score(on.sealed, predictions)
 
 
 def _arrow_bytes(table: pa.Table) -> bytes:

@@ -39,7 +39,7 @@ from easeml_meter.scoring.running import (
     imported,
     score_model,
 )
-from easeml_meter.scoring.score import MapFunction, Unscorable, score
+from easeml_meter.scoring.score import MapFunction, Score, Unscorable, score
 from easeml_meter.scoring.validation import Validation, open_labels
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
@@ -76,7 +76,7 @@ class Losses:
 
     validation: Fraction | None
     """None: the model was given up before it was run once more, which is no reading."""
-    test: Fraction | None
+    test: Score | None
     """None: the loss or the model failed on the hidden rows, which is an answer, too."""
     of_model: bool = False
     """Whether a stranger's model ran on the hidden rows."""
@@ -327,7 +327,7 @@ class ModelAttempt:
         start_up = time.monotonic() - started
         return validation, allotted(reach + estimated(whole, start_up, rows, hidden))
 
-    def _hidden(self, rows: HiddenRows, deadline: float, executor: Executor) -> Fraction | None:
+    def _hidden(self, rows: HiddenRows, deadline: float, executor: Executor) -> Score | None:
         """Run on the hidden rows; None if that fails, or is not done at the deadline.
 
         The deadline is one for all shards. Two guards keep it: each run is told to end by then,
@@ -340,7 +340,7 @@ class ModelAttempt:
 
         map_function = executor.map if self.trusted else within
         try:
-            return score_model(self.predictor, rows, Limits(), map_function=map_function).mean
+            return score_model(self.predictor, rows, Limits(), map_function=map_function)
         except (Unscorable, TooLate, SystemExit):
             return None
 
@@ -384,11 +384,11 @@ def allotted(estimate: float) -> float:
     return min(LONGEST, 2.0 ** math.ceil(math.log2(wanted)))
 
 
-def model_loss(predictor: Predictor, on: Measured) -> Fraction | None:
-    """Return a model's loss on the test set, for its release: nothing is secret any more."""
+def model_score(predictor: Predictor, on: Measured) -> Score | None:
+    """Return a model's losses on the test set, for its release: nothing is secret any more."""
     hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes, on.form)
     try:
-        return score_model(predictor, hidden, Limits(seconds=LONGEST), again=False).mean
+        return score_model(predictor, hidden, Limits(seconds=LONGEST), again=False)
     except (Unscorable, SystemExit):
         return None
 
@@ -446,15 +446,15 @@ def rehearse(on: Measured, predictions: Predictions) -> None:
         row += len(values)
 
 
-def hidden_loss(
+def hidden_score(
     sealed: SealedTestSet,
     predictions: Predictions,
     *,
     labels: list[Any] | None = None,
     map_function: MapFunction = map,
     progress: Callable[[int, int], None] | None = None,
-) -> Fraction | None:
-    """Return the loss on the sealed set; None if the loss failed there, which is an answer, too.
+) -> Score | None:
+    """Return the losses on the sealed set; None if the loss failed there, which is an answer, too.
 
     `labels` are those of its row groups, where they were decrypted before.
     """
@@ -468,7 +468,7 @@ def hidden_loss(
             predictions,
             here if map_function is map else sealed.label_groups(),
             map_function=counted,
-        ).mean
+        )
     except (Unscorable, SystemExit):
         return None
 

@@ -227,12 +227,13 @@ def _truth(on: Measured, entry: Entry) -> Truth | None:
     if not entry.blob or not entry.validation_loss:
         return None
     content, suffix = read_kept(on.space, entry.blob)
-    test_loss = measure_again(Held(f"submission{suffix}", content), on)
-    if test_loss is None:
+    score = measure_again(Held(f"submission{suffix}", content), on)
+    if score is None:
         return None
     validation_loss = Fraction(entry.validation_loss)
     rules = _told(on.spec, entry)
     if not entry.first_edge:  # an answer without a reading has edges that were not told
         rules = rules.drawing(on.first_edge(entry))
-    band = rules.band_of(rules.gap(validation_loss, test_loss))
-    return Truth(validation_loss=float(validation_loss), test_loss=float(test_loss), band=band)
+    band = rules.band_of(rules.gap(validation_loss, score.mean))
+    variance = None if on.spec.variance_ceiling is None else float(score.variance)
+    return Truth(float(validation_loss), float(score.mean), band, variance)
