@@ -16,7 +16,7 @@ QUICK = tests/core tests/stats tests/tables tests/storage tests/report tests/ser
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
-.PHONY: help demo test quick lint types imports unit docs reference verify wheel bench format constraints clean for-use for-work screenshots
+.PHONY: help demo test quick lint types imports unit docs reference verify wheel bench redteam format constraints clean for-use for-work screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -67,6 +67,9 @@ wheel: for-use ## build dist/easeml_meter-VERSION-py3-none-any.whl
 
 bench: for-work ## time the slow paths
 	$(BIN)/python -m bench
+
+redteam: for-work ## attack a server of its own: DATABASE=postgresql, or URL= and TOKEN= of another
+	$(if $(filter postgresql,$(DATABASE)),pg_virtualenv) $(BIN)/python -m redteam $(WORDS)
 
 format: for-work ## rewrite the code in the project's style
 	$(BIN)/ruff check --fix

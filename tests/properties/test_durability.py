@@ -204,6 +204,20 @@ def test_the_audit_replays_the_chain(tmp_path: Path, statement: str, found: str)
     assert any(found in problem for problem in session.meter.audit().problems)
 
 
+@pytest.mark.parametrize("event", ["created", "test set added", "told"])
+@pytest.mark.parametrize("details", ["{}", '{"generation": [], "settings": 1}'])
+def test_an_emptied_link_shows(tmp_path: Path, event: str, details: str) -> None:
+    """The audit ended with a traceback where a link did not say what its event says."""
+    session = make_session(tmp_path)
+    session.submit(0, 0)
+    with session.meter.workspace.store.writing() as books:
+        statement = "UPDATE audit SET details = ? WHERE event = ?"
+        books.connection.exec_driver_sql(statement, (details, event))
+    problems = session.meter.audit().problems
+    assert any("does not match" in problem for problem in problems)
+    assert any("settings" in problem or "emptied" in problem for problem in problems)
+
+
 def test_an_entry_removed_by_hand_comes_back_and_shows(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     session.submit(0, 0, model="a")

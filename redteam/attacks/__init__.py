@@ -1,0 +1,1 @@
+"""What intruders try, one module for each place they come from."""

@@ -1,0 +1,93 @@
+"""The planner, which is open to everybody, and losses that a server would import."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from redteam import attack
+from redteam.target import Client, hold, refused, small_spec
+
+HEAVY: dict[str, dict[str, Any]] = {
+    "a million steps, 20 bands, resets": {
+        "protocol": "incremental",
+        "resets": 100_000,
+        "steps": 10**6,
+        "signals": 20,
+        "edges": None,
+    },
+    "700 masked reverts": {"masked_reverts": 700, "mask_above": 1, "steps": 7000},
+    "1,000 masked reverts": {"masked_reverts": 1000, "mask_above": 1, "steps": 10_000},
+    "1,000 resets, 50 bands": {
+        "protocol": "incremental",
+        "resets": 1000,
+        "steps": 10_000,
+        "signals": 50,
+        "edges": None,
+    },
+    "a small delta": {"delta": 1e-300, "steps": 10**6},
+    "steps without end": {"steps": 10**18},
+}
+
+
+def settings(**options: Any) -> dict[str, Any]:
+    """Return the settings of a small meter, with others laid over them unchecked."""
+    signals = {each: options.pop(each) for each in ("signals", "edges") if each in options}
+    found = small_spec(**signals).to_mapping()
+    return found | {"meter": found["meter"] | options}
+
+
+@attack(who="outsider", finding="planning costs everybody much", attempts=[30], seconds=20)
+def heavy_plans(client: Client) -> None:
+    hold(client.post("/plans", json={"settings": settings()}).status_code == 200, "no plan at all")
+    for name, heavy in HEAVY.items():
+        before = client.target.measure()
+        client.post("/plans", json={"settings": settings(**heavy)})
+        cost = client.target.measure().since(before)
+        told = f"{name}: {cost.seconds:.1f} s, {cost.megabytes:.0f} MB"
+        hold(cost.seconds < 5 and cost.megabytes < 300, told)
+
+
+@attack(who="outsider", finding="a setting that no program can compute with", attempts=[30])
+def tolerances_near_zero(client: Client) -> None:
+    for tolerance in (1e-300, 5e-324, -0.0, 1e300):
+        given = settings()
+        for band in given["bands"]:
+            band["tolerance"] = tolerance
+        refused(client.post("/plans", json={"settings": given}), 422)
+
+
+@attack(who="outsider", finding="the planner's page costs much", attempts=[31], seconds=10)
+def heavy_forms(client: Client) -> None:
+    page = f"{client.target.address}/planner/answer"
+    form = {"steps": "10", "signals": "3", "tolerance": "0.1", "confidence": "0.9"}
+    form["protocol"] = "regular"
+    for wrong in (
+        *({"steps": "1" + "0" * number} for number in (4, 9, 400)),
+        *({"tolerance": each} for each in ("1e-300", "nan", "inf", "-1", "0", "1e400")),
+        *({"confidence": each} for each in ("0.9999999999999999", "1", "2", "x" * 10_000)),
+        *({"signals": each} for each in ("20", "10000", "-5", "1e3")),
+        {"steps": "10000", "signals": "20", "protocol": "incremental", "tolerance": "0.001"},
+        {"steps": "10000", "ceiling": "0.5", "tenants": "100", "handover": "on"},
+    ):
+        answer = client.get(page, params=form | wrong)
+        hold(answer.status_code < 500, f"{wrong}: {answer.status_code}")
+
+
+FUNCTIONS = ("cProfile:run", "os:system", "builtins:exec", "subprocess:run")
+
+
+@attack(who="outsider", finding="planning imports what a loss names", attempts=[32])
+def a_module_as_loss_of_a_plan(client: Client) -> None:
+    for loss in FUNCTIONS:
+        client.post("/plans", json={"settings": settings(loss=loss)})
+    maps = "".join(Path(f"/proc/{each}/maps").read_text() for each in client.target.processes)
+    hold("_lsprof" not in maps, "cProfile was imported")
+
+
+@attack(who="admin", finding="an admin runs code in the server", attempts=[35])
+def a_function_as_loss(client: Client) -> None:
+    for loss in FUNCTIONS:
+        refused(client.post("/meters", json={"name": "m", "settings": settings(loss=loss)}))
+    made = client.post("/meters", json={"name": "m", "settings": settings(loss="0-1")})
+    hold(made.status_code == 201, "no meter can be made at all")

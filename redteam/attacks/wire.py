@@ -1,0 +1,169 @@
+"""Requests that no library would send: odd HTTP, odd JSON, floods and idle connections."""
+
+from __future__ import annotations
+
+import concurrent.futures
+import contextlib
+import socket
+import time
+from urllib.parse import urlsplit
+
+from redteam import attack
+from redteam.target import Client, Target, command, hold, refused
+
+
+def connection(target: Target) -> socket.socket:
+    """Open a bare connection."""
+    found = urlsplit(target.address)
+    source = target.source()
+    return socket.create_connection(
+        (found.hostname or "", found.port or 80), 20, (source, 0) if source else None
+    )
+
+
+def exchange(target: Target, request: bytes) -> bytes:
+    """Send bytes, and return what comes back until the server is silent for a second."""
+    with connection(target) as wire:
+        target.sent += len(request)
+        wire.sendall(request)
+        wire.settimeout(1)
+        answer = b""
+        with contextlib.suppress(OSError):
+            while piece := wire.recv(1 << 16):
+                answer += piece
+    return answer
+
+
+HOST = b"Host: 127.0.0.1\r\n"
+
+
+@attack(who="outsider", finding="two servers read one request differently", attempts=[26])
+def smuggled_requests(client: Client) -> None:
+    second = b"GET /healthz HTTP/1.1\r\n" + HOST + b"\r\n"
+    both = b"Content-Length: 4\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n"
+    answer = exchange(client.target, b"POST /api/v1/plans HTTP/1.1\r\n" + HOST + both + second)
+    hold(answer.count(b"HTTP/1.1") <= 1, "Content-Length with Transfer-Encoding is taken")
+
+
+@attack(who="outsider", finding="odd HTTP stops the server", attempts=[26])
+def odd_http(client: Client) -> None:
+    start = b"GET /healthz HTTP/1.1\r\n"
+    for request in (
+        *(b"\x00" * 1000 + b"\r\n\r\n", b"GET\r\n\r\n", b"GET / HTTP/9.9\r\n\r\n"),
+        *(start + b"\r\n", start + HOST + b"X: a\r\n b\r\n\r\n", start + HOST + b"X : a\r\n\r\n"),
+        start + HOST + b"".join(b"X%d: a\r\n" % number for number in range(10_000)) + b"\r\n",
+        *(start + HOST + b"X: " + b"a" * 200_000 + b"\r\n\r\n", b"G" * 200_000),
+        *(
+            start + HOST + b"Content-Length: -1\r\n\r\n",
+            start + HOST + b"Content-Length: 1e9\r\n\r\n",
+        ),
+        start + HOST + b"Content-Length: 1\r\nContent-Length: 2\r\n\r\nab",
+        start + HOST + b"Transfer-Encoding: chunked\r\n\r\nFFFFFFFFFFFFFFFFF\r\n",
+        b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+    ):
+        hold(b" 500 " not in exchange(client.target, request)[:40], f"500 for {request[:60]!r}")
+
+
+@attack(who="outsider", finding="odd JSON is taken, or stops the server", attempts=[27])
+def odd_json(client: Client) -> None:
+    as_json = {"Content-Type": "application/json"}
+    for body in (
+        *(b"[" * 100_000, b'{"settings":' * 50_000, b'{"name": "\xff\xfe"}', b"\x00", b""),
+        *(b'{"settings": {"steps": ' + b"9" * 500_000 + b"}}", b'{"a": 1, "a": 2}', b"NaN"),
+        b'{"settings": "' + b"x" * (2 << 20) + b'"}',
+    ):
+        for path in ("/plans", "/login"):
+            refused(client.post(path, content=body, headers=as_json))
+    with client.target.client("developer") as developer:
+        for limit in ("0", "-1", "1e9", "9" * 400):
+            refused(developer.get("/tokens", params={"limit": limit}), 422)
+        refused(developer.get(f"/meters/{'9' * 5000}"))
+
+
+@attack(
+    who="developer",
+    finding="one user has more than a share of requests",
+    attempts=[18],
+    small=False,
+)
+def a_flood_of_requests(client: Client) -> None:
+    flooder = client.target.person("flooder")
+    with client.target.client(flooder) as own, concurrent.futures.ThreadPoolExecutor(20) as pool:
+        statuses = list(pool.map(lambda _: own.get("/me").status_code, range(1200)))
+    hold(429 in statuses, "1,200 requests at once are all answered")
+
+
+def open_idle(target: Target, wires: list[socket.socket], number: int, first: bytes = b"") -> None:
+    """Open connections that say no more than this."""
+    for _ in range(number):
+        with contextlib.suppress(OSError):
+            wires.append(connection(target))
+            wires[-1].sendall(first)
+            target.sent += len(first)
+
+
+@attack(who="outsider", finding="idle connections keep everybody out", attempts=[29], small=False)
+def idle_connections(client: Client) -> None:
+    wires: list[socket.socket] = []
+    try:
+        open_idle(client.target, wires, 1100)
+        started = time.monotonic()
+        with client.target.client("outsider", timeout=60) as other:
+            status = other.get(f"{client.target.address}/healthz").status_code
+        waited = time.monotonic() - started
+        hold(status == 200 and waited < 10, f"/healthz: {status} after {waited:.1f} s")
+    finally:
+        for wire in wires:
+            wire.close()
+
+
+@attack(who="outsider", finding="a slow body is waited for", attempts=[29], small=False)
+def slow_bodies(client: Client) -> None:
+    wires: list[socket.socket] = []
+    head = b"POST /api/v1/login HTTP/1.1\r\n" + HOST + b"Content-Length: 100000\r\n\r\n{"
+    try:
+        open_idle(client.target, wires, 50, head)
+        time.sleep(45)
+        held = 0
+        for wire in wires:
+            wire.setblocking(False)
+            try:
+                held += bool(wire.recv(1 << 16)) and False
+            except BlockingIOError:
+                held += 1
+            except OSError:
+                pass
+        hold(held == 0, f"{held} of {len(wires)} slow bodies are still waited for after 45 s")
+    finally:
+        for wire in wires:
+            wire.close()
+
+
+@attack(
+    who="developer", finding="event streams of one user take a core", attempts=[56], small=False
+)
+def event_streams(client: Client) -> None:
+    ground = client.target.meter(models=True)
+    body = ground.submit(client, b"").json()  # refused: nothing is streamed without a submission
+    hold("error" in body, "an empty submission is taken")
+    queued = [ground.submit(client, sleeper(20)).json() for _ in range(2)]
+    path = ground.at(f"/submissions/{queued[-1]['id']}/events")
+    token = client.target.people["developer"].token
+    request = f"GET /api/v1{path} HTTP/1.1\r\nHost: h\r\nAuthorization: Bearer {token}\r\n\r\n"
+    wires: list[socket.socket] = []
+    try:
+        before = client.target.measure()
+        open_idle(client.target, wires, 300, request.encode())
+        opening = client.target.measure().since(before)
+        time.sleep(5)
+        cost = client.target.measure().since(before)
+        used = (cost.seconds - opening.seconds) / 5
+        hold(used < 0.5, f"300 event streams of one user: {used:.2f} cores")
+    finally:
+        for wire in wires:
+            wire.close()
+
+
+def sleeper(seconds: float) -> bytes:
+    """Return a model that sleeps."""
+    return command("python program.py", f"import time; time.sleep({seconds})")

@@ -1,0 +1,114 @@
+"""The quick attacks of the red team fail, and the suite would notice one that does not."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from redteam import Attack, Verdict, all_attacks, judge, table
+from redteam.attempts import COUNT, DOCUMENTED, TESTS, missing
+from redteam.starting import started
+from redteam.target import Client, Cost, Target, hold, refused
+
+ROOT = Path(__file__).parent.parent
+QUICK = [each for each in all_attacks() if each.small]
+
+
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """Start a server on SQLite, with everybody's account and a meter in use."""
+    with started(tmp_path_factory.mktemp("redteam")) as found:
+        assert found.ground.labels.size
+        yield found
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("attack", QUICK, ids=lambda each: each.name)
+def test_an_attack_fails(attack: Attack, target: Target) -> None:
+    verdict = judge(attack, target, timed=False)
+    assert verdict.held, f"{attack.finding}: {verdict.wrong}"
+
+
+def example(run: object, **options: object) -> Attack:
+    given = {"who": "outsider", "seconds": 1e9, "megabytes": 1e9} | options
+    return Attack("an example", run, finding="x", attempts=(), small=True, **given)  # type: ignore[arg-type]
+
+
+@pytest.mark.slow
+def test_an_attack_that_works_is_broken(target: Target) -> None:
+    def refused_though_it_is_not(client: Client) -> None:
+        refused(client.get(f"{client.target.address}/healthz"))
+
+    def mistaken(client: Client) -> None:
+        raise KeyError(client.target.address)
+
+    assert "200" in judge(example(refused_though_it_is_not), target).wrong
+    assert "the attack failed" in judge(example(mistaken), target).wrong
+    assert judge(example(lambda _: hold(False, "got in")), target).wrong == "got in"
+    assert judge(example(lambda _: None), target).held
+
+
+@pytest.mark.slow
+def test_what_costs_too_much_is_broken(target: Target) -> None:
+    def ask(client: Client) -> None:
+        for _ in range(200):
+            client.get(f"{client.target.address}/planner")
+
+    assert "s, at most 0" in judge(example(ask, seconds=0.0), target).wrong
+    assert judge(example(ask, seconds=0.0), target, timed=False).held
+
+
+@pytest.mark.slow
+def test_a_server_that_fails_is_broken(target: Target, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as patch:
+        patch.setattr(httpx.Client, "send", lambda *_, **__: httpx.Response(500))
+        with Client(target, None) as client:
+            client.get("/me")
+    assert "500 at /api/v1/me" in target.trouble()
+    assert target.trouble() == ""
+
+
+def test_the_table_counts_what_held() -> None:
+    some = example(lambda _: None)
+    verdicts = [Verdict(some, Cost(1, 2, 3), ""), Verdict(some, Cost(1, 2, 3, known=False), "got")]
+    _, held, broken, count = table(verdicts)
+    assert held.endswith("held")
+    assert broken.endswith("BROKEN: x: got")
+    assert count == "2 attacks: 1 held, 1 broken"
+
+
+def test_every_attempt_of_the_review_is_repeated() -> None:
+    assert COUNT == 100
+    assert missing(all_attacks()) == []
+
+
+def test_names_of_attacks_are_their_own() -> None:
+    names = [each.name for each in all_attacks()]
+    assert sorted(set(names)) == sorted(names)
+
+
+def exists(node: str) -> bool:
+    """Whether a test of this id is there, without importing it."""
+    file, *names = node.split("::")
+    found: list[ast.stmt] = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
+    for name in names:
+        named = [each for each in found if getattr(each, "name", "") == name]
+        if not named:
+            return False
+        found = getattr(named[0], "body", [])
+    return bool(names)
+
+
+@pytest.mark.parametrize("node", [each for nodes in TESTS.values() for each in nodes])
+def test_tests_that_repeat_an_attempt_exist(node: str) -> None:
+    assert exists(f"tests/{node}")
+    assert not exists(f"tests/{node}_not")
+
+
+@pytest.mark.parametrize("number", DOCUMENTED)
+def test_what_works_is_documented(number: int) -> None:
+    page, words = DOCUMENTED[number]
+    assert words in (ROOT / page).read_text(encoding="utf-8")
