@@ -131,6 +131,14 @@ def test_bands_of_a_difference_need_the_golden_number_of_labels(
     assert GOLDEN[name] <= found <= 1.002 * GOLDEN[name]
 
 
+@pytest.mark.parametrize("labels", [3_999_990, 4_000_010, 21_686_953])
+def test_where_the_closed_form_takes_over_larger_sizes_are_still_covered(labels: int) -> None:
+    """The planner once met a size that held "from here on", but not itself."""
+    asked = Fraction("0.02"), Fraction("0.001"), Fraction(1)
+    own = differences.log_pass_tail(labels, *asked)
+    assert own <= differences.log_pass_tail_from(labels, *asked) + 1e-9
+
+
 def test_large_test_sets_fall_back_on_the_closed_form() -> None:
     asked = Fraction("0.02"), Fraction("0.0001"), Fraction("0.1")
     found = differences.log_pass_tail(10**9, *asked)
