@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ipaddress
+import re
 import tomllib
 from collections.abc import Callable, Mapping
 from dataclasses import fields
@@ -58,6 +59,8 @@ class Settings(BaseSettings):
     """Address or network of a proxy whose forwarded headers are trusted; repeatable."""
     allowed_host: tuple[str, ...] = Field(default=(), strict=False)
     """Host name that requests may use; repeatable; empty: any."""
+    public_url: str = ""
+    """Address of this server that its pages show in commands; empty: the one that was asked."""
     largest_body: int = Field(default=64 << 20, ge=1)
     """Most bytes of one submission or validation set."""
     held_bytes_per_user: int = Field(default=256 << 20, ge=1)
@@ -161,6 +164,8 @@ class Settings(BaseSettings):
                 raise invalid("trusted_proxy", address[:80], allowed) from None
         if (self.tls_certificate is None) != (self.tls_key is None):
             raise invalid("tls_certificate and tls_key", "one of them", "both or neither")
+        if self.public_url and not re.fullmatch(r"https?://[^/\s?#]+", self.public_url):
+            raise invalid("public_url", self.public_url[:80], "such as https://meter.example.org")
         if self.smtp_host and not self.smtp_from:
             raise invalid("smtp_from", "", "the sender of mails is needed with smtp_host")
         return self

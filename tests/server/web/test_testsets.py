@@ -15,7 +15,7 @@ import pyarrow as pa
 import pyarrow.csv
 import pytest
 from tests.server.driving import VALIDATION, begin, give_validation, parquet, submit
-from tests.server.helpers import Served
+from tests.server.helpers import Served, serve
 from tests.service.helpers import rows
 
 from easeml_meter.service.submissions.measuring import open_sealed
@@ -51,6 +51,15 @@ def as_csv(table: pa.Table) -> bytes:
     out = io.BytesIO()
     pyarrow.csv.write_csv(table, out)
     return out.getvalue()
+
+
+def test_commands_name_the_address_of_the_settings(tmp_path: Path) -> None:
+    """They named the host that the request named, and labelers copy them to a shell."""
+    with serve(tmp_path / "site", public_url="https://meter.example.org") as served:
+        meter = served.add_meter()
+        page = Visitor(served, "labeler").get(f"/meters/{meter}/labels")
+        assert f"--server https://meter.example.org --meter {meter}" in words(page)
+        assert "http://server" not in words(page)
 
 
 def test_the_page_says_what_is_asked_for(served: Served, meter: str, labeler: Visitor) -> None:
