@@ -9,6 +9,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field, fields
 from datetime import datetime
+from functools import cached_property
 from itertools import zip_longest
 from typing import Any
 
@@ -59,7 +60,7 @@ class Signal(Shown):
         """The number of the band told, 1..m; None for an answer without one."""
         return self.answer if self.answer > 0 else None
 
-    @property
+    @cached_property
     def rules(self) -> Rules:
         """The rule that this answer follows, with its edges."""
         return Rules(self.spec).drawing(
@@ -76,12 +77,12 @@ class Signal(Shown):
         """Probability that every promise of this session holds."""
         return float(confidence(self.spec))
 
-    @property
+    @cached_property
     def gap(self) -> tuple[float, float] | None:
         """Edges of the gap between validation and test loss as told; None without a reading."""
         return self.rules.range_of(self.answer)
 
-    @property
+    @cached_property
     def true_gap(self) -> tuple[float, float] | None:
         """Edges of the gap between validation and true loss as promised; None without a reading."""
         if self.gap is None or self.tolerance is None:

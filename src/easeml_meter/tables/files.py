@@ -5,8 +5,7 @@ from __future__ import annotations
 import hashlib
 import os
 import stat
-from collections.abc import Iterator
-from contextlib import contextmanager
+from types import TracebackType
 
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.tables.source import Given, Held, Source
@@ -39,21 +38,28 @@ def stamp_of(path: Given, what: str = "file") -> Stamp:
     return state.st_dev, state.st_ino, state.st_size, state.st_mtime_ns
 
 
-def file_digest(source: Source) -> str:
-    """Return the SHA-256 digest of a file's bytes."""
+def file_digest(source: Source, kind: str = "readable") -> str:
+    """Return the SHA-256 digest of a file's bytes; `kind` says what it is if it cannot be read."""
+    if isinstance(source, Held):
+        return source.digest
     stamp_of(source)
-    with reading(source, "readable"), source.open("rb") as file:
+    with reading(source, kind), source.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
-@contextmanager
-def reading(path: Given, kind: str) -> Iterator[None]:
+class reading(about):  # noqa: N801  used like a function
     """Turn what a reader says about a broken file, quoting it, into one line that does not."""
-    try:
-        with about(path):
-            yield
-    except MeterError:
-        raise
-    except Exception:  # a parser that meets nonsense may raise anything
-        line = f"{named(path)}: no {kind} file, or a damaged one: write it again"
-        raise InvalidInput(line) from None
+
+    def __init__(self, path: Given, kind: str) -> None:
+        super().__init__(path)
+        self._kind = kind
+
+    def __exit__(
+        self, of: type[BaseException] | None, error: BaseException | None, at: TracebackType | None
+    ) -> None:
+        """Refuse the file."""
+        super().__exit__(of, error, at)
+        # A parser that meets nonsense may raise anything.
+        if isinstance(error, Exception) and not isinstance(error, MeterError):
+            line = f"{named(self._path)}: no {self._kind} file, or a damaged one: write it again"
+            raise InvalidInput(line) from None

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 import io
 import os
 from dataclasses import dataclass, field
+from functools import cached_property
 from pathlib import Path
 
 import pyarrow as pa
@@ -36,6 +38,11 @@ class Held:
     def open(self, _mode: str) -> io.BytesIO:
         """Read it as a file."""
         return io.BytesIO(self.content)
+
+    @cached_property
+    def digest(self) -> str:
+        """SHA-256 of the content, which never changes."""
+        return hashlib.sha256(self.content).hexdigest()
 
     def absolute(self) -> Held:
         """It is the same wherever one stands."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -12,7 +11,7 @@ from typing import ClassVar, Self
 import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.tables.files import Stamp, reading, stamp_of
+from easeml_meter.tables.files import Stamp, file_digest, reading, stamp_of
 from easeml_meter.tables.limits import TableLimits, Tally
 from easeml_meter.tables.source import Held, Source
 from easeml_meter.tables.wording import excerpt, some
@@ -148,8 +147,7 @@ class FileTable(Table):
 
     def digest(self) -> str:
         """Return the SHA-256 digest of the file's bytes."""
-        with reading(self.path, self.kind), self.path.open("rb") as file:
-            return hashlib.file_digest(file, "sha256").hexdigest()
+        return file_digest(self.path, self.kind)
 
     def _stream(self, names: list[str], read: Callable[[], Batches]) -> Batches:
         with reading(self.path, self.kind):
