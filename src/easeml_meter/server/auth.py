@@ -116,9 +116,19 @@ async def the_workspace(request: Request, meter: Id) -> Workspace:
     return (await the_site(request)).space(meter)
 
 
+async def at_work(
+    request: Request, caller: CallerHere, meter: Id, tenant: Tenant = None
+) -> tuple[Actor, Workspace]:
+    """Return both at once: who asks, for which tenant, and the meter that the path names."""
+    actor = await at_tenant(request, caller, meter, tenant)
+    return actor, (await the_site(request)).space(meter)
+
+
 ActorHere = Annotated[Actor, Depends(at_meter)]
 """Who asks at `/meters/{meter}/...`; the use case decides what they may do."""
 TenantActorHere = Annotated[Actor, Depends(at_tenant)]
 """The same for routes with `?tenant=`."""
 SiteActorHere = Annotated[Actor, Depends(at_site)]
 WorkspaceHere = Annotated[Workspace, Depends(the_workspace)]
+WorkHere = Annotated[tuple[Actor, Workspace], Depends(at_work)]
+"""A `TenantActorHere` and a `WorkspaceHere` in one, for the route that is called most."""

@@ -20,7 +20,7 @@ from easeml_meter.core.views import Signal
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.server.api.common import Listed, PageHere, body_of, paged, raw
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import TenantActorHere, WorkspaceHere
+from easeml_meter.server.auth import TenantActorHere, WorkHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Entered, Key, once_streamed
 from easeml_meter.server.parameters import Id
@@ -140,8 +140,7 @@ class SubmissionChecked(BaseModel):
 )
 async def submit(  # noqa: PLR0917
     request: Request,
-    actor: TenantActorHere,
-    space: WorkspaceHere,
+    work: WorkHere,
     model: Model,
     matching: MatchingHere,
     once: Once = False,
@@ -153,6 +152,7 @@ async def submit(  # noqa: PLR0917
     `command` holds a command line, which is run where the files are. Predictions are answered at
     once. The answer to a model is waited for as long as `wait` says.
     """
+    actor, space = work
     permit(actor, queue.accept)  # before a body is read that may be large
     body = await body_of(request, request.app.state.settings)
 

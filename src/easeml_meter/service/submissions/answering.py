@@ -318,19 +318,16 @@ def _tell(
     together = [draft.kept for draft in drafts if draft.kept is not None]
     with Keeping(space, together) as keeping, space.writing() as books:
         names = iter(keeping.names)
-        drafts = [
-            replace(draft, entry=replace(draft.entry, blob=next(names))) if draft.kept else draft
-            for draft in drafts
-        ]
+        blobs = [next(names) if draft.kept else "" for draft in drafts]
         state = space.state(books)
         test_set = state.numbered(test_set.number)
         histories, unjournaled = reconcile(space, books, state, test_set)
         decisions = Decisions.read(books, state, test_set, drafts, histories)
-        for draft in drafts:
+        for draft, blob in zip(drafts, blobs, strict=True):
             by_name = decisions.known.named(draft) is not None
             same = decisions.known.same(draft)
             try:
-                entry = same or decisions.decide(draft, space.now())
+                entry = same or decisions.decide(draft, blob, space.now())
             except MeterError as error:  # nothing is entered for it
                 outcomes.append(error)
                 continue

@@ -133,8 +133,10 @@ class Decisions:
             raise MeterError(f"{line}: submit again when it is answered")
         return account
 
-    def decide(self, draft: Draft, now: str) -> Entry:
+    def decide(self, draft: Draft, blob: str, now: str) -> Entry:
         """Return the entry of a draft with its answer, which follows all answers before it.
+
+        `blob` names what is kept of the submission.
 
         A validation set that was replaced since then changes nothing: the submission has touched
         hidden rows, so it is answered, and charged, on the set that it was measured with.
@@ -164,6 +166,7 @@ class Decisions:
             step=self.histories.folded[entry.tenant].step + 1,
             answer=name_of(answer),
             after_reset=self._follows_reset(entry),
+            blob=blob,
             told_at=now,
             first_edge="" if told_edge is None else str(told_edge),
         )
