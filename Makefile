@@ -16,7 +16,7 @@ QUICK = tests/core tests/stats tests/tables tests/storage tests/report tests/ser
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
-.PHONY: help demo test quick lint types imports unit docs reference verify wheel bench redteam format constraints clean for-use for-work screenshots
+.PHONY: help demo test quick lint types imports unit docs reference verify fuzz wheel bench redteam format constraints clean for-use for-work screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -59,11 +59,14 @@ reference: for-work ## rewrite the reference pages from the code
 screenshots: for-work ## the pictures of README and docs
 	METER_SCREENSHOTS=1 $(BIN)/pytest -q tests/e2e/test_pages.py
 
-verify: for-work ## the slow proofs of the statistics
+verify: for-work ## the slow proofs of the statistics, and a minute of fuzzing
 	$(PYTEST) -m verify tests
 
 wheel: for-use ## build dist/easeml_meter-VERSION-py3-none-any.whl
 	$(BIN)/python -m pip wheel --quiet --no-deps --wheel-dir dist .
+
+fuzz: for-work ## feed changed files and requests to every parser and route, for SECONDS=60
+	$(BIN)/python -m fuzz --seconds $(or $(SECONDS),60)
 
 bench: for-work ## time the slow paths
 	$(BIN)/python -m bench

@@ -71,7 +71,17 @@ def test_hand_overs_of_both_versions(files: FolderFiles, journal: Journal) -> No
 
 
 @pytest.mark.parametrize(
-    "line", ["5", "{}", "[1]", "\ufffd", '{"tenant": 1}', '{"format": 2}', '{"answer": "1", "ste']
+    "line",
+    [
+        "5",
+        "{}",
+        "[1]",
+        "\ufffd",
+        '{"tenant": 1}',
+        '{"format": 2}',
+        '{"answer": "1", "ste',
+        "[" * 9999,
+    ],
 )
 def test_what_is_no_entry_is_left_out(files: FolderFiles, journal: Journal, line: str) -> None:
     files.append("x.journal", [line])

@@ -256,6 +256,7 @@ BROKEN: dict[str, tuple[bytes, str]] = {
     "twice.csv": (b"a,b,a\n1,2,3\n", "two columns named 'a': rename one"),
     "latin.csv": (b"a,b\n1,hush\xe9\n", "column 'b': no UTF-8 text: write the file as UTF-8"),
     "latin header.csv": (b"a,\xe9\n1,2\n", NO_CSV),
+    "latin and short.csv": (b"a,b\n1,2\nhush\xe9\n", NO_CSV),  # ignored errors fail, too
     "empty.jsonl": (b"", EMPTY),
     "blank.jsonl": (b"\n \n", NONE),
     "cut.jsonl": (b'{"a": 1}\n{"a": "hush', f"row 2: {NO_OBJECT}"),

@@ -7,10 +7,10 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes, WrongType
-from easeml_meter.scoring.columns import is_list
 from easeml_meter.scoring.forms import Form, form_of
 from easeml_meter.scoring.losses import Loss, Output
 from easeml_meter.scoring.outputs import Expected, read_labels
@@ -125,7 +125,7 @@ def _classes_in(columns: Iterator[Any], limits: TableLimits | None) -> Classes:
     found: set[Any] = set()
     row = 1
     for column in columns:
-        if is_list(column.type):
+        if pa.types.is_nested(column.type):  # lists, pairs and the like
             raise WrongType(f"type {excerpt(column.type)} given, classes as text or numbers needed")
         if column.null_count:
             missing = column.is_null().to_numpy(zero_copy_only=False)

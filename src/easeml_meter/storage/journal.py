@@ -25,6 +25,8 @@ _FORMAT = 2
 
 _MOST = 10**12
 """No number of an entry is larger, and no database takes one of any size."""
+_NO_LINE = (ValueError, TypeError, KeyError, RecursionError)
+"""What reading a line may raise that is none of ours."""
 Row = TypeVar("Row", Entry, HandOver)
 # Found out once: a journal has a line for every answer.
 _TYPES: dict[type[Any], dict[str, Any]] = {kind: get_type_hints(kind) for kind in (Entry, HandOver)}
@@ -74,7 +76,7 @@ class Journal:
         """Give all hand-overs, the oldest first."""
         found = []
         for line in self._files.lines(self._handovers):
-            with suppress(ValueError, TypeError, KeyError):  # cut short by a crash
+            with suppress(*_NO_LINE):  # cut short by a crash
                 found.append(_checked(HandOver(**_read(line, "giver", "receiver"))))
         return sorted(found, key=lambda row: row.at)
 
@@ -91,14 +93,14 @@ def entries_in(lines: Iterable[str]) -> list[Entry]:
 def _entry(line: str) -> Entry | None:
     try:
         return _checked(Entry(**_read(line, "tenant")))
-    except (ValueError, TypeError, KeyError):
+    except _NO_LINE:
         return None
 
 
 def _mapping(line: str) -> dict[str, Any]:
     try:
         return dict(json.loads(line))
-    except (ValueError, TypeError):  # cut short by a crash
+    except _NO_LINE:  # cut short by a crash
         return {}
 
 

@@ -15,7 +15,8 @@ from typing import NamedTuple
 from easeml_meter.errors import InvalidInput, TooLarge
 from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits
 
-MOST_MESSAGES = 100_000
+MOST_MESSAGES = 20_000
+"""As many as are read in about a second."""
 SCHEMA, DICTIONARY, BATCH = 1, 2, 3
 _MAGIC = b"ARROW1"
 _CONTINUES = b"\xff\xff\xff\xff"

@@ -110,7 +110,9 @@ class CsvTable(TextTable):
                 parse_options=pa.csv.ParseOptions(
                     delimiter=self.delimiter,
                     newlines_in_values=b'"' in block.text,  # slower, so only where it can be
-                    invalid_row_handler=note,
+                    # pyarrow hands over rows as text; where they are none, it fails in a way
+                    # that nobody can catch, and that ends up in the log.
+                    invalid_row_handler=note if _is_text(block.text) else None,
                 ),
                 convert_options=pa.csv.ConvertOptions(
                     column_types=dict(types),
@@ -136,6 +138,13 @@ def _misfit(name: str, types: Types, reason: str) -> InvalidInput:
 
 def _not_text(name: str) -> InvalidInput:
     return InvalidInput(f"column {excerpt(name)}: no UTF-8 text: write the file as UTF-8")
+
+
+def _is_text(content: bytes) -> bool:
+    try:
+        return content.isascii() or bool(content.decode())
+    except UnicodeDecodeError:
+        return False
 
 
 def _last_row_end(text: bytes) -> int:

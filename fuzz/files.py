@@ -1,0 +1,411 @@
+"""Everything but tables: archives, models, settings, keys, journals, and what models write."""
+
+from __future__ import annotations
+
+import base64
+import io
+import json
+import tarfile
+import tempfile
+from dataclasses import asdict
+from functools import cache
+from pathlib import Path
+from random import Random
+from typing import Any
+
+import pyarrow as pa
+from onnx import TensorProto, helper
+
+from easeml_meter.core.model import Entry
+from easeml_meter.errors import InvalidInput, VaultError
+from easeml_meter.scoring.answers import Unreadable, read_answers
+from easeml_meter.scoring.bundle import Bundle
+from easeml_meter.scoring.onnx_checks import inspect
+from easeml_meter.service.submissions.kinds import unpack
+from easeml_meter.spec import MeterSpec
+from easeml_meter.storage.files import FolderFiles
+from easeml_meter.storage.journal import Journal
+from easeml_meter.tables import archive
+from easeml_meter.vault.keys import Identity, unwrap, wrap
+from easeml_meter.vault.sealing import SealedTestSet, seal
+from fuzz import Failed, one_line
+from fuzz.mutation import NUMBERS, change, word
+from fuzz.tables import LIMITS, random_table
+
+
+@cache
+def _folder() -> Path:
+    return Path(tempfile.mkdtemp(prefix="meter-fuzz-"))
+
+
+@cache
+def _identity() -> Identity:
+    return Identity.new()
+
+
+class Tar:
+    """Bodies of submissions, with headers of every kind."""
+
+    name = "tar"
+    _types = (b"0", b"\0", b"1", b"2", b"3", b"5", b"7", b"S", b"L", b"K", b"x", b"g", b"V", b"Z")
+
+    def make(self, draw: Random) -> bytes:
+        """Make an archive; checksums are right most often, or nothing else would be looked at."""
+        out = io.BytesIO()
+        for _ in range(draw.choice((1, 2, 2, 3, 5))):
+            content = draw.randbytes(draw.choice((0, 3, 511, 512, 513)))
+            name = draw.choice(("test.csv", "validation.csv", "model.onnx", "command", word(draw)))
+            header = tarfile.TarInfo("x")
+            header.type = draw.choice((b"0", b"0", b"0", *self._types))
+            header.size = draw.choice((len(content), len(content), len(content), 1 << 33))
+            if header.type == b"x":
+                content = self._extended(draw)
+                header.size = len(content)
+            block = bytearray(header.tobuf(tarfile.GNU_FORMAT))
+            encoded = name.encode("utf-8", "replace")[:100]
+            block[:100] = encoded.ljust(100, b"\0")
+            if draw.random() < 0.2:
+                block = bytearray(change(bytes(block), draw)[:512].ljust(512, b"\0"))
+            if draw.random() < 0.9:
+                block[148:156] = b"        "
+                block[148:156] = b"%06o\0 " % sum(block)
+            out.write(bytes(block) + content + bytes(-len(content) % 512))
+        out.write(bytes(draw.choice((0, 512, 1024, 10240))))
+        return out.getvalue() if draw.random() < 0.8 else change(out.getvalue(), draw)
+
+    def _extended(self, draw: Random) -> bytes:
+        key = draw.choice(
+            ("path", "size", "GNU.sparse.map", "GNU.sparse.realsize", "mtime", "hdrcharset")
+        )
+        record = f" {key}={draw.choice((word(draw), str(draw.choice(NUMBERS))))}\n".encode()
+        return str(len(record) + draw.choice((2, 2, 3, 900))).encode() + record
+
+    def run(self, data: bytes) -> bool:
+        """Take it for a submission, and for a bundle."""
+        taken = False
+        try:
+            files = archive.unpack(data, 100)
+        except archive.Damaged as error:
+            one_line(error)
+        else:
+            taken = True
+            if sum(len(file.content) for file in files.values()) > len(data):
+                raise Failed("more was unpacked than sent")
+        for read in (lambda: unpack(data, limits=LIMITS), lambda: Bundle.from_bytes(data)):
+            try:
+                read()
+            except InvalidInput as error:
+                one_line(error)
+        return taken
+
+
+class Onnx:
+    """Models, changed field by field."""
+
+    name = "onnx"
+
+    def make(self, draw: Random) -> bytes:
+        """Change some fields of a model in its wire format, or some of its bytes."""
+        data = draw.choice(_models())
+        if draw.random() < 0.2:
+            return change(data, draw)
+        for _ in range(draw.choice((1, 1, 2, 4))):
+            data = _changed_fields(data, draw, 0)
+        return data
+
+    def run(self, data: bytes) -> bool:
+        """Look at it as a server does before it is run."""
+        try:
+            inspect(data)
+        except InvalidInput as error:
+            one_line(error)
+            return False
+        return True
+
+
+@cache
+def _models() -> list[bytes]:
+    def info(name: str, kind: int = TensorProto.FLOAT, shape: Any = (None, 2)) -> Any:
+        return helper.make_tensor_value_info(name, kind, shape)
+
+    weights = helper.make_tensor("w", TensorProto.FLOAT, [2, 2], [1, 0, 0, 1])
+    shape = helper.make_tensor("s", TensorProto.INT64, [2], [3, 2])
+    graphs = [
+        helper.make_graph(
+            [helper.make_node("MatMul", ["x", "w"], ["y"])],
+            "g",
+            [info("x")],
+            [info("y")],
+            [weights],
+        ),
+        helper.make_graph(
+            [
+                helper.make_node("Constant", [], ["s"], value=shape),
+                helper.make_node("ConstantOfShape", ["s"], ["y"]),
+            ],
+            "g",
+            [info("x")],
+            [info("y")],
+        ),
+        helper.make_graph(
+            [
+                helper.make_node("Range", ["a", "b", "c"], ["y"]),
+                helper.make_node("If", ["x"], ["z"]),
+            ],
+            "g",
+            [info("x", TensorProto.BOOL, [])],
+            [info("y", TensorProto.INT64, [None])],
+            [
+                helper.make_tensor(n, TensorProto.INT64, [], [v])
+                for n, v in (("a", 0), ("b", 9), ("c", 1))
+            ],
+        ),
+    ]
+    made = [helper.make_model(graph).SerializeToString() for graph in graphs]
+    opset = [helper.make_opsetid("", 18), helper.make_opsetid("own", 1)]
+    body = [helper.make_node("Relu", ["p"], ["q"])]
+    function = helper.make_function("own", "F", ["p"], ["q"], body, opset[:1])
+    calls = [helper.make_node("F", ["x"], ["y"], domain="own")]
+    graph = helper.make_graph(calls, "g", [info("x")], [info("y")])
+    model = helper.make_model(graph, functions=[function], opset_imports=opset)
+    return [*made, model.SerializeToString()]
+
+
+def _changed_fields(data: bytes, draw: Random, depth: int) -> bytes:
+    """Repeat, drop, nest or change one field, or one within it."""
+    fields = _fields(data)
+    if not fields:
+        return change(data, draw)
+    at = draw.randrange(len(fields))
+    key, content = fields[at]
+    match draw.randrange(8):
+        case 0:
+            fields[at:at] = [fields[at]] * draw.choice((1, 2, 1000))
+        case 1:
+            del fields[at]
+        case 2:
+            fields[at] = draw.randrange(128), content
+        case 3 if isinstance(content, bytes):
+            fields[at] = key, draw.choice((b"", content * 2, word(draw).encode(), content[:-1]))
+        case _ if isinstance(content, bytes) and depth < 8:
+            fields[at] = key, _changed_fields(content, draw, depth + 1)
+        case _:
+            fields[at] = key, draw.choice(NUMBERS)
+    return b"".join(_encoded(key, content) for key, content in fields)
+
+
+def _fields(data: bytes) -> list[tuple[int, bytes | int]]:
+    """Split a message into its fields; none if it is no message."""
+    found: list[tuple[int, bytes | int]] = []
+    at = 0
+    try:
+        while at < len(data):
+            key, at = _varint(data, at)
+            if key & 7 == 0:
+                number, at = _varint(data, at)
+                found.append((key, number))
+                continue
+            size, at = {1: (8, at), 5: (4, at)}.get(key & 7) or _varint(data, at)
+            found.append((key, data[at : at + size]))
+            at += size
+    except IndexError:
+        return []
+    return found if at == len(data) else []
+
+
+def _varint(data: bytes, at: int) -> tuple[int, int]:
+    number = shift = 0
+    while data[at] & 128:
+        number |= (data[at] & 127) << shift
+        at, shift = at + 1, shift + 7
+    return number | data[at] << shift, at + 1
+
+
+def _encoded(key: int, content: bytes | int) -> bytes:
+    if isinstance(content, int):
+        return _number(key & ~7) + _number(content)
+    if key & 7 in (1, 5):
+        return _number(key) + content
+    return _number(key & ~7 | 2) + _number(len(content)) + content
+
+
+def _number(number: int) -> bytes:
+    out = b""
+    while number > 127:
+        out, number = out + bytes([number & 127 | 128]), number >> 7
+    return out + bytes([number])
+
+
+class Toml:
+    """Specifications of meters."""
+
+    name = "toml"
+    _plain = """[meter]
+loss = "0-1"
+steps = 10
+delta = 0.1
+[[bands]]
+lower = 0.0
+upper = 0.1
+tolerance = 0.1
+[[bands]]
+lower = 0.1
+upper = 1.0
+tolerance = 0.1
+"""
+    _keys = (
+        *("loss", "steps", "delta", "sessions", "tenants", "protocol", "resets", "masked_reverts"),
+        *("models", "inputs", "classes", "handover", "gap", "elastic", "ceiling", "memory", "kept"),
+    )
+    _values = (
+        *("0", "-1", "1", "3", "1e-300", "1e400", "nan", "inf", "0x10", "9" * 40, "1979-05-27"),
+        *("true", '"0-1"', '"top-3"', '"regular"', '"incremental"', '"signed"', '"onnx"', "[]"),
+        *("[1, 2]", '["a", "b"]', "{}", "{a = 1}", "[[[[]]]]", '"os:system"', '"\\ud800"', "'x'"),
+    )
+
+    def make(self, draw: Random) -> bytes:
+        """Add settings in order and out of it, then change bytes."""
+        lines = self._plain.splitlines()
+        for _ in range(draw.choice((0, 1, 2, 5))):
+            value = draw.choice((*self._values, word(draw), "[" * draw.choice((3, 3000))))
+            at = draw.randrange(len(lines) + 1)
+            lines[at : at + draw.randrange(2)] = [f"{draw.choice(self._keys)} = {value}"]
+        data = "\n".join(lines).encode("utf-8", "replace")
+        return data if draw.random() < 0.6 else change(data, draw)
+
+    def run(self, data: bytes) -> bool:
+        """Read a meter.toml."""
+        path = _folder() / "meter.toml"
+        path.write_bytes(data)
+        try:
+            MeterSpec.read(path)
+        except InvalidInput as error:
+            one_line(error)
+            return False
+        return True
+
+
+class Age:
+    """Files encrypted to the server's key."""
+
+    name = "age"
+
+    def make(self, draw: Random) -> bytes:
+        """Change the header of an encrypted file, stanza by stanza."""
+        data = wrap(b"content" * draw.randrange(5), [_identity().recipient])
+        header, mark, body = data.partition(b"\n---")
+        lines = header.split(b"\n")
+        for _ in range(draw.randrange(4)):
+            name = draw.choice(("X25519", "scrypt", "piv-p256", word(draw))).encode(
+                "utf-8", "replace"
+            )
+            argument = base64.b64encode(draw.randbytes(draw.choice((0, 16, 31, 32, 33)))).rstrip(
+                b"="
+            )
+            stanza = [b"-> " + name + b" " + argument, argument]
+            lines[1:1] = stanza * draw.choice((1, 1, 2, 100))
+        data = b"\n".join(lines) + mark + body
+        return data if draw.random() < 0.3 else change(data, draw, 0, draw.choice((200, None)))
+
+    def run(self, data: bytes) -> bool:
+        """Decrypt it."""
+        try:
+            unwrap(data, _identity())
+        except VaultError as error:
+            one_line(error)
+            return False
+        return True
+
+
+class Sealed:
+    """Sealed test sets, as they are taken in."""
+
+    name = "sealed"
+
+    def make(self, draw: Random) -> bytes:
+        """Change the bytes of one."""
+        return change(
+            _sealed(), draw, *draw.choice(((0, None), (0, 700), (len(_sealed()) - 700, None)))
+        )
+
+    def run(self, data: bytes) -> bool:
+        """Open it, and read all of it."""
+        path = _folder() / "changed.sealed"
+        path.write_bytes(data)
+        try:
+            with SealedTestSet.open(path, _identity(), meter="m", generation=1) as opened:
+                for group in range(opened.row_groups):
+                    opened.labels(group)
+        except (InvalidInput, VaultError) as error:
+            one_line(error)
+            return False
+        return True
+
+
+@cache
+def _sealed() -> bytes:
+    path = _folder() / "set.sealed"
+    table = pa.table({"label": ["a", "b", "a"], "x": [1, 2, 3]})
+    key = _identity().recipient
+    seal(table, path, meter="m", generation=1, label="label", recipients=[key])
+    return path.read_bytes()
+
+
+class JournalLines:
+    """Journals beside sealed test sets."""
+
+    name = "journal"
+    _entry = asdict(
+        Entry("m", 1, 1, 1, "1", False, "model", "s" * 64, 1, "v" * 64, "0.5", "b", "2020-01-01")
+    )
+
+    def make(self, draw: Random) -> bytes:
+        """Write lines whose values are of other types, missing or cut short."""
+        lines = []
+        for _ in range(draw.choice((0, 1, 2, 5))):
+            entry: dict[str, Any] = self._entry | draw.choice(({}, {"format": 2}))
+            for _ in range(draw.randrange(3)):
+                values: list[Any] = [None, True, -1, 10**30, 1.5, float("nan"), [], {}, word(draw)]
+                entry[draw.choice((*entry, word(draw)))] = draw.choice(values)
+            line = json.dumps(entry)
+            lines.append(draw.choice((line, line, "[" * 3000, word(draw), '{"retired": 1}')))
+        data = "\n".join(lines).encode("utf-8", "replace")
+        return data if draw.random() < 0.5 else change(data, draw)
+
+    def run(self, data: bytes) -> bool:
+        """Read it; what is no line of ours is left out."""
+        files = FolderFiles(_folder())
+        for name in ("a.journal", "a.handovers"):
+            (_folder() / name).write_bytes(data)
+        journal = Journal(files, "a.journal")
+        found = journal.read()
+        journal.handovers()
+        journal.retired()
+        journal.answers()
+        return bool(found)
+
+
+class Answers:
+    """What a model writes to stdout."""
+
+    name = "answers"
+
+    def make(self, draw: Random) -> bytes:
+        """Change a stream of predictions."""
+        sink, table = io.BytesIO(), random_table(draw)
+        with pa.ipc.new_stream(sink, table.schema) as writer:
+            writer.write_table(table)
+        return change(sink.getvalue(), draw) if draw.random() < 0.8 else sink.getvalue()
+
+    def run(self, data: bytes) -> bool:
+        """Read it as the worker does."""
+        try:
+            for _ in read_answers(io.BytesIO(data), lambda rows: rows <= 1000):
+                pass
+        except Unreadable as error:
+            one_line(error)
+            return False
+        return True
+
+
+TARGETS = [Tar(), Onnx(), Toml(), Age(), Sealed(), JournalLines(), Answers()]
