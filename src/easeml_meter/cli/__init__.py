@@ -45,6 +45,7 @@ _COMMANDS = {
     "worker": ("easeml_meter.cli.worker", "Run a server's queued submissions, on any machine."),
     "backup": ("easeml_meter.cli.backup", "Back up a meter's folder, or a server."),
     "restore": ("easeml_meter.cli.backup", "Restore a backup; answers given since still count."),
+    "mcp": ("easeml_meter.cli.mcp", "A meter as tools for a coding agent."),
     "completion": ("easeml_meter.cli.completion", "Completion of commands in a shell."),
     "lab": ("easeml_meter.cli.lab", "Attack the promise; redraw the paper's evaluation."),
 }

@@ -1,0 +1,1 @@
+"""Other people's tools: one module each, and their packages are imported only when used."""

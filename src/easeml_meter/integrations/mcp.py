@@ -1,0 +1,103 @@
+"""`meter mcp`: a meter as tools of the Model Context Protocol, over stdin and stdout."""
+
+from __future__ import annotations
+
+import logging
+from importlib import import_module
+from pathlib import Path
+from typing import Any
+
+from easeml_meter.errors import MeterError
+from easeml_meter.integrations.agents import Answer, Tools, refusing
+from easeml_meter.meter import MeterVerbs
+
+_INSTRUCTIONS = """\
+A hidden test set tells how far the validation score has drifted from the truth. Each answer uses \
+up some of a budget that nothing refills: develop against the validation set, check predictions \
+for free with meter_check, and submit only what you mean to keep. What was told of a model can be \
+asked again for free with meter_gate and meter_status."""
+
+_FREE = {"readOnlyHint": True, "openWorldHint": False}
+_CHARGED = {
+    "readOnlyHint": False,
+    "destructiveHint": True,
+    "idempotentHint": True,
+    "openWorldHint": False,
+}
+
+
+def serve(meter: MeterVerbs, root: Path) -> None:
+    """Serve a meter to the agent at the other end of stdin and stdout, until it hangs up."""
+    for name in ("httpx", "httpx2", "mcp"):  # they log addresses, and stderr is the agent's, too
+        logging.getLogger(name).setLevel(logging.WARNING)
+    build(Tools(meter, root)).run("stdio")
+
+
+def build(tools: Tools) -> Any:
+    """Return the server: of version 2 of the SDK, or of version 1.
+
+    Raises:
+        MeterError: the SDK is not installed.
+    """
+    kind, failure = _sdk()
+    server = kind("easeml-meter", instructions=_INSTRUCTIONS, log_level="WARNING")
+    annotations = import_module("mcp.types").ToolAnnotations
+
+    def meter_plan(steps: int, tolerance: float, delta: float = 0.05) -> Answer:
+        """Say how many hidden labels a promise needs. Free.
+
+        `steps` answers, each test loss within `tolerance` of the truth, all together except with
+        probability `delta`.
+        """
+        return tools.plan(steps, tolerance, delta)
+
+    def meter_status() -> Answer:
+        """Show the budget left, the last answers, the promise and its assumptions. Free."""
+        return tools.status()
+
+    def meter_check(test: str, validation: str, id_column: str | None = None) -> Answer:
+        """Show how predictions would be read, the validation loss, and which answer they use. Free.
+
+        `test` and `validation` are files of predictions below the root folder.
+        """
+        return tools.check(test, validation, id_column)
+
+    def meter_submit(
+        model: str,
+        test: str = "",
+        validation: str = "",
+        onnx: str = "",
+        id_column: str | None = None,
+    ) -> Answer:
+        """Submit a model and get an answer. USES ONE ANSWER of the budget, for good.
+
+        Give files of predictions (`test` and `validation`), or an ONNX file (`onnx`), below the
+        root folder. `model` names it, such as a commit; a name that was answered before gets the
+        same answer for free, without a look at the files.
+        """
+        return tools.submit(model, test, validation, onnx, id_column)
+
+    def meter_gate(model: str, fail_above: int) -> Answer:
+        """Say whether a model passes by what it was told: band `fail_above` or lower. Free."""
+        return tools.gate(model, fail_above)
+
+    for title, tool, hints in (
+        ("Plan a meter", meter_plan, _FREE),
+        ("Where the meter stands", meter_status, _FREE),
+        ("Check predictions", meter_check, _FREE),
+        ("Submit a model", meter_submit, _CHARGED),
+        ("May a model pass?", meter_gate, _FREE),
+    ):
+        server.add_tool(refusing(tool, failure), annotations=annotations(title=title, **hints))
+    return server
+
+
+def _sdk() -> tuple[Any, Any]:
+    """Return the classes of the server and of errors that an agent is told, of either version."""
+    for package, name in (("mcp.server.mcpserver", "MCPServer"), ("mcp.server.fastmcp", "FastMCP")):
+        try:
+            server = getattr(import_module(package), name)
+            return server, import_module(f"{package}.exceptions").ToolError
+        except (ImportError, AttributeError):  # of another version, or not there at all
+            continue
+    raise MeterError('meter mcp needs the extra "mcp": pip install "easeml-meter[mcp]"')

@@ -1,0 +1,89 @@
+"""An agent submits files below its root, and is told errors in one line."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import pytest
+from tests.service.helpers import Session, make_session
+
+from easeml_meter.core.people import Role
+from easeml_meter.errors import InvalidInput
+from easeml_meter.integrations.agents import Refused, Tools, refusing
+from easeml_meter.meter import Meter
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return make_session(tmp_path)
+
+
+@pytest.fixture
+def tools(session: Session) -> Tools:
+    return Tools(Meter(session.meter.workspace, Role.DEVELOPER), session.folder)
+
+
+def test_a_submission_is_charged_once_for_a_name(session: Session, tools: Tools) -> None:
+    test, validation = (path.name for path in session.files(3, 0))
+    checked = tools.check(test, validation, None)
+    assert (checked["answer"], checked["repeated"]) == (1, False)
+    first = tools.submit("m", test, validation, "", None)
+    test, validation = (path.name for path in session.files(20, 0))
+    again = tools.submit("m", test, validation, "", None)
+    assert (first["step"], again["step"], again["by_name"]) == (1, 1, True)
+    assert tools.status()["steps_left"] == 3
+    assert tools.gate("m", 3)["passed"] is True
+
+
+@pytest.mark.parametrize(
+    "given",
+    [
+        "../outside.csv",
+        "/etc/passwd",
+        "meter/.meter/meter.key",
+        "link.csv",
+        "folder.csv",
+        "pipe.csv",
+        "missing.csv",
+        "nul\0.csv",
+        "link/outside.csv",
+        "loop.csv",
+    ],
+)
+def test_what_is_not_below_the_root_is_refused_alike(tools: Tools, given: str) -> None:
+    """Nobody learns from a refusal what exists elsewhere."""
+    root = tools.root / "work"
+    root.mkdir()
+    secret = tools.root / "outside.csv"
+    secret.write_text("prediction\n1\n")
+    (root / "link.csv").symlink_to(secret)
+    (root / "link").symlink_to(tools.root)
+    (root / "loop.csv").symlink_to(root / "loop.csv")
+    (root / "folder.csv").mkdir()
+    os.mkfifo(root / "pipe.csv")
+    inside = Tools(tools.meter, root)
+    with pytest.raises(InvalidInput) as refusal:
+        inside.file(given)
+    name = os.path.basename(given)
+    assert str(refusal.value).startswith(f"{name!r} given, a file below {root} that ends in ")
+
+
+def test_a_link_to_another_kind_of_file_is_refused(tools: Tools) -> None:
+    key = tools.root / "server.key"
+    key.write_text("secret")
+    (tools.root / "predictions.csv").symlink_to(key)
+    with pytest.raises(InvalidInput):
+        tools.file("predictions.csv")
+
+
+def test_errors_have_their_exit_code_and_word(tools: Tools) -> None:
+    with pytest.raises(Refused, match=r"^\[exit 2\] invalid: give test and validation, or onnx"):
+        refusing(tools.submit)("m", "", "", "", None)
+    with pytest.raises(Refused, match=r"^\[exit 4\] wrong-time: model 'm': nothing was told"):
+        refusing(tools.gate)("m", 1)
+
+
+def test_no_verb_of_a_labeler_exists() -> None:
+    verbs = {name for name in vars(Tools) if not name.startswith("_")}
+    assert verbs == {"plan", "status", "check", "submit", "gate", "file"}
