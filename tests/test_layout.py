@@ -22,6 +22,7 @@ ELSEWHERE = {
     # Values that every test of these handles.
     "core/test_history.py": ("core/lifecycle", "core/model"),
     "cli/test_demo.py": ("__main__",),
+    "integrations/test_mcp.py": ("cli/mcp",),
     "client/test_meter.py": ("core/views",),
     # A claim or a figure of the paper is checked as a whole.
     "lab/test_claims.py": (
