@@ -18,6 +18,7 @@ from importlib import import_module
 from typing import Any
 
 NAMES = (
+    "history",
     "onnx_model",
     "planner",
     "sandbox",
