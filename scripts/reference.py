@@ -11,6 +11,7 @@ import re
 import sys
 from collections.abc import Iterator
 from enum import Enum
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -217,7 +218,7 @@ def _class(kind: type) -> Iterator[str]:
         value = inspect.getattr_static(kind, name)
         if name.startswith("_") or name in fields:
             continue
-        if isinstance(value, property):
+        if isinstance(value, (property, cached_property)):
             rows.append(f"| `{name}` | {_cell(_words(value))} |")
         elif _is_ours(found := getattr(kind, name)):
             rows.append(f"| `{name}{_cell(_signature(found))}` | {_cell(_words(found))} |")
