@@ -365,9 +365,22 @@ class MeterSpec:
         return bool(self.models) or ":" in self.loss
 
     @property
+    def merges(self) -> bool:
+        """Whether edges near the ceiling are left out of an answer.
+
+        No promise broken, "above the ceiling" then stands for one band, and promises something:
+        the true loss is at least the ceiling minus the tolerance. A test set that counts all
+        histories keeps its edges, and so do meters whose bands are coded or remembered.
+        """
+        plain = not (self.masked_reverts or self.elastic) and self.memory is None
+        # A variance ceiling is not looked at above the ceiling, so its tail promises nothing there.
+        fixed = self.protocol is Protocol.REGULAR and self.drawn is self.variance_ceiling is None
+        return self.ceiling is not None and self.count is Count.CONSISTENT and plain and fixed
+
+    @property
     def silent_answers(self) -> int:
-        """The number of answers without a reading that can come at any step."""
-        ceilings = (self.ceiling, self.variance_ceiling)
+        """The number of answers that promise nothing, and can come at any step."""
+        ceilings = (None if self.merges else self.ceiling, self.variance_ceiling)
         return sum(each is not None for each in ceilings) + int(self.may_fail)
 
     @property

@@ -40,7 +40,7 @@ def test_the_json_has_what_programs_need(capsys: pytest.CaptureFixture[str]) -> 
         (["--protocol", "incremental", "--published"], 66_527),
         (["--protocol", "independent"], 27_169),
         (["--protocol", "resampling", "--published"], 380_050),
-        (["--ceiling", "0.1"], 23_946),
+        (["--ceiling", "0.1"], 17_943),
         (["--ceiling", "0.1", "--count", "all"], 34_904),
         ([*RESETS, "1", "--bound", "hoeffding"], 61_140),
         ([*RESETS, "1", "--bound", "hoeffding", "--count", "all"], 77_579),
@@ -252,6 +252,9 @@ TABLE = {
     ("--signals", "5", "--published"): {"10": 108_080},
     ("--count", "all"): {"10": 86_542, "32": 260_905, "100": 805_314, "1000": 8_041_885},
     (): {"10": 48_986, "32": 123_062, "100": 356_132, "1000": 3_469_564},
+    ("--ceiling", "0.1"): {"10": 17_943, "32": 45_762, "100": 134_462, "1000": 1_320_654},
+    ("--drawn", "0.05"): {"10": 36_247, "32": 71_859, "100": 184_000},
+    ("--drawn", "0.2"): {"10": 29_332, "32": 41_247, "100": 72_586},
     ("--protocol", "independent"): {"10": 27_169, "32": 32_585, "100": 37_941, "1000": 48_878},
 }
 """Labels by steps, with tolerance and delta 0.01."""

@@ -82,6 +82,8 @@ class Tried:
         """List what its true loss may be: anything, where nothing is promised."""
         tolerance = Rules(spec).tolerance(self.answer)
         every = [Fraction(k, 40) for k in range(41)]
+        if self.answer == ABOVE_CEILING:
+            return [true for true in every if true >= (Rules(spec).least_above or 0)]
         if tolerance is None or self.test is None:
             return every
         return [true for true in every if abs(true - self.test) <= Fraction(str(tolerance))]
@@ -145,6 +147,8 @@ SENTENCES = {
     "at most": rf"true error at most {NUMBER} %",
     "at least": rf"(?:and|true error) at least {NUMBER} %",
     "no bound": r"This answer gives no upper bound on the true error\.",
+    "loss at least": rf"this model's true loss is at least {NUMBER}\.",
+    "plan at least": rf"then its true loss is at least {NUMBER}\)",
     "plan": r"test loss is within [^.]*?(?:\.\d[^.]*?)* of its true loss",
     "plan at most": r"So its true gap[^.]*? is at most the upper edge of the reported band plus",
     "plan between": r"So its true gap[^.]*? lies between the lower edge of the reported band minus",
@@ -176,6 +180,9 @@ def judge(text: str, world: World) -> set[str]:
 
 def _meant(kind: str, before: str, world: World) -> Iterator[Tried]:
     """Give the models that a sentence speaks of: all of them, or the one named before it."""
+    if kind == "plan at least":
+        yield from (model for model in world.models if model.answer == ABOVE_CEILING)
+        return
     if kind.startswith("plan"):
         yield from (model for model in world.models if model.answer > 0)
         return
@@ -201,7 +208,9 @@ def _holds(kind: str, numbers: list[Fraction], model: Tried, spec: MeterSpec) ->
         eps = Fraction(str(spec.tolerances[0]))
     elif model.answer > 0:
         band = spec.bands[model.answer - 1]
-        lower, upper, eps = (Fraction(str(x)) for x in (band.lower, band.upper, band.tolerance))
+        edges = rules.merging(model.validation).range_of(model.answer) or (0.0, 1.0)
+        told = (band.lower, edges[1], band.tolerance)
+        lower, upper, eps = (Fraction(str(x)) for x in told)
     ranges: Ranges = {
         "gap at most": lambda: (0, numbers[0]),
         "gap between": lambda: (numbers[0], numbers[1]),
@@ -211,6 +220,8 @@ def _holds(kind: str, numbers: list[Fraction], model: Tried, spec: MeterSpec) ->
     losses: Ranges = {
         "at most": lambda: (0, numbers[0] / 100),
         "at least": lambda: (numbers[0] / 100, 1),
+        "loss at least": lambda: (numbers[0], 1),
+        "plan at least": lambda: (numbers[0], 1),
     }
     for true in model.true_losses(spec):
         if kind in ranges:

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from easeml_meter.core.ledger import Account, Ledger
-from easeml_meter.core.signals import NO_READING, Rules, State
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, Rules, State
 from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
@@ -51,9 +51,18 @@ def consistent(rules: Rules, state: State) -> set[frozenset[int]]:
         told = [rules.answer(state, validation, test) for test in LOSSES]
         reach = [_reach(rules, answer) for answer in told]
         for true in range(GRID + 1):
-            answers = {told[test] for test in range(GRID + 1) if abs(test - true) <= reach[test]}
+            answers = {
+                told[test]
+                for test in range(GRID + 1)
+                if _least(rules, told[test]) <= true and abs(test - true) <= reach[test]
+            }
             found.add(frozenset(answers | ({NO_READING} if rules.spec.may_fail else set())))
     return {each for each in found if not any(each < other for other in found)}
+
+
+def _least(rules: Rules, answer: int) -> float:
+    """Return the least true loss, in twentieths, that an answer without a band promises."""
+    return GRID * (rules.least_above or 0.0) - 1e-9 if answer == ABOVE_CEILING else 0.0
 
 
 def _reach(rules: Rules, answer: int) -> int:
@@ -120,7 +129,9 @@ def test_the_count_covers_the_largest_tree(edges: tuple[int, ...], options: dict
     assert counted(spec, ones) <= counted(spec.replace(count="all"), ones) * (1 + 1e-12)
 
 
-@pytest.mark.parametrize("name", ["regular", "incremental", "masked", "resets", "signed"])
+@pytest.mark.parametrize(
+    "name", ["regular", "incremental", "masked", "resets", "signed", "ceiling"]
+)
 @pytest.mark.parametrize("edges", [(4,), (4, 8), (4, 8, 12), (2, 4, 6), (1, 2, 3)], ids=str)
 def test_the_count_is_the_largest_tree(edges: tuple[int, ...], name: str) -> None:
     """Equally spaced edges: the tree can be had, so no smaller count would do."""
@@ -138,6 +149,34 @@ def test_the_count_covers_unequal_tolerances(
     spec = meter((4, 8), tolerances, steps=4, **options)
     for weights in [(1.0, 1.0, 1.0), (1.0, 0.5, 0.1), (1.0, 0.9, 0.0), (1.0, 0.0, 0.0)]:
         assert largest_tree(spec, weights) <= counted(spec, weights) * (1 + 1e-12)
+
+
+class Unmerged(Rules):
+    """The rule of a meter that tells every edge, also near the ceiling."""
+
+    def merging(self, validation_loss: Fraction) -> Rules:
+        """Leave nothing out."""
+        return self
+
+
+@pytest.mark.parametrize("edges", [(4,), (4, 8), (4, 8, 12)], ids=str)
+def test_edges_that_are_told_near_the_ceiling_make_a_larger_tree(edges: tuple[int, ...]) -> None:
+    spec = meter(edges, 2, steps=4, ceiling=0.5)
+    assert len(max(consistent(Rules(spec), State()), key=len)) == possible_bands(spec) == 2
+    assert len(max(consistent(Unmerged(spec), State()), key=len)) == 3
+
+
+def test_an_edge_is_left_out_on_both_sides_of_the_validation_loss() -> None:
+    """Left out on the upper side alone, the same edge would still cut the lower side."""
+    spec = MeterSpec.uniform(tolerance=0.01, edges=(0.005, 0.03), steps=2, delta=0.1, ceiling=0.1)
+    loss = Fraction(775, 10_000)  # only .0775 + .005 is within two tolerances of the ceiling
+    near = [Fraction(k, 10_000) for k in range(625, 826)]
+    assert {Rules(spec).answer(State(), loss, test) for test in near} == {1}
+    assert {Unmerged(spec).answer(State(), loss, test) for test in near} == {1, 2}
+    told = Rules(spec).merging(loss)
+    assert told.range_of(1) == (0.0, 0.03)
+    assert told.true_loss(1, loss) == (0.0375, 0.11)
+    assert told.true_loss(ABOVE_CEILING, loss) == (0.09, None)
 
 
 def test_one_band_fewer_would_be_too_few() -> None:
@@ -166,10 +205,12 @@ class Adversary:
     def __init__(self, spec: MeterSpec) -> None:
         self.rules = Rules(spec)
         half, eps = Fraction(1, 2), Fraction(spec.tolerances[0]).limit_denominator(GRID)
+        highest = 1 if spec.ceiling is None else Fraction(spec.ceiling).limit_denominator(GRID)
         self.broken, self.splits = [], []
         for model in WORLDS:
             loss = [Fraction((model ^ world).bit_count(), EXAMPLES) for world in WORLDS]
-            self.broken.append(sum(1 << w for w in WORLDS if abs(loss[w] - half) > eps))
+            bad = [w for w in WORLDS if abs(loss[w] - half) > eps and loss[w] <= highest]
+            self.broken.append(sum(1 << w for w in bad))
             self.splits.append(loss)
         self.places = [Fraction(k, 4 * EXAMPLES) for k in range(4 * EXAMPLES + 1)]
 
@@ -224,8 +265,13 @@ class Adversary:
         ({}, 2, 2.5, 3),
         ({}, 3, 5.0, 7),
         ({"protocol": "incremental"}, 3, 4.5, 6),
+        ({"ceiling": 0.5}, 2, 3.0, 3),
+        ({"ceiling": 0.5}, 3, 7.0, 7),
     ],
-    ids=["regular, two steps", "regular, three steps", "incremental, three steps"],
+    ids=[
+        *("regular, two steps", "regular, three steps", "incremental, three steps"),
+        *("ceiling, two steps", "ceiling, three steps"),
+    ],
 )
 def test_the_best_adversary_of_a_small_world(
     options: dict[str, Any], steps: int, reached: float, bound: int
@@ -237,6 +283,15 @@ def test_the_best_adversary_of_a_small_world(
     tail = adversary.broken[0].bit_count()
     assert sum(map(math.exp, counting.log_models(spec))) == pytest.approx(bound)
     assert adversary.best(AnySizeLedger(spec, EXAMPLES)) / tail == reached <= bound
+
+
+@pytest.mark.parametrize(("steps", "bound"), [(2, 3), (3, 7)])
+def test_told_edges_near_the_ceiling_would_break_the_bound(steps: int, bound: int) -> None:
+    spec = meter((8,), 8, steps=steps, ceiling=0.5)
+    adversary = Adversary(spec)
+    adversary.rules = Unmerged(spec)
+    tail = adversary.broken[0].bit_count()
+    assert adversary.best(AnySizeLedger(spec, EXAMPLES)) / tail > bound
 
 
 # --- The number of possible bands ---

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from scipy import stats
 from tests.stats import oracle
 
 from easeml_meter.spec import Bound, MeterSpec
@@ -149,6 +150,10 @@ CONSISTENT: dict[str, dict[str, Any]] = {
     for steps in (10, 32, 100)
     for possible, edges in {2: (0.02, 0.05, 0.1, 0.2), 3: (0.01, 0.02, 0.03, 0.04)}.items()
 } | {"F incremental m=5 T=10, b=2 (637 models)": {"steps": 10, "protocol": "incremental"}}
+MERGED: dict[str, dict[str, Any]] = {
+    f"F ceiling .1, b=2 with merged edges T={steps}": {"steps": steps, "ceiling": 0.1}
+    for steps in (10, 100)
+}
 CONSISTENT_GOLDEN = {
     row["name"]: row["n"]
     for row in json.loads((Path(__file__).parents[1] / "data" / "golden-2.json").read_text("utf-8"))
@@ -169,13 +174,34 @@ def test_consistent_histories(name: str) -> None:
         assert (math.log(models) + tail <= math.log(0.01) + 1e-6) is kept
 
 
+@pytest.mark.parametrize("name", MERGED)
+def test_a_ceiling_with_edges_left_out(name: str) -> None:
+    """All larger sizes hold, too; a hundredth fewer labels do not keep the promise."""
+    spec = MeterSpec.uniform(tolerance=0.01, delta=0.01, **MERGED[name])
+    labels = CONSISTENT_GOLDEN[name]
+    assert required_labels(spec).labels == labels
+    (models,) = counting.log_models(spec)
+    for size, kept in ((labels, True), (99 * labels // 100, False)):
+        most = size // 10
+        upper = max(oracle_upper(size, 0.01, j) for j in range(most - 3, most + 2))
+        lower = max(oracle_upper(size, 0.01, size - j) for j in range(most - 3, most + 1))
+        assert (models + math.log(math.exp(upper) + math.exp(lower)) <= math.log(0.01)) is kept
+
+
+def oracle_upper(labels: int, tolerance: float, errors: int) -> float:
+    """Give log P(Bin(n, j/n - eps) >= j) by scipy."""
+    return float(stats.binom.logsf(errors - 1, labels, errors / labels - tolerance))
+
+
 @pytest.mark.parametrize(
     ("options", "labels"),
     [
         ({"steps": 1000}, 3_469_564),
         ({"steps": 1000, "edges": (0.01, 0.02, 0.03, 0.04)}, 5_492_232),
-        ({"steps": 10, "ceiling": 0.1}, 23_946),
-        ({"steps": 100, "ceiling": 0.1}, 209_961),  # 209,956 holds, but not all larger sizes do
+        ({"steps": 32, "ceiling": 0.1}, 45_762),
+        ({"steps": 10, "ceiling": 0.1, "memory": 10}, 23_946),  # no edges are left out with memory
+        # 209,956 holds, but not all larger sizes do
+        ({"steps": 100, "ceiling": 0.1, "memory": 100}, 209_961),
         ({"steps": 32, "protocol": "incremental"}, 75_331),
         ({"steps": 100, "protocol": "incremental"}, 103_523),
         ({"steps": 8, "delta": 0.1}, 31_523),

@@ -254,6 +254,8 @@ def signal_of(
     loss = Fraction(entry.validation_loss) if entry.validation_loss else None
     first_edge = Fraction(entry.first_edge) if entry.first_edge else None
     rules = ledger.rules.drawing(first_edge)
+    if loss is not None:
+        rules = rules.merging(loss)
     least, most = (None, None) if loss is None else rules.true_loss(answer, loss)
     return Signal(
         spec=situation.spec,
@@ -269,6 +271,7 @@ def signal_of(
         repeated=repeated,
         by_name=by_name,
         first_edge=None if first_edge is None else float(first_edge),
+        told_edges=rules.range_of(answer) if situation.spec.merges else None,
         validation_loss=None if loss is None else float(loss),
         true_loss_at_least=least,
         true_loss_at_most=most,

@@ -68,7 +68,14 @@ class Ledger:
     def _log_tails(self) -> tuple[float, ...]:
         spec = self.spec
         by_tolerance = {
-            eps: log_tail(spec.tail, self.labels, eps, spec.ceiling, spec.variance_ceiling)
+            eps: log_tail(
+                spec.tail,
+                self.labels,
+                eps,
+                spec.ceiling,
+                spec.variance_ceiling,
+                promised=spec.merges,
+            )
             for eps in spec.tolerances
         }
         return tuple(by_tolerance[eps] for eps in spec.tolerances)

@@ -60,10 +60,36 @@ class Rules:
     spec: MeterSpec
     first_edge: Fraction | None = None
     """Where the bands of one answer begin, if its edges were drawn: the others follow from it."""
+    validation_loss: Fraction | None = None
+    """Of one answer, where it decides which edges are left out (`merging`)."""
 
     def drawing(self, first_edge: Fraction | None) -> Rules:
         """Return the rule for one answer, whose edges were drawn from here on."""
         return Rules(self.spec, first_edge) if self.spec.drawn is not None else self
+
+    def merging(self, validation_loss: Fraction) -> Rules:
+        """Return the rule for one answer, without the edges that lie near the ceiling.
+
+        An edge e cuts test losses at v - e and v + e. Where one of them is within two tolerances
+        below the ceiling, the edge is dropped on both sides: on one side alone, three answers could
+        come. The validation loss v is known, so a missing edge tells nothing.
+        """
+        return replace(self, validation_loss=validation_loss) if self.spec.merges else self
+
+    @cached_property
+    def _told_from(self) -> list[int]:
+        """The numbers of the bands whose lower edges are told; the others join the one below."""
+        loss, spec = self.validation_loss, self.spec
+        if loss is None or spec.ceiling is None:
+            return list(range(1, spec.signals + 1))
+        highest = as_written(spec.ceiling)
+        lowest = highest - 2 * as_written(spec.tolerances[0])
+        sides = (1,) if spec.gap is Gap.SIGNED else (1, -1)
+        return [1] + [
+            number
+            for number, edge in enumerate(self._lower_edges[1:], 2)
+            if not any(lowest <= loss + side * edge <= highest for side in sides)
+        ]
 
     @property
     def incremental(self) -> bool:
@@ -83,7 +109,8 @@ class Rules:
         if not 0 <= gap <= 1:
             raise invalid("gap", gap, "a difference of two losses, from 0 to 1")
         if self.spec.drawn is None:
-            return bisect_right(self._lower_edges, as_written(gap))
+            edges = [self._lower_edges[number - 1] for number in self._told_from]
+            return self._told_from[bisect_right(edges, as_written(gap)) - 1]
         first, apart = self._drawn
         last = math.ceil((1 - first) / apart) + 1
         return min(last, math.floor((as_written(gap) - first) / apart) + 2)
@@ -140,7 +167,8 @@ class Rules:
         most = spec.variance_ceiling
         if most is not None and as_written(variance) > as_written(most):
             return TOO_SPREAD
-        band = self.band_of(self.gap(validation_loss, test_loss))
+        told = self.merging(as_written(validation_loss))
+        band = told.band_of(self.gap(validation_loss, test_loss))
         if state.reverts_used < spec.masked_reverts and band > spec.mask_above:
             return REVERTED
         return max(state.top, band) if self.incremental else band
@@ -193,8 +221,17 @@ class Rules:
             lower = max(Fraction(0), first + (answer - 2) * apart) if answer > 1 else Fraction(0)
             upper = min(Fraction(1), first + (answer - 1) * apart)
             return float(at_least(lower, digits=15)), float(at_most(upper, digits=15))
-        band = self.spec.bands[answer - 1]
-        return (0.0 if self.incremental else band.lower), band.upper
+        bands = self.spec.bands
+        above = next((number for number in self._told_from if number > answer), len(bands) + 1)
+        return (0.0 if self.incremental else bands[answer - 1].lower), bands[above - 2].upper
+
+    @property
+    def least_above(self) -> float | None:
+        """The least true loss that "above the ceiling" promises; None if it promises nothing."""
+        if self.spec.ceiling is None or not self.spec.merges:
+            return None
+        least = as_written(self.spec.ceiling) - as_written(self.spec.tolerances[0])
+        return float(at_least(max(least, Fraction(0)), digits=15))
 
     def side(self, answer: int, validation_loss: Fraction) -> int:
         """Return 1 if the test loss must be above the validation loss, -1 if below, 0 if unknown.
@@ -223,6 +260,8 @@ class Rules:
         It is within the tolerance of the test loss, which the band leaves on either side of the
         validation loss, or on one. A running maximum is used for its upper end only.
         """
+        if answer == ABOVE_CEILING:
+            return self.least_above, None
         edges, tolerance = self.range_of(answer), self.tolerance(answer)
         if edges is None or tolerance is None:
             return None, None

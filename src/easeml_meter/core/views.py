@@ -44,6 +44,8 @@ class Signal(Shown):
     """A model of this name was answered before, and that is enough: files were not looked at."""
     first_edge: float | None = None
     """Where the bands of this answer begin, if a band was told of drawn edges."""
+    told_edges: tuple[float, float] | None = None
+    """The edges of the band told, where some may be left out near the ceiling."""
     validation_loss: float | None = None
     """The loss on the validation set; None where it was not measured."""
     true_loss_at_least: float | None = None
@@ -80,7 +82,7 @@ class Signal(Shown):
     @cached_property
     def gap(self) -> tuple[float, float] | None:
         """Edges of the gap between validation and test loss as told; None without a reading."""
-        return self.rules.range_of(self.answer)
+        return self.told_edges or self.rules.range_of(self.answer)
 
     @cached_property
     def true_gap(self) -> tuple[float, float] | None:
@@ -97,13 +99,18 @@ class Signal(Shown):
         if self.answer == TOO_SPREAD:
             most = at_least(self.spec.variance_ceiling or 0.0)
             return f"The losses on the test set vary more than {most}; nothing else is reported."
-        if self.true_gap is None:
-            ceiling = at_least(self.spec.ceiling or 0.0)
-            return f"The test loss is above the ceiling ({ceiling}); nothing else is reported."
-        lower, upper = self.true_gap
         sure = (
             f"With probability at least {confidence(self.spec)}, for all answers of this test set"
         )
+        if self.true_gap is None:
+            ceiling, least = at_least(self.spec.ceiling or 0.0), self.rules.least_above
+            if least is None:
+                return f"The test loss is above the ceiling ({ceiling}); nothing else is reported."
+            return (
+                f"The test loss is above the ceiling ({ceiling}). {sure} together: this model's "
+                f"true loss is at least {at_least(least)}."
+            )
+        lower, upper = self.true_gap
         told_upper_end = Rules(self.spec).incremental and self.answer > 0
         if told_upper_end or (self.spec.gap is Gap.SIGNED and lower == 0):
             return f"{sure} together: this model's true gap is at most {at_most(upper)}."
@@ -318,6 +325,7 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
         # A server of a version before sends none of these.
         by_name=data.get("by_name", False),
         first_edge=data.get("first_edge"),
+        told_edges=tuple(data["gap"]) if spec.merges and data["gap"] else None,
         validation_loss=data.get("validation_loss"),
         true_loss_at_least=data.get("true_loss_at_least"),
         true_loss_at_most=data.get("true_loss_at_most"),

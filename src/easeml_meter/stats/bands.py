@@ -39,7 +39,7 @@ def with_another_edge(spec: MeterSpec) -> tuple[int, int] | None:
     *others, last = spec.bands
     middle = (last.lower + last.upper) / 2
     more = spec.replace(bands=(*others, replace(last, upper=middle), replace(last, lower=middle)))
-    close = possible_bands(spec) + 1
+    close = min(possible_bands(spec), spec.signals) + 1
     away = close if spec.count is Count.ALL else max(2, close - 1)
     first, second = (fewest_labels(more, log_models(more, possible=b)) for b in (away, close))
     return first, second

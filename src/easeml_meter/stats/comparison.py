@@ -69,8 +69,10 @@ def forms(spec: MeterSpec, ceiling: float | None) -> tuple[Form, ...]:
         (f"drawn {apart:g}", drawn, f"bands {apart:g} wide, whose edges move with every answer"),
     ]
     if ceiling is not None:
-        silent = f"no reading for test losses above {ceiling:g}"
-        few = f"{silent}; {_MOST_ABOVE} such answers, and the next one ends the test set"
+        silent = f"no reading for test losses above {ceiling:g}, wider bands just below"
+        few = (
+            f"no reading above {ceiling:g}; after {_MOST_ABOVE} such answers, the next is the last"
+        )
         at_most_three = drawn.replace(ceiling=ceiling, above=_MOST_ABOVE)
         found += [
             (f"ceiling {ceiling:g}", spec.replace(ceiling=ceiling), silent),

@@ -30,11 +30,13 @@ Moves = tuple[tuple[int, int], ...]
 def possible_bands(spec: MeterSpec) -> int:
     """Return how many bands can be told of one model while no promise is broken.
 
-    It is the largest number of bands that reach the same true gap.
+    It is the largest number of bands that reach the same true gap. Where edges near a ceiling are
+    left out, one band and "above the ceiling" are possible there, which are two as well.
     """
     ranges = reaches(spec)
     # The number of half-open ranges around a point is largest at the lower end of one of them.
-    return max(sum(lower <= at < upper for lower, upper in ranges) for at, _ in ranges)
+    most = max(sum(lower <= at < upper for lower, upper in ranges) for at, _ in ranges)
+    return max(2, most) if spec.merges else most
 
 
 def reaches(spec: MeterSpec) -> list[Range]:

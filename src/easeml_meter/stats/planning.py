@@ -14,6 +14,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Any
 
 from easeml_meter.errors import invalid
@@ -21,7 +22,7 @@ from easeml_meter.showing import Shown
 from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
 from easeml_meter.stats import counting
 from easeml_meter.stats.feedback import possible_bands
-from easeml_meter.stats.rounding import at_least, at_most, confidence
+from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
 from easeml_meter.stats.tails import log_tail, log_tail_from
 
 MAX_STEPS = 10**9
@@ -166,7 +167,7 @@ def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
     """Return the smallest tolerances, in the ratios of spec's, that `labels` labels support."""
     _check_labels(labels)
     # Larger tolerances reach over more bands, so each number of possible bands is tried in turn.
-    for possible in range(1, spec.signals + 1):
+    for possible in range(1, max(2, spec.signals) + 1):
         found = _reachable(spec, labels, possible)
         if found is not None and possible_bands(found) <= possible:
             return _checked_plan(found, labels)
@@ -261,7 +262,9 @@ def promised_of(spec: MeterSpec) -> str:
         many += f" to {at_most(tolerances[-1])} (by the reported band)"
     excuse = ""
     if spec.ceiling is not None:
-        excuse = f' (or is reported as "above the ceiling", {at_least(spec.ceiling)})'
+        least = max(as_written(spec.ceiling) - as_written(tolerances[0]), Fraction(0))
+        then = f": then its true loss is at least {at_least(least)}" if spec.merges else ""
+        excuse = f' (or is reported as "above the ceiling", {at_least(spec.ceiling)}{then})'
     if spec.above is not None:
         last = "the second one" if spec.above == 1 else f"number {spec.above + 1}"
         excuse = f"{excuse[:-1]}; {last} ends the test set)"
@@ -290,7 +293,7 @@ def log_failure(
     labels: int,
     *,
     tolerances: Sequence[float] | None = None,
-    tail: Callable[[Bound, int, float, float | None, float | None], float] = log_tail,
+    tail: Callable[..., float] = log_tail,
 ) -> float:
     """Return the logarithm of the left side of the inequality."""
     tolerances = spec.tolerances if tolerances is None else tolerances
@@ -308,7 +311,12 @@ def log_failure(
                     terms.append(term)
                     continue
             tails[tolerance] = tail(
-                spec.tail, labels, tolerance, spec.ceiling, spec.variance_ceiling
+                spec.tail,
+                labels,
+                tolerance,
+                spec.ceiling,
+                spec.variance_ceiling,
+                promised=spec.merges,
             )
         terms.append(count + tails[tolerance])
         top = max(top, terms[-1])

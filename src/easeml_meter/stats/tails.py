@@ -1,7 +1,9 @@
 """Bounds on P(|test loss - true loss| > tolerance) for one fixed model, in log space.
 
 Every function returns the natural logarithm of an upper bound on the two-sided probability, for
-the worst true loss. A ceiling c restricts the bad event to test losses of at most c.
+the worst true loss. A ceiling c restricts the bad event to test losses of at most c. Where "above
+the ceiling" is `promised` to mean a true loss of at least c - eps, a larger test loss of a smaller
+true loss is bad, too: that adds one more number of errors on the upper side.
 
 | bound | for | value |
 | --- | --- | --- |
@@ -40,6 +42,8 @@ def log_tail(
     tolerance: float,
     ceiling: float | None = None,
     variance: float | None = None,
+    *,
+    promised: bool = False,
 ) -> float:
     """Return the logarithm of the chosen bound for a test set of `labels` examples.
 
@@ -57,7 +61,7 @@ def log_tail(
     elif bound is Bound.CONVEX:
         value = min(value, log_convex(labels, tolerance, ceiling))
     elif bound is Bound.EXACT:
-        value = min(value, _log_exact(labels, tolerance, ceiling))
+        value = min(value, _log_exact(labels, tolerance, ceiling, promised))
     return value if variance is None else min(value, log_variance(labels, tolerance, variance))
 
 
@@ -67,18 +71,20 @@ def log_tail_from(
     tolerance: float,
     ceiling: float | None = None,
     variance: float | None = None,
+    *,
+    promised: bool = False,
 ) -> float:
     """Return the largest `log_tail` over all test sets of `labels` examples or more.
 
     Only the exact tail with a ceiling c is not monotone: it jumps up where one more error fits
     below the ceiling, at the sizes ceil(k / c), and falls between them and from jump to jump.
     """
-    here = log_tail(bound, labels, tolerance, ceiling, variance)
+    here = log_tail(bound, labels, tolerance, ceiling, variance, promised=promised)
     if bound is not Bound.EXACT or ceiling is None:
         return here
     errors = errors_below(ceiling, labels) + 1
     next_jump = math.ceil(errors / Fraction(repr(ceiling)))
-    return max(here, log_tail(bound, next_jump, tolerance, ceiling))
+    return max(here, log_tail(bound, next_jump, tolerance, ceiling, variance, promised=promised))
 
 
 def errors_below(ceiling: float, labels: int) -> int:
@@ -86,7 +92,7 @@ def errors_below(ceiling: float, labels: int) -> int:
     return math.floor(Fraction(repr(ceiling)) * labels)
 
 
-def _log_exact(labels: int, tolerance: float, ceiling: float | None) -> float:
+def _log_exact(labels: int, tolerance: float, ceiling: float | None, promised: bool) -> float:
     """Sum of the worst upper and the worst lower binomial tail.
 
     The upper side, X/n > p + eps, is at its worst at p = j/n - eps for some integer j:
@@ -97,7 +103,7 @@ def _log_exact(labels: int, tolerance: float, ceiling: float | None) -> float:
     most = errors_below(ceiling, labels)
     return log_sum(
         (
-            worst_upper_tail(labels, tolerance, 0, most),
+            worst_upper_tail(labels, tolerance, 0, min(most + promised, labels)),
             worst_upper_tail(labels, tolerance, labels - most, labels),
         )
     )

@@ -158,7 +158,8 @@ def _export(
 
 def _told(spec: MeterSpec, entry: Entry) -> Rules:
     """Return the rule that an answer followed, with the edges that it was told with."""
-    return Rules(spec).drawing(Fraction(entry.first_edge) if entry.first_edge else None)
+    rules = Rules(spec).drawing(Fraction(entry.first_edge) if entry.first_edge else None)
+    return rules.merging(Fraction(entry.validation_loss)) if entry.validation_loss else rules
 
 
 @needs(Permission.SEE_RELEASED)
