@@ -16,6 +16,8 @@ if TYPE_CHECKING:
     from easeml_meter.client import RemoteMeter, Untold, connect
     from easeml_meter.core.gate import Gate
     from easeml_meter.core.people import Role
+    from easeml_meter.core.questions.asking import plan_question
+    from easeml_meter.core.questions.planning import QuestionPlan
     from easeml_meter.core.views import SessionView, Signal
     from easeml_meter.errors import (
         Denied,
@@ -60,6 +62,7 @@ _HOME = {
     "OnnxFile": "easeml_meter.service.submissions.kinds",
     "Plan": "easeml_meter.stats.planning",
     "PredictionFiles": "easeml_meter.service.submissions.kinds",
+    "QuestionPlan": "easeml_meter.core.questions.planning",
     "RemoteMeter": "easeml_meter.client",
     "Role": "easeml_meter.core.people",
     "RowMatching": "easeml_meter.scoring.ids",
@@ -76,6 +79,7 @@ _HOME = {
     "VaultError": "easeml_meter.errors",
     "WrongPhase": "easeml_meter.errors",
     "connect": "easeml_meter.client",
+    "plan_question": "easeml_meter.core.questions.asking",
     "reachable_tolerance": "easeml_meter.stats.planning",
     "required_labels": "easeml_meter.stats.planning",
     "supported_steps": "easeml_meter.stats.planning",
@@ -96,6 +100,7 @@ __all__ = [
     "OnnxFile",
     "Plan",
     "PredictionFiles",
+    "QuestionPlan",
     "RemoteMeter",
     "Role",
     "RowMatching",
@@ -112,6 +117,7 @@ __all__ = [
     "VaultError",
     "WrongPhase",
     "connect",
+    "plan_question",
     "reachable_tolerance",
     "required_labels",
     "supported_steps",

@@ -66,6 +66,11 @@ def rate(tolerance: float, most: float) -> float:
     return max(found, tolerance**2 / 2)  # Hoeffding's, for differences in [-1, 1]
 
 
+def summed_rows(labels: int) -> float:
+    """Return about how many rows sums look at, up to this size, and what they cost besides."""
+    return 1_000 + 8 * math.sqrt(min(labels, _MOST_LABELS))
+
+
 def log_pass_tail(labels: int, change: Fraction, tolerance: Fraction, most: Fraction) -> float:
     """Return log P(K <= n d, X+ - X- > n (C + eps)) at the worst law with p+ - p- <= C."""
     needed = math.floor(labels * (change + tolerance)) + 1

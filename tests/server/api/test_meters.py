@@ -52,6 +52,46 @@ def test_anybody_may_plan(served: Served) -> None:
         assert asked["enough"] is enough
 
 
+def test_anybody_may_plan_a_question(served: Served) -> None:
+    nobody = served.client()
+    asked = {"question": "n > 0.95 +/- 0.01", "delta": 0.0001}
+    plan = nobody.post("/plans", json={"question": asked | {"steps": 32}}).json()
+    assert (plan["size"], plan["unit"]) == (24_752, "labels")
+    steps = nobody.post("/plans", json={"question": asked, "labels": 24_752}).json()
+    assert steps["steps"] == 32
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {},
+        {"settings": SETTINGS, "question": {"metric": "f1"}},
+        {"question": {}},
+        {"question": {"question": 3, "steps": 1}},
+        {"question": {"question": ["n > 0.8 +/- 0.01", 3], "steps": 1}},
+        {"question": {"question": "n > 0.8 +/- 0.01", "steps": "many"}},
+        {"question": {"metric": ["f1"], "steps": 1, "tolerance": 0.1}},
+        {"question": {"metric": "f1", "steps": 1, "tolerance": "x"}},
+        {"question": {"metric": "f1", "steps": 1, "tolerance": 0.1, "edges": 3}},
+        {"question": {"metric": "f1", "steps": 1, "tolerance": 0.1, "floor": "high"}},
+        {"question": {"rolling": False, "steps": 1, "tolerance": 0.1, "window": 3}},
+        {"question": {"judge_error": 0.1, "pool": "large", "steps": 1, "tolerance": 0.1}},
+        {"question": {"metric": "f1", "steps": 1, "tolerance": 0.1, "self": 1}},
+        {
+            "question": {
+                "question": ["n - o > 0.02 +/- 0.0016"] * 10,
+                "steps": 9,
+            }
+        },
+    ],
+)
+def test_a_question_that_is_wrong_or_takes_long_is_refused(
+    served: Served, body: dict[str, object]
+) -> None:
+    refused = served.client().post("/plans", json=body)
+    assert (refused.status_code, refused.json()["error"]) == (422, "invalid")
+
+
 def test_an_admin_cannot_make_the_server_run_a_function(served: Served, tmp_path: Path) -> None:
     """`cProfile:run` took a developer's predictions for source code, and ran them."""
     sys.path.insert(0, str(tmp_path))

@@ -87,6 +87,10 @@ class Judge(Question):
             return (f"the judge does not pay: without it, {alone:,} labels are enough",)
         return (f"without the judge, {alone:,} labels are needed",)
 
+    def work(self, size: int) -> float:
+        """A correction has its worst place in two dimensions."""
+        return 20 * differences.summed_rows(size)
+
     def log_models(self, steps: int) -> float:
         """Count the consistent histories of bands; the check at sealing is no answer."""
         return log_geometric(self.bands.consistent, steps)

@@ -59,6 +59,10 @@ class Mixed(Question):
         every = (line for question in self.questions for line in question.assumptions)
         return tuple(dict.fromkeys(every))
 
+    def work(self, size: int) -> float:
+        """Add up what the questions cost."""
+        return sum(question.work(size) for question in self.questions)
+
     def log_models(self, steps: int) -> float:
         """Count the nodes of the largest tree.
 

@@ -66,6 +66,10 @@ class OnDemand(Question):
         each = self.quota(size)
         return (f"{each:,} labels a step, {steps * each:,} in all",)
 
+    def work(self, size: int) -> float:
+        """Return what the condition costs."""
+        return self.condition.work(size)
+
     def log_models(self, steps: int) -> float:
         """One model for each step."""
         return math.log(steps)

@@ -232,6 +232,11 @@ class PassFail(Question):
             found.append(f"{closing} the test set")
         return tuple(found)
 
+    def work(self, size: int) -> float:
+        """Add up what the clauses cost."""
+        each = {Variable.CHANGE: 6 * differences.summed_rows(size)}
+        return sum(each.get(clause.variable, 1_000.0) for clause in self.clauses)
+
     def log_models(self, steps: int) -> float:
         """Count the models that may pass wrongly."""
         return passing.log_models(steps, self.passes)

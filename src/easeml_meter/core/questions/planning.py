@@ -18,6 +18,9 @@ from easeml_meter.errors import invalid
 from easeml_meter.stats.planning import MAX_LABELS, MAX_STEPS, smallest
 from easeml_meter.stats.rounding import as_written, at_most, confidence_of
 
+_MOST_WORK = 200_000.0
+"""Rows that one tail may sum over; a plan takes a dozen. Anybody may ask a server for a plan."""
+
 
 @dataclass(frozen=True)
 class Budget:
@@ -104,6 +107,8 @@ def required_size(question: Question, budget: Budget) -> QuestionPlan:
     if highest > MAX_LABELS:
         raise invalid("tolerance", "too small", "over 10^15 labels needed: take a larger one")
 
+    _check_work(question, highest)
+
     def excess(size: int) -> float:
         return question.log_failure(budget.steps, size, onwards=True) + budget.nats
 
@@ -113,6 +118,7 @@ def required_size(question: Question, budget: Budget) -> QuestionPlan:
 def supported_steps(question: Question, size: int, budget: Budget) -> QuestionPlan:
     """Return the most steps that a test set of this size carries (budget.steps is ignored)."""
     _check_size(size)
+    _check_work(question, size)
 
     def holds(steps: int) -> bool:
         return question.log_failure(steps, size, onwards=True) + budget.nats <= 0
@@ -135,6 +141,7 @@ def reachable_tolerance(
 ) -> QuestionPlan:
     """Return the plan with the smallest tolerance, to six digits, that this size carries."""
     _check_size(size)
+    _check_work(ask(0.5), size)
 
     def holds(tolerance: float) -> bool:
         failure = ask(tolerance).log_failure(budget.steps, size, onwards=True)
@@ -155,6 +162,13 @@ def _checked(question: Question, budget: Budget, size: int) -> QuestionPlan:
     if failure + budget.nats > 0:
         raise AssertionError(f"the planner missed its own inequality: {question}, {size}")
     return QuestionPlan(question, budget, size, math.exp(failure))
+
+
+def _check_work(question: Question, size: int) -> None:
+    """Refuse what would take more than about a second, before anything is summed."""
+    if question.work(size) > _MOST_WORK:
+        allowed = "too much to plan at once: ask fewer, or take a larger tolerance"
+        raise invalid("question", question.statistic[:200], allowed)
 
 
 def _check_size(size: object) -> None:

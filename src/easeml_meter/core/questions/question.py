@@ -53,6 +53,10 @@ class Question(ABC):
         """What else a reader of a plan wants to know; exp(-nats) is the failure it allows."""
         return ()
 
+    def work(self, size: int) -> float:
+        """Return what one tail of this size costs, in rows that are summed over."""
+        return 1_000.0
+
     @abstractmethod
     def log_models(self, steps: int) -> float:
         """Return the logarithm of how many models can be the first that breaks the promise."""

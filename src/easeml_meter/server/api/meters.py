@@ -8,6 +8,7 @@ from fastapi import APIRouter
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
+from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.errors import invalid
 from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
@@ -58,9 +59,11 @@ class MeterShown(BaseModel):
 
 
 class PlanAsked(Given):
-    """The tables of a meter.toml; with labels, whether so many are enough."""
+    """The tables of a meter.toml; with labels, whether so many are enough. Or another question."""
 
-    settings: dict[str, Any]
+    settings: dict[str, Any] | None = None
+    question: dict[str, Any] | None = None
+    """The options of `meter plan` for questions other than the gap."""
     labels: int | None = None
 
 
@@ -117,8 +120,16 @@ def _shown(found: MeterSummary) -> MeterShown:
 
 @router.post("/plans", responses=answers(only=(413, 422, 429)), tags=["plans"])
 def plan(_: PlanCounted, given: PlanAsked) -> dict[str, Any]:
-    """Return how many labels a meter needs; with `labels`, whether those are enough."""
-    found = required_labels(MeterSpec.from_mapping(given.settings)).to_dict()
+    """Return how many labels a meter needs; with `labels`, whether those are enough.
+
+    `question` in place of `settings` plans another question: its keys are the options of
+    `meter plan`, such as `{"question": "n > 0.8 +/- 0.01", "steps": 32}`.
+    """
+    if (given.settings is None) == (given.question is None):
+        raise invalid("plan", "settings and question", "give one of them")
+    if given.question is not None:
+        return plan_question(**{"labels": given.labels, **given.question}).to_dict()
+    found = required_labels(MeterSpec.from_mapping(given.settings or {})).to_dict()
     if given.labels is not None:
         if not 1 <= given.labels <= MAX_LABELS:
             raise invalid("labels", given.labels, f"a number from 1 to {MAX_LABELS}")

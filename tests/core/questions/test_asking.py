@@ -1,0 +1,63 @@
+"""Questions from plain options, as programs give them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from easeml_meter import plan_question
+from easeml_meter.core.questions.asking import asks
+from easeml_meter.errors import InvalidInput
+
+
+@pytest.mark.parametrize(
+    ("options", "size"),
+    [
+        ({"question": "n > 0.95 +/- 0.01", "steps": 32, "delta": 1e-4}, 24_752),
+        ({"question": ["gap", "n > 0.95 +/- 0.01"], "tolerance": 0.01, "steps": 10}, 48_986),
+        ({"metric": "f1", "floor": 0.8, "tolerance": 0.01, "steps": 10}, 22_682),
+        ({"metric": "weighted", "weights": [0.5, 0.5], "tolerance": 0.01, "steps": 10}, 30_572),
+        ({"metric": "recall", "edges": [0.01, 0.02], "tolerance": 0.01, "steps": 10}, 65_137),
+        ({"rolling": True, "window": 52, "tolerance": 0.05, "steps": 52}, 160),
+    ],
+)
+def test_options_ask_questions(options: dict[str, Any], size: int) -> None:
+    assert asks(options)
+    assert plan_question(**options).size == size
+    assert plan_question(**options, labels=None).size == size  # None: not given
+
+
+def test_the_one_that_is_missing_is_answered() -> None:
+    recall = {"metric": "recall", "delta": 0.05}
+    assert plan_question(**recall, tolerance=0.05, labels=1_669).budget.steps == 10
+    reached = plan_question(**recall, steps=10, labels=1_669).question.tolerance
+    assert reached == pytest.approx(0.05, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "give one of question"),
+        ({"metric": "f1", "question": "gap"}, "not with question"),
+        ({"window": 3}, "only with rolling"),
+        ({"metric": "f1", "tolerance": 0.1}, "give the steps"),
+        ({"metric": "f1", "tolerance": 0.1, "steps": 3, "labels": 100}, "not all"),
+        ({"metric": "f1", "tolerance": 0.1, "steps": 3, "memory": 2}, 'not with "the gap'),
+        ({"question": "better", "steps": 3}, '"better" needs one'),
+        ({"question": [], "steps": 3}, "question"),
+        ({"rolling": 1, "window": 3, "tolerance": 0.1, "steps": 3}, "rolling"),
+    ],
+)
+def test_what_does_not_fit_is_refused(options: dict[str, Any], said: str) -> None:
+    with pytest.raises(InvalidInput, match=said):
+        plan_question(**options)
+
+
+def test_what_would_take_long_is_refused_before_it_begins() -> None:
+    clause = "n - o > 0.02 +/- 0.0016"
+    with pytest.raises(InvalidInput, match="too much to plan at once"):
+        plan_question(question=[f"{clause} /\\ n - o > 0.03 +/- 0.0016"] * 5, steps=9)
+    with pytest.raises(InvalidInput, match="too much to plan at once"):
+        plan_question(question=[clause] * 10, labels=3_900_000)
+    assert plan_question(question=clause, steps=9).size > 10**6
