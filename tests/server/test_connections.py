@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import resource
 import socket
+import subprocess
 import time
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
@@ -255,3 +256,19 @@ def test_a_server_without_free_files_logs_no_attempts_and_recovers(tmp_path: Pat
         server.stop()
     assert len(server.log) < 20
     assert "accept" not in "".join(server.log)
+
+
+def test_a_handshake_of_tls_has_as_little_time(tmp_path: Path) -> None:
+    certificate, key = tmp_path / "cert.pem", tmp_path / "key.pem"
+    command = "openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=localhost -days 1"
+    outputs = ("-keyout", str(key), "-out", str(certificate))
+    subprocess.run([*command.split(), *outputs], check=True, capture_output=True)
+    files = ("--tls-certificate", str(certificate), "--tls-key", str(key))
+    with started(tmp_path / "site", *files, "--header-seconds", "1") as server:
+        host, port = server.address.removeprefix("https://").split(":")
+        with socket.create_connection((host, int(port)), timeout=PATIENCE) as silent:
+            assert silent.recv(1) == b""
+        with httpx.Client(base_url=server.address, trust_env=False, verify=False) as client:  # noqa: S501
+            for _ in range(2):
+                assert client.get("/healthz").status_code == 200
+        server.stop()

@@ -105,6 +105,7 @@ class Body:
         self._scope = scope
         self._held = held
         self._name: str | None = None
+        self._announced = 0
         self._arrived = 0
         self._counted = 0
 
@@ -118,13 +119,15 @@ class Body:
         """
         self._arrived += count
         largest = self._scope.get(LARGEST, SMALL_BODY)
-        announced = _announced(self._scope)
-        if max(self._arrived, announced) > largest:
-            raise HTTPException(413, f"more than {largest} bytes")
         if self._name is None:
             client = self._scope.get("client")
             self._name = self._scope.get(USER) or network_of(client[0] if client else "")
-        size = max(self._arrived, announced) if HELD in self._scope else self._arrived
+            self._announced = _announced(self._scope)
+        size = max(self._arrived, self._announced)
+        if size > largest:
+            raise HTTPException(413, f"more than {largest} bytes")
+        if HELD not in self._scope:
+            size = self._arrived
         more = min(size, self._scope.get(HELD, largest)) - self._counted
         if more > 0:
             self._held.take(self._name, more)
