@@ -46,6 +46,17 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "measuring can fail": {"loss": "my.own:loss"},
     "memory": {"memory": 2},
     "reverts": {"reverts": (2, 3)},
+    "drawn": {"drawn": 0.4, "count": "consistent"},
+    "drawn, one threshold": {"drawn": 1.0, "count": "consistent"},
+    "drawn, ceiling": {"drawn": 0.4, "count": "consistent", "ceiling": 0.2, "above": 1},
+    "drawn, tenants": {"drawn": 0.4, "count": "consistent", "tenants": (2, 1, 1)},
+    "drawn, hand-over": {
+        "drawn": 0.4,
+        "count": "consistent",
+        "tenants": (2, 1, 1),
+        "handover": True,
+    },
+    "drawn, measuring can fail": {"drawn": 0.4, "count": "consistent", "loss": "my.own:loss"},
     "as published": {"published": True},
     "as published, incremental": {
         "published": True,
@@ -53,8 +64,9 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
         "tolerance": BY_BAND,
     },
 }
-"""The last four are plain only: no elastic budget is offered with them."""
-PLAIN_ONLY = ("memory", "reverts", "as published", "as published, incremental")
+DRAWN = tuple(name for name in PROTOCOLS if name.startswith("drawn"))
+PLAIN_ONLY = ("memory", "reverts", "as published", "as published, incremental", *DRAWN)
+"""No elastic budget is offered with them."""
 NARROW = ("regular", "incremental, by band", "masked")
 """Also attacked with bands that are narrow next to the spread of a test loss."""
 CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "resets", "masked")

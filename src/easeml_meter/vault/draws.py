@@ -28,14 +28,17 @@ class Draws:
     _secret: bytes = field(repr=False)
 
     def first_edge(self, entry: Entry, apart: float) -> Fraction:
-        """Return where the bands of an answer begin, from 0 up to `apart`.
+        """Return where the bands of an answer begin, from 0 up to `apart`."""
+        return self.place(entry) * as_written(apart) / DRAWS
+
+    def place(self, entry: Entry) -> int:
+        """Return which of the DRAWS places for a first edge is drawn, counted from 0.
 
         Everything that moves the reading goes in. A model may behave in another way when another
         team submits it, or measure another validation loss: then the known edge is of no use.
         """
         facts = (entry.tenant, entry.submission, entry.validation_set, entry.validation_loss)
-        drawn = int.from_bytes(self._keyed("first edge", *facts))
-        return drawn % DRAWS * as_written(apart) / DRAWS
+        return int.from_bytes(self._keyed("first edge", *facts)) % DRAWS
 
     @property
     def commitment(self) -> str:

@@ -5,6 +5,10 @@ Here with few sessions (a rate of twice delta would still be noticed); `make ver
 
 from __future__ import annotations
 
+from dataclasses import replace
+from fractions import Fraction
+
+import numpy as np
 import pytest
 from tests.lab.attacked import (
     HANDED_OVER,
@@ -17,9 +21,11 @@ from tests.lab.attacked import (
     sharing_all,
 )
 
-from easeml_meter.lab.simulation.arena import AnySizeLedger
+from easeml_meter.lab.simulation.arena import AnySizeLedger, Arena
 from easeml_meter.lab.simulation.coverage import coverage, experiment
+from easeml_meter.lab.simulation.developers import DEVELOPERS, Developer
 from easeml_meter.lab.simulation.misuse import MISUSES, Misuse
+from easeml_meter.lab.simulation.worlds import world_of
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
 
@@ -83,6 +89,48 @@ def test_the_size_without_adaptivity_is_not_safe(labels: int, low: float, high: 
     """The known one-bit attack: 3.8 % at 27,150 labels, 0.7 % at 38,005; ours is no weaker."""
     spec = MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01)
     assert low < coverage(experiment(spec, labels=labels), 4000).rate < high
+
+
+# --- Drawn edges ---
+
+WIDE = MeterSpec.uniform(signals=1, tolerance=0.02, steps=10, delta=0.1, drawn=0.4)
+"""At its plan adaptivity costs next to nothing, so whoever can aim an edge gets through."""
+
+
+def played(developer: Developer, runs: int = 400) -> float:
+    """Return how often a developer breaks the promise of wide bands with drawn edges."""
+    labels = required_labels(WIDE).labels
+    ledger, world = AnySizeLedger(WIDE, labels), world_of(WIDE, labels)
+    rng = np.random.default_rng(7)
+    return float(developer.run(ledger, world, rng, runs).failed.mean())
+
+
+@pytest.mark.parametrize("name", ["threshold", "blocks", "resubmitter"])
+def test_drawn_edges_cannot_be_aimed(name: str) -> None:
+    """Neither by shifting the validation loss nor by handing in variants of a submission."""
+    assert played(DEVELOPERS[name]) < 0.1
+
+
+def test_a_secret_that_leaks_breaks_the_promise() -> None:
+    """The same attack as by a wrong guess, which gains nothing."""
+    guesser = DEVELOPERS["guesser"]
+    rates = played(guesser), played(replace(guesser, knows=True))
+    assert rates[0] < 0.1 < rates[1] - 0.02
+
+
+def test_edges_that_look_at_the_data_break_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A band that ends just above a small gap, or begins at a large one, tells which it is."""
+
+    def looking(desk: Arena, index: int, validation: float, test: Fraction) -> tuple[int, float]:
+        gap = desk.rules.gap(validation, test)
+        edge = gap if gap > Fraction(1, 2) else gap + Fraction(1, 10**6)
+        rules = desk.rules.drawing(edge % Fraction(2, 5))
+        answer = rules.answer(desk.places[index].state, validation, test)
+        desk.gaps[index] = rules.range_of(answer)
+        return answer, WIDE.tolerances[0]
+
+    monkeypatch.setattr(Arena, "_tell", looking)
+    assert played(DEVELOPERS["threshold"]) > 0.15
 
 
 @pytest.mark.parametrize("misuse", MISUSES, ids=lambda each: each.developer)

@@ -3,21 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from dataclasses import replace
 from fractions import Fraction
 from functools import cached_property
 
 import numpy as np
 
 from easeml_meter.core.ledger import Account, Ledger
-from easeml_meter.core.signals import NO_READING, State
+from easeml_meter.core.model import Entry
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, State
 from easeml_meter.errors import invalid
 from easeml_meter.lab.simulation.worlds import Flags, Floats, Integers, Models
 from easeml_meter.spec import METERS
+from easeml_meter.vault.draws import Draws
 
 PATIENCE = 5
 """Nobody submits more than this many times the promised steps, even if an elastic budget lasts."""
 _SLACK = 1e-9
 """A distance counts as beyond the tolerance only if it is so by more than rounding explains."""
+
+
+_ENTRY = Entry("", 1, 1, 0, "", False, "", "", 1, "", "", "", "")
+"""What is drawn for; the lab fills in the submission and its validation loss."""
 
 
 class AnySizeLedger(Ledger):
@@ -73,6 +80,8 @@ class TreeNode:
         """Whether one more submission can follow the next one, whatever that is answered."""
         if self.later or self.shared:
             return True
+        if self.ledger.steps_left(self.account) > 1 and self.ledger.spec.above is not None:
+            return self.after(ABOVE_CEILING).open
         if not self.ledger.spec.elastic:
             return self.ledger.steps_left(self.account) > 1
         answers = self.ledger.rules.answers(self.state)
@@ -88,9 +97,14 @@ class Arena:
     """
 
     def __init__(
-        self, ledger: Ledger, sessions: int, tenants: Sequence[int] = (1,), shared: int = 0
+        self,
+        ledger: Ledger,
+        sessions: int,
+        tenants: Sequence[int] = (1,),
+        shared: int = 0,
+        secret: bytes = bytes(32),
     ) -> None:
-        """Open the books of all sessions."""
+        """Open the books of all sessions; edges are drawn with this secret."""
         self.ledger, self.sessions = ledger, sessions
         self.rules, self.spec = ledger.rules, ledger.spec
         self.promised = sum(ledger.promised(tenant) for tenant in tenants)
@@ -100,8 +114,11 @@ class Arena:
         self.strain: Floats = np.zeros(sessions)
         """The largest distance of test and true loss yet, as a share of the tolerance promised."""
         self.answered: Integers = np.zeros(sessions, dtype=np.int64)
-        self._told: dict[tuple[State, float, int, int], tuple[int, float | None]] = {}
+        self._told: dict[tuple[State, float, Fraction], tuple[int, float | None]] = {}
         self._last: Integers = np.zeros(sessions, dtype=np.int64)
+        self.draws = Draws(secret)
+        self.gaps: list[tuple[float, float] | None] = [None] * sessions
+        """The edges told with the last answers."""
 
     @property
     def failed(self) -> Flags:
@@ -150,9 +167,8 @@ class Arena:
             if crashes is not None and crashes[index] and self.spec.may_fail:
                 answer, tolerance = NO_READING, None
             else:
-                answer, tolerance = self._tell(
-                    place.state, values[index], units[index], models.scale
-                )
+                test = Fraction(units[index], models.scale)
+                answer, tolerance = self._tell(index, values[index], test)
             answers[index] = answer
             if tolerance is not None:
                 self.strain[index] = max(self.strain[index], distance[index] / tolerance)
@@ -168,13 +184,23 @@ class Arena:
         """Hand the last submissions in again, unchanged: the same answers, free of charge."""
         return self._last.copy()
 
-    def _tell(
-        self, state: State, validation: float, units: int, scale: int
-    ) -> tuple[int, float | None]:
-        """Ask the rules; many sessions ask the same."""
-        key = (state, validation, units, scale)
+    def _tell(self, index: int, validation: float, test: Fraction) -> tuple[int, float | None]:
+        """Ask the rules; many sessions ask the same, unless edges are drawn."""
+        state = self.places[index].state
+        if self.spec.drawn is not None:
+            entry = self.drawn_for(index, validation)
+            rules = self.rules.drawing(self.draws.first_edge(entry, self.spec.drawn))
+            answer = rules.answer(state, validation, test)
+            self.gaps[index] = rules.range_of(answer)
+            return answer, rules.tolerance(answer)
+        key = (state, validation, test)
         told = self._told.get(key)
         if told is None:
-            answer = self.rules.answer(state, validation, Fraction(units, scale))
+            answer = self.rules.answer(state, validation, test)
             told = self._told[key] = (answer, self.rules.tolerance(answer))
         return told
+
+    def drawn_for(self, index: int, validation: float) -> Entry:
+        """Return what the edges of a session's next answer are drawn for."""
+        name = f"{index}/{self.answered[index]}"
+        return replace(_ENTRY, submission=name, validation_loss=repr(validation))

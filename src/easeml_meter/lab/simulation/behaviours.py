@@ -111,7 +111,7 @@ def resubmitter(player: Player) -> None:
         again = asking & desk.sure & np.array([len(each) > 1 for each in left])
         if again.any():
             closer = player.questions(player.world.loss, player.deviation, left)
-            answers = player.ask_about(closer, again)
+            answers, closer = player.ask_about(closer, again)
             learnt = np.where(again, told(closer, answers), learnt)
         player.cells.vote(evidence(player, learnt))
 
@@ -132,7 +132,7 @@ def crasher(player: Player) -> None:
             questions = player.questions(
                 player.world.loss, player.deviation, [left] * player.desk.sessions
             )
-            answers = player.ask_about(questions, asking, crashes)
+            answers, questions = player.ask_about(questions, asking, crashes)
             learnt = np.where(answers == NO_READING, _CRASH_MEAN, told(questions, answers))
             player.cells.vote(evidence(player, learnt))
 
@@ -168,10 +168,12 @@ class Blocks:
         else:
             loss = self.share / 2
             units, variance = grades * half, loss * (1 - loss)
-        questions = player.questions(loss, math.sqrt(variance / player.labels))
+        deviation = math.sqrt(variance / player.labels)
+        questions = player.questions(loss, deviation)
         validation = np.array([question.validation for question in questions])
         models = Models(units, np.full(player.desk.sessions, loss), player.cells.scale)
         answers = player.desk.submit(validation, models, which)
+        questions = player.understood(questions, answers, loss, deviation)
         often = (told(questions, answers) > 0) == player.world.upward
         self.taken += np.where(often, half, size - half)
         self.left -= size

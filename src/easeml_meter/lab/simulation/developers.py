@@ -30,6 +30,7 @@ from easeml_meter.lab.simulation.behaviours import (
 from easeml_meter.lab.simulation.players import Player
 from easeml_meter.lab.simulation.worlds import Cells, World
 from easeml_meter.spec import MeterSpec
+from easeml_meter.vault.draws import Draws
 
 
 @dataclass(frozen=True)
@@ -51,12 +52,18 @@ class Developer:
     """The share of unusual answers it asks for."""
     crashes: bool = False
     """Whether its models fail on purpose."""
+    guesses: bool = False
+    """Whether it guesses the secret of drawn edges, and aims by that."""
+    knows: bool = False
+    """Whether somebody told it the secret: what must never happen."""
 
     def at_home(self, spec: MeterSpec) -> bool:
         """Whether a meter has what this developer makes use of; else it is another's twin."""
         if self.hands_over and (spec.handover or spec.elastic):
             return False
         shares = self.passes or self.hands_over
+        if self.guesses and spec.drawn is None:
+            return False
         return (spec.may_fail or not self.crashes) and (bool(spec.tenants) or not shares)
 
     def breaks(self, spec: MeterSpec) -> str | None:
@@ -86,10 +93,14 @@ class Developer:
         shared = ledger.shared_steps(tenants) if self.hands_over and self.at_home(spec) else 0
         together = self.passes or shared > 1
         groups = [tenants] if together else [[tenant] for tenant in tenants]
-        desks = [Arena(ledger, sessions, group, shared * together) for group in groups]
+        # Only meters with drawn edges take random numbers for them: others play as they did before.
+        secret = rng.bytes(32) if spec.drawn is not None else bytes(32)
+        desks = [Arena(ledger, sessions, group, shared * together, secret) for group in groups]
+        guess = Draws(rng.bytes(32)) if self.guesses and spec.drawn is not None else None
         for desk in desks:
             cells = examples(world, ledger.labels, sessions, rng)
-            self.play(Player(desk, cells, self.rare))
+            aim = desk.draws if self.knows else guess
+            self.play(Player(desk, cells, self.rare, aim))
         first, *others = desks
         for desk in others:
             first.strain = np.maximum(first.strain, desk.strain)
@@ -145,6 +156,12 @@ _ALL = (
         crashes=True,
     ),
     Developer("resubmitter", "asks about the same model again and again", resubmitter),
+    Developer(
+        "guesser",
+        "as threshold, but guesses the secret of drawn edges and aims an edge by it",
+        voter(evidence),
+        guesses=True,
+    ),
 )
 DEVELOPERS = {developer.name: developer for developer in _ALL}
 

@@ -11,18 +11,27 @@ import numpy as np
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import Rules
 from easeml_meter.lab.simulation.arena import Arena
-from easeml_meter.lab.simulation.questions import QUANTILES, Question, best_question
+from easeml_meter.lab.simulation.questions import QUANTILES, Question, best_question, understood
 from easeml_meter.lab.simulation.worlds import Cells, Flags, Floats, Integers, Models
+from easeml_meter.stats.draws import DRAWS
+from easeml_meter.vault.draws import Draws
 
+_TRIED = 64
+"""Validation losses that are tried out by whoever aims at drawn edges."""
 _ask = lru_cache(maxsize=4096)(best_question)
 
 
 class Player:
     """One developer at one desk, in many sessions at once."""
 
-    def __init__(self, desk: Arena, cells: Cells, rare: float = 0.5) -> None:
-        """Sit down at the desk; `rare` is the share of unusual answers this developer asks for."""
-        self.desk, self.cells, self.rare = desk, cells, rare
+    def __init__(
+        self, desk: Arena, cells: Cells, rare: float = 0.5, aim: Draws | None = None
+    ) -> None:
+        """Sit down at the desk; `rare` is the share of unusual answers this developer asks for.
+
+        `aim` is what it takes for the secret of drawn edges, to aim by.
+        """
+        self.desk, self.cells, self.rare, self.aim = desk, cells, rare, aim
         self.world, self.rng, self.labels = cells.world, cells.rng, cells.labels
         self.asked = 0
 
@@ -56,12 +65,49 @@ class Player:
 
         `possible` says which deviations of its test loss are still possible in each session.
         """
+        if self.desk.spec.drawn is not None:
+            every = range(self.desk.sessions)
+            return [Question(self._aimed(each, loss, deviation), {}, {}) for each in every]
         found = []
         for index, place in enumerate(self.desk.places):
             rare = self._rare(place.account)
             left = QUANTILES if possible is None else possible[index]
             found.append(_ask(self.rules, place.state, loss, deviation, possible=left, rare=rare))
         return found
+
+    def _aimed(self, index: int, loss: float, deviation: float) -> float:
+        """Return a validation loss far from the true loss, for a question about drawn edges.
+
+        It is moved a little every time, as by a validation set with another example. Whoever
+        believes to know the secret looks for one that puts an edge right at the true loss.
+        """
+        far = 0.0 if loss >= 0.5 else 1.0
+        if self.aim is None:
+            return abs(far - self.rng.random() / 100)
+        apart = self.desk.spec.drawn or 1.0
+        best, least = far, apart
+        for place in (abs(far - k / 1000) for k in range(_TRIED)):
+            first = self.aim.place(self.desk.drawn_for(index, place)) * apart / DRAWS
+            miss = abs((abs(loss - place) - first + apart / 2) % apart - apart / 2)
+            if miss < least:
+                best, least = place, miss
+            if least < deviation / 2:
+                break
+        return best
+
+    def understood(
+        self, questions: Sequence[Question], answers: Integers, loss: float, deviation: float
+    ) -> list[Question]:
+        """Return the questions with what their answers mean, where only drawn edges say it."""
+        spec = self.desk.spec
+        if spec.drawn is None:
+            return list(questions)
+        ceiling = 1.0 if spec.ceiling is None else spec.ceiling
+        told = zip(questions, self.desk.gaps, answers.tolist(), strict=True)
+        return [
+            understood(question.validation, gap, loss, deviation, answer=answer, ceiling=ceiling)
+            for question, gap, answer in told
+        ]
 
     def _rare(self, account: Account) -> float:
         """Return the share of answers that may be unusual; an incremental meter marches seldom.
@@ -83,15 +129,15 @@ class Player:
         """Submit a fresh model with a question; give answers and questions."""
         self.cells.fresh()
         self.asked += 1
-        questions = self.questions(self.world.loss, self.deviation)
-        return self.ask_about(questions, which), questions
+        return self.ask_about(self.questions(self.world.loss, self.deviation), which)
 
     def ask_about(
         self, questions: Sequence[Question], which: Flags, crashes: Flags | None = None
-    ) -> Integers:
+    ) -> tuple[Integers, list[Question]]:
         """Submit the last fresh model, with a validation set for each of these questions."""
         validation = np.array([question.validation for question in questions])
-        return self.desk.submit(validation, self.cells.last(), which, crashes)
+        answers = self.desk.submit(validation, self.cells.last(), which, crashes)
+        return answers, self.understood(questions, answers, self.world.loss, self.deviation)
 
     @property
     def deviation(self) -> float:

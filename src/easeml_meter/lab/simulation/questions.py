@@ -9,11 +9,11 @@ asking the meter's own rules, so it works under any protocol.
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from statistics import NormalDist
 
-from easeml_meter.core.signals import Rules, State
+from easeml_meter.core.signals import ABOVE_CEILING, Rules, State
 
 _POINTS = 32
 QUANTILES = tuple(NormalDist().inv_cdf((i + 0.5) / _POINTS) for i in range(_POINTS))
@@ -30,6 +30,12 @@ class Question:
     """For each answer, the mean deviation of the test loss."""
     kept: dict[int, tuple[float, ...]]
     """For each answer, the deviations still possible."""
+
+    @classmethod
+    def of(cls, validation: float, groups: Mapping[int, Sequence[float]]) -> Question:
+        """Return a question from the deviations that lead to each answer."""
+        told = {answer: math.fsum(group) / len(group) for answer, group in groups.items()}
+        return cls(validation, told, {answer: tuple(group) for answer, group in groups.items()})
 
 
 def best_question(
@@ -57,12 +63,32 @@ def best_question(
             groups.setdefault(rules.answer(state, validation, test), []).append(z)
         if sum(len(group) for answer, group in groups.items() if 0 < answer != usual) > most:
             continue
-        told = {answer: math.fsum(group) / len(group) for answer, group in groups.items()}
-        value = math.fsum(len(groups[answer]) * mean**2 for answer, mean in told.items())
+        found = Question.of(validation, groups)
+        value = math.fsum(len(groups[answer]) * mean**2 for answer, mean in found.told.items())
         if value > best_value + 1e-9:
-            kept = {answer: tuple(group) for answer, group in groups.items()}
-            best, best_value = Question(validation, told, kept), value
+            best, best_value = found, value
     return best
+
+
+def understood(
+    validation: float,
+    gap: tuple[float, float] | None,
+    loss: float,
+    deviation: float,
+    *,
+    answer: int,
+    ceiling: float,
+) -> Question:
+    """Return what was told once its drawn edges are known, which nobody could know before."""
+    tests = {z: min(1.0, max(0.0, loss + z * deviation)) for z in QUANTILES}
+    left: list[float] = []
+    if answer == ABOVE_CEILING:
+        left = [z for z, test in tests.items() if test > ceiling]
+    elif answer > 0 and gap is not None:
+        low, high = gap
+        inside = (z for z, test in tests.items() if low <= abs(test - validation) < high)
+        left = [z for z in inside if tests[z] <= ceiling]
+    return Question.of(validation, {answer: left} if left else {})
 
 
 def _places(
