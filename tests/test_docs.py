@@ -19,6 +19,7 @@ from urllib.parse import unquote, urlsplit
 import pytest
 from playwright.sync_api import sync_playwright
 from tests.e2e.browsing import FLAGS, tab
+from tests.nodes import exists
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -161,3 +162,20 @@ def test_reference_is_fresh(tmp_path: Path) -> None:
     for page in written:
         kept = (DOCS / "reference" / page.name).read_text(encoding="utf-8")
         assert kept == page.read_text(encoding="utf-8"), f"{page.name}: run make reference"
+
+
+def claims() -> list[tuple[str, str]]:
+    """Return the claims of the threat model, each with the cell that names its tests."""
+    text = (DOCS / "security.md").read_text(encoding="utf-8")
+    rows = text.partition("| claim | test |\n| --- | --- |\n")[2].partition("\n\n")[0]
+    return [(claim, tests) for _, claim, tests, _ in (row.split("|") for row in rows.splitlines())]
+
+
+def test_every_claim_of_the_threat_model_has_a_test() -> None:
+    found = claims()
+    assert len(found) >= 30
+    for claim, tests in found:
+        named = re.findall(r"`([^`]+)`", tests)
+        assert named, claim
+        assert [each for each in named if not exists(each)] == [], claim
+    assert not exists("tests/test_docs.py::test_that_nobody_wrote")

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import ast
 from collections.abc import Iterator
-from pathlib import Path
 
 import httpx
 import pytest
@@ -12,8 +10,8 @@ from redteam import Attack, Verdict, all_attacks, judge, table
 from redteam.attempts import COUNT, DOCUMENTED, TESTS, missing
 from redteam.starting import started
 from redteam.target import Client, Cost, Target, hold, refused
+from tests.nodes import ROOT, exists
 
-ROOT = Path(__file__).parent.parent
 QUICK = [each for each in all_attacks() if each.small]
 
 
@@ -88,18 +86,6 @@ def test_every_attempt_of_the_review_is_repeated() -> None:
 def test_names_of_attacks_are_their_own() -> None:
     names = [each.name for each in all_attacks()]
     assert sorted(set(names)) == sorted(names)
-
-
-def exists(node: str) -> bool:
-    """Whether a test of this id is there, without importing it."""
-    file, *names = node.split("::")
-    found: list[ast.stmt] = ast.parse((ROOT / file).read_text(encoding="utf-8")).body
-    for name in names:
-        named = [each for each in found if getattr(each, "name", "") == name]
-        if not named:
-            return False
-        found = getattr(named[0], "body", [])
-    return bool(names)
 
 
 @pytest.mark.parametrize("node", [each for nodes in TESTS.values() for each in nodes])

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import secrets
+import time
 from collections.abc import Iterator
 
 from redteam import attack
@@ -152,13 +153,14 @@ def locking_somebody_out(client: Client) -> None:
 
 @attack(who="outsider", finding="forged addresses give more logins", attempts=[17], small=False)
 def forged_addresses(client: Client) -> None:
-    statuses = []
+    statuses, started = [], time.monotonic()
     for number in range(40):
         address = f"203.0.113.{number}"
         forged = {"X-Forwarded-For": address, "X-Real-IP": address, "Forwarded": f"for={address}"}
         body = {"name": f"nobody-{secrets.token_hex(4)}", "password": "wrong"}
         statuses.append(client.post("/login", json=body, headers=forged).status_code)
-    hold(statuses.count(429) >= 15, f"{statuses.count(401)} of 40 logins were tried")
+    allowed = 21 + (time.monotonic() - started) * 20 / 60
+    hold(statuses.count(401) <= allowed, f"{statuses.count(401)} of 40 logins were tried")
 
 
 @attack(who="admin", finding="an admin acts as somebody and no chain shows it", attempts=[36])
