@@ -53,8 +53,9 @@ unit: for-work ## the tests, without the slow proofs
 docs: for-work ## the documentation site, into out/site
 	$(BIN)/zensical build --strict
 
-reference: for-work ## rewrite the reference pages from the code
+reference: for-work ## rewrite the reference pages, and a picture, from the code
 	$(BIN)/python scripts/reference.py
+	$(BIN)/python scripts/consistent_tree.py
 
 screenshots: for-work ## the pictures of README and docs
 	METER_SCREENSHOTS=1 $(BIN)/pytest -q tests/e2e/test_pages.py

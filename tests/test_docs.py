@@ -154,6 +154,15 @@ def test_files_named_for_contributors_are_there(name: str) -> None:
     assert gone == []
 
 
+def test_the_picture_of_the_consistent_tree_is_drawn_by_the_code(tmp_path: Path) -> None:
+    written = tmp_path / "tree.svg"
+    script = ROOT / "scripts" / "consistent_tree.py"
+    subprocess.run([sys.executable, str(script), str(written)], check=True)
+    kept = (DOCS / "images" / "consistent-tree.svg").read_text(encoding="utf-8")
+    assert kept == written.read_text(encoding="utf-8"), "run make reference"
+    assert "step 3: 4 of 25" in kept
+
+
 def test_reference_is_fresh(tmp_path: Path) -> None:
     script = ROOT / "scripts" / "reference.py"
     subprocess.run([sys.executable, str(script), str(tmp_path)], check=True)
