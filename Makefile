@@ -16,7 +16,7 @@ QUICK = tests/core tests/stats tests/tables tests/storage tests/report tests/ser
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
-.PHONY: help demo test quick lint types imports unit docs reference verify fuzz wheel bench redteam format constraints clean for-use for-work screenshots
+.PHONY: help demo test quick lint types imports unit docs reference verify fuzz wheel bench redteam format constraints sbom clean for-use for-work screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -81,6 +81,9 @@ format: for-work ## rewrite the code in the project's style
 
 constraints: ## refresh constraints.txt with today's versions
 	@sh scripts/setup.sh constraints
+
+sbom: for-work ## the bill of materials (CycloneDX), into out/sbom.json
+	$(BIN)/python scripts/sbom.py out/sbom.json
 
 clean: ## remove .venv and everything else that was made
 	rm -rf .venv build dist out .cache .mypy_cache .pytest_cache .ruff_cache .import_linter_cache .hypothesis
