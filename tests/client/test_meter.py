@@ -13,9 +13,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.client.people import People, fresh, people_at
-from tests.live import Live, live
-from tests.scoring.onnx_models import classifier
-from tests.service.helpers import rows, small_spec, write_predictions
+from tests.live import Live
+from tests.service.helpers import rows, small_spec
 
 from easeml_meter.client import RemoteMeter, Untold, connect, create_meter
 from easeml_meter.core.lifecycle import Phase
@@ -29,9 +28,6 @@ from easeml_meter.errors import (
     WrongPhase,
 )
 from easeml_meter.meter import Meter
-from easeml_meter.service.submissions import measuring
-from easeml_meter.service.submissions.kinds import Function, OnnxFile
-from easeml_meter.service.submissions.measuring import Conditions
 
 
 def verbs(kind: type) -> dict[str, Any]:
@@ -120,25 +116,6 @@ def test_inputs_submissions_and_what_was_told(people: People) -> None:
         developer.status(generation=9)
 
 
-def test_a_check_is_the_same_in_a_folder_and_at_a_server(people: People) -> None:
-    labels = people.begin()
-    test, validation = people.folder / "ct.parquet", people.folder / "cv.parquet"
-    write_predictions(test, labels)
-    write_predictions(validation, np.random.default_rng(99).integers(0, 2, 20))
-    found = people.developer.check(test, validation)
-    assert (found.kind, found.tenant, found.generation) == ("predictions", 1, 1)
-    assert (found.answer, found.answers, found.repeated) == (1, 4, False)
-    assert found.test is not None
-    assert found.test.matched is None  # developers may not see the inputs of this meter
-    assert found.test.first == tuple(labels[:3].tolist())
-    assert found.classes == (0, 1)
-    assert people.developer.status().signals == ()
-    with pytest.raises(InvalidInput, match=r"cv\.parquet"):
-        people.developer.check(validation, validation)
-    with pytest.raises(Denied):
-        people.labeler.check(test, validation)
-
-
 def test_spent_released_audited(people: People) -> None:
     labeler, developer, labels = people.labeler, people.developer, people.begin()
     with pytest.raises(WrongPhase, match="is active: only a spent one is released"):
@@ -164,21 +141,6 @@ def test_spent_released_audited(people: People) -> None:
     assert found.problems == ()
     assert [link.event for link in found.links].count("told") == 4
     assert all(link.digest for link in found.links)
-
-
-def test_refusals_name_the_files_given(people: People) -> None:
-    labels = people.begin()
-    test, validation = people.predictions(labels, 0)
-    short = people.folder / "my.short.parquet"
-    write_predictions(short, labels[:-1])
-    with pytest.raises(InvalidInput, match=r"my\.short\.parquet: .* rows") as refused:
-        people.developer.submit(short, validation, model="m")
-    assert str(refused.value).startswith(str(short))
-    with pytest.raises(InvalidInput, match=r"nowhere\.csv: cannot be read"):
-        people.developer.submit(test, people.folder / "nowhere.csv", model="m")
-    with pytest.raises(InvalidInput, match="model: '' given"):
-        people.developer.submit(test, validation, model="")
-    assert people.developer.status().signals == ()
 
 
 def test_roles_are_the_servers(site: Live, at_server: People, tmp_path: Path) -> None:
@@ -300,50 +262,3 @@ def test_json_and_back(in_folder: People) -> None:
     signal = view.signals[0]
     assert signal_from_json(signal.to_dict(), view.spec) == signal
     assert all(view.retrospective)
-
-
-def sent_in(folder: Path) -> OnnxFile:
-    path = folder / "model.onnx"
-    path.write_bytes(classifier(np.eye(2)))
-    return OnnxFile(path)
-
-
-def test_a_model_is_waited_for(site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "allotted", lambda estimate: 0.5)
-    told: list[str] = []
-    for people in people_at(site, tmp_path, f"{tmp_path.name}-", models=True):
-        people.begin()
-        conditions = Conditions(progress=lambda what, done, total: told.append(what))
-        signal = people.developer.submit_any(sent_in(tmp_path), model="net", conditions=conditions)
-        assert (signal.step, signal.model) == (1, "net")
-        assert told[0] == "sending"
-        assert set(told[1:]) <= {"waiting in the queue", "running at the server"}
-        broken = tmp_path / "broken.onnx"
-        broken.write_bytes(b"no model")
-        with pytest.raises(InvalidInput, match=r"broken\.onnx"):
-            people.developer.submit_any(OnnxFile(broken), model="net")
-        with pytest.raises(InvalidInput, match="seconds"):
-            people.developer.submit_any(
-                sent_in(tmp_path), model="net", conditions=Conditions(seconds=3)
-            )
-        with pytest.raises(InvalidInput, match="a function"):
-            people.developer.submit_any(Function.of(lambda batch: [], "f"), model="net")
-
-
-def test_interrupted_while_it_waits_it_costs_nothing(tmp_path: Path) -> None:
-    with live(tmp_path / "idle", working=False) as site:
-        for people in people_at(site, tmp_path, "x-", models=True):
-            people.begin()
-
-            def interrupt(what: str, done: float, total: float) -> None:
-                if what == "waiting in the queue":
-                    raise KeyboardInterrupt
-
-            with pytest.raises(KeyboardInterrupt, match="it cost nothing"):
-                people.developer.submit_any(
-                    sent_in(tmp_path), model="net", conditions=Conditions(progress=interrupt)
-                )
-            listed = site.served.client("x-developer").get(
-                f"/meters/{people.developer.id}/submissions"  # type: ignore[union-attr]
-            )
-            assert listed.json()["items"] == []

@@ -7,6 +7,7 @@
 
 from __future__ import annotations
 
-from easeml_meter.client.meter import RemoteMeter, Untold, connect, create_meter, list_meters
+from easeml_meter.client.meter import RemoteMeter, connect, create_meter, list_meters
+from easeml_meter.client.submissions import Untold
 
 __all__ = ["RemoteMeter", "Untold", "connect", "create_meter", "list_meters"]

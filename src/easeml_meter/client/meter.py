@@ -7,17 +7,14 @@ from __future__ import annotations
 
 import json
 import re
-import signal
 import tempfile
-import threading
-import time
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from easeml_meter.client import submissions
 from easeml_meter.client.connection import Connection
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
@@ -39,12 +36,11 @@ from easeml_meter.core.views import (
     signal_from_json,
     view_from_json,
 )
-from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, error_named, invalid
+from easeml_meter.errors import InvalidInput, NotFound, WrongPhase, invalid
 from easeml_meter.meter import MeterVerbs
 from easeml_meter.service.meters import check_meter
-from easeml_meter.service.submissions.answering import Submission
 from easeml_meter.service.submissions.kinds import Submitted
-from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
+from easeml_meter.service.submissions.measuring import USUAL, Conditions
 from easeml_meter.service.testsets.checking import Asked
 from easeml_meter.service.testsets.delivery import Choices, refuse_plain, seal_for
 from easeml_meter.service.testsets.reuse import Decisions
@@ -53,17 +49,12 @@ from easeml_meter.stats.planning import Plan, required_labels
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.memory import Data, as_source
 from easeml_meter.tables.source import Source
-from easeml_meter.tables.wording import named
 from easeml_meter.tables.writing import new_file, new_folder
 
 if TYPE_CHECKING:
     from easeml_meter.vault.manifest import Manifest
 
 _ID = re.compile("[0-9a-f]{32}")
-_WAIT = 2
-"""Seconds that the server is asked to wait for an answer before it tells the state."""
-_STATES = {"queued": "waiting in the queue", "running": "running at the server"}
-SENDING = "sending"
 # What the readers take a file for goes by its ending; of several the server knows the first.
 _ALIASES = {
     "pq": "parquet",
@@ -72,17 +63,6 @@ _ALIASES = {
     "ipc": "arrow",
     "ndjson": "jsonl",
 }
-
-
-class Untold(MeterError):
-    """The submission was answered, and charged; but the caller's role does not see signals."""
-
-    def __init__(self, receipt: dict[str, Any]) -> None:
-        self.receipt = receipt
-        super().__init__(
-            f"submitted as step {receipt['step']} of test set {receipt['generation']}: the answer "
-            f"is shown to the developers of team {receipt['tenant']}"
-        )
 
 
 def connect(
@@ -318,32 +298,15 @@ class RemoteMeter(MeterVerbs):
         Ctrl-C before a worker has begun it takes it back, without cost. A runner, who sees no
         signals, gets `Untold`.
         """
-        _check_conditions(conditions)
-        Submission(submitted, model)  # what is wrong with its name
-        files = submitted.files()
-        chosen = _tenant(tenant)
-        conditions.progress(SENDING, 0, 0)
-        try:
-            with _uninterrupted() as interrupts:
-                answer = self._connection.call(
-                    "POST",
-                    self._at("submissions"),
-                    params={
-                        "model": model,
-                        **submitted.options(),
-                        **({"once": True} if once else {}),
-                        **chosen,
-                    },
-                    content=submitted.packed(),
-                )
-        except InvalidInput as error:
-            raise _renamed(error, files) from None
-        answer = self._settled(answer, chosen, conditions.progress, stop=bool(interrupts))
-        if answer["state"] == "refused":
-            problem = error_named(answer["problem"]["error"], answer["problem"]["message"])
-            raise _renamed(problem, files) if isinstance(problem, InvalidInput) else problem
-        if answer["signal"] is None:
-            raise Untold(answer)
+        answer = submissions.submit(
+            self._connection,
+            self._at("submissions"),
+            submitted,
+            model=model,
+            once=once,
+            tenant=_tenant(tenant),
+            conditions=conditions,
+        )
         return signal_from_json(answer["signal"], self.spec)
 
     def check_any(
@@ -353,19 +316,13 @@ class RemoteMeter(MeterVerbs):
 
         A model is not run: at a server, only workers do that, when it is submitted.
         """
-        _check_conditions(conditions)
-        files = submitted.files()
-        conditions.progress(SENDING, 0, 0)
-        try:
-            found = self._connection.call(
-                "POST",
-                self._at("submissions", "check"),
-                params={**submitted.options(), **_tenant(tenant)},
-                content=submitted.packed(),
-            )
-        except InvalidInput as error:
-            raise _renamed(error, files) from None
-        return CheckedSubmission.from_json(found)
+        return submissions.check(
+            self._connection,
+            self._at("submissions", "check"),
+            submitted,
+            tenant=_tenant(tenant),
+            conditions=conditions,
+        )
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
         """Show a session: what was told, what is promised, what is left."""
@@ -466,7 +423,7 @@ class RemoteMeter(MeterVerbs):
 
     def _add(self, path: Path, decisions: Decisions, *, part: bool) -> TestSet:
         def tell(done: float, total: float) -> None:
-            self.progress(SENDING, done, total)
+            self.progress(submissions.SENDING, done, total)
 
         refuse_plain(path)  # before anything is sent
         upload = self._connection.upload(self._at("uploads"), path, tell)
@@ -500,33 +457,8 @@ class RemoteMeter(MeterVerbs):
                 content=_content(path),
             )
         except InvalidInput as error:
-            raise _renamed(error, {f"validation.{suffix}": path}) from None
+            raise submissions.renamed(error, {f"validation.{suffix}": path}) from None
         return ValidationSet.from_json(self._id, added)
-
-    def _settled(
-        self, answer: dict[str, Any], tenant: dict[str, int], progress: Progress, *, stop: bool
-    ) -> dict[str, Any]:
-        """Wait until a submission is answered or refused."""
-        started = time.monotonic()
-        place = self._at("submissions", answer["id"])
-        try:
-            while answer["state"] in _STATES:
-                if stop:
-                    raise KeyboardInterrupt
-                progress(_STATES[answer["state"]], time.monotonic() - started, 0)
-                answer = self._connection.call("GET", place, params={"wait": _WAIT, **tenant})
-        except KeyboardInterrupt:
-            raise KeyboardInterrupt(self._cancel(place, tenant)) from None
-        return answer
-
-    def _cancel(self, place: str, tenant: dict[str, int]) -> str:
-        try:
-            self._connection.call("DELETE", place, params=tenant)
-        except NotFound:  # the first of two tries did it
-            pass
-        except MeterError:
-            return "interrupted: the submission is running, see its answer with meter history"
-        return "interrupted: the submission was taken back, it cost nothing"
 
     def _seen(self, tenants: int) -> list[int]:
         """List the tenants whose signals the caller sees here."""
@@ -535,29 +467,6 @@ class RemoteMeter(MeterVerbs):
         if any(seat["role"] == Role.LABELER for seat in here):
             return list(range(1, tenants + 1))
         return sorted(seat["tenant"] for seat in here if seat["role"] == Role.DEVELOPER)
-
-
-@contextmanager
-def _uninterrupted() -> Iterator[list[int]]:
-    """Note a Ctrl-C instead of acting on it: only what is known can be taken back.
-
-    The second one counts at once.
-    """
-    noted: list[int] = []
-
-    def note(number: int, _: object) -> None:
-        if noted:
-            raise KeyboardInterrupt
-        noted.append(number)
-
-    if threading.current_thread() is not threading.main_thread():  # others get no signals
-        yield noted
-        return
-    before = signal.signal(signal.SIGINT, note)
-    try:
-        yield noted
-    finally:
-        signal.signal(signal.SIGINT, before)
 
 
 def _tenant(number: int | None) -> dict[str, int]:
@@ -569,21 +478,6 @@ def _named(**columns: str | None) -> dict[str, str]:
     return {name: value for name, value in columns.items() if value is not None}
 
 
-def _check_conditions(conditions: Conditions) -> None:
-    for name, given in (("executor", conditions.executor), ("seconds", conditions.seconds)):
-        if given is not None:
-            raise invalid(name, given, "nothing: at a server the server decides")
-
-
 def _content(path: Source) -> bytes:
     stamp_of(path)
     return path.read_bytes()
-
-
-def _renamed(error: InvalidInput, files: Mapping[str, Source]) -> InvalidInput:
-    """Name files in a refusal as they are named here."""
-    if not files:
-        return error
-    names = "|".join(map(re.escape, files))
-    line = re.sub(rf"(?<![\w./-])({names})(?![\w/-])", lambda m: named(files[m[0]]), str(error))
-    return InvalidInput(line)

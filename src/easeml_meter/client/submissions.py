@@ -1,0 +1,167 @@
+"""Submitting to a meter at a server: send, wait for the answer, or take it back."""
+
+from __future__ import annotations
+
+import re
+import signal
+import threading
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+from easeml_meter.client.connection import Connection
+from easeml_meter.core.submissions import CheckedSubmission
+from easeml_meter.errors import InvalidInput, MeterError, NotFound, error_named, invalid
+from easeml_meter.service.submissions.answering import Submission
+from easeml_meter.service.submissions.kinds import Submitted
+from easeml_meter.service.submissions.measuring import Conditions, Progress
+from easeml_meter.tables.source import Source
+from easeml_meter.tables.wording import named
+
+_WAIT = 2
+"""Seconds that the server is asked to wait for an answer before it tells the state."""
+_STATES = {"queued": "waiting in the queue", "running": "running at the server"}
+SENDING = "sending"
+
+
+class Untold(MeterError):
+    """The submission was answered, and charged; but the caller's role does not see signals."""
+
+    def __init__(self, receipt: dict[str, Any]) -> None:
+        self.receipt = receipt
+        super().__init__(
+            f"submitted as step {receipt['step']} of test set {receipt['generation']}: the answer "
+            f"is shown to the developers of team {receipt['tenant']}"
+        )
+
+
+def submit(
+    connection: Connection,
+    place: str,
+    submitted: Submitted,
+    *,
+    model: str,
+    once: bool,
+    tenant: dict[str, int],
+    conditions: Conditions,
+) -> dict[str, Any]:
+    """Submit, and return what the server shows of it once it is answered.
+
+    Raises:
+        InvalidInput: the submission cannot be measured; files are named as they are named here.
+        Untold: it was answered, and the caller does not see answers.
+    """
+    _check_conditions(conditions)
+    Submission(submitted, model)  # what is wrong with its name
+    files = submitted.files()
+    conditions.progress(SENDING, 0, 0)
+    params = {"model": model, **submitted.options(), **({"once": True} if once else {}), **tenant}
+    try:
+        with _uninterrupted() as interrupts:
+            answer = connection.call("POST", place, params=params, content=submitted.packed())
+    except InvalidInput as error:
+        raise renamed(error, files) from None
+    own = f"{place}/{answer['id']}"
+    stop = bool(interrupts)
+    answer = _settled(connection, own, answer, tenant, conditions.progress, stop=stop)
+    if answer["state"] == "refused":
+        problem = error_named(answer["problem"]["error"], answer["problem"]["message"])
+        raise renamed(problem, files) if isinstance(problem, InvalidInput) else problem
+    if answer["signal"] is None:
+        raise Untold(answer)
+    return answer
+
+
+def check(
+    connection: Connection,
+    place: str,
+    submitted: Submitted,
+    *,
+    tenant: dict[str, int],
+    conditions: Conditions,
+) -> CheckedSubmission:
+    """Return how the meter understands a submission.
+
+    Raises:
+        InvalidInput: the submission could not be measured.
+    """
+    _check_conditions(conditions)
+    files = submitted.files()
+    conditions.progress(SENDING, 0, 0)
+    params = {**submitted.options(), **tenant}
+    try:
+        found = connection.call("POST", place, params=params, content=submitted.packed())
+    except InvalidInput as error:
+        raise renamed(error, files) from None
+    return CheckedSubmission.from_json(found)
+
+
+def _settled(
+    connection: Connection,
+    place: str,
+    answer: dict[str, Any],
+    tenant: dict[str, int],
+    progress: Progress,
+    *,
+    stop: bool,
+) -> dict[str, Any]:
+    """Wait until a submission is answered or refused."""
+    started = time.monotonic()
+    try:
+        while answer["state"] in _STATES:
+            if stop:
+                raise KeyboardInterrupt
+            progress(_STATES[answer["state"]], time.monotonic() - started, 0)
+            answer = connection.call("GET", place, params={"wait": _WAIT, **tenant})
+    except KeyboardInterrupt:
+        raise KeyboardInterrupt(_cancel(connection, place, tenant)) from None
+    return answer
+
+
+def _cancel(connection: Connection, place: str, tenant: dict[str, int]) -> str:
+    try:
+        connection.call("DELETE", place, params=tenant)
+    except NotFound:  # the first of two tries did it
+        pass
+    except MeterError:
+        return "interrupted: the submission is running, see its answer with meter history"
+    return "interrupted: the submission was taken back, it cost nothing"
+
+
+@contextmanager
+def _uninterrupted() -> Iterator[list[int]]:
+    """Note a Ctrl-C instead of acting on it: only what is known can be taken back.
+
+    The second one counts at once.
+    """
+    noted: list[int] = []
+
+    def note(number: int, _: object) -> None:
+        if noted:
+            raise KeyboardInterrupt
+        noted.append(number)
+
+    if threading.current_thread() is not threading.main_thread():  # others get no signals
+        yield noted
+        return
+    before = signal.signal(signal.SIGINT, note)
+    try:
+        yield noted
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
+def _check_conditions(conditions: Conditions) -> None:
+    for name, given in (("executor", conditions.executor), ("seconds", conditions.seconds)):
+        if given is not None:
+            raise invalid(name, given, "nothing: at a server the server decides")
+
+
+def renamed(error: InvalidInput, files: Mapping[str, Source]) -> InvalidInput:
+    """Name files in a refusal as they are named here."""
+    if not files:
+        return error
+    names = "|".join(map(re.escape, files))
+    line = re.sub(rf"(?<![\w./-])({names})(?![\w/-])", lambda m: named(files[m[0]]), str(error))
+    return InvalidInput(line)
