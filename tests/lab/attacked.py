@@ -44,6 +44,13 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
     "hand-over": {"tenants": (2, 1, 1), "handover": True},
     "measuring can fail": {"loss": "my.own:loss"},
+    "too spread": {"loss": "brier", "variance_ceiling": 0.16},
+    "too spread, incremental": {
+        "loss": "brier",
+        "variance_ceiling": 0.16,
+        "protocol": "incremental",
+        "tolerance": BY_BAND,
+    },
     "memory": {"memory": 2},
     "reverts": {"reverts": (2, 3)},
     "drawn": {"drawn": 0.4, "count": "consistent"},
@@ -73,7 +80,7 @@ CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "reset
 """Also attacked with a ceiling."""
 CONSISTENT = (
     *("regular", "regular, by band", "incremental", "resets", "masked", "masked, incremental"),
-    *("tenants", "hand-over", "memory", "reverts", "measuring can fail"),
+    *("tenants", "hand-over", "memory", "reverts", "measuring can fail", "too spread"),
 )
 """Also attacked with the count of consistent histories, which asks for fewer labels."""
 OTHER_BOUNDS = ("one step", "regular", "incremental, by band")
@@ -102,7 +109,7 @@ def meters(*, steps: int, delta: float) -> Iterator[tuple[str, MeterSpec]]:
                 for form, each in forms.items()
             }
         if name in OTHER_BOUNDS:
-            for bound in ("hoeffding", "kl"):
+            for bound in ("hoeffding", "kl", "convex"):
                 forms[f"{name}, {bound}"] = options | {"bound": bound}
                 forms[f"{name}, {bound}, graded"] = options | {"bound": bound, "loss": "brier"}
                 forms[f"{name}, {bound}, ceiling"] = options | {"bound": bound, "ceiling": 0.2}

@@ -294,6 +294,25 @@ def test_told_edges_near_the_ceiling_would_break_the_bound(steps: int, bound: in
     assert adversary.best(AnySizeLedger(spec, EXAMPLES)) / tail > bound
 
 
+@pytest.mark.parametrize(
+    ("edges", "steps", "possible", "counted_as", "reached"),
+    [((8,), 3, 2, 1, 5.0), ((2, 4), 2, 3, 2, 4.0)],
+    ids=["one band too few", "close edges counted as two answers"],
+)
+def test_the_best_adversary_breaks_too_small_a_count(
+    edges: tuple[int, ...], steps: int, possible: int, counted_as: int, reached: float
+) -> None:
+    """Two edges within two tolerances leave three answers, and all of that bound is reached."""
+    spec = meter(edges, 8, steps=steps)
+    assert possible_bands(spec) == possible
+    adversary = Adversary(spec)
+    best = adversary.best(AnySizeLedger(spec, EXAMPLES)) / adversary.broken[0].bit_count()
+    right, wrong = (
+        math.exp(*counting.log_models(spec, possible=each)) for each in (possible, counted_as)
+    )
+    assert wrong + 0.9 < best == reached <= right + 1e-9
+
+
 # --- The number of possible bands ---
 
 

@@ -47,7 +47,9 @@ def at(**options: Any) -> Arena:
         ({}, 0.8, 0.349, 2, True),
         ({}, 0.95, 0.301, 3, False),
         ({"protocol": "incremental"}, 0.8, 0.36, 2, False),
-        ({"ceiling": 0.4}, 0.5, 0.1, ABOVE_CEILING, False),  # no reading, no promise
+        ({"ceiling": 0.4, "count": "all"}, 0.5, 0.1, ABOVE_CEILING, False),  # no promise
+        ({"ceiling": 0.4}, 0.5, 0.3, ABOVE_CEILING, False),  # the ceiling minus the tolerance
+        ({"ceiling": 0.4}, 0.5, 0.299, ABOVE_CEILING, True),
         ({"masked_reverts": 1, "mask_above": 1}, 0.8, 0.36, REVERTED, False),
         ({"masked_reverts": 1, "mask_above": 1}, 0.95, 0.349, REVERTED, True),
     ],

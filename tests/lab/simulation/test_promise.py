@@ -27,6 +27,7 @@ from easeml_meter.lab.simulation.developers import DEVELOPERS, Developer
 from easeml_meter.lab.simulation.misuse import MISUSES, Misuse
 from easeml_meter.lab.simulation.worlds import world_of
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.feedback import possible_bands
 from easeml_meter.stats.planning import required_labels
 
 DELTA = 0.1
@@ -91,6 +92,27 @@ def test_the_size_without_adaptivity_is_not_safe(labels: int, low: float, high: 
     assert low < coverage(experiment(spec, labels=labels), 4000).rate < high
 
 
+def test_blocks_come_within_a_third_of_the_plan() -> None:
+    """The best attack known breaks 1 % up to about 38,700 labels; the plan asks for 48,986."""
+    spec = MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01, count="consistent")
+    planned = required_labels(spec).labels
+    assert planned == 48_986
+    assert 0.009 < coverage(experiment(spec, "blocks", labels=38_005), 8000).rate < 0.014
+    assert coverage(experiment(spec, "blocks", labels=planned), 8000).rate < 0.004
+
+
+def test_two_answers_counted_as_one_are_noticed() -> None:
+    """One band too few of the two that are possible: one model for each step, and blocks tell."""
+    spec = MeterSpec.uniform(
+        signals=3, edges=(0.2, 0.4), tolerance=0.1, steps=12, delta=0.1, count="consistent"
+    )
+    assert possible_bands(spec) == 2
+    too_few = required_labels(spec.replace(protocol="independent")).labels
+    found = coverage(experiment(spec, "blocks", labels=too_few), RUNS)
+    assert found.verdict == "promise broken"
+    assert coverage(experiment(spec, "blocks"), RUNS).verdict == "promise holds"
+
+
 # --- Drawn edges ---
 
 WIDE = MeterSpec.uniform(signals=1, tolerance=0.02, steps=10, delta=0.1, drawn=0.4)
@@ -121,7 +143,9 @@ def test_a_secret_that_leaks_breaks_the_promise() -> None:
 def test_edges_that_look_at_the_data_break_the_promise(monkeypatch: pytest.MonkeyPatch) -> None:
     """A band that ends just above a small gap, or begins at a large one, tells which it is."""
 
-    def looking(desk: Arena, index: int, validation: float, test: Fraction) -> tuple[int, float]:
+    def looking(
+        desk: Arena, index: int, validation: float, test: Fraction, _: float
+    ) -> tuple[int, float]:
         gap = desk.rules.gap(validation, test)
         edge = gap if gap > Fraction(1, 2) else gap + Fraction(1, 10**6)
         rules = desk.rules.drawing(edge % Fraction(2, 5))

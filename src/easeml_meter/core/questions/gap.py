@@ -33,6 +33,7 @@ class Gap(Question):
         if spec.drawn is not None:
             bands = [f"a band {spec.drawn:g} wide, with edges drawn for this answer"]
         above = ["above the ceiling"] if spec.ceiling is not None else []
+        above += ["too spread"] if spec.variance_ceiling is not None else []
         reverted = ["reverted"] if spec.masked_reverts else []
         return (*bands, *above, *reverted, *(["no reading"] if spec.may_fail else []))
 

@@ -114,7 +114,7 @@ class Arena:
         self.strain: Floats = np.zeros(sessions)
         """The largest distance of test and true loss yet, as a share of the tolerance promised."""
         self.answered: Integers = np.zeros(sessions, dtype=np.int64)
-        self._told: dict[tuple[State, float, Fraction], tuple[int, float | None]] = {}
+        self._told: dict[tuple[State, float, Fraction, float], tuple[int, float | None]] = {}
         self._last: Integers = np.zeros(sessions, dtype=np.int64)
         self.draws = Draws(secret)
         self.gaps: list[tuple[float, float] | None] = [None] * sessions
@@ -161,6 +161,8 @@ class Arena:
         answers = np.zeros(self.sessions, dtype=np.int64)
         distance = np.abs(models.test - models.true).tolist()
         values, units = validation.tolist(), models.units.tolist()
+        limited = self.spec.variance_ceiling is not None
+        spreads = models.variance.tolist() if limited else [0.0] * self.sessions
         onward: dict[tuple[TreeNode, int], TreeNode] = {}
         for index in np.flatnonzero(which & self.open).tolist():
             place = self.places[index]
@@ -168,10 +170,14 @@ class Arena:
                 answer, tolerance = NO_READING, None
             else:
                 test = Fraction(units[index], models.scale)
-                answer, tolerance = self._tell(index, values[index], test)
+                answer, tolerance = self._tell(index, values[index], test, spreads[index])
             answers[index] = answer
             if tolerance is not None:
                 self.strain[index] = max(self.strain[index], distance[index] / tolerance)
+            elif answer == ABOVE_CEILING and self.spec.merges:
+                # It promises a true loss of at least the ceiling minus the tolerance.
+                short = (self.spec.ceiling or 0.0) - models.true[index]
+                self.strain[index] = max(self.strain[index], short / self.spec.tolerances[0])
             step = (place, answer)
             if step not in onward:
                 onward[step] = place.after(answer)
@@ -184,7 +190,9 @@ class Arena:
         """Hand the last submissions in again, unchanged: the same answers, free of charge."""
         return self._last.copy()
 
-    def _tell(self, index: int, validation: float, test: Fraction) -> tuple[int, float | None]:
+    def _tell(
+        self, index: int, validation: float, test: Fraction, variance: float
+    ) -> tuple[int, float | None]:
         """Ask the rules; many sessions ask the same, unless edges are drawn."""
         state = self.places[index].state
         if self.spec.drawn is not None:
@@ -193,10 +201,10 @@ class Arena:
             answer = rules.answer(state, validation, test)
             self.gaps[index] = rules.range_of(answer)
             return answer, rules.tolerance(answer)
-        key = (state, validation, test)
+        key = (state, validation, test, variance)
         told = self._told.get(key)
         if told is None:
-            answer = self.rules.answer(state, validation, test)
+            answer = self.rules.answer(state, validation, test, variance)
             told = self._told[key] = (answer, self.rules.tolerance(answer))
         return told
 

@@ -140,54 +140,56 @@ def crasher(player: Player) -> None:
 class Blocks:
     """The examples of each session's test set, settled block by block.
 
-    A model asked about errs on a random half of its block. Elsewhere it never errs; or, where
+    Developers who upload predictions know which rows are in a block, so its size is known, and
+    the answer tells only of their luck there. A model asked about errs on a random half of its
+    block. Elsewhere it never errs (or always: predict a class that does not exist); or, where
     losses have grades and no ceiling stands in the way, it has a loss of one half on every example
-    ("silent"), and nothing but the block is left in the answer.
+    ("silent").
     """
 
     def __init__(self, player: Player, blocks: int) -> None:
         """Cut every test set into so many blocks."""
         self.player, self.blocks, self.done = player, blocks, 0
-        world, sessions = player.world, player.desk.sessions
-        self.silent = world.grades > 1 and player.desk.spec.ceiling is None
-        mass = 1.0 if self.silent else min(1.0, 2 * world.target)
-        self.target = mass / 2
-        self.share = mass / blocks
-        self.left = player.rng.binomial(np.full(sessions, player.labels), mass)
-        self.taken = np.zeros(sessions, dtype=np.int64)
-        self.settled = np.zeros(sessions, dtype=np.int64)
+        world, spec = player.world, player.desk.spec
+        self.silent = world.grades > 1 and spec.ceiling is None
+        rows = player.labels if self.silent else round(2 * world.target * player.labels)
+        self.rows = self.left = min(rows, player.labels)
+        self.taken = np.zeros(player.desk.sessions, dtype=np.int64)
 
     def ask(self, which: Flags) -> None:
         """Ask about the next block, and take the half that seems to occur too often."""
-        player, grades = self.player, self.player.world.grades
-        size = player.rng.binomial(self.left, 1 / (self.blocks - self.done))
-        half = player.rng.binomial(size, 0.5)
-        if self.silent:
-            loss, variance = 0.5, self.share / 4
-            units = grades * half + grades // 2 * (player.labels - size)
-        else:
-            loss = self.share / 2
-            units, variance = grades * half, loss * (1 - loss)
-        deviation = math.sqrt(variance / player.labels)
+        player, grades, labels = self.player, self.player.world.grades, self.player.labels
+        size = self.left // (self.blocks - self.done)
+        half = player.rng.binomial(size, 0.5, player.desk.sessions)
+        elsewhere = grades // 2 * (labels - size) if self.silent else 0
+        loss = (size / 2 + elsewhere / grades) / labels
+        deviation = math.sqrt(size) / 2 / labels
         questions = player.questions(loss, deviation)
         validation = np.array([question.validation for question in questions])
-        models = Models(units, np.full(player.desk.sessions, loss), player.cells.scale)
+        models = self._models(grades * half + elsewhere, loss, half)
         answers = player.desk.submit(validation, models, which)
         questions = player.understood(questions, answers, loss, deviation)
         often = (told(questions, answers) > 0) == player.world.upward
         self.taken += np.where(often, half, size - half)
         self.left -= size
-        self.settled += size
         self.done += 1
 
     def combined(self) -> Models:
         """Return the models that take the chosen half of each block."""
         player, grades = self.player, self.player.world.grades
-        if self.silent:
-            units = grades * self.taken + grades // 2 * (player.labels - self.settled)
-        else:
-            units = grades * (self.taken + player.rng.binomial(self.left, 0.5))
-        return Models(units, np.full(player.desk.sessions, self.target), player.cells.scale)
+        taken = self.taken
+        if not self.silent:
+            taken = taken + player.rng.binomial(self.left, 0.5, player.desk.sessions)
+        elsewhere = grades // 2 * self.left if self.silent else 0
+        return self._models(grades * taken + elsewhere, self.rows / 2 / player.labels, taken)
+
+    def _models(self, units: Integers, true: float, ones: Integers) -> Models:
+        """Return models with a loss of 1 on `ones` examples, and of 0 or one half on others."""
+        player, labels = self.player, self.player.labels
+        scale = player.cells.scale
+        halves = 2 * (units / scale - ones / labels)  # as a share of all examples
+        squares = ones / labels + halves / 4
+        return Models(units, np.full(player.desk.sessions, true), scale, squares)
 
 
 def by_blocks(player: Player) -> None:

@@ -60,7 +60,8 @@ def best_question(
         groups: dict[int, list[float]] = {}
         for z in possible:
             test = min(1.0, max(0.0, loss + z * deviation))
-            groups.setdefault(rules.answer(state, validation, test), []).append(z)
+            answer = rules.answer(state, validation, test, test * (1 - test))
+            groups.setdefault(answer, []).append(z)
         if sum(len(group) for answer, group in groups.items() if 0 < answer != usual) > most:
             continue
         found = Question.of(validation, groups)

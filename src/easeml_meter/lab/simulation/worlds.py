@@ -68,11 +68,19 @@ class Models:
     true: Floats
     """Its true loss."""
     scale: int
+    squares: Floats | None = None
+    """The means of squared losses; None: the loss of every example is 0 or 1."""
 
     @property
     def test(self) -> Floats:
         """The losses on the test sets."""
         return self.units / self.scale
+
+    @property
+    def variance(self) -> Floats:
+        """The variances of the losses of single examples."""
+        squares = self.test if self.squares is None else self.squares
+        return squares - self.test**2
 
 
 def world_of(
@@ -87,10 +95,12 @@ def world_of(
 
     One model's test loss is the least certain for a true loss of one half. With a ceiling c, the
     model to fear has a true loss of c + eps and looks as if it stayed below c; others ask with
-    models at the ceiling, where one answer more can be had.
+    models at the ceiling, where one answer more can be had. A ceiling on the variance is one on the
+    loss of coins.
     """
     if kind is None:
-        kind = "coins" if is_zero_one(spec.loss) else "graded"
+        coins = is_zero_one(spec.loss) or spec.variance_ceiling is not None
+        kind = "coins" if coins else "graded"
     if kind not in WORLDS:
         raise invalid("world", kind, f"one of {', '.join(WORLDS)}")
     if kind == "graded" and is_zero_one(spec.loss):
@@ -103,9 +113,12 @@ def world_of(
     if loss is not None:
         return World(loss, loss, share=kept, grades=grades)
     eps = spec.tolerances[0]
-    if spec.ceiling is not None and spec.ceiling + eps < 0.5:
-        worst = math.floor(spec.ceiling * labels + 1e-9) / labels + eps * (1 + _EDGE)
-        return World(spec.ceiling, worst, upward=False, share=kept, grades=grades)
+    ceilings = [] if spec.ceiling is None else [spec.ceiling]
+    if spec.variance_ceiling is not None:  # coins with a smaller loss have a smaller variance
+        ceilings.append((1 - math.sqrt(1 - 4 * spec.variance_ceiling)) / 2)
+    if ceilings and (ceiling := min(ceilings)) + eps < 0.5:
+        worst = math.floor(ceiling * labels + 1e-9) / labels + eps * (1 + _EDGE)
+        return World(ceiling, worst, upward=False, share=kept, grades=grades)
     middle = 0.5 if eps <= 0.25 else (1 - eps) / 2
     aligned = math.ceil((middle + eps) * labels) / labels - eps * (1 + _EDGE)
     worst = aligned if 0 < aligned < 1 else middle
@@ -189,7 +202,8 @@ class Cells:
         grades = np.arange(self.counts.shape[1])
         units = np.einsum("sgv,g->s", self.counts, grades)
         true = np.einsum("sgv,g->s", self.chances, grades) / self.world.grades
-        return Models(units, true, self.scale)
+        share = (grades / self.world.grades) ** 2 / self.labels
+        return Models(units, true, self.scale, np.einsum("sgv,g->s", self.counts, share))
 
     def vote(self, weights: Integers) -> None:
         """Add the last fresh model's grade, times a weight for each session, to the scores."""
