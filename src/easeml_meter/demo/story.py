@@ -140,7 +140,8 @@ def _reveal(view: SessionView, console: Console) -> None:
 def _marks(truth: Truth) -> Text:
     from rich.text import Text
 
-    at = {name: round(loss * 4 * _WIDTH) for name, loss in vars(truth).items() if name != "band"}
+    losses = {"validation_loss": truth.validation_loss, "test_loss": truth.test_loss}
+    at = {name: round(loss * 4 * _WIDTH) for name, loss in losses.items()}
     cells = ["·"] * (max(at.values()) + 1)
     low, high = sorted(at.values())
     cells[low:high] = ["─"] * (high - low)
