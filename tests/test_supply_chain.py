@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 from tests.nodes import ROOT
 
-CONTRIBUTING = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+REASONS = (ROOT / "DEPENDENCIES.md").read_text(encoding="utf-8")
 
 
 def rows(heading: str) -> dict[str, list[str]]:
-    """Return a table of CONTRIBUTING, by its first column."""
-    text = CONTRIBUTING.partition(f"| {heading} |")[2].partition("\n\n")[0]
+    """Return a table of DEPENDENCIES.md, by its first column."""
+    text = REASONS.partition(f"| {heading} |")[2].partition("\n\n")[0]
     cells = [re.split(r"\s*\|\s*", line.strip("| ")) for line in text.splitlines()[2:]]
     return {first.strip("`"): rest for first, *rest in cells}
 
