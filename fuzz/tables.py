@@ -149,7 +149,8 @@ def _piece(table: pa.Table, draw: Random) -> int:
 
 def _read(held: Held) -> pa.Table:
     opened = open_table(held)
-    return pa.Table.from_batches(opened.batches(), schema=opened.schema)
+    found = list(opened.batches())
+    return pa.Table.from_batches(found, None if found else opened.schema)
 
 
 def _field(draw: Random) -> str:

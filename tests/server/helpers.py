@@ -119,7 +119,14 @@ def serve(
     chosen = Settings(folder=folder, **settings)
     folder.mkdir(parents=True, exist_ok=True)
     url = database or chosen.database_url
-    site = Site.open(url, chosen.files_place, chosen.key_file, clock, room=chosen.room)
+    site = Site.open(
+        url,
+        chosen.files_place,
+        chosen.key_file,
+        clock,
+        limits=chosen.table_limits,
+        room=chosen.room,
+    )
     with start_blocking_portal() as portal:
         served = Served(site, create_app(site, chosen), portal)
         served.add_user("admin", admin=True)

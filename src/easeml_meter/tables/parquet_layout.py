@@ -177,6 +177,10 @@ class _Reader:
             if 4 <= kind <= 6 and content[at] < 128:
                 byte = content[at]
                 found[number], at = byte >> 1 ^ -(byte & 1), at + 1
+            elif kind == 8 and (size := content[at]) < 128:
+                found[number], at = content[at + 1 : at + 1 + size], at + 1 + size
+            elif kind == 12:
+                found[number], at = self.struct(at)
             elif kind <= 2:
                 found[number] = kind == 1
             else:
@@ -214,9 +218,9 @@ class _Reader:
         self._left -= size
         if self._left < 0:
             raise _too_many()
-        found = []
+        found, kind = [], head & 15
         for _ in range(size):
-            value, at = self._value(head & 15, at)
+            value, at = self.struct(at) if kind == 12 else self._value(kind, at)
             found.append(value)
         return found, at
 

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
-from tests.server.driving import VALIDATION, give_validation, parquet
-from tests.server.helpers import Served
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from tests.server.driving import VALIDATION, begin, give_validation, packed, parquet, submit
+from tests.server.helpers import Served, serve
 from tests.service.helpers import rows
 
 
@@ -32,3 +36,45 @@ def test_validation_sets_are_given_replaced_and_read(served: Served) -> None:
     assert replaced.json()["id_column"] is None
     reset = developer.post(path, params={"reset": True}, content=content)
     assert "only an incremental meter" in reset.json()["message"]
+
+
+@pytest.mark.parametrize(
+    ("setting", "refusal"),
+    [
+        ("most_rows", "20 rows given, at most 3"),
+        ("most_columns", "4 columns given, at most 3"),
+        ("most_decoded_bytes", "bytes when decoded given, at most 3"),
+    ],
+)
+def test_a_table_that_holds_too_much_is_refused_with_the_setting_that_says_so(
+    tmp_path: Path, setting: str, refusal: str
+) -> None:
+    with serve(tmp_path / "site", **{setting: 3}) as served:
+        meter = served.add_meter()
+        refused = give_validation(served.client("developer"), meter)
+    assert (refused.status_code, refused.json()["error"]) == (413, "too-large")
+    line = f"(setting {setting} of the server)"
+    assert refused.json()["message"].startswith("validation.parquet: ")
+    assert refusal in refused.json()["message"]
+    assert refused.json()["message"].endswith(line)
+
+
+def test_predictions_that_hold_too_much_are_refused_and_cost_nothing(tmp_path: Path) -> None:
+    with serve(tmp_path / "site", most_columns=4) as served:
+        meter = served.add_meter()
+        labels = begin(served, meter, tmp_path)
+        developer = served.client("developer")
+        wide = {f"c{n}": VALIDATION for n in range(5)}
+        content = {
+            "test_parquet": parquet(pa.table(wide)),
+            "validation_parquet": parquet(pa.table(wide)),
+        }
+        refused = developer.post(
+            f"/meters/{meter}/submissions",
+            params={"model": "wide"},
+            content=packed(**content),
+            headers={"Content-Type": "application/x-tar"},
+        )
+        assert (refused.status_code, refused.json()["error"]) == (413, "too-large")
+        assert "5 columns given, at most 4" in refused.json()["message"]
+        assert submit(developer, meter, labels).json()["signal"]["step"] == 1
