@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pytest
 from tests.scoring.examples import FORMATS, write
 
@@ -65,6 +66,7 @@ def test_real_labels(tmp_path: Path, ending: str) -> None:
         ("0-1", [1.5, 2.5], "classes: "),
         ("0-1", [{"a": 1}, {"a": 2}], "classes as text or numbers needed"),
         ("0-1", [[1], [2]], "classes as text or numbers needed"),
+        ("0-1", pa.array([1 << 62, 2], pa.timestamp("us")), "classes as text or numbers needed"),
         ("squared[0,1]", [0.5, 1.5], "row 2: 1.5 given, a number from 0.0 to 1.0 needed"),
         ("squared[0,1]", [0.5, None], "row 2: None given"),
         ("squared[0,1]", ["a", "b"], "row 1: 'a' given, a finite number needed"),

@@ -19,6 +19,7 @@ from easeml_meter.scoring.score import MapFunction, Score, score
 from easeml_meter.tables.limits import TableLimits
 from easeml_meter.tables.opening import open_raw
 from easeml_meter.tables.source import Given
+from easeml_meter.tables.spelling import is_text
 from easeml_meter.tables.table import FileTable
 from easeml_meter.tables.wording import about, excerpt
 
@@ -125,7 +126,7 @@ def _classes_in(columns: Iterator[Any], limits: TableLimits | None) -> Classes:
     found: set[Any] = set()
     row = 1
     for column in columns:
-        if pa.types.is_nested(column.type):  # lists, pairs and the like
+        if not _may_be_classes(column.type):
             raise WrongType(f"type {excerpt(column.type)} given, classes as text or numbers needed")
         if column.null_count:
             missing = column.is_null().to_numpy(zero_copy_only=False)
@@ -140,3 +141,12 @@ def _classes_in(columns: Iterator[Any], limits: TableLimits | None) -> Classes:
         raise InvalidInput("no rows given, one per example needed")
     classes = Classes.of(found)
     return Classes(tuple(sorted(classes.values)), declared=False)  # type: ignore[arg-type]
+
+
+def _may_be_classes(kind: pa.DataType) -> bool:
+    """Whether values of a type can be looked at: of lists, pairs and times not all can."""
+    if pa.types.is_dictionary(kind):
+        kind = kind.value_type
+    known = is_text(kind) or isinstance(kind, pa.BaseExtensionType)
+    tests = (pa.types.is_integer, pa.types.is_floating, pa.types.is_boolean, pa.types.is_null)
+    return known or any(test(kind) for test in tests)

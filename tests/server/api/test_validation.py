@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import pyarrow as pa
 import pytest
@@ -49,7 +50,8 @@ def test_validation_sets_are_given_replaced_and_read(served: Served) -> None:
 def test_a_table_that_holds_too_much_is_refused_with_the_setting_that_says_so(
     tmp_path: Path, setting: str, refusal: str
 ) -> None:
-    with serve(tmp_path / "site", **{setting: 3}) as served:
+    limit: dict[str, Any] = {setting: 3}
+    with serve(tmp_path / "site", **limit) as served:
         meter = served.add_meter()
         refused = give_validation(served.client("developer"), meter)
     assert (refused.status_code, refused.json()["error"]) == (413, "too-large")
