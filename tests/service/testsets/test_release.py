@@ -208,3 +208,23 @@ def test_another_secret_than_the_promised_one_is_found(
     session.meter.release()
     (problem,) = session.meter.audit().problems
     assert problem.startswith("test set 1: the published secret is not the one")
+
+
+def test_edges_left_out_near_the_ceiling_are_told_and_checked(tmp_path: Path) -> None:
+    """The validation loss decides which edges an answer has, long after it was given, too."""
+    spec = small_spec(tolerance=0.1, edges=[0.1, 0.3, 0.55], signals=4, ceiling=0.5)
+    session = make_session(tmp_path, spec, size=200)
+    everywhere = session.submit(10, 1, model="far")  # 0.05 + 0.3 is in [0.3, 0.5], and 0.55 is not
+    assert (everywhere.answer, everywhere.gap) == (1, (0.0, 0.1))
+    merged = session.submit(80, 1, model="near")  # a gap of 0.35: band 3 if the edge 0.3 were told
+    assert (merged.answer, merged.gap, merged.true_gap) == (2, (0.1, 0.55), (0.0, 0.65))
+    above = session.submit(101, 1, model="above")
+    assert (above.gap, above.true_loss_at_least) == (None, 0.4)
+    assert "true loss is at least 0.4" in above.promise
+    session.submit(0, 0, model="last")
+    release.release(LABELER, Workspace.open(tmp_path / "meter", Clock()), draw=draw)
+    view = session.meter.status(generation=1)
+    assert [each.right for each in checks(view)] == [True] * 4
+    again = view_from_json(json.loads(json.dumps(view.to_dict())), view.spec)
+    assert [each.gap for each in again.signals] == [each.gap for each in view.signals]
+    assert again.signals[1].gap == (0.1, 0.55)
