@@ -13,6 +13,8 @@ from redteam.target import Target
 
 USUAL = ("setpriv", "--pdeathsig", "TERM", "prlimit", "--nofile=1024:4096")
 """It ends with the suite, and has as many open files as a service has by default."""
+SERVED = ("--port=0", "--disk-bytes-per-meter=300000000")
+"""Less than a server has by default, so that it can be filled."""
 MARK = "redteam-mark"
 """What stands in the server's environment, where no submitted program may find it."""
 METER = (sys.executable, "-c", "from easeml_meter.cli import main; main()")
@@ -24,7 +26,7 @@ def started(folder: Path, postgresql: str = "") -> Iterator[Target]:
     shared = ["--folder", str(folder / "site"), "--log-level", "warning"]
     shared += ["--database", postgresql] if postgresql else []
     with contextlib.ExitStack() as stack:
-        server = stack.enter_context(_process(folder / "server.log", "serve", *shared, "--port=0"))
+        server = stack.enter_context(_process(folder / "server.log", "serve", *shared, *SERVED))
         assert server.stdout is not None
         token = server.stdout.readline().split()[-1]
         address = server.stdout.readline().split()[-1]

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import bench
+import httpx
 import pytest
-from bench import Benchmark, Timing, all_benchmarks, measure, table
+from bench import Benchmark, Timing, all_benchmarks, costs, measure, table
 from bench.__main__ import main
+from redteam.starting import started
 
 
 @pytest.mark.parametrize("benchmark", all_benchmarks(small=True), ids=lambda each: each.name)
@@ -54,3 +58,28 @@ def test_a_missed_ratio_is_the_exit_code(
 
 def test_modules_are_registered() -> None:
     assert "bench.planner" in bench.MODULES
+
+
+@pytest.mark.slow
+def test_the_worst_price_of_a_route_is_the_exit_code(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(costs, "MOST_SECONDS", 1e9)  # how fast is for `make bench` to say
+    assert costs.main(roles=["outsider", "developer"], words=["POST", "/plans"]) == 0
+    heading, line, worst = capsys.readouterr().out.splitlines()
+    assert "MB/KB" in heading
+    assert line.startswith("POST /plans ")
+    assert worst.startswith("the worst of 1: POST /plans")
+    monkeypatch.setattr(costs, "MOST_SECONDS", 1e-9)
+    assert costs.main(roles=["developer"], words=["GET /planner/answer"]) == 1
+
+
+@pytest.mark.slow
+def test_every_route_and_page_has_a_price(tmp_path: Path) -> None:
+    with started(tmp_path) as target:
+        asked = dict(costs.requests(target))
+        document = httpx.get(f"{target.address}/api/v1/openapi.json", trust_env=False).json()
+    operations = [path for path in document["paths"].values() for _ in path]
+    assert len(asked) >= len(operations)
+    assert {"POST /login", "POST /plans", "GET /planner", "GET /meters/{meter}/labels"} <= {*asked}
+    assert list(asked)[-1] == "POST /logout"

@@ -9,7 +9,7 @@ from html.parser import HTMLParser
 import httpx
 
 from redteam import attack
-from redteam.target import PASSWORD, Client, Target, hold, refused
+from redteam.target import Client, Target, hold, refused
 
 MARKUP = "<script>alert(1)</script>\"><img src=x onerror=alert(1)>{{7*7}}${7*7}' onload='x"
 CSRF = re.compile(r'name="csrf(?:-token)?" (?:content|value)="(\w+)"')
@@ -20,7 +20,8 @@ class Visitor(Client):
 
     def __init__(self, target: Target, name: str) -> None:
         super().__init__(target, None, base_url=target.address)
-        form = {"name": target.people[name].name, "password": PASSWORD}
+        person = target.people[name]
+        form = {"name": person.name, "password": person.token}  # a token serves as a password
         self.post("/sign-in", data=form | {"csrf": csrf(self.get("/sign-in"))})
         self.csrf = csrf(self.get("/account"))
 
