@@ -7,7 +7,7 @@ import math
 from typing import Any
 
 import pytest
-from hypothesis import assume, given
+from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from easeml_meter.errors import InvalidInput
@@ -327,16 +327,30 @@ def test_labels_are_a_whole_number(question: Any, labels: object) -> None:
 # --- The three questions together ---
 
 
-@given(
-    signals=st.integers(1, 5),
-    steps=st.integers(1, 30),
-    tolerance=st.floats(0.02, 0.3),
-    delta=st.floats(0.001, 0.5),
-    protocol=st.sampled_from([Protocol.REGULAR, Protocol.INCREMENTAL]),
-    ceiling=st.sampled_from([None, 0.1, 0.37]),
-    loss=st.sampled_from(["0-1", "squared"]),
-)
-def test_round_trips(
+ROUND_TRIPS: dict[str, st.SearchStrategy[Any]] = {
+    "signals": st.integers(1, 5),
+    "steps": st.integers(1, 30),
+    "tolerance": st.floats(0.02, 0.3),
+    "delta": st.floats(0.001, 0.5),
+    "protocol": st.sampled_from([Protocol.REGULAR, Protocol.INCREMENTAL]),
+    "ceiling": st.sampled_from([None, 0.1, 0.37]),
+    "loss": st.sampled_from(["0-1", "squared"]),
+}
+
+
+@settings(max_examples=25)
+@given(**ROUND_TRIPS)
+def test_round_trips(**given: Any) -> None:
+    round_trip(**given)
+
+
+@pytest.mark.verify
+@given(**ROUND_TRIPS)
+def test_many_round_trips(**given: Any) -> None:
+    round_trip(**given)
+
+
+def round_trip(
     *,
     signals: int,
     steps: int,
