@@ -10,6 +10,7 @@ from __future__ import annotations
 import atexit
 import gc
 import http.client
+import importlib.abc
 import io
 import json
 import os
@@ -240,10 +241,19 @@ def serve_bare(database: str) -> tuple[Any, str, dict[str, str]]:
     return app, "/submissions", HEADERS
 
 
+class WithoutPandas(importlib.abc.MetaPathFinder):
+    """The server's extra brings no pandas; where it happens to be installed, Arrow loads it."""
+
+    def find_spec(self, name: str, *_: object) -> None:
+        if name == "pandas":
+            raise ImportError(name)
+
+
 def serve(kind: str, folder: Path, database: str) -> None:
     """Serve until the standard input ends."""
     import uvicorn
 
+    sys.meta_path.insert(0, WithoutPandas())
     if kind == "ours":
         app, path, headers = serve_ours(folder, database)
     else:
