@@ -207,7 +207,7 @@ def validation_sets_without_end(client: Client) -> None:
     hold(statuses[-1] >= 400, f"{len(statuses)} sets of 10 MB are kept")
 
 
-@attack(who="labeler", finding="any size may be announced", attempts=[7, 55], small=False)
+@attack(who="labeler", finding="any size may be announced", attempts=[7, 55])
 def an_upload_of_a_petabyte(client: Client) -> None:
     ground = client.target.meter(begun=False)
     refused(client.post(ground.at("/uploads"), json={"name": "set", "size": HUGE}))
