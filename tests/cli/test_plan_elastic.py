@@ -42,7 +42,6 @@ def test_half_of_delta_costs_ln_2_nats(capsys: pytest.CaptureFixture[str]) -> No
     [
         ["--protocol", "incremental"],
         ["--protocol", "incremental", "--resets", "1"],
-        ["--ceiling", "0.1"],
         ["--masked-reverts", "3", "--mask-above", "1"],
         ["--tenants", "5,5"],
         ["--tenants", "5,5", "--handover"],
@@ -57,6 +56,17 @@ def test_an_elastic_meter_is_the_plain_one_at_half_of_delta(
     plain = plan_json(capsys, *setting, "--delta", "0.02")
     half = plan_json(capsys, *setting, "--delta", "0.01")
     assert answer["elastic"] == {"labels": half["labels"], "plain_labels": plain["labels"]}
+
+
+def test_an_elastic_meter_keeps_its_edges_near_the_ceiling(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    """Its bands are coded, so none are left out there, and "above" is one answer more."""
+    setting = ["--steps", "10", "--tolerance", "0.05", "--ceiling", "0.1"]
+    answer = plan_json(capsys, *setting, "--delta", "0.02", "--elastic")
+    half = plan_json(capsys, *setting, "--delta", "0.01")
+    assert answer["labels"] > half["labels"]
+    assert answer["log10_models"] > half["log10_models"]
 
 
 def test_labels_at_hand_promise_steps_or_a_tolerance(capsys: pytest.CaptureFixture[str]) -> None:
