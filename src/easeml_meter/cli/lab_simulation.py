@@ -67,7 +67,7 @@ def _run_options(runs: int) -> Callable[[Command], Command]:
 
 
 def _spec(path: Path | None, options: dict[str, Any]) -> MeterSpec:
-    return planning._spec_from(path, None, options)
+    return planning.spec_from(path, None, options)
 
 
 @contextmanager

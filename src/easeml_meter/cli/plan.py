@@ -101,7 +101,7 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
     from easeml_meter.stats.planning import reachable_tolerance, required_labels, supported_steps
 
     asked_steps = options["steps"] is not None
-    spec = _spec_from(path, labels, options)
+    spec = spec_from(path, labels, options)
     parse_loss(spec.loss)
     if labels is None:
         answer = required_labels(spec)
@@ -148,7 +148,7 @@ def _tolerances(spec: MeterSpec) -> str:
     return ", ".join(at_most(eps) for eps in (distinct if len(distinct) == 1 else spec.tolerances))
 
 
-def _spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -> MeterSpec:
+def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) -> MeterSpec:
     """Lay the options given over the file given, or over the defaults."""
     # A flag that is left out lets the file's word stand.
     given = {

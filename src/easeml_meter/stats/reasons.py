@@ -1,0 +1,101 @@
+"""Why a meter needs as many labels as it does, and what would make them fewer."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from fractions import Fraction
+from typing import Any
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.spec import MeterSpec, Protocol, default_edges
+from easeml_meter.stats.comparison import DRAWN_TOLERANCES
+from easeml_meter.stats.planning import Plan, reachable_tolerance, required_labels
+from easeml_meter.stats.rounding import at_most
+
+_CEILING = 0.1
+
+
+@dataclass(frozen=True)
+class Knob:
+    """One setting changed, and what that costs besides labels."""
+
+    change: str
+    plan: Plan
+    costs: str
+
+
+@dataclass(frozen=True)
+class Reasons:
+    """Where the labels of a plan go."""
+
+    plan: Plan
+    unadapted: int
+    """Labels that would do if nobody acted on an answer."""
+    knobs: tuple[Knob, ...]
+    """The one that saves most first."""
+
+    @property
+    def adaptivity(self) -> int:
+        """Labels needed because answers can be acted on."""
+        return self.plan.labels - self.unadapted
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        knobs = [
+            {"change": each.change, "labels": each.plan.labels, "costs": each.costs}
+            for each in self.knobs
+        ]
+        found = {"labels": self.plan.labels, "unadapted": self.unadapted}
+        return found | {"adaptivity": self.adaptivity, "knobs": knobs}
+
+
+def reasons(spec: MeterSpec) -> Reasons:
+    """Say why a meter needs its labels, and which settings would spare some."""
+    plan = required_labels(spec)
+    ideal = MeterSpec.uniform(
+        signals=spec.signals,
+        edges=spec.edges,
+        tolerance=spec.tolerances,
+        steps=spec.steps,
+        delta=spec.delta,
+        loss=spec.loss,
+        protocol=Protocol.INDEPENDENT,
+    )
+    fewer = [each for each in _knobs(spec, plan.labels) if each.plan.labels < plan.labels]
+    unadapted = min(plan.labels, required_labels(ideal).labels)
+    return Reasons(plan, unadapted, tuple(sorted(fewer, key=lambda each: each.plan.labels)))
+
+
+def _knobs(spec: MeterSpec, labels: int) -> Iterator[Knob]:
+    for change, options, costs in _changes(spec):
+        try:
+            yield Knob(change, required_labels(spec.replace(**options)), costs)
+        except InvalidInput:  # it does not go together with something else
+            continue
+    half = reachable_tolerance(spec, max(1, labels // 2))
+    wider = ", ".join(dict.fromkeys(map(at_most, half.spec.tolerances)))
+    yield Knob(f"tolerance {wider}", half, "answers that are less exact")
+
+
+def _changes(spec: MeterSpec) -> Iterator[tuple[str, dict[str, Any], str]]:
+    tolerance = spec.tolerances[0]
+    if spec.drawn is None:
+        apart = float(min(Fraction(1), Fraction(str(tolerance)) * DRAWN_TOLERANCES))
+        yield f"drawn {apart:g}", {"drawn": apart}, "edges that move with every answer"
+    if spec.protocol is Protocol.REGULAR:
+        worst = "you learn the worst band so far, not this model's"
+        yield "incremental", {"protocol": Protocol.INCREMENTAL}, worst
+    if spec.ceiling is None:
+        silent = f"no reading for test losses above {_CEILING:g}"
+        yield f"ceiling {_CEILING:g}", {"ceiling": _CEILING}, silent
+    edges = default_edges(tolerance)
+    if spec.drawn is None and len(set(spec.tolerances)) == 1 and spec.edges != edges:
+        plain = MeterSpec.uniform(
+            tolerance=tolerance, edges=edges, steps=spec.steps, delta=spec.delta
+        )
+        named = ", ".join(f"{edge:g}" for edge in edges)
+        yield f"edges {named}", {"bands": plain.bands}, "bands at least two tolerances wide"
+    if spec.steps > 1 and not (spec.tenants or spec.reverts or spec.masked_reverts):
+        half = spec.steps // 2
+        yield f"steps {half}", {"steps": half}, "half as many answers from a test set"

@@ -1,0 +1,57 @@
+"""Where labels go: what would do without adaptivity, and which settings spare some."""
+
+from __future__ import annotations
+
+import pytest
+
+from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.stats.planning import required_labels
+from easeml_meter.stats.reasons import reasons
+
+HEADLINE = MeterSpec.uniform(tolerance=0.01, steps=10, delta=0.01)
+
+
+def test_the_headline_is_taken_apart() -> None:
+    found = reasons(HEADLINE)
+    assert (found.plan.labels, found.unadapted, found.adaptivity) == (48_986, 27_169, 21_817)
+
+
+def test_every_knob_is_a_plan_of_its_own_that_needs_fewer() -> None:
+    found = reasons(HEADLINE)
+    labels = [knob.plan.labels for knob in found.knobs]
+    assert labels == sorted(labels)
+    assert max(labels) < found.plan.labels
+    assert {knob.change.split()[0] for knob in found.knobs} == {
+        "ceiling",
+        "drawn",
+        "incremental",
+        "steps",
+        "tolerance",
+    }
+    for knob in found.knobs:
+        assert required_labels(knob.plan.spec).labels <= knob.plan.labels
+
+
+def test_one_knob_halves_the_labels() -> None:
+    found = reasons(HEADLINE)
+    assert any(knob.plan.labels <= found.plan.labels / 2 for knob in found.knobs)
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"protocol": Protocol.INCREMENTAL},
+        {"elastic": True},
+        {"drawn": 0.2},
+        {"tenants": (5, 5)},
+        {"steps": 1},
+        {"loss": "brier", "tolerance": 0.05},
+        {"memory": 2},
+    ],
+    ids=str,
+)
+def test_other_meters_are_taken_apart_too(options: dict[str, object]) -> None:
+    settings: dict[str, object] = {"tolerance": 0.02, "steps": 10, "delta": 0.05} | options
+    found = reasons(MeterSpec.uniform(**settings))  # type: ignore[arg-type]
+    assert 0 < found.unadapted <= found.plan.labels
+    assert all(knob.plan.labels < found.plan.labels for knob in found.knobs)
