@@ -6,7 +6,8 @@
 #
 # .venv/.made       where .venv was made; there only while .venv is whole, so that one left
 #                   half-made, half-installed or moved is made anew
-# .venv/.has-EXTRA  checksum of the pyproject.toml and constraints.txt that were installed
+# .venv/.has-EXTRA  checksum of the pyproject.toml, constraints.txt and requirements that were
+#                   installed
 set -eu
 cd "$(dirname "$0")/.."
 # One at a time, also when an earlier one was killed and its pip still runs.
@@ -67,11 +68,17 @@ if [ "$1" = constraints ]; then
     # Debian's own 3.11.2 before a newer 3.11: some packages ask for as little as 3.11.5.
     ! /usr/bin/python3.11 -c '' 2>/dev/null || python=/usr/bin/python3.11
     install_packages $(venv_package)
-    say 'installing the newest version of everything, to write its number down'
-    quietly "$python" -m venv "$tmp/venv"
-    quietly "$tmp/venv/bin/python" -m pip install '.[test]'
+    say 'installing the newest version of everything, to write its number and hashes down'
     echo '# The versions the project is tested with. Refresh them with: make constraints' >"$tmp/new"
-    "$tmp/venv/bin/python" -m pip freeze --exclude easeml-meter >>"$tmp/new"
+    for extra in test lab; do # lab takes the versions that test found
+        quietly "$python" -m venv "$tmp/$extra"
+        quietly "$tmp/$extra/bin/python" -m pip install -c "$tmp/new" ".[$extra]"
+        [ "$extra" = lab ] || "$tmp/$extra/bin/python" -m pip freeze --exclude easeml-meter >>"$tmp/new"
+        # What builds the project is pinned, too.
+        quietly "$tmp/$extra/bin/python" -m pip install -c "$tmp/new" hatchling editables
+        "$tmp/$extra/bin/python" -m pip freeze --exclude easeml-meter >"$tmp/$extra.versions"
+        quietly "$python" scripts/requirements.py "$tmp/$extra.versions" "requirements/$extra.txt"
+    done
     cat "$tmp/new" >constraints.txt
     exit
 fi
@@ -82,14 +89,21 @@ missing=$(missing_packages "$@")
 whole || { find_python; missing="$missing$(venv_package)"; }
 install_packages $missing
 
-wanted=$(cat pyproject.toml constraints.txt | cksum)
+wanted=$(cat pyproject.toml constraints.txt requirements/*.txt | cksum)
 if whole && [ "$(cat ".venv/.has-$extra" 2>/dev/null)" = "$wanted" ]; then exit; fi
 [ ! -e .venv ] || [ -w .venv ] || die 'please run, since another user made it: sudo rm -rf .venv'
 
 say "installing easeml-meter[$extra] into .venv (once)"
 whole || { rm -rf .venv; quietly "$python" -m venv .venv; }
 rm -f .venv/.made .venv/.has-*
-quietly .venv/bin/python -m pip install -c constraints.txt -e ".[$extra]"
+if .venv/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
+    # Only files that are known are installed, and pip refuses hashes beside a project in place.
+    quietly .venv/bin/python -m pip install --require-hashes -r "requirements/$extra.txt"
+    quietly .venv/bin/python -m pip install --no-deps --no-build-isolation -e .
+    quietly .venv/bin/python -m pip check
+else
+    quietly .venv/bin/python -m pip install -c constraints.txt -e ".[$extra]"
+fi
 echo "$wanted" >".venv/.has-$extra"
 # The developer's set includes the user's.
 [ "$extra" != test ] || echo "$wanted" >.venv/.has-lab

@@ -80,3 +80,24 @@ def test_the_bill_of_materials_is_cyclonedx_and_whole(sbom: ModuleType) -> None:
     known = {*references, bill["metadata"]["component"]["bom-ref"]}
     for edge in bill["dependencies"]:
         assert {edge["ref"], *edge["dependsOn"]} <= known
+
+
+def pins(name: str) -> dict[str, str]:
+    """Return the versions that a file pins, by the normal form of each name."""
+    text = (ROOT / name).read_text(encoding="utf-8")
+    found = re.findall(r"^([\w.-]+)==([^\s\\]+)", text, re.MULTILINE)
+    return {re.sub(r"[-_.]+", "-", each).lower(): version for each, version in found}
+
+
+@pytest.mark.parametrize("extra", ["lab", "test"])
+def test_every_pinned_file_has_a_hash(extra: str) -> None:
+    text = (ROOT / "requirements" / f"{extra}.txt").read_text(encoding="utf-8")
+    blocks = re.split(r"\n(?=[\w.-]+==)", text)[1:]
+    assert len(blocks) == len(pins(f"requirements/{extra}.txt")) > 20
+    assert [block for block in blocks if not re.search(r"--hash=sha256:[0-9a-f]{64}", block)] == []
+
+
+def test_hashed_requirements_are_those_of_the_constraints() -> None:
+    constraints, everything = pins("constraints.txt"), pins("requirements/test.txt")
+    assert {name: everything.get(name) for name in constraints} == constraints
+    assert pins("requirements/lab.txt").items() <= everything.items()
