@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 from tests.cli.workbench import (
@@ -12,7 +13,7 @@ from tests.cli.workbench import (
 
 
 def test_a_report_that_cannot_be_written(desk: Workbench) -> None:
-    assert "give --html, --svg or --badge" in desk.refused(2, "report")
+    assert "give --html, --svg, --badge or --shields" in desk.refused(2, "report")
     assert "No such file" in desk.refused(2, "report", "--html", "nowhere/r.html")
     assert "from 1 to 1" in desk.refused(2, "report", "--html", "r.html", "--generation", "7")
 
@@ -23,7 +24,11 @@ def test_nothing_told_yet(tmp_path: Path) -> None:
     assert desk.ok("history") == "no answers yet: no test set has been delivered\n"
     assert "test set 1: requested" in desk.ok("status")
     assert desk.json("history") == []
-    desk.ok("report", "--html", "r.html", "--svg", "r.svg", "--badge", "b.svg")
+    desk.ok(
+        "report", "--html", "r.html", "--svg", "r.svg", "--badge", "b.svg", "--shields", "b.json"
+    )
+    badge = json.loads((tmp_path / "b.json").read_text())
+    assert (badge["schemaVersion"], badge["message"]) == (1, "no answers yet")
 
 
 def test_tenants_have_their_own_books(tmp_path: Path) -> None:

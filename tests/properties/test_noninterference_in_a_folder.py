@@ -130,8 +130,9 @@ def perform(side: Side, action: Action, number: int) -> tuple[object, str, str]:
         pq.write_table(rows(np.zeros(30, dtype=np.int64), seed=detail), side.folder / "new.parquet")
         return side.run("validation", "replace", "new.parquet")
     if detail == "report":
-        shown = side.run("report", "--html", "r.html", "--svg", "r.svg", "--badge", "b.svg")
-        drawn = "".join((side.folder / name).read_text() for name in ("r.html", "r.svg", "b.svg"))
+        drawings = {"html": "r.html", "svg": "r.svg", "badge": "b.svg", "shields": "b.json"}
+        shown = side.run("report", *(f"--{kind}={name}" for kind, name in drawings.items()))
+        drawn = "".join((side.folder / name).read_text() for name in drawings.values())
         return shown[0], shown[1] + drawn, shown[2]
     return side.run(detail, "--json")
 

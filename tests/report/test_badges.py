@@ -1,5 +1,7 @@
 from __future__ import annotations
 
+import json
+from collections.abc import Callable
 from dataclasses import replace
 
 import pytest
@@ -7,7 +9,8 @@ from tests.report.parsing import boxes, drawing, nodes, texts
 from tests.report.sessions import MASKING, session
 
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD
-from easeml_meter.report.badges import badge_svg, battery_svg
+from easeml_meter.core.views import SessionView
+from easeml_meter.report.badges import badge_json, badge_svg, battery_svg
 from easeml_meter.report.palette import band_colours
 
 
@@ -45,16 +48,20 @@ def test_the_badge_says_the_last_answer(answers: list[int], words: str) -> None:
     root = drawing(badge_svg(session(answers, MASKING)))
     assert texts(root) == ["meter", words]
     assert root[0].text == f"meter: {words}"
+    badge = json.loads(badge_json(session(answers, MASKING)))
+    assert (badge["schemaVersion"], badge["label"], badge["message"]) == (1, "meter", words)
 
 
 def test_the_badge_has_the_colour_of_the_band() -> None:
     for band, colour in enumerate(band_colours(5), 1):
         fills = [node.get("fill") for node in nodes(drawing(badge_svg(session([band]))), "path")]
-        assert fills[1] == colour
+        badge = json.loads(badge_json(session([band])))
+        assert fills == [badge["labelColor"], badge["color"]] == [fills[0], colour]
 
 
-def test_the_badge_tells_nothing_but_the_last_answer() -> None:
+@pytest.mark.parametrize("badge", [badge_svg, badge_json])
+def test_the_badge_tells_nothing_but_the_last_answer(badge: Callable[[SessionView], str]) -> None:
     view = session([1, 5, 2])
     other = session([4, 3, 2], models=["a", "b", "c"], meter="other")
-    assert badge_svg(view) == badge_svg(other)
-    assert badge_svg(replace(view, promise="x", battery=0.1, steps_left=99)) == badge_svg(view)
+    assert badge(view) == badge(other)
+    assert badge(replace(view, promise="x", battery=0.1, steps_left=99)) == badge(view)

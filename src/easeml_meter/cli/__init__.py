@@ -28,7 +28,7 @@ _COMMANDS = {
     "gate": ("easeml_meter.cli.gate", "Exit with 6 if a model was told a bad answer."),
     "status": ("easeml_meter.cli.history", "The budget left, all answers so far, what to do now."),
     "history": ("easeml_meter.cli.history", "All answers, test set by test set."),
-    "report": ("easeml_meter.cli.history", "Draw the answers: html, svg, badge."),
+    "report": ("easeml_meter.cli.history", "Draw the answers: html, svg, badges."),
     "handover": ("easeml_meter.cli.handovers", "Show what a hand-over costs, and record it."),
     "audit": ("easeml_meter.cli.audit", "Verify the chain of disclosures."),
     "release": ("easeml_meter.cli.testsets", "Release a spent test set to the developers."),

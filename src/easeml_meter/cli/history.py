@@ -55,21 +55,23 @@ def history(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
 @click.option("--html", type=click.Path(path_type=Path), help="One self-contained page.")
 @click.option("--svg", type=click.Path(path_type=Path), help="The meter, step by step.")
 @click.option("--badge", type=click.Path(path_type=Path), help="The last answer as a badge (svg).")
+@click.option("--shields", type=click.Path(path_type=Path), help="The badge for shields.io (JSON).")
 @click.option("--generation", type=int, help="Number of the test set. Default: the active one.")
 @tenant_option
 @place_options
 def report(
     place: MeterPlace, tenant: int | None, generation: int | None, **outputs: Path | None
 ) -> None:
-    """Draw the answers of a test set: --html, --svg, --badge."""
-    from easeml_meter.report.badges import badge_svg
+    """Draw the answers of a test set: --html, --svg, --badge, --shields."""
+    from easeml_meter.report.badges import badge_json, badge_svg
     from easeml_meter.report.meter import meter_svg
     from easeml_meter.report.page import html_page
 
     if not any(outputs.values()):
-        raise invalid("report", "no output", "give --html, --svg or --badge with a file name")
+        needed = "give --html, --svg, --badge or --shields with a file name"
+        raise invalid("report", "no output", needed)
     view = open_meter(place).status(generation=generation, tenant=tenant)
-    drawn = {"html": html_page, "svg": meter_svg, "badge": badge_svg}
+    drawn = {"html": html_page, "svg": meter_svg, "badge": badge_svg, "shields": badge_json}
     for kind, path in outputs.items():
         if path is not None:
             try:

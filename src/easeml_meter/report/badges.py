@@ -1,6 +1,8 @@
-"""Small drawings: the battery, and a badge for a README."""
+"""Small drawings: the battery, and a badge for a README, drawn here or by shields.io."""
 
 from __future__ import annotations
+
+import json
 
 from easeml_meter.core.views import SessionView
 from easeml_meter.report.palette import (
@@ -14,6 +16,7 @@ from easeml_meter.report.scale import answer_colour
 from easeml_meter.report.svg import box, element, escaped, image, text_width
 from easeml_meter.report.words import LOW_BATTERY, share_words, steps_words, told_words
 
+_LABEL = "meter"
 _GREY = "#555f69"
 _CELL = 96.0
 
@@ -50,26 +53,35 @@ def battery_svg(share: float) -> str:
 
 def badge_svg(view: SessionView) -> str:
     """Draw a badge for a README: the last published answer and nothing else."""
-    label = "meter"
-    if not view.signals:
-        words, colour = "no answers yet", _GREY
-    else:
-        last = view.signals[-1]
-        left = f"{steps_words(last.steps_left)} left" if last.steps_left else "spent"
-        words = f"{told_words(last)}, {left}"
-        colour = answer_colour(last) if last.band else _GREY
-    first, second = (text_width(text, 11) + 14 for text in (label, words))
+    words, colour = _last_answer(view)
+    first, second = (text_width(text, 11) + 14 for text in (_LABEL, words))
     return image(
         "badge",
         first + second,
         20,
-        f"{label}: {words}",
+        f"{_LABEL}: {words}",
         "",
         element("path", d=box(0, 0, first, 20), fill=_GREY),
         element("path", d=box(first, 0, second, 20), fill=colour),
-        _centred(label, 0, first, WHITE),
+        _centred(_LABEL, 0, first, WHITE),
         _centred(words, first, second, text_on(colour)),
     )
+
+
+def badge_json(view: SessionView) -> str:
+    """Write the badge for shields.io (https://shields.io/badges/endpoint-badge) to draw."""
+    words, colour = _last_answer(view)
+    drawn = {"label": _LABEL, "message": words, "color": colour, "labelColor": _GREY}
+    return json.dumps({"schemaVersion": 1, **drawn}) + "\n"
+
+
+def _last_answer(view: SessionView) -> tuple[str, str]:
+    """Return all that a badge tells, and its colour."""
+    if not view.signals:
+        return "no answers yet", _GREY
+    last = view.signals[-1]
+    left = f"{steps_words(last.steps_left)} left" if last.steps_left else "spent"
+    return f"{told_words(last)}, {left}", answer_colour(last) if last.band else _GREY
 
 
 def _centred(words: str, left: float, width: float, colour: str) -> str:

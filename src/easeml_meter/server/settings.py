@@ -104,7 +104,7 @@ class Settings(BaseSettings):
     metrics_public: bool = False
     """Show /metrics to everyone, not only to this machine and to admins."""
     badges: bool = False
-    """Show everyone the last answer of a meter at /badge/METER.svg."""
+    """Show everyone the last answer of a meter at /badge/METER.svg, and .json for shields.io."""
     model_minutes: int = Field(default=10, ge=1, le=1440)
     """Longest run of a model on the validation set, in minutes."""
     log_level: Level = "info"
