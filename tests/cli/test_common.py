@@ -14,6 +14,7 @@ from tests.cli.workbench import (
     VALIDATION,
     Shown,
     Workbench,
+    animal_spec,
     animals,
     ready,
     rows,
@@ -178,3 +179,42 @@ def test_a_server_that_is_no_meters(
         thread.join()
     assert shown.code == 1
     assert f"{status} answered, and not by a meter's server" in shown.err
+
+
+def test_every_command_that_leaves_a_next_step_says_it(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    animal_spec(steps=1, inputs="public").write(tmp_path / "spec.toml")
+    made = desk.ok("init", "--spec", "spec.toml", "--name", "small")
+    assert made.endswith("\nNext: meter seal DATA --label COLUMN --out testset.sealed -C meter\n")
+    labels = animals(desk.json("status")["labels_needed"])
+    name = desk.write("hidden", rows(labels, seed=0))
+    sealed = desk.ok("seal", name, "--label", "label", "--id", "id", "--out", "a test.sealed")
+    assert sealed.endswith("\nNext: meter testset add 'a test.sealed' -C meter\n")
+    added = desk.ok("testset", "add", "a test.sealed")
+    wanted = "Next, for developers: meter validation set DATA --label COLUMN -C meter\n"
+    assert added.endswith(wanted)
+    inputs = "\nNext: meter testset inputs --out inputs.parquet -C meter\n"
+    submit = "meter submit --test PREDICTIONS --validation PREDICTIONS --model NAME -C meter\n"
+    first = desk.validate(VALIDATION)
+    assert first.endswith(inputs)
+    assert desk.ok("testset", "inputs", "--out", "inputs.parquet").endswith(f"\nNext: {submit}")
+    assert desk.validate(VALIDATION, verb="replace", seed=7).endswith(f"\nNext: {submit}")
+    told = desk.ok("submit", *desk.predictions(labels, VALIDATION))
+    assert told.endswith("\nNext, for labelers: meter release -C meter\n")
+    released = desk.ok("release")
+    assert released.endswith("--out testset.sealed -C meter\n")
+    assert "\nNext, for labelers: meter seal DATA" in released
+
+
+def test_where_the_classes_are_not_known_the_validation_set_comes_first(tmp_path: Path) -> None:
+    """Before, nothing said so, and sealing ended in "the classes are not known yet"."""
+    animal_spec(classes=()).write(tmp_path / "spec.toml")
+    made = Workbench(tmp_path).ok("init", "--spec", "spec.toml", "--name", "small")
+    assert made.endswith("\nNext: meter validation set DATA --label COLUMN -C meter\n")
+
+
+def test_where_inputs_are_hidden_a_model_is_the_next_submission(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    desk.init(inputs="hidden", models=True)
+    desk.deliver(animals(desk.json("status")["labels_needed"]))
+    assert desk.validate(VALIDATION).endswith("\nNext: meter submit --onnx MODEL -C meter\n")

@@ -10,6 +10,7 @@ from tests.cli.workbench import (
     Workbench,
     animals,
     ready,
+    rows,
     text,
     wrong,
 )
@@ -71,3 +72,9 @@ def test_predictions_are_joined_by_the_ids_of_a_validation_set(tmp_path: Path) -
     assert "ids of the validation set without a row" in desk.refused(2, "submit", *files)
     assert desk.json("submit", *files, "--missing", "wrong")["step"] == 2
     assert "no column 'key'" in desk.refused(2, "submit", *files, "--id", "key")
+
+
+def test_json_says_which_set_is_in_use(desk: Workbench) -> None:
+    name = desk.write("fresh", rows(VALIDATION, seed=5))
+    shown = desk.json("validation", "replace", name)
+    assert shown == {"validation_set": 2, "rows": len(VALIDATION)}

@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import json
 import os
+import shlex
 import shutil
 import subprocess
 import sys
@@ -24,6 +25,7 @@ if TYPE_CHECKING:
     from easeml_meter.client import RemoteMeter
     from easeml_meter.client.connection import Connection
     from easeml_meter.meter import MeterVerbs
+    from easeml_meter.spec import MeterSpec
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -231,6 +233,29 @@ def server_of(place: MeterPlace) -> str:
 def echo_json(data: object) -> None:
     """Print for programs."""
     click.echo(json.dumps(data, indent=2, default=str))
+
+
+def next_step(place: MeterPlace, step: str, *, reader: str = "") -> None:
+    """Say what to type now, with the options that lead to the same meter again."""
+    where = ""
+    if place.server is None:
+        where = "" if place.folder == Path() else f" -C {shlex.quote(str(place.folder))}"
+    elif not os.environ.get("METER_SERVER"):
+        where = f" --server {shlex.quote(place.server)}"
+    if place.server is not None and place.meter and not os.environ.get("METER_NAME"):
+        where += f" --meter {shlex.quote(place.meter)}"
+    click.echo(f"Next{reader and f', for {reader}'}: meter {step}{where}")
+
+
+SEAL = "seal DATA --label COLUMN --out testset.sealed"
+VALIDATE = "validation set DATA --label COLUMN"
+
+
+def submit_step(spec: MeterSpec) -> str:
+    """Return how to submit: a model, where developers have no inputs to predict on."""
+    if spec.inputs == "hidden" and spec.models:
+        return "submit --onnx MODEL"
+    return "submit --test PREDICTIONS --validation PREDICTIONS --model NAME"
 
 
 def print_rich(*items: Any) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -9,11 +10,16 @@ import click
 
 from easeml_meter.cli.common import (
     HONOUR,
+    SEAL,
+    VALIDATE,
     MeterPlace,
     at_terminal,
     echo_json,
     json_option,
+    next_step,
     place_options,
+    server_of,
+    server_options,
 )
 from easeml_meter.errors import InvalidInput, MeterError, invalid
 from easeml_meter.service.meters import check_new
@@ -21,11 +27,6 @@ from easeml_meter.service.place import Home
 
 if TYPE_CHECKING:
     from easeml_meter.spec import MeterSpec
-
-from easeml_meter.cli.common import (
-    server_of,
-    server_options,
-)
 
 
 @click.command()
@@ -79,6 +80,16 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
         return
     click.echo(f"meter made in {folder}: it needs {plan.labels:,} labels")
     click.echo(HONOUR)
+    # Labels are checked against the classes, which the validation set names if the spec does not.
+    next_step(place, VALIDATE if _classes_open(spec) else SEAL)
+
+
+def _classes_open(spec: MeterSpec) -> bool:
+    """Whether the validation set will say which classes there are."""
+    from easeml_meter.scoring.losses import parse_loss
+    from easeml_meter.scoring.outputs import OF_CLASSES
+
+    return not spec.classes and parse_loss(spec.loss).output in OF_CLASSES
 
 
 def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json: bool) -> None:
@@ -90,7 +101,8 @@ def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json
         echo_json({"server": server, "meter": meter.id, **plan.to_dict()})
     else:
         click.echo(f"meter {name} made on {server}, its id is {meter.id}")
-        click.echo(f"it needs {plan.labels:,} labels; give people their seats: meter seat give")
+        click.echo(f"it needs {plan.labels:,} labels")
+        next_step(replace(place, meter=name), "seat give NAME labeler|developer|runner")
 
 
 def _offer_elastic(spec: MeterSpec, plain: int) -> None:

@@ -129,6 +129,8 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
         show_plan(answer, labels_given=labels is not None, steps_given=asked_steps)
         if labels is not None and wanted is not None:
             click.echo(_compared(wanted, labels))
+        click.echo("\nNext: meter init makes a meter; meter why, with the same options, says what")
+        click.echo("would need fewer labels.")
 
 
 def _compared(wanted: Plan, labels: int) -> str:

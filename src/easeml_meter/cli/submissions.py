@@ -11,6 +11,7 @@ from easeml_meter.cli.common import (
     MeterPlace,
     echo_json,
     json_option,
+    next_step,
     open_meter,
     place_options,
     print_rich,
@@ -121,11 +122,20 @@ def submit(
         echo_json(signal.to_dict())
     else:
         print_rich(signal)
+        if signal.steps_left == 0 and _spent(meter, signal.generation):
+            next_step(place, "release", reader="labelers")
     if gate is not None:
         verdict = gate.judge(signal)
         if not as_json:
             click.echo("\n".join(filter(None, (verdict.sentence, verdict.note))))
         close(verdict, options["summary"], options["junit"])
+
+
+def _spent(meter: MeterVerbs, number: int) -> bool:
+    """Whether no team is answered by this test set any more."""
+    from easeml_meter.core.lifecycle import Phase
+
+    return any(each.number == number and each.phase is Phase.SPENT for each in meter.generations)
 
 
 def _gate(options: dict[str, Any]) -> Gate | None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -9,13 +10,17 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import (
+    SEAL,
+    VALIDATE,
     MeterPlace,
     confirm,
     echo_json,
     file_argument,
     json_option,
+    next_step,
     open_meter,
     place_options,
+    submit_step,
 )
 from easeml_meter.cli.progress import progress_bar
 
@@ -65,6 +70,8 @@ def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any
         echo_json(asdict(manifest))
     else:
         click.echo(f"sealed {manifest.rows:,} rows as test set {manifest.generation} in {out}")
+        part = "--part " if options["part"] else ""
+        next_step(place, f"testset add {part}{shlex.quote(str(out))}")
 
 
 @click.group()
@@ -116,6 +123,9 @@ def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: b
         click.echo(f"test set {row.number} is active: {row.rows:,} rows, {promised}")
         for notice in told:
             click.echo(f"note: {notice['sentence']}")
+        validated = any(each["validation_set"] is not None for each in about)
+        step = submit_step(meter.spec) if validated else VALIDATE
+        next_step(place, step, reader="developers")
 
 
 def _show_part(request: LabelRequest, as_json: bool) -> None:
@@ -164,10 +174,15 @@ def _request_json(request: LabelRequest) -> dict[str, Any]:
 @click.argument("number", type=int)
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
 @place_options
-def fetch(number: int, out: Path, place: MeterPlace) -> None:
+@json_option
+def fetch(number: int, out: Path, place: MeterPlace, as_json: bool) -> None:
     """Fetch a released test set from a server, with what you may see of the retrospective."""
     where = open_meter(place).fetch_released(number, out)
-    click.echo(f"fetched to {where}: {', '.join(sorted(path.name for path in where.iterdir()))}")
+    files = sorted(path.name for path in where.iterdir())
+    if as_json:
+        echo_json({"folder": str(where), "files": files})
+    else:
+        click.echo(f"fetched to {where}: {', '.join(files)}")
 
 
 @testset.command()
@@ -178,10 +193,16 @@ def fetch(number: int, out: Path, place: MeterPlace) -> None:
     help="File to write: .parquet, .arrow, .csv, .jsonl.",
 )
 @place_options
-def inputs(out: Path, place: MeterPlace) -> None:
+@json_option
+def inputs(out: Path, place: MeterPlace, as_json: bool) -> None:
     """Write the inputs of the active test set, without labels (if the meter says public)."""
-    rows = open_meter(place).export_inputs(out)
-    click.echo(f"wrote the inputs of {rows:,} rows to {out}")
+    meter = open_meter(place)
+    rows = meter.export_inputs(out)
+    if as_json:
+        echo_json({"file": str(out), "rows": rows})
+    else:
+        click.echo(f"wrote the inputs of {rows:,} rows to {out}")
+        next_step(place, submit_step(meter.spec))
 
 
 @testset.command()
@@ -225,9 +246,14 @@ def retire(yes: bool, place: MeterPlace, as_json: bool) -> None:
 @json_option
 def release(place: MeterPlace, as_json: bool) -> None:
     """Release the spent test set to the developers, with the retrospective report."""
-    where = open_meter(place).release()
+    meter = open_meter(place)
+    where = meter.release()
     files = sorted(path.name for path in where.iterdir())
     if as_json:
         echo_json({"folder": str(where), "files": files})
     else:
         click.echo(f"released to {where}: {', '.join(files)}")
+        if meter.requests():
+            next_step(place, SEAL, reader="labelers")
+        else:
+            next_step(place, "history")

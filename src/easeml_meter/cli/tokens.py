@@ -16,6 +16,7 @@ from easeml_meter.cli.common import (
     connected,
     echo_json,
     json_option,
+    next_step,
     open_remote,
     server_of,
     server_options,
@@ -141,6 +142,9 @@ def login(place: MeterPlace, name: str | None, token: str | None) -> None:
     click.echo(f"the token is stored in {path}")
     if meters:
         click.echo(f"your meters: {', '.join(each['name'] for each in meters)}")
+        next_step(replace(place, meter=meters[0]["name"]), "status")
+    else:
+        click.echo("you have no seat at any meter yet: an admin gives them with meter seat give")
 
 
 def _ask_name() -> str:

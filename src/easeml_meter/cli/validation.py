@@ -3,10 +3,25 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from easeml_meter.cli.common import MeterPlace, file_argument, open_meter, place_options
+from easeml_meter.cli.common import (
+    SEAL,
+    MeterPlace,
+    echo_json,
+    file_argument,
+    json_option,
+    next_step,
+    open_meter,
+    place_options,
+    submit_step,
+)
+
+if TYPE_CHECKING:
+    from easeml_meter.core.model import ValidationSet
+    from easeml_meter.meter import MeterVerbs
 
 
 @click.group()
@@ -19,10 +34,11 @@ def validation() -> None:
 @click.option("--label", required=True, help="Name of the label column.")
 @click.option("--id", "id_column", help="Name of the id column, to join predictions by.")
 @place_options
-def set_(file: Path, label: str, id_column: str | None, place: MeterPlace) -> None:
+@json_option
+def set_(file: Path, label: str, id_column: str | None, place: MeterPlace, as_json: bool) -> None:
     """Hand in the first validation set."""
-    row = open_meter(place).set_validation(file, label=label, id_column=id_column)
-    click.echo(f"validation set {row.number}: {row.rows:,} rows, used from the next submission")
+    meter = open_meter(place)
+    _show(place, meter, meter.set_validation(file, label=label, id_column=id_column), as_json)
 
 
 @validation.command()
@@ -31,9 +47,23 @@ def set_(file: Path, label: str, id_column: str | None, place: MeterPlace) -> No
 @click.option("--id", "id_column", help='Name of the id column; "" for none. Default: as before.')
 @click.option("--reset", is_flag=True, help="Also reset an incremental meter, if resets are left.")
 @place_options
-def replace(
-    file: Path, label: str | None, id_column: str | None, reset: bool, place: MeterPlace
-) -> None:
+@json_option
+def replace(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
     """Replace the validation set; this takes effect with the next submission."""
-    row = open_meter(place).replace_validation(file, label=label, id_column=id_column, reset=reset)
-    click.echo(f"validation set {row.number}: {row.rows:,} rows, used from the next submission")
+    meter = open_meter(place)
+    _show(place, meter, meter.replace_validation(file, **options), as_json)
+
+
+def _show(place: MeterPlace, meter: MeterVerbs, given: ValidationSet, as_json: bool) -> None:
+    from easeml_meter.core.lifecycle import Phase
+
+    if as_json:
+        echo_json({"validation_set": given.number, "rows": given.rows})
+        return
+    click.echo(f"validation set {given.number}: {given.rows:,} rows, used from the next submission")
+    if meter.generations[-1].phase is Phase.REQUESTED:
+        next_step(place, SEAL, reader="labelers")
+    elif given.number == 1 and meter.spec.inputs == "public":
+        next_step(place, "testset inputs --out inputs.parquet")
+    else:
+        next_step(place, submit_step(meter.spec))

@@ -24,7 +24,7 @@ from easeml_meter.tables.wording import excerpt
 SUM_TOLERANCE = 1e-3
 """How far probabilities may add up from 1, for those stored in 16 bits; they are then rescaled."""
 
-_OF_CLASSES = (Output.CLASS, Output.RANKED, Output.PROBABILITIES)
+OF_CLASSES = (Output.CLASS, Output.RANKED, Output.PROBABILITIES)
 
 
 @dataclass(frozen=True)
@@ -40,7 +40,7 @@ class Expected:
     def __post_init__(self) -> None:
         if self.rows < 1:
             raise invalid("rows", self.rows, "1 or more")
-        if self.loss.output not in _OF_CLASSES:
+        if self.loss.output not in OF_CLASSES:
             return
         if self.classes is None:
             raise invalid("classes", "none", f"the loss {self.loss.name} needs the class list")

@@ -15,8 +15,8 @@ import pyarrow.compute as pc
 from easeml_meter.core.model import LabelRequest, ValidationSet
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes, classes_in_force
-from easeml_meter.scoring.losses import Loss, Output, names_as_labels, parse_loss
-from easeml_meter.scoring.outputs import read_labels
+from easeml_meter.scoring.losses import Loss, names_as_labels, parse_loss
+from easeml_meter.scoring.outputs import OF_CLASSES, read_labels
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.wording import excerpt
 from easeml_meter.vault.survey import NAMED
@@ -70,7 +70,7 @@ class Asked:
         row, found, loss, classes = 1, UnknownLabels(), self.loss, self.classes
         if loss is None:
             return found
-        of_classes = loss.output in (Output.CLASS, Output.RANKED, Output.PROBABILITIES)
+        of_classes = loss.output in OF_CLASSES
         for labels in columns:
             if of_classes and classes is None:
                 _check_type(labels.type)
