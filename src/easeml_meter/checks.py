@@ -47,7 +47,9 @@ def _is_finite(value: float) -> bool:
 def whole(field: str, value: object, *, at_least: int) -> None:
     """Refuse what is not a whole number within reason."""
     if isinstance(value, bool) or not isinstance(value, int) or not at_least <= value <= _MOST:
-        raise invalid(field, value, f"a whole number, {at_least} or more (at most 10^12)")
+        raise invalid(
+            field, value, f"it must be a whole number, {at_least} or more (at most 10^12)"
+        )
 
 
 MAX_NAME = 200

@@ -97,7 +97,8 @@ class Unreachable(MeterError):
 
 def invalid(field: str, given: object, allowed: str) -> InvalidInput:
     """Return the error that names the field, the value given and what is allowed."""
-    return InvalidInput(f"{field}: {given!r} given, {allowed}")
+    shown = "nothing" if given is None else repr(given)
+    return InvalidInput(f"{field}: {shown} given, {allowed}")
 
 
 def error_named(word: str, message: str) -> MeterError:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import difflib
 import itertools
 import re
 import tomllib
@@ -98,7 +99,7 @@ class Band:
         if not 0 <= self.lower < self.upper <= 1:
             raise invalid("band", f"[{self.lower}, {self.upper})", "0 <= lower < upper <= 1 needed")
         if self.tolerance <= 0:
-            raise invalid("tolerance", self.tolerance, "a number above 0")
+            raise invalid("tolerance", self.tolerance, "it must be a number above 0")
         if self.tolerance < _SMALLEST_TOLERANCE:
             raise invalid("tolerance", self.tolerance, f"at least {_SMALLEST_TOLERANCE:g}")
 
@@ -459,10 +460,15 @@ class MeterSpec:
         known = {field.name for field in dataclasses.fields(cls)} - {"bands"}
         for key in meter:
             if key not in known:
-                raise invalid(f"meter.toml: meter.{key}", meter[key], f"known: {sorted(known)}")
+                near = difflib.get_close_matches(key, known, 1)
+                meant = (
+                    f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+                )
+                raise InvalidInput(f"meter.toml: [meter] {key[:40]!r} is no setting: {meant}")
         for key in ("steps", "delta"):
             if key not in meter:
-                raise invalid(f"meter.toml: meter.{key}", None, "it must be given")
+                example = {"steps": "10", "delta": "0.05"}[key]
+                raise InvalidInput(f"meter.toml: [meter] {key} is missing: add {key} = {example}")
         return cls(
             bands=tuple(_band(number, band) for number, band in enumerate(bands, 1)), **meter
         )
@@ -493,7 +499,7 @@ class MeterSpec:
         try:
             return cls.from_mapping(data)
         except InvalidInput as error:
-            raise InvalidInput(f"{path}: {error}") from error
+            raise InvalidInput(f"{path}: {str(error).removeprefix('meter.toml: ')}") from error
 
     def write(self, path: Path) -> None:
         """Write as meter.toml."""

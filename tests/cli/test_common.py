@@ -206,6 +206,47 @@ def test_every_command_that_leaves_a_next_step_says_it(tmp_path: Path) -> None:
     assert "\nNext, for labelers: meter seal DATA" in released
 
 
+@pytest.mark.parametrize(
+    ("typed", "words"),
+    [
+        ("plan", "nothing given, say --steps, or --labels to ask for them: meter plan --steps 10"),
+        ("plan --steps 10", "tolerance: nothing given, give --tolerance"),
+        ("plan --steps 0 --tolerance 0.1", "steps: 0 given, it must be a whole number, 1 or more"),
+        ("plan --steps 9 --tolerance 0,01", "'0,01' given, is that a decimal comma? Write 0.01"),
+        ("plan --steps 9 --tolerance 0.01 --edges 0,05", "a decimal comma? Write 0.05"),
+        ("plan --steps 9 --tolerance 0.01 --loss f1", "loss: 'f1' given, known: 0-1, top-3"),
+        ("submit a.csv b.csv", "a.csv b.csv: say what they are: meter submit --test PREDICTIONS"),
+        ("submit", "nothing to submit: meter submit --test PREDICTIONS --validation PREDICTIONS"),
+        ("submit --onnx a.onnx --command ls", "--onnx and --command' given, one of them: meter"),
+        ("lab figures", "Missing option '--out': see meter lab figures --help"),
+        ("worker", "database: nothing given, name the server's with --database postgresql://"),
+    ],
+)
+def test_natural_mistakes_are_told_what_to_type(tmp_path: Path, typed: str, words: str) -> None:
+    assert words in Workbench(tmp_path).run(*typed.split()).err
+
+
+def test_a_missing_key_is_brought_back_from_a_backup(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    labels = ready(desk)
+    (tmp_path / "meter" / ".meter" / "keys" / "meter.key").unlink()
+    files = desk.predictions(labels, VALIDATION)
+    refused = desk.refused(2, "submit", *files)
+    assert "meter.key: there is no key file" in refused
+    assert "bring it back from a backup" in refused
+
+
+def test_a_column_that_was_nearly_named_is_proposed(tmp_path: Path) -> None:
+    """Before, only the first five columns were listed, and labels usually come last."""
+    desk = Workbench(tmp_path)
+    labels = animals(desk.init())
+    many = {f"c{i}": [0] * len(labels) for i in range(6)}
+    name = desk.write("wide", many | rows(labels, seed=0))
+    for given in ("Label", "labels"):
+        seal = ["seal", name, "--label", given, "--out", "x.sealed"]
+        assert f"no column '{given}' (did you mean 'label'? there" in desk.refused(2, *seal)
+
+
 def test_where_the_classes_are_not_known_the_validation_set_comes_first(tmp_path: Path) -> None:
     """Before, nothing said so, and sealing ended in "the classes are not known yet"."""
     animal_spec(classes=()).write(tmp_path / "spec.toml")

@@ -195,7 +195,7 @@ def test_whose_tokens_are_revoked(office: Admins) -> None:
 def test_a_server_is_needed(command: str, office: Admins) -> None:
     office.environment.delenv("METER_SERVER")
     shown = office.run(*command.split())
-    line = "meter: server: None given, name one with --server, or in METER_SERVER\n"
+    line = "meter: server: nothing given, name one with --server, or in METER_SERVER\n"
     assert shown == Shown(2, "", line)
 
 

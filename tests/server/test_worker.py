@@ -311,7 +311,12 @@ def test_the_command_says_in_one_line_what_it_lacks(
     Identity.new().write(other / "server.key")
     shared = ["--database", bench.database, "--files", str(tmp_path / "files")]
     refused = {
-        "with SQLite it needs no workers": ["--database", "sqlite:///x", "--folder", str(tmp_path)],
+        "on SQLite, the server runs models itself": [
+            "--database",
+            "sqlite:///x",
+            "--folder",
+            str(tmp_path),
+        ],
         "copy the server's key": [*shared, "--folder", str(tmp_path / "nowhere")],
         "not the server's": [*shared, "--folder", str(other)],
         "the same --files": ["--database", bench.database, "--folder", str(tmp_path / "other")],

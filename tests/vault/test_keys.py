@@ -76,7 +76,7 @@ def test_what_is_no_key_is_refused_without_being_shown(tmp_path: Path, content: 
 
 @pytest.mark.parametrize("path", ["missing.key", ".", "a\0b"])
 def test_a_key_that_is_not_there_is_one_line(tmp_path: Path, path: str) -> None:
-    with pytest.raises(InvalidInput, match="a key file") as caught:
+    with pytest.raises(InvalidInput, match="key file") as caught:
         Identity.read(tmp_path / path)
     assert len(str(caught.value).splitlines()) == 1
 

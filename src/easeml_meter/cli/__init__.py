@@ -101,6 +101,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
         code = meter.main(arguments, prog_name="meter", standalone_mode=False)
     except MeterError as error:
         _fail(str(error), error.exit_code, error.word)
+    except click.MissingParameter as error:
+        asked = error.ctx.command_path if error.ctx else "meter"
+        _fail(f"{error.format_message().rstrip('.')}: see {asked} --help", 2, "invalid")
     except click.ClickException as error:
         _fail(error.format_message(), 2, "invalid")
     except (click.Abort, KeyboardInterrupt):

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -21,6 +22,11 @@ if TYPE_CHECKING:
 
 def _numbers(option: str, text: str) -> list[float]:
     """Read one number or a comma list."""
+    # Neither a tolerance nor an inner edge may be 0, so this is no list.
+    if re.fullmatch(r"\s*0,\d+\s*", text):
+        raise invalid(
+            option, text, f"is that a decimal comma? Write {text.strip().replace(',', '.')}"
+        )
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
@@ -180,7 +186,8 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
         return spec.replace(**given)
     if "steps" not in given:
         if labels is None:
-            raise invalid("steps", None, "give --steps, or --labels to ask for them")
+            example = "meter plan --steps 10 --tolerance 0.01"
+            raise invalid("steps", None, f"say --steps, or --labels to ask for them: {example}")
         # The question asks for them; the first number of steps that its options allow.
         least = [1, given.get("masked_reverts", 0) + 1, *given.get("reverts", ())]
         given["steps"] = sum(given.get("tenants", ())) or max(least)

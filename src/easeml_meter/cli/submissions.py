@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,17 +20,19 @@ from easeml_meter.cli.common import (
 )
 from easeml_meter.cli.gate import close, gate_options
 from easeml_meter.cli.progress import progress_bar
-from easeml_meter.errors import MeterError, invalid
+from easeml_meter.errors import InvalidInput, MeterError, invalid
 
 if TYPE_CHECKING:
     from easeml_meter.core.gate import Gate
     from easeml_meter.meter import MeterVerbs
     from easeml_meter.service.submissions.kinds import Submitted
 
+_EXAMPLE = "meter submit --test PREDICTIONS --validation PREDICTIONS"
+
 _PATH = click.Path(path_type=Path)
 
 
-@click.command()
+@click.command(context_settings={"allow_extra_args": True})
 @click.option("--test", type=_PATH, help="Predictions for the test set, with --validation.")
 @click.option("--validation", type=_PATH, help="Predictions for the validation set.")
 @click.option("--onnx", type=_PATH, help="A model in ONNX format, instead of predictions.")
@@ -90,6 +93,9 @@ def submit(
     from easeml_meter.client import Untold
     from easeml_meter.service.submissions.measuring import Conditions
 
+    if unnamed := click.get_current_context().args:
+        given = " ".join(map(shlex.quote, unnamed))[:200]
+        raise InvalidInput(f"{given}: say what they are: {_EXAMPLE}")
     gate = _gate(options)
     submitted, name = _submitted(options)
     meter = open_meter(place)
@@ -193,8 +199,10 @@ def _submitted(options: dict[str, Any]) -> tuple[Submitted, str]:
         if found
     ]
     if len(given) != 1:
-        needed = "give --test with --validation, or --onnx, or --command"
-        raise invalid("submission", " and ".join(given) or "nothing", needed)
+        ways = f"{_EXAMPLE}, or --onnx MODEL, or --command COMMAND"
+        if not given:
+            raise InvalidInput(f"nothing to submit: {ways}")
+        raise invalid("submission", " and ".join(given), f"one of them: {ways}")
     matching = RowMatching(
         options["id_column"],
         in_order=options["no_ids"],

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.tables.order import OrderDigest
 from easeml_meter.tables.spelling import as_texts
-from easeml_meter.tables.wording import excerpt, some
+from easeml_meter.tables.wording import no_column, some
 
 NAMED = 10
 """Ids that a refusal names; of the others it tells the number."""
@@ -98,7 +98,7 @@ class RowMatching:
         """
         wanted = next(iter(self.columns(committed)), None)
         if committed is not None and wanted is not None and wanted not in names:
-            line = f"no column {excerpt(wanted)} (there are {some(names) or 'none'})"
+            line = no_column(wanted, names)
             ways = "name the column of ids (--id), or rely on the order of the rows (--no-ids)"
             raise InvalidInput(f"{line}, and {committed.owner} has ids: {ways}")
         return wanted

@@ -23,7 +23,9 @@ from easeml_meter.service.submissions.queue import answering
 _LOG = logging.getLogger(__name__)
 
 _RECIPIENT = "server.recipient"
-_NEEDED = "the server's, postgresql://...: with SQLite it needs no workers"
+_NEEDED = (
+    "name the server's with --database postgresql://... (on SQLite, the server runs models itself)"
+)
 
 
 def prepare(site: Site) -> None:
@@ -54,7 +56,7 @@ def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) ->
     """Work for the server with these settings until a signal asks to stop."""
     logs.configure(settings.log_level)
     if not settings.database.startswith("postgres"):
-        raise invalid("database", settings.database.partition(":")[0] or "none", _NEEDED)
+        raise invalid("database", settings.database.partition(":")[0] or None, _NEEDED)
     if not settings.key_file.exists():
         raise MeterError(f"{settings.key_file}: no such file: copy the server's key to there")
     clear_runs()

@@ -15,7 +15,7 @@ from easeml_meter.core.model import Event, stamp
 from easeml_meter.core.people import Credentials, User
 from easeml_meter.errors import Denied, MeterError, Unauthenticated, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.guesses import FAILURES_ANYWHERE, locked_for
+from easeml_meter.service.guesses import FAILURES, FAILURES_ANYWHERE, LOCK, locked_for
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.storage.books import Books
 
@@ -230,7 +230,8 @@ def check_password(site: Site, name: str, password: str, address: str = "") -> U
             books.users.update(replace(secret, failures=failures, locked_until=until))
     if known is None or known.disabled or not (right and unlocked):
         raise Unauthenticated(
-            "name or password is wrong, or too many wrong ones were tried: wait, retry"
+            f"name or password is wrong: check both; after {FAILURES} wrong ones in a row, "
+            f"even the right one is refused for {LOCK.seconds} seconds or longer"
         )
     site.guesses.right(key)
     return known

@@ -14,7 +14,7 @@ from easeml_meter.errors import InvalidInput
 from easeml_meter.tables.files import Stamp, file_digest, reading, stamp_of
 from easeml_meter.tables.limits import TableLimits, Tally
 from easeml_meter.tables.source import Held, Source
-from easeml_meter.tables.wording import excerpt, some
+from easeml_meter.tables.wording import excerpt, no_column
 
 MOST_ROWS = 1 << 18
 LEAST_ROWS = 1 << 8
@@ -64,8 +64,7 @@ class Table(ABC):
     def require(self, column: str, role: str = "column") -> pa.DataType:
         """Return the type of `column`, or say in one line that there is none."""
         if column not in self.schema.names:
-            line = f"no column {excerpt(column)} (there are {some(self.columns)})"
-            raise InvalidInput(f"{self.name}: {line}: name the {role}")
+            raise InvalidInput(f"{self.name}: {no_column(column, self.columns)}: name the {role}")
         return self.schema.field(column).type
 
     def batches(self, columns: Sequence[str] | None = None) -> Batches:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import difflib
 import os
 from collections.abc import Sequence
 from types import TracebackType
@@ -19,6 +20,17 @@ def excerpt(value: object, longest: int = LONGEST) -> str:
     if not isinstance(value, str):
         shown = shown[1:-1]  # a number needs no quotes
     return shown if len(text) <= longest else f"{shown}... ({len(text):,} characters)"
+
+
+def no_column(wanted: str, names: Sequence[str]) -> str:
+    """Say that there is no such column, and which one was probably meant."""
+    small = {name.lower(): name for name in reversed(names)}
+    # Comparing takes the product of both lengths, and strangers choose the names.
+    few = [name for name in small if len(name) <= LONGEST][:1000]
+    near = difflib.get_close_matches(wanted[:LONGEST].lower(), few, 1, 0.75)
+    there = f"there are {some(names) or 'none'}"
+    meant = f"did you mean {excerpt(small[near[0]])}? {there}" if near else there
+    return f"no column {excerpt(wanted)} ({meant})"
 
 
 def some(items: Sequence[object], most: int = 5) -> str:

@@ -54,6 +54,11 @@ class Identity:
     @classmethod
     def read(cls, path: Path) -> Identity:
         """Read a key file, unless other accounts could read it too."""
+        if not path.exists():
+            raise InvalidInput(
+                f"{path}: there is no key file, and without it nothing opens that was sealed for "
+                "it: bring it back from a backup"
+            )
         stamp_of(path, "key file")
         with open(path, "rb") as stream:
             mode = os.fstat(stream.fileno()).st_mode

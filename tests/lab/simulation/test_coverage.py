@@ -143,8 +143,8 @@ def test_verdicts(setting: Experiment, failures: int, runs: int, verdict: str) -
     ("changes", "message"),
     [
         ({"developer": "nobody"}, "developer: 'nobody' given, one of independent, "),
-        ({"seed": -1}, "seed: -1 given, a whole number, 0 or more"),
-        ({"labels": 0}, "labels: 0 given, a whole number, 1 or more"),
+        ({"seed": -1}, "seed: -1 given, it must be a whole number, 0 or more"),
+        ({"labels": 0}, "labels: 0 given, it must be a whole number, 1 or more"),
     ],
 )
 def test_wrong_experiments(changes: dict[str, object], message: str) -> None:

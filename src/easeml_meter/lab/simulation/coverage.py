@@ -278,4 +278,4 @@ def processors() -> int:
 def check_whole(field: str, value: object, *, at_least: int) -> None:
     """Refuse anything but whole numbers of a sensible size."""
     if isinstance(value, bool) or not isinstance(value, int) or value < at_least:
-        raise invalid(field, value, f"a whole number, {at_least} or more")
+        raise invalid(field, value, f"it must be a whole number, {at_least} or more")

@@ -413,7 +413,7 @@ def check_models(spec: MeterSpec, *, onnx: bool) -> None:
     A model is run on the hidden inputs, which its developers must not see otherwise.
     """
     if not spec.models:
-        needed = "predictions: this meter was planned without models = true in meter.toml"
+        needed = "this meter takes predictions only: it was planned without models = true"
         raise invalid("submission", "a model", needed)
     if spec.models == "onnx" and not onnx:
         needed = 'an ONNX file: this meter was planned with models = "onnx" in meter.toml'
