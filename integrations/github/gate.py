@@ -1,0 +1,131 @@
+"""Submit a model to a meter, or ask what was told of it, in a job of GitHub Actions.
+
+It reads METER_* and GITHUB_* from the environment and exits as `meter gate` does: 0 passes, 6 does
+not, 4 if nothing was told of the model yet. Everything is printed as one escaped annotation, since
+lines of the log that begin with "::" are commands to the runner.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+METER = Path(sys.executable).with_name("meter")
+WRONG_INPUT, NOT_ALLOWED, CLOSED = 2, 5, 6
+"""Exit codes of `meter`."""
+
+
+def main() -> int:
+    """Run the gate, and return its exit code."""
+    event = json.loads(Path(given("GITHUB_EVENT_PATH") or os.devnull).read_text("utf-8") or "{}")
+    head = event.get("pull_request", {}).get("head", {})
+    if given("GITHUB_EVENT_NAME") == "pull_request_target":
+        # This event hands the secrets to whoever opens a pull request.
+        return failed(NOT_ALLOWED, "pull_request_target: strangers could spend the test set")
+    if given("METER_SERVER") and not given("METER_TOKEN"):
+        return without_token(head)
+    # GITHUB_SHA of a pull request is a merge commit: a new one whenever the target branch moves.
+    model = given("METER_MODEL") or head.get("sha") or given("GITHUB_SHA")
+    limits = options("fail-above", "most-loss")
+    if not limits:  # `meter submit` would do without, and be charged
+        return failed(WRONG_INPUT, "no limit given: give fail-above or most-loss")
+    gate = [f"--model={model}", *limits]
+    files = options("test", "validation", "onnx")
+    if files:
+        done = meter("submit", "--once", *files, *gate)
+        if done.returncode not in (0, CLOSED):
+            return refused(done)
+    # A runner's token submits without being told the answer: only the gate says what passes.
+    done = meter("gate", *gate, *options("junit"), f"--summary={written('GITHUB_STEP_SUMMARY')}")
+    if done.returncode not in (0, CLOSED):
+        return refused(done)
+    verdict = json.loads(done.stdout)
+    output(verdict)
+    annotate("notice" if verdict["passed"] else "error", verdict["sentence"])
+    return done.returncode
+
+
+def without_token(head: dict[str, Any]) -> int:
+    """Skip what cannot have a token; fail where one was forgotten, lest that opens the gate."""
+    stranger = head and (head.get("repo") or {}).get("full_name") != given("GITHUB_REPOSITORY")
+    if not stranger and given("GITHUB_ACTOR") != "dependabot[bot]":
+        return failed(NOT_ALLOWED, "no token: set the secret, and pass it on as `token`")
+    words = "skipped: pull requests of forks and of Dependabot get no secrets; nothing was asked"
+    annotate("notice", words)
+    with written("GITHUB_STEP_SUMMARY").open("a", encoding="utf-8") as file:
+        file.write(f"### Overfitting meter: {words}\n")
+    return 0
+
+
+def meter(*arguments: str) -> subprocess.CompletedProcess[str]:
+    """Run `meter`; what an input leaves empty is not set."""
+    environment = {
+        name: value for name, value in os.environ.items() if value or not name.startswith("METER_")
+    }
+    return subprocess.run(  # noqa: S603 (a list of arguments: no shell reads a name)
+        [METER, arguments[0], "--json", *arguments[1:]],
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+        env=environment,
+    )
+
+
+def options(*names: str) -> list[str]:
+    """Return the options that were given as inputs, each in one word: a name may begin with "-"."""
+    values = {name: given(f"METER_{name.upper().replace('-', '_')}") for name in names}
+    return [f"--{name}={value}" for name, value in values.items() if value]
+
+
+def given(name: str) -> str:
+    """Return a variable of the environment; it may be empty."""
+    return os.environ.get(name, "")
+
+
+def written(name: str) -> Path:
+    """Return the file that the runner reads, if there is a runner."""
+    return Path(given(name) or os.devnull)
+
+
+def output(verdict: dict[str, Any]) -> None:
+    """Write the outputs of the step: each is one line, so no value can begin another one."""
+    signal = verdict["signal"]
+    values = {
+        "passed": json.dumps(verdict["passed"]),
+        "answer": signal["answer"],
+        "band": "" if signal["band"] is None else signal["band"],
+        "steps-left": signal["steps_left"],
+        "signal": json.dumps(signal),
+    }
+    with written("GITHUB_OUTPUT").open("a", encoding="utf-8") as file:
+        file.writelines(f"{name}={value}\n" for name, value in values.items())
+
+
+def refused(done: subprocess.CompletedProcess[str]) -> int:
+    """Say why `meter` gave no answer."""
+    try:
+        words = json.loads(done.stderr)["message"]
+    except ValueError:
+        words = done.stderr.strip()
+    return failed(done.returncode, words)
+
+
+def failed(code: int, words: str) -> int:
+    """Say what was wrong, and return the exit code."""
+    annotate("error", words)
+    return code
+
+
+def annotate(kind: str, words: str) -> None:
+    """Print an annotation of the run, in one line that cannot be another command."""
+    for character in "%\r\n":
+        words = words.replace(character, f"%{ord(character):02X}")
+    print(f"::{kind} title=Overfitting meter::{words}")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,326 @@
+"""The gate in continuous integration: GitHub's action, GitLab's template, the hook, the docs.
+
+The script and the templates run here as a runner runs them, with a meter in a folder.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shlex
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree as ET
+
+import pytest
+import yaml
+from tests.client.people import people_at
+from tests.live import live
+from tests.service.helpers import Session, make_session
+
+ROOT = Path(__file__).parents[2]
+SCRIPT = ROOT / "integrations" / "github" / "gate.py"
+PAGE = ROOT / "docs" / "integrations" / "ci.md"
+COMMIT = "5f0c" * 10
+AT_SERVER = {"METER_SERVER": "https://meter.invalid"}
+HOSTILE = ("$(touch pwned)", "`touch pwned`", '"; touch pwned #', "--help", "%0A::error::x", "a|b`")
+
+Done = subprocess.CompletedProcess[str]
+
+
+@pytest.fixture
+def session(tmp_path: Path) -> Session:
+    return make_session(tmp_path)
+
+
+def loaded(path: str) -> Any:
+    return yaml.safe_load((ROOT / path).read_text(encoding="utf-8"))
+
+
+def run(command: list[str], folder: Path, environment: dict[str, str]) -> Done:
+    kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
+    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    return subprocess.run(
+        command,
+        cwd=folder,
+        env={**kept, "PATH": path, "HOME": str(folder), **environment},
+        capture_output=True,
+        encoding="utf-8",
+        check=False,
+    )
+
+
+def act(
+    folder: Path,
+    event: dict[str, Any] | None = None,
+    /,
+    *,
+    python: str | Path = sys.executable,
+    **given: str,
+) -> Done:
+    """Run the script of the action as a runner would, in a job of its own."""
+    (folder / "event.json").write_text(json.dumps(event or {}))
+    for name in ("output", "summary.md"):
+        (folder / name).write_text("")
+    environment = {
+        "GITHUB_OUTPUT": str(folder / "output"),
+        "GITHUB_STEP_SUMMARY": str(folder / "summary.md"),
+        "GITHUB_EVENT_PATH": str(folder / "event.json"),
+        "GITHUB_EVENT_NAME": "pull_request" if event else "workflow_dispatch",
+        "GITHUB_REPOSITORY": "team/spam",
+        "GITHUB_SHA": COMMIT,
+        "METER_FOLDER": str(folder / "meter"),
+        # As the action sets them where an input was not given.
+        **dict.fromkeys(("METER_NAME", "METER_CA", "METER_MODEL", "METER_JUNIT"), ""),
+        "METER_FAIL_ABOVE": "2",
+    }
+    return run([str(python), str(SCRIPT)], folder, environment | given)
+
+
+def files(session: Session, test: int, validation: int, salt: str = "") -> dict[str, str]:
+    paths = map(str, session.files(test, validation, salt=salt))
+    return dict(zip(("METER_TEST", "METER_VALIDATION"), paths, strict=True))
+
+
+def outputs(folder: Path) -> dict[str, str]:
+    pairs = [line.split("=", 1) for line in (folder / "output").read_text().splitlines()]
+    assert len(dict(pairs)) == len(pairs)
+    return dict(pairs)
+
+
+def pull_request(repository: str | None) -> dict[str, Any]:
+    repo = repository and {"full_name": repository}
+    return {"pull_request": {"head": {"sha": "a" * 40, "repo": repo}}}
+
+
+def test_a_model_that_passes_is_asked_once_per_commit(session: Session) -> None:
+    for salt in ("first", "trained again"):
+        done = act(session.folder, **files(session, 0, 0, salt))
+        assert (done.returncode, done.stderr) == (0, "")
+        assert done.stdout.startswith("::notice title=Overfitting meter::passed: model 5f0c")
+    (signal,) = session.meter.status().signals
+    assert signal.model == COMMIT
+    told = outputs(session.folder)
+    assert list(told) == ["passed", "answer", "band", "steps-left", "signal"]
+    assert (told["passed"], told["answer"], told["band"], told["steps-left"]) == (
+        *("true", "1", "1"),
+        str(signal.steps_left),
+    )
+    assert json.loads(told["signal"])["model"] == COMMIT
+    summary = (session.folder / "summary.md").read_text()
+    assert summary.startswith("### Overfitting meter: ✅ passed\n")
+    assert signal.promise in summary
+
+
+def test_a_model_above_the_band_fails(session: Session) -> None:
+    report = session.folder / "junit.xml"
+    given = files(session, 25, 0) | {"METER_JUNIT": str(report)}
+    done = act(session.folder, METER_MODEL="named", **given)
+    assert done.returncode == 6
+    assert done.stdout.startswith("::error title=Overfitting meter::failed: model named: step 1")
+    assert (outputs(session.folder)["passed"], outputs(session.folder)["band"]) == ("false", "3")
+    assert "❌ failed" in (session.folder / "summary.md").read_text()
+    assert ET.parse(report).find(".//failure") is not None  # noqa: S314 (our own file)
+
+
+def test_without_files_nothing_is_submitted(session: Session) -> None:
+    done = act(session.folder)
+    assert (done.returncode, outputs(session.folder)) == (4, {})
+    assert "nothing was told of it yet" in done.stdout
+    session.submit(0, 0, model="a" * 40)
+    # Not GITHUB_SHA: that is a merge commit, and changes with the target branch.
+    assert act(session.folder, pull_request("team/spam")).returncode == 0
+    assert len(session.meter.status().signals) == 1
+
+
+def test_wrong_input_costs_nothing(session: Session) -> None:
+    given = files(session, 0, 0)
+    missing = act(session.folder, **given | {"METER_TEST": "nowhere.csv"})
+    no_band = act(session.folder, **given | {"METER_FAIL_ABOVE": "9"})
+    no_gate = act(session.folder, **given | {"METER_FAIL_ABOVE": ""})
+    for done in (missing, no_band, no_gate):
+        assert (done.returncode, outputs(session.folder)) == (2, {})
+        assert re.fullmatch("::error title=Overfitting meter::.+\n", done.stdout)
+    assert session.meter.status().signals == ()
+
+
+@pytest.mark.parametrize(
+    ("event", "given"),
+    [
+        (pull_request("stranger/spam"), {}),
+        (pull_request(None), {}),  # the fork was deleted
+        (pull_request("team/spam"), {"GITHUB_ACTOR": "dependabot[bot]"}),
+    ],
+)
+def test_pull_requests_without_secrets_are_skipped(
+    tmp_path: Path, event: dict[str, Any], given: dict[str, str]
+) -> None:
+    done = act(tmp_path, event, **AT_SERVER, METER_TOKEN="", **given)
+    assert done.returncode == 0
+    assert done.stdout.startswith("::notice title=Overfitting meter::skipped: ")
+    assert "skipped" in (tmp_path / "summary.md").read_text()
+    assert outputs(tmp_path) == {}
+
+
+@pytest.mark.parametrize("event", [{}, pull_request("team/spam")])
+def test_a_forgotten_token_does_not_open_the_gate(tmp_path: Path, event: dict[str, Any]) -> None:
+    done = act(tmp_path, event, **AT_SERVER, METER_TOKEN="")
+    assert done.returncode == 5
+    assert done.stdout.startswith("::error title=Overfitting meter::no token: ")
+
+
+def test_an_event_that_gives_strangers_the_secrets_is_refused(session: Session) -> None:
+    given = files(session, 0, 0) | {"GITHUB_EVENT_NAME": "pull_request_target"}
+    assert act(session.folder, pull_request("stranger/spam"), **given).returncode == 5
+    assert session.meter.status().signals == ()
+
+
+@pytest.mark.parametrize("name", HOSTILE)
+def test_names_are_harmless(session: Session, name: str) -> None:
+    session.submit(0, 0, model=name)
+    done = act(session.folder, METER_MODEL=name, GITHUB_HEAD_REF=name, GITHUB_REF_NAME=name)
+    assert (done.returncode, done.stderr) == (0, "")
+    # One line, and so one command to the runner; five outputs, and none of another name.
+    assert re.fullmatch(r"::notice title=Overfitting meter::[^\r\n]+\n", done.stdout)
+    assert len(outputs(session.folder)) == 5
+    assert outputs(session.folder)["passed"] == "true"
+    assert json.loads(outputs(session.folder)["signal"])["model"] == name
+    assert not list(session.folder.rglob("pwned"))
+
+
+@pytest.mark.parametrize("name", ["x\n::error::pwned", "x\r\npassed=true"])
+def test_names_of_several_lines_are_refused_in_one(session: Session, name: str) -> None:
+    done = act(session.folder, METER_MODEL=name, **files(session, 0, 0))
+    assert (done.returncode, outputs(session.folder)) == (2, {})
+    assert re.fullmatch(r"::error title=Overfitting meter::[^\r\n]+\n", done.stdout)
+    assert session.meter.status().signals == ()
+
+
+def test_the_token_is_on_no_command_line_and_only_a_told_answer_passes(tmp_path: Path) -> None:
+    """The answer to a submission with a runner's token is not told: its exit code is 0."""
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "python").symlink_to(Path(sys.executable).resolve())
+    program = tools / "meter"
+    program.write_text(
+        """#!/bin/sh
+echo "$@" >> called
+test "$METER_TOKEN" = emt_secret && test -z "${METER_CA+set}" || exit 99
+test "$1" = submit && exit 0
+echo '{"error": "not-allowed", "message": "not allowed: runner", "exit_code": 5}' >&2
+exit 5
+"""
+    )
+    program.chmod(0o755)
+    given = {"METER_TOKEN": "emt_secret", "METER_ONNX": "m.onnx", **AT_SERVER}
+    done = act(tmp_path, python=tools / "python", **given)
+    assert (done.returncode, done.stderr) == (5, "")
+    assert done.stdout == "::error title=Overfitting meter::not allowed: runner\n"
+    summary = f"--summary={tmp_path / 'summary.md'}"
+    gate = f"--model={COMMIT} --fail-above=2"
+    assert (tmp_path / "called").read_text().splitlines() == [
+        f"submit --json --once --onnx=m.onnx {gate}",
+        f"gate --json {gate} {summary}",
+    ]
+
+
+@pytest.mark.slow
+def test_a_runner_submits_and_a_developer_gates_at_a_server(tmp_path: Path) -> None:
+    with live(tmp_path / "site") as site:
+        for people in people_at(site, tmp_path, "ci-"):
+            paths = map(str, people.predictions(people.begin(), 0))
+            given = dict(zip(("METER_TEST", "METER_VALIDATION"), paths, strict=True))
+            server = {"METER_SERVER": site.address, "METER_NAME": "ci-meter", "METER_FOLDER": ""}
+            tokens = site.served.tokens
+            runner = act(tmp_path, METER_TOKEN=tokens["ci-runner"], **server, **given)
+            assert (runner.returncode, outputs(tmp_path)) == (5, {})
+            developer = act(tmp_path, METER_TOKEN=tokens["ci-developer"], **server)
+            assert developer.returncode == 0, developer.stdout
+            assert outputs(tmp_path)["band"] == "1"
+            (signal,) = people.developer.status().signals
+            assert signal.model == COMMIT
+
+
+def test_the_action_hands_every_input_to_the_script_by_environment() -> None:
+    action = loaded("action.yml")
+    assert set(action) == {"name", "description", "inputs", "outputs", "runs"}
+    assert action["runs"]["using"] == "composite"
+    install, gate = action["runs"]["steps"]
+    assert all("${{" not in step["run"] and step["shell"] for step in (install, gate))
+    assert "env" not in install  # no token where packages are installed
+    used = {value: name for name, value in gate["env"].items()}
+    assert set(used) == {f"${{{{ inputs.{name} }}}}" for name in action["inputs"]}
+    read = SCRIPT.read_text(encoding="utf-8")
+    for name in action["inputs"]:
+        variable = "METER_NAME" if name == "meter" else f"METER_{name.upper().replace('-', '_')}"
+        assert used[f"${{{{ inputs.{name} }}}}"] == variable
+        assert variable in {"METER_NAME", "METER_CA"} or variable in read or f'"{name}"' in read
+    for name, output in action["outputs"].items():
+        assert output["value"] == f"${{{{ steps.{gate['id']}.outputs.{name} }}}}"
+        assert f'"{name}": ' in read
+
+
+def gitlab(session: Session, **given: str) -> Done:
+    """Run the script of GitLab's job."""
+    job = loaded("integrations/gitlab/meter.gitlab-ci.yml")[".meter"]
+    lines = "\n".join(job["script"])
+    environment = {"METER_FOLDER": str(session.folder / "meter"), "CI_COMMIT_SHA": COMMIT}
+    return run(["sh", "-ec", lines], session.folder, job["variables"] | environment | given)
+
+
+def test_the_job_of_gitlab(session: Session) -> None:
+    report = session.folder / "meter.xml"
+    for salt in ("first", "trained again"):
+        done = gitlab(session, **files(session, 0, 0, salt))
+        assert done.returncode == 0, done.stderr
+    assert ET.parse(report).find(".//failure") is None  # noqa: S314 (our own file)
+    name = "$(touch pwned); --help"
+    bad = files(session, 25, 0)
+    assert gitlab(session, CI_MERGE_REQUEST_SOURCE_BRANCH_SHA=name, **bad).returncode == 6
+    assert ET.parse(report).find(".//failure") is not None  # noqa: S314 (our own file)
+    assert [signal.model for signal in session.meter.status().signals] == [COMMIT, name]
+    assert not list(session.folder.rglob("pwned"))
+
+
+def test_one_job_of_gitlab_at_a_time_started_by_a_person() -> None:
+    job = loaded("integrations/gitlab/meter.gitlab-ci.yml")[".meter"]
+    assert (job["resource_group"], job["interruptible"]) == ("meter", False)
+    assert job["artifacts"] == {"when": "always", "reports": {"junit": "meter.xml"}}
+    merge_request, by_hand = job["rules"]
+    assert (merge_request["when"], merge_request["allow_failure"]) == ("manual", False)
+    assert by_hand == {"if": '$CI_PIPELINE_SOURCE == "web"'}
+    assert "TOKEN" not in "\n".join(job["script"])
+
+
+@pytest.mark.parametrize(("model", "code"), [("good", 0), ("bad", 6), ("new", 4)])
+def test_the_hook_of_pre_commit(session: Session, model: str, code: int) -> None:
+    session.submit(0, 0, model="good")
+    session.submit(25, 0, model="bad")
+    (hook,) = loaded(".pre-commit-hooks.yaml")
+    assert {"id", "name", "entry", "language"} <= set(hook)
+    assert (hook["pass_filenames"], hook["always_run"]) == (False, True)
+    command = [*shlex.split(hook["entry"]), f"--model={model}", "--fail-above=2"]
+    folder = {"METER_FOLDER": str(session.folder / "meter")}
+    assert run(command, session.folder, folder).returncode == code
+    assert len(session.meter.status().signals) == 2
+
+
+def test_the_examples_of_the_page_avoid_its_traps() -> None:
+    blocks = re.findall(r"^```yaml\n(.*?)^```", PAGE.read_text(encoding="utf-8"), re.M | re.S)
+    workflow, template, hooks = map(yaml.safe_load, blocks)
+    events = workflow[True]  # "on" is a boolean of YAML 1.1
+    assert events == {"pull_request": {"types": ["labeled"]}, "workflow_dispatch": None}
+    assert workflow["permissions"] == {"contents": "read"}
+    assert workflow["concurrency"] == {"group": "meter", "cancel-in-progress": False}
+    (step,) = (step for step in workflow["jobs"]["gate"]["steps"] if "meter" in step["uses"])
+    assert set(step["with"]) <= set(loaded("action.yml")["inputs"])
+    assert "secrets.METER_TOKEN" in step["with"]["token"]
+    # Whatever runs the pull request's code has no token.
+    assert "secrets" not in json.dumps(workflow["jobs"]["predict"])
+    assert template["include"][0]["file"] == "integrations/gitlab/meter.gitlab-ci.yml"
+    assert template["meter"]["extends"] == ".meter"
+    (hook,) = hooks["repos"][0]["hooks"]
+    assert hook["id"] == loaded(".pre-commit-hooks.yaml")[0]["id"]
