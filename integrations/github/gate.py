@@ -39,7 +39,7 @@ def main() -> int:
         done = meter("submit", "--once", *files, *gate)
         if done.returncode not in (0, CLOSED):
             return refused(done)
-    # A runner's token submits without being told the answer: only the gate says what passes.
+    # The gate is free, and says the same again with its reasons.
     done = meter("gate", *gate, *options("junit"), f"--summary={written('GITHUB_STEP_SUMMARY')}")
     if done.returncode not in (0, CLOSED):
         return refused(done)

@@ -9,6 +9,8 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.client.people import people_at
+from tests.live import live
 from tests.service.helpers import Session, make_session
 
 
@@ -74,3 +76,27 @@ def test_submit_is_gated_too(session: Session) -> None:
     assert done.returncode == 6
     assert "Step 3: band" in done.stdout
     assert len(session.meter.status().signals) == 3
+
+
+@pytest.mark.slow
+def test_an_answer_that_is_not_told_passes_no_gate(tmp_path: Path) -> None:
+    """A runner's submission exited with 0, as if the model had passed."""
+    with live(tmp_path / "site") as site:
+        for people in people_at(site, tmp_path, "gate-"):
+            test, validation = people.predictions(people.begin(), 25)
+            done = subprocess.run(
+                [
+                    *(sys.executable, "-m", "easeml_meter", "--server", site.address),
+                    *("submit", "--test", str(test), "--validation", str(validation)),
+                    *("--model", "bad", "--fail-above", "1"),
+                ],
+                cwd=tmp_path,
+                capture_output=True,
+                text=True,
+                check=False,
+                env={**os.environ, "METER_TOKEN": site.served.tokens["gate-runner"]},
+            )
+            assert done.returncode == 5
+            assert "submitted as step 1 of test set 1" in done.stdout
+            assert "a developer's token" in done.stderr
+            assert len(people.developer.status().signals) == 1

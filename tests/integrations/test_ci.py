@@ -199,8 +199,7 @@ def test_names_of_several_lines_are_refused_in_one(session: Session, name: str) 
     assert session.meter.status().signals == ()
 
 
-def test_the_token_is_on_no_command_line_and_only_a_told_answer_passes(tmp_path: Path) -> None:
-    """The answer to a submission with a runner's token is not told: its exit code is 0."""
+def test_the_token_is_on_no_command_line_and_the_gate_decides(tmp_path: Path) -> None:
     tools = tmp_path / "bin"
     tools.mkdir()
     (tools / "python").symlink_to(Path(sys.executable).resolve())

@@ -20,7 +20,7 @@ from easeml_meter.cli.common import (
 )
 from easeml_meter.cli.gate import close, gate_options
 from easeml_meter.cli.progress import progress_bar
-from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.errors import Denied, InvalidInput, MeterError, invalid
 
 if TYPE_CHECKING:
     from easeml_meter.core.gate import Gate
@@ -121,6 +121,9 @@ def submit(
             echo_json(told.receipt)
         else:
             click.echo(str(told))
+        if gate is not None:  # what was not told cannot pass
+            needed = "run meter gate with a developer's token"
+            raise Denied(f"gate: the answer is not told to this caller: {needed}") from None
         return
     except KeyboardInterrupt as stopped:  # at a server, it says what became of the submission
         raise Interrupted(str(stopped) or "interrupted") from None
