@@ -147,6 +147,8 @@ class MeterSpec:
     """Each model depends on at most this many last signals (an assumption about people)."""
     resets: int = 0
     """How often the incremental meter's maximum may be reset."""
+    sticky: bool = False
+    """Tell each reason why a model has no reading once, then only when the maximum rises."""
     sessions: int = 1
     elastic: bool = False
     """Go on after the promised steps while the history of answers is a predictable one."""
@@ -162,7 +164,7 @@ class MeterSpec:
     def __post_init__(self) -> None:
         for name in ("bands", "tenants", "reverts", "mixture", "classes"):
             object.__setattr__(self, name, listed(name, getattr(self, name)))
-        for name in ("published", "handover", "elastic"):
+        for name in ("published", "handover", "elastic", "sticky"):
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
         if not isinstance(self.models, bool) and self.models != "onnx":
@@ -201,6 +203,7 @@ class MeterSpec:
         self._check_memory_and_resets()
         self._check_published()
         self._check_elastic()
+        self._check_sticky()
 
     def _check_drawn(self) -> None:
         """Refuse what no proof covers, and leave one band, from 0 to 1, for its tolerance."""
@@ -341,6 +344,23 @@ class MeterSpec:
         if self.memory is not None or self.reverts:
             raise invalid("elastic", True, "not with memory or reverts fixed in advance")
 
+    def _check_sticky(self) -> None:
+        if not self.sticky:
+            return
+        if self.protocol is not Protocol.INCREMENTAL or not self.silent_answers:
+            allowed = "an incremental meter with a ceiling, or with models that may fail"
+            raise invalid("sticky", True, f"only for {allowed}")
+        uncounted = {
+            "elastic": self.elastic,
+            "handover": self.handover,
+            "reverts": self.reverts,
+            "masked reverts": self.masked_reverts,
+            "resets": self.resets,
+            "memory": self.memory is not None,
+        }
+        for name in (name for name, used in uncounted.items() if used):
+            raise invalid("sticky", True, f"not with {name}: nobody has proved that count")
+
     @property
     def signals(self) -> int:
         """The number of bands, m."""
@@ -380,7 +400,10 @@ class MeterSpec:
 
     @property
     def silent_answers(self) -> int:
-        """The number of answers that promise nothing, and can come at any step."""
+        """The number of answers that promise nothing, and can come at any step.
+
+        On a sticky meter each of them comes once.
+        """
         ceilings = (None if self.merges else self.ceiling, self.variance_ceiling)
         return sum(each is not None for each in ceilings) + int(self.may_fail)
 

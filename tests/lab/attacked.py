@@ -44,6 +44,13 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
     "hand-over": {"tenants": (2, 1, 1), "handover": True},
     "measuring can fail": {"loss": "my.own:loss"},
+    "sticky ceiling": {"protocol": "incremental", "ceiling": 0.2, "sticky": True},
+    "sticky, measuring can fail": {
+        "loss": "my.own:loss",
+        "protocol": "incremental",
+        "sticky": True,
+        "tolerance": BY_BAND,
+    },
     "too spread": {"loss": "brier", "variance_ceiling": 0.16},
     "too spread, incremental": {
         "loss": "brier",
@@ -72,7 +79,8 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     },
 }
 DRAWN = tuple(name for name in PROTOCOLS if name.startswith("drawn"))
-PLAIN_ONLY = ("memory", "reverts", "as published", "as published, incremental", *DRAWN)
+STICKY = tuple(name for name in PROTOCOLS if name.startswith("sticky"))
+PLAIN_ONLY = ("memory", "reverts", "as published", "as published, incremental", *DRAWN, *STICKY)
 """No elastic budget is offered with them."""
 NARROW = ("regular", "incremental, by band", "masked")
 """Also attacked with bands that are narrow next to the spread of a test loss."""
@@ -81,6 +89,7 @@ CEILINGS = ("one step", "regular", "incremental", "incremental, by band", "reset
 CONSISTENT = (
     *("regular", "regular, by band", "incremental", "resets", "masked", "masked, incremental"),
     *("tenants", "hand-over", "memory", "reverts", "measuring can fail", "too spread"),
+    *STICKY,
 )
 """Also attacked with the count of consistent histories, which asks for fewer labels."""
 OTHER_BOUNDS = ("one step", "regular", "incremental, by band")

@@ -101,7 +101,8 @@ def released(spec: MeterSpec, losses: Sequence[tuple[float, float] | None]) -> S
     truths: list[Truth | None] = []
     for pair in losses:
         if pair is None:
-            answers.append(NO_READING)
+            answers.append(rules.unread(state, NO_READING))
+            state = rules.after(state, answers[-1])
             truths.append(None)
             continue
         answers.append(rules.answer(state, *pair))

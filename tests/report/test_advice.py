@@ -12,7 +12,15 @@ from tests.report.sessions import DRAWN, INCREMENTAL, MASKING, SPEC, drawn_sessi
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, Rules, State
+from easeml_meter.core.signals import (
+    ABOVE_CEILING,
+    NO_READING,
+    REVERTED,
+    TOO_SPREAD,
+    UNCHANGED,
+    Rules,
+    State,
+)
 from easeml_meter.report.advice import advice
 
 COMMANDS = {
@@ -82,6 +90,7 @@ def test_answers_without_a_band() -> None:
     assert "undone" in said([1, REVERTED], MASKING)
     assert "could not be measured" in said([NO_READING])
     assert "vary more than" in said([TOO_SPREAD])
+    assert "never which of the two" in said([ABOVE_CEILING, UNCHANGED])
 
 
 def test_an_incremental_meter_at_its_top_band_says_that_it_is_at_its_end() -> None:
@@ -148,6 +157,7 @@ def test_nobody_is_told_to_run_the_command_of_another_role(
         [REVERTED],
         [NO_READING],
         [TOO_SPREAD],
+        [ABOVE_CEILING, UNCHANGED],
         [1] * 9,
     ):
         view = session(answers, spec, phase=phase)

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from tests.report.sessions import INCREMENTAL, MASKING, SPEC, drawn_session, session
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, UNCHANGED
 from easeml_meter.report.words import (
     answer_words,
     history_words,
@@ -51,7 +51,7 @@ def test_shown_keeps_both_ends() -> None:
 
 
 def test_every_answer_has_words_of_its_own() -> None:
-    answers = [1, 2, 3, ABOVE_CEILING, REVERTED, NO_READING]
+    answers = [1, 2, 3, ABOVE_CEILING, REVERTED, NO_READING, UNCHANGED]
     assert len({answer_words(answer) for answer in answers}) == len(answers)
 
 

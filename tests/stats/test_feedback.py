@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import itertools
 import math
 from collections.abc import Iterator
@@ -56,7 +57,8 @@ def consistent(rules: Rules, state: State) -> set[frozenset[int]]:
                 for test in range(GRID + 1)
                 if _least(rules, told[test]) <= true and abs(test - true) <= reach[test]
             }
-            found.add(frozenset(answers | ({NO_READING} if rules.spec.may_fail else set())))
+            failed = {rules.unread(state, NO_READING)} if rules.spec.may_fail else set()
+            found.add(frozenset(answers | failed))
     return {each for each in found if not any(each < other for other in found)}
 
 
@@ -111,6 +113,14 @@ PROTOCOLS: dict[str, dict[str, Any]] = {
     "ceiling, incremental": {"protocol": "incremental", "ceiling": 0.5},
     "no reading": {"loss": "losses.py:mine"},
     "no reading, incremental": {"protocol": "incremental", "models": True},
+    "sticky ceiling": {"protocol": "incremental", "ceiling": 0.5, "sticky": True},
+    "sticky no reading": {"protocol": "incremental", "models": True, "sticky": True},
+    "sticky, two reasons": {
+        "protocol": "incremental",
+        "ceiling": 0.5,
+        "models": True,
+        "sticky": True,
+    },
     "masked": {"masked_reverts": 1, "mask_above": 1},
     "masked, incremental": {"protocol": "incremental", "masked_reverts": 1, "mask_above": 1},
     "two masked, incremental": {"protocol": "incremental", "masked_reverts": 2, "mask_above": 1},
@@ -130,7 +140,8 @@ def test_the_count_covers_the_largest_tree(edges: tuple[int, ...], options: dict
 
 
 @pytest.mark.parametrize(
-    "name", ["regular", "incremental", "masked", "resets", "signed", "ceiling"]
+    "name",
+    ["regular", "incremental", "masked", "resets", "signed", "ceiling", "sticky no reading"],
 )
 @pytest.mark.parametrize("edges", [(4,), (4, 8), (4, 8, 12), (2, 4, 6), (1, 2, 3)], ids=str)
 def test_the_count_is_the_largest_tree(edges: tuple[int, ...], name: str) -> None:
@@ -186,6 +197,18 @@ def test_one_band_fewer_would_be_too_few() -> None:
         assert possible_bands(spec) == 3
         too_few = sum(map(math.exp, counting.log_models(spec, possible=2)))
         assert largest_tree(spec, (1.0,) * 4) > too_few + 0.5
+
+
+@pytest.mark.parametrize("name", ["sticky ceiling", "sticky no reading"])
+def test_after_a_sticky_reason_was_told_one_answer_more_is_possible(name: str) -> None:
+    """Two bands above the maximum can both be near the truth, and the maximum may stay as well."""
+    spec = meter((4, 8, 12), 2, steps=5, **PROTOCOLS[name])
+    right = feedback_of(spec)
+    told = dataclasses.replace(
+        right, moves=(*right.moves[: spec.signals], *(each[:2] for each in right.moves[4:]))
+    )
+    tree = largest_tree(spec, (1.0,) * 4)
+    assert sum(counting.models(told, spec.steps)) < tree <= sum(counting.models(right, spec.steps))
 
 
 # --- The best adversary of a small world: all data sets, all strategies ---
@@ -267,10 +290,14 @@ class Adversary:
         ({"protocol": "incremental"}, 3, 4.5, 6),
         ({"ceiling": 0.5}, 2, 3.0, 3),
         ({"ceiling": 0.5}, 3, 7.0, 7),
+        ({"protocol": "incremental", "ceiling": 0.5}, 3, 12.0, 12),
+        ({"protocol": "incremental", "ceiling": 0.5, "sticky": True}, 2, 4.0, 4),
+        ({"protocol": "incremental", "ceiling": 0.5, "sticky": True}, 3, 11.0, 11),
     ],
     ids=[
         *("regular, two steps", "regular, three steps", "incremental, three steps"),
-        *("ceiling, two steps", "ceiling, three steps"),
+        *("ceiling, two steps", "ceiling, three steps", "ceiling, incremental, three steps"),
+        *("sticky ceiling, two steps", "sticky ceiling, three steps"),
     ],
 )
 def test_the_best_adversary_of_a_small_world(

@@ -82,6 +82,7 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
     "--variance-ceiling", type=float, help='Answer "too spread" for losses that vary more.'
 )
 @click.option("--above", type=int, help="With drawn edges: answers above the ceiling, such as 3.")
+@click.option("--sticky", is_flag=True, help="Incremental: tell once why there is no reading.")
 @click.option("--elastic", is_flag=True, help="Continue while the answers are predictable.")
 @question_options
 @click.option("--labels", type=int, help="Labels you have: how many steps, or which tolerance?")

@@ -110,7 +110,7 @@ class Ledger:
     def check_handover(self, group: Sequence[int]) -> None:
         """Raise `InvalidInput` unless this meter can count what these tenants share."""
         spec = self.spec
-        if spec.elastic or spec.handover or not spec.tenants:
+        if spec.elastic or spec.sticky or spec.handover or not spec.tenants:
             named = " and ".join(map(str, group))
             raise invalid("handover", named, "only between isolated teams, on a plain budget")
 

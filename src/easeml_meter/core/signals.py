@@ -1,6 +1,6 @@
 """From two losses to what is told: gap, band, and the protocol's answer.
 
-An answer is a whole number: 1..m for a band, or one of the four answers below that carry no
+An answer is a whole number: 1..m for a band, or one of the five answers below that carry no
 reading. What may be told next depends on the history of answers alone; `State` is the part of it
 that matters.
 """
@@ -21,12 +21,14 @@ ABOVE_CEILING = -1
 REVERTED = -2
 NO_READING = -3
 TOO_SPREAD = -4
+UNCHANGED = -5
 
 _NAMES = {
     ABOVE_CEILING: "above-ceiling",
     REVERTED: "reverted",
     NO_READING: "no-reading",
     TOO_SPREAD: "too-spread",
+    UNCHANGED: "unchanged",
 }
 _ANSWERS = {name: answer for answer, name in _NAMES.items()}
 
@@ -51,6 +53,11 @@ class State:
     resets_used: int = 0
     above: int = 0
     """Answers "above the ceiling", where they are counted."""
+    raised: tuple[int, ...] = ()
+    """The reasons for no reading that a sticky meter has told."""
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "raised", tuple(self.raised))  # a list, as stored in JSON
 
 
 @dataclass(frozen=True)
@@ -135,6 +142,8 @@ class Rules:
             highest = math.ceil(1 / as_written(spec.drawn)) + 1
         lowest = state.top if self.incremental else 1
         found = [*range(lowest, highest + 1)]
+        if state.raised:
+            found[0] = UNCHANGED
         if spec.ceiling is not None:
             found.append(ABOVE_CEILING)
         if spec.variance_ceiling is not None:
@@ -143,7 +152,7 @@ class Rules:
             found.append(NO_READING)
         if masking:
             found.append(REVERTED)
-        return tuple(found)
+        return tuple(each for each in found if each not in state.raised)
 
     def answer(
         self,
@@ -163,15 +172,29 @@ class Rules:
         if not 0 <= test_loss <= 1:
             raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
         if spec.ceiling is not None and as_written(test_loss) > as_written(spec.ceiling):
-            return ABOVE_CEILING
+            return self.unread(state, ABOVE_CEILING)
         most = spec.variance_ceiling
         if most is not None and as_written(variance) > as_written(most):
-            return TOO_SPREAD
+            return self.unread(state, TOO_SPREAD)
         told = self.merging(as_written(validation_loss))
         band = told.band_of(self.gap(validation_loss, test_loss))
         if state.reverts_used < spec.masked_reverts and band > spec.mask_above:
             return REVERTED
+        return self.read(state, band)
+
+    def read(self, state: State, band: int) -> int:
+        """Return what is told of a model in this band: itself, or the worst one so far.
+
+        Once a sticky meter has told a reason for no reading, a maximum that stays may be due to
+        one more such model. Nobody knows, so no band and no promise is told with it.
+        """
+        if state.raised and band <= state.top:
+            return UNCHANGED
         return max(state.top, band) if self.incremental else band
+
+    def unread(self, state: State, reason: int) -> int:
+        """Return what is told of a model without a reading; a sticky meter tells a reason once."""
+        return UNCHANGED if reason in state.raised else reason
 
     def after(self, state: State, answer: int) -> State:
         """Return the state once this was told."""
@@ -181,6 +204,8 @@ class Rules:
             return replace(state, top=answer)
         if answer == ABOVE_CEILING and self.spec.above is not None:
             return replace(state, above=state.above + 1)
+        if self.spec.sticky and answer in (ABOVE_CEILING, TOO_SPREAD, NO_READING):
+            return replace(state, raised=tuple(sorted({*state.raised, answer})))
         return state
 
     def ended(self, state: State, tenants: int = 1) -> bool:

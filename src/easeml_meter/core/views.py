@@ -15,7 +15,15 @@ from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
-from easeml_meter.core.signals import NO_READING, TOO_SPREAD, Rules, answer_named, name_of, true_gap
+from easeml_meter.core.signals import (
+    NO_READING,
+    TOO_SPREAD,
+    UNCHANGED,
+    Rules,
+    answer_named,
+    name_of,
+    true_gap,
+)
 from easeml_meter.showing import Shown
 from easeml_meter.spec import Gap, MeterSpec
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
@@ -96,6 +104,11 @@ class Signal(Shown):
         """Say in one sentence what is promised."""
         if self.answer == NO_READING:
             return "The model could not be measured on the hidden inputs: nothing is promised."
+        if self.answer == UNCHANGED:
+            return (
+                "The worst band so far is unchanged: this model is in that band or a lower one, or "
+                "has no reading, as one before it. Nobody knows which, so nothing is promised."
+            )
         if self.answer == TOO_SPREAD:
             most = at_least(self.spec.variance_ceiling or 0.0)
             return f"The losses on the test set vary more than {most}; nothing else is reported."

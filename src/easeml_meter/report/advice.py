@@ -11,7 +11,14 @@ from itertools import pairwise
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, Rules
+from easeml_meter.core.signals import (
+    ABOVE_CEILING,
+    NO_READING,
+    REVERTED,
+    TOO_SPREAD,
+    UNCHANGED,
+    Rules,
+)
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.words import LOW_BATTERY, validation_words
 from easeml_meter.stats.rounding import as_written, at_least, at_most
@@ -132,6 +139,12 @@ def _on_last(last: Signal) -> Iterator[Line]:
             "time, gave no valid predictions, or let them depend on other rows). That cost a step.",
         )
         yield Role.DEVELOPER, "test the next one on inputs with the same columns first."
+    elif last.answer == UNCHANGED:
+        yield (
+            None,
+            "The last model did not raise the worst band so far, or it has no reading, as a model "
+            "before it: the meter tells such a reason once, and never which of the two it is.",
+        )
 
 
 def _on_bands(readings: list[Signal]) -> Iterator[Line]:

@@ -11,7 +11,15 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, Rules, State
+from easeml_meter.core.signals import (
+    ABOVE_CEILING,
+    NO_READING,
+    REVERTED,
+    TOO_SPREAD,
+    UNCHANGED,
+    Rules,
+    State,
+)
 from easeml_meter.core.views import SessionView, Signal, Truth
 from easeml_meter.report.words import steps_words, told_words
 
@@ -78,16 +86,18 @@ def checks(view: SessionView) -> tuple[Check, ...]:
 
 def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int | None:
     """Return the answer that the rules call for; `truth.band` was found by exact arithmetic."""
-    if truth is None or signal.answer == NO_READING:
+    # Whether a model failed then cannot be seen from the losses that it has now.
+    failed = signal.answer == UNCHANGED and NO_READING in state.raised
+    if truth is None or signal.answer == NO_READING or failed:
         return None
     spec = rules.spec
     if spec.ceiling is not None and truth.test_loss > spec.ceiling:
-        return ABOVE_CEILING
+        return rules.unread(state, ABOVE_CEILING)
     if spec.variance_ceiling is not None and (truth.variance or 0) > spec.variance_ceiling:
-        return TOO_SPREAD
+        return rules.unread(state, TOO_SPREAD)
     if state.reverts_used < spec.masked_reverts and truth.band > spec.mask_above:
         return REVERTED
-    return max(state.top, truth.band) if rules.incremental else truth.band
+    return rules.read(state, truth.band)
 
 
 def summary(found: tuple[Check, ...]) -> str:

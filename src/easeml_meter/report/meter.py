@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import math
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, UNCHANGED
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.layout import PER_ROW, Layout
 from easeml_meter.report.palette import TOLERANCE, TRACK, text_on
@@ -42,7 +42,7 @@ from easeml_meter.report.words import (
 from easeml_meter.stats.rounding import at_least, at_most
 
 _THINNEST = 3.0
-_ODD = (ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD)
+_ODD = (ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED)
 
 
 def meter_svg(view: SessionView) -> str:
@@ -228,6 +228,8 @@ def _glyph(answer: int) -> str:
         return element("path", d="M-4-1.5h5a2.8 2.8 0 0 1 0 5.6h-4M-1-4.5l-3 3 3 3", **line)
     if answer == TOO_SPREAD:
         return element("path", d="M-4.5 0h9M-2-2.5L-4.5 0-2 2.5M2-2.5L4.5 0 2 2.5", **line)
+    if answer == UNCHANGED:
+        return element("path", d="M-4-2h8M-4 2h8", **line)
     return element("path", d="M-3.5-3.5l7 7M3.5-3.5l-7 7", **line)
 
 

@@ -9,7 +9,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from easeml_meter.core.people import Role
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD
+from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, UNCHANGED
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.advice import advice
 from easeml_meter.report.checks import Check, checks, summary
@@ -54,7 +54,7 @@ _BLOCK = "█"
 _COLUMN = 3
 _MOST_COLUMNS = 20
 _MOST_ROWS = 12
-_GLYPHS = {ABOVE_CEILING: "▲", REVERTED: "↶", NO_READING: "×", TOO_SPREAD: "↔"}
+_GLYPHS = {ABOVE_CEILING: "▲", REVERTED: "↶", NO_READING: "×", TOO_SPREAD: "↔", UNCHANGED: "="}
 
 
 def terminal(signal: Signal) -> Group:

@@ -10,7 +10,14 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, Rules
+from easeml_meter.core.signals import (
+    ABOVE_CEILING,
+    NO_READING,
+    REVERTED,
+    TOO_SPREAD,
+    UNCHANGED,
+    Rules,
+)
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.spec import Gap, MeterSpec
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
@@ -20,6 +27,7 @@ _WITHOUT_BAND = {
     REVERTED: "reverted",
     NO_READING: "no reading",
     TOO_SPREAD: "too spread",
+    UNCHANGED: "unchanged",
 }
 _JOINERS = "\u200c\u200d"
 _MOST_RUNS = 30

@@ -99,6 +99,7 @@ class Plan(Shown):
             "ceiling": spec.ceiling,
             "variance_ceiling": spec.variance_ceiling,
             "above": spec.above,
+            "sticky": spec.sticky,
             "elastic": self.elastic,
             "promise": self.promise,
             "assumptions": list(self.assumptions),
@@ -271,6 +272,8 @@ def promised_of(spec: MeterSpec) -> str:
     if spec.variance_ceiling is not None:
         most = at_least(spec.variance_ceiling)
         excuse += f' (or is reported as "too spread": losses that vary more than {most})'
+    if spec.sticky:
+        excuse += ' (or is reported as "unchanged", which promises nothing)'
     # A running maximum may be another model's band: its lower edge says nothing of this one.
     edges = (
         "is at most the upper edge of the reported band plus that tolerance"

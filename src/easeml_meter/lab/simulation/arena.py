@@ -167,7 +167,7 @@ class Arena:
         for index in np.flatnonzero(which & self.open).tolist():
             place = self.places[index]
             if crashes is not None and crashes[index] and self.spec.may_fail:
-                answer, tolerance = NO_READING, None
+                answer, tolerance = self.rules.unread(place.state, NO_READING), None
             else:
                 test = Fraction(units[index], models.scale)
                 answer, tolerance = self._tell(index, values[index], test, spreads[index])

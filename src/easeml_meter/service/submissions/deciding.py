@@ -153,7 +153,7 @@ class Decisions:
         if losses is None or over:
             raise self.spent()
         account = self.check_budget(entry, reached=losses.of_model)
-        answer = NO_READING
+        answer = self.histories.ledger.rules.unread(account.state, NO_READING)
         if losses.validation is not None and losses.test is not None:
             rules = self.histories.ledger.rules.drawing(draft.first_edge)
             answer = rules.answer(
