@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.running import Captured, run
+from tests.cli.workbench import Workbench
 from tests.service.helpers import make_session
 
 from easeml_meter.meter import Meter
@@ -110,3 +111,11 @@ def test_without_the_packages_of_a_server(folder: Path, tmp_path: Path) -> None:
     assert without("backup", file, "-C", str(tmp_path)) == missing
     assert without("serve", "--port", "0") == missing
     assert without("worker") == missing
+
+
+def test_the_folder_may_be_named_before_the_command(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    desk.init()
+    shown = desk.run("-C", "meter", "backup", "meter.backup")
+    assert (shown.code, shown.err) == (0, "")
+    assert (tmp_path / "meter.backup").is_file()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 from tests.cli.workbench import Workbench
 
 
@@ -11,3 +13,10 @@ def test_a_key_is_never_overwritten(desk: Workbench) -> None:
     shown = desk.run("key", "new", "a.key")
     assert (shown.code, shown.out, shown.err.count("\n")) == (2, "", 1)
     assert (desk.folder / "a.key").read_bytes() == before
+
+
+def test_json_has_the_public_half_and_no_secret(desk: Workbench) -> None:
+    shown = json.loads(desk.run("key", "new", "b.key", "--json").out)
+    assert shown["file"] == "b.key"
+    assert shown["recipient"].startswith("age1")
+    assert set(shown) == {"file", "recipient"}

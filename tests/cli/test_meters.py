@@ -6,6 +6,8 @@ import os
 import pty
 import subprocess
 import sys
+import tomllib
+from collections.abc import Sequence
 from pathlib import Path
 
 import pyarrow.parquet as pq
@@ -14,6 +16,7 @@ from tests.cli.workbench import (
     VALIDATION,
     Workbench,
     animals,
+    ready,
     rows,
     wrong,
 )
@@ -174,11 +177,20 @@ def test_init_takes_the_meter_toml_of_the_folder_and_keeps_it(tmp_path: Path) ->
     assert Workbench(folder).run("status").out.startswith("Meter own, test set 1: requested")
 
 
-def at_a_terminal(folder: Path, *answers: str) -> tuple[int, str]:
-    """Run `meter init -C meter` with a terminal on both sides."""
+def at_a_terminal(
+    folder: Path, *answers: str, command: Sequence[str] = ("init",)
+) -> tuple[int, str]:
+    """Run a command with a terminal on both sides."""
     ours, theirs = pty.openpty()
     process = subprocess.Popen(
-        [sys.executable, "-c", "from easeml_meter.cli import main; main()", "init", "-C", "meter"],
+        [
+            sys.executable,
+            "-c",
+            "from easeml_meter.cli import main; main()",
+            *command,
+            "-C",
+            "meter",
+        ],
         cwd=folder,
         stdin=theirs,
         stdout=theirs,
@@ -200,7 +212,7 @@ def at_a_terminal(folder: Path, *answers: str) -> tuple[int, str]:
     return process.wait(), shown.decode().replace("\r\n", "\n")
 
 
-ANSWERS = ("4", "0.1,0.3", "0.25", "0.2", "regular", "signed", "0-1", "public")
+ANSWERS = ("4", "0.25", "0.1,0.3", "0.2", "regular", "signed", "0-1", "cat, dog", "public")
 
 
 def test_init_by_questions(tmp_path: Path) -> None:
@@ -210,6 +222,7 @@ def test_init_by_questions(tmp_path: Path) -> None:
     assert "elastic = true" in spec
     assert 'inputs = "public"' in spec
     assert 'gap = "signed"' in spec
+    assert tomllib.loads(spec)["meter"]["classes"] == ["cat", "dog"]
     assert "signed: test loss minus validation loss" in shown
     plan = Workbench(tmp_path).json("status")
     offered = shown.index(f"-> {plan['labels_needed']} labels)")
@@ -225,6 +238,20 @@ def test_nothing_is_written_without_consent(tmp_path: Path) -> None:
     assert "This rests on:" in shown
     assert "nothing was made" in shown
     assert list(tmp_path.iterdir()) == []
+
+
+def test_at_a_terminal_a_submission_says_which_answer_it_uses_and_asks(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    files = desk.predictions(ready(desk), VALIDATION)
+    code, shown = at_a_terminal(tmp_path, "n", command=["submit", *files])
+    assert code == 1
+    assert "Uses answer 1 of 4, unless it repeats one. Submit?" in shown
+    assert "nothing was done" in shown
+    assert desk.left() == 4
+    code, shown = at_a_terminal(tmp_path, "y", command=["submit", *files])
+    assert (code, desk.left()) == (0, 3)
+    code, shown = at_a_terminal(tmp_path, command=["submit", *files, "--yes"])
+    assert (code, "Submit?" in shown) == (0, False)
 
 
 def test_without_a_terminal_nothing_is_asked(tmp_path: Path) -> None:

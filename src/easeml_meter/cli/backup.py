@@ -59,6 +59,7 @@ def backup(
     """
     from easeml_meter.service.backup import back_up
 
+    folder = _typed(folder)
     home = _embedded(folder or Path())
     if home is not None:
         opened, key = _home(home), home.key
@@ -111,6 +112,7 @@ def restore(
     from easeml_meter.spec import MeterSpec
     from easeml_meter.storage.store import alone
 
+    folder = _typed(folder)
     if not file.is_file():
         raise InvalidInput(f"{file}: there is no such file")
     home = None
@@ -143,6 +145,11 @@ def restore(
                 "unknown, and meter audit says so from now on",
                 err=True,
             )
+
+
+def _typed(folder: Path | None) -> Path | None:
+    """Return the folder named after the command, or before it."""
+    return folder or click.get_current_context().find_root().params.get("folder")
 
 
 def _embedded(folder: Path) -> Home | None:

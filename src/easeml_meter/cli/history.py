@@ -59,8 +59,13 @@ def history(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
 @click.option("--generation", type=int, help="Number of the test set. Default: the active one.")
 @tenant_option
 @place_options
+@json_option
 def report(
-    place: MeterPlace, tenant: int | None, generation: int | None, **outputs: Path | None
+    place: MeterPlace,
+    tenant: int | None,
+    generation: int | None,
+    as_json: bool,
+    **outputs: Path | None,
 ) -> None:
     """Draw the answers of a test set: --html, --svg, --badge, --shields."""
     from easeml_meter.report.badges import badge_json, badge_svg
@@ -78,4 +83,7 @@ def report(
                 path.write_text(drawn[kind](view), encoding="utf-8")
             except OSError as error:
                 raise invalid(kind, str(path), error.strerror or "cannot be written") from None
-            click.echo(f"wrote {path}")
+            if not as_json:
+                click.echo(f"wrote {path}")
+    if as_json:
+        echo_json({kind: str(path) for kind, path in outputs.items() if path is not None})

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from easeml_meter.cli.common import file_argument
+from easeml_meter.cli.common import echo_json, file_argument, json_option
 
 
 @click.group()
@@ -16,10 +16,14 @@ def key() -> None:
 
 @key.command()
 @file_argument("file")
-def new(file: Path) -> None:
+@json_option
+def new(file: Path, as_json: bool) -> None:
     """Make a key in FILE, which only you can read, and print its public half."""
     from easeml_meter.vault.keys import Identity
 
     identity = Identity.new()
     identity.write(file)
-    click.echo(identity.recipient)
+    if as_json:
+        echo_json({"file": str(file), "recipient": str(identity.recipient)})
+    else:
+        click.echo(identity.recipient)

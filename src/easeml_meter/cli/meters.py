@@ -86,10 +86,24 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
 
 def _classes_open(spec: MeterSpec) -> bool:
     """Whether the validation set will say which classes there are."""
+    return not spec.classes and _of_classes(spec.loss)
+
+
+def _of_classes(loss: str) -> bool:
     from easeml_meter.scoring.losses import parse_loss
     from easeml_meter.scoring.outputs import OF_CLASSES
 
-    return not spec.classes and parse_loss(spec.loss).output in OF_CLASSES
+    return parse_loss(loss).output in OF_CLASSES
+
+
+def _ask_classes(loss: str) -> tuple[str | int, ...]:
+    """Ask for the classes, where the loss has some."""
+    if not _of_classes(loss):
+        return ()
+    question = "Classes, with commas between them (none: those of the validation set)?"
+    text = click.prompt(question, default="", show_default=False)
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    return tuple(map(int, names)) if all(name.isdecimal() for name in names) else names
 
 
 def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json: bool) -> None:
@@ -146,6 +160,7 @@ def _ask() -> MeterSpec:
         default=str(Gap.ABSOLUTE),
     )
     loss = click.prompt("Loss?", default="0-1")
+    classes = _ask_classes(loss)
     inputs = click.prompt(
         "Do developers see the test inputs (public) or not (hidden)?",
         type=click.Choice(["hidden", "public"]),
@@ -161,6 +176,7 @@ def _ask() -> MeterSpec:
         loss=loss,
         gap=gap,
         inputs=inputs,
+        classes=classes,
     )
     elastic = spec.replace(elastic=True)
     plain, more = required_labels(spec).labels, required_labels(elastic).labels

@@ -27,7 +27,8 @@ def seat() -> None:
 @click.argument("role", type=_ROLES)
 @click.option("--tenant", type=int, help="Number of the team of a developer or runner.")
 @place_options
-def give(place: MeterPlace, name: str, role: str, tenant: int | None) -> None:
+@json_option
+def give(place: MeterPlace, name: str, role: str, tenant: int | None, as_json: bool) -> None:
     """Give the user NAME a seat as developer, labeler or runner."""
     with connected(place) as connection, open_remote(place) as meter:
         path = f"/meters/{meter.id}/members"
@@ -37,7 +38,10 @@ def give(place: MeterPlace, name: str, role: str, tenant: int | None) -> None:
             "tenant": seat_tenant(role, tenant),
         }
         connection.call("POST", path, json=given)
-    click.echo(f"{name} is now {described(role, given['tenant'])}")
+    if as_json:
+        echo_json({"name": name, **given})
+    else:
+        click.echo(f"{name} is now {described(role, given['tenant'])}")
 
 
 @seat.command()
@@ -45,13 +49,17 @@ def give(place: MeterPlace, name: str, role: str, tenant: int | None) -> None:
 @click.argument("role", type=_ROLES)
 @click.option("--tenant", type=int, help="Number of the team of a developer or runner.")
 @place_options
-def take(place: MeterPlace, name: str, role: str, tenant: int | None) -> None:
+@json_option
+def take(place: MeterPlace, name: str, role: str, tenant: int | None, as_json: bool) -> None:
     """Take a seat away from the user NAME."""
     with connected(place) as connection, open_remote(place) as meter:
         number = seat_tenant(role, tenant)
-        path = f"/meters/{meter.id}/members/{user_id_of(connection, name)}/{role}/{number}"
-        connection.call("DELETE", path)
-    click.echo(f"{name} is no longer {described(role, number)}")
+        user = user_id_of(connection, name)
+        connection.call("DELETE", f"/meters/{meter.id}/members/{user}/{role}/{number}")
+    if as_json:
+        echo_json({"name": name, "user": user, "role": role, "tenant": number})
+    else:
+        click.echo(f"{name} is no longer {described(role, number)}")
 
 
 @seat.command(name="list")

@@ -10,6 +10,8 @@ import click
 
 from easeml_meter.cli.common import (
     MeterPlace,
+    at_terminal,
+    confirm,
     echo_json,
     json_option,
     next_step,
@@ -72,6 +74,7 @@ _PATH = click.Path(path_type=Path)
     is_flag=True,
     help="Submit nothing: show, at no cost, how the files are understood. Touches no label.",
 )
+@click.option("--yes", is_flag=True, help="Do not ask at a terminal before an answer is used.")
 @gate_options
 @tenant_option
 @place_options
@@ -104,6 +107,9 @@ def submit(
     if options["check"]:
         _check(meter, submitted, tenant, options, as_json=as_json)
         return
+    model = name if model is None else model
+    if at_terminal() and not (options["yes"] or as_json):
+        _ask(meter, model, tenant, once=options["once"])
     try:
         with progress_bar(shown=not as_json) as progress:
             conditions = Conditions(
@@ -111,7 +117,7 @@ def submit(
             )
             signal = meter.submit_any(
                 submitted,
-                model=name if model is None else model,
+                model=model,
                 tenant=tenant,
                 conditions=conditions,
                 once=options["once"],
@@ -138,6 +144,22 @@ def submit(
         if not as_json:
             click.echo("\n".join(filter(None, (verdict.sentence, verdict.note))))
         close(verdict, options["summary"], options["junit"])
+
+
+def _ask(meter: MeterVerbs, model: str, tenant: int | None, *, once: bool) -> None:
+    """Ask a person before an answer is used, and say which."""
+    try:
+        view = meter.status(tenant=tenant)
+    except MeterError:  # runners see no budget; anything else the submission itself will say
+        return
+    told = len(view.signals)
+    free = once and any(each.model == model for each in view.signals)
+    if free or view.phase != "active":
+        return
+    promised = (
+        f" of {told + view.steps_left:,}" if view.steps_left else ", beyond the promised ones"
+    )
+    confirm(f"Uses answer {told + 1:,}{promised}, unless it repeats one. Submit?", yes=False)
 
 
 def _spent(meter: MeterVerbs, number: int) -> bool:

@@ -82,7 +82,8 @@ def list_tokens(place: MeterPlace, as_json: bool) -> None:
 @token.command()
 @click.argument("identifier", metavar="ID")
 @server_options
-def revoke(place: MeterPlace, identifier: str) -> None:
+@json_option
+def revoke(place: MeterPlace, identifier: str, as_json: bool) -> None:
     """End one of your tokens (admins: anyone's)."""
     from easeml_meter.errors import NotFound
 
@@ -93,7 +94,10 @@ def revoke(place: MeterPlace, identifier: str) -> None:
             connection.call("DELETE", f"/tokens/{identifier}")
         except NotFound as error:
             raise NotFound(f"{error}: see meter token list") from None
-    click.echo(f"token {identifier} is revoked")
+    if as_json:
+        echo_json({"id": identifier, "revoked": True})
+    else:
+        click.echo(f"token {identifier} is revoked")
 
 
 def _scope(place: MeterPlace, given: str) -> str:
@@ -109,7 +113,8 @@ def _scope(place: MeterPlace, given: str) -> str:
 @server_options
 @click.option("--name", help="Name of your account. Default: asked for.")
 @click.option("--token", help="A token that an admin gave you. Safer: put it in METER_TOKEN.")
-def login(place: MeterPlace, name: str | None, token: str | None) -> None:
+@json_option
+def login(place: MeterPlace, name: str | None, token: str | None, as_json: bool) -> None:
     """Log in to a server, and store its token in a file that only you can read.
 
     Without a terminal, the password is the first line of stdin. With a token, no password is
@@ -138,6 +143,11 @@ def login(place: MeterPlace, name: str | None, token: str | None) -> None:
     expires_at = me["token"]["expires_at"]
     path = credentials.store(connection.server, credentials.Credential(token, expires_at))
     user = me["user"]["name"]
+    if as_json:
+        names = [each["name"] for each in meters]
+        shown = {"server": connection.server, "user": user, "expires_at": expires_at}
+        echo_json({**shown, "stored_in": str(path), "meters": names})
+        return
     click.echo(f"logged in to {connection.server} as {user} until {expires_at[:10]}")
     click.echo(f"the token is stored in {path}")
     if meters:
