@@ -255,5 +255,6 @@ def test_any_drawn_edges_can_be_printed(gaps: list[float], drawn: float) -> None
     for signal in view.signals:
         assert "#" in plain(signal)
         assert all(len(line) <= 80 for line in plain(signal).splitlines())
-    assert "█" in printed(session_terminal(view))
+    # A band narrower than half a rung is drawn lighter.
+    assert {"█", "▓"} & set(printed(session_terminal(view)))
     assert "band" in printed(history_terminal(view), width=120)

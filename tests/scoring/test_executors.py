@@ -350,9 +350,9 @@ def test_no_repr_of_a_task_tells_the_secret(tmp_path: Path) -> None:
         predictions = written(table, tmp_path, "0-1")
         seen: list[Task] = []
 
-        def keep(function: Any, tasks: Any) -> list[int]:
+        def keep(function: Any, tasks: Any) -> list[Sums]:
             seen.extend(tasks)
-            return [0]
+            return [Sums()]
 
         assert score(predictions, sealed.label_groups(), map_function=keep) == Score(Sums(), 10)
         secret = sealed.grant()._secret
