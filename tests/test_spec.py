@@ -219,6 +219,7 @@ def test_steps(steps: object) -> None:
         ({"bound": "tight"}, "bound", "'tight'"),
         ({"inputs": "shown"}, "inputs", "'shown'"),
         ({"classes": ("cat", "dog", "cat")}, "classes", "['cat', 'dog', 'cat']"),
+        ({"classes": ("cat", ["dog"])}, "classes", "['cat', ['dog']]"),
         # ceiling
         ({"ceiling": 0}, "ceiling", "0"),
         ({"ceiling": 1.0}, "ceiling", "1.0"),

@@ -190,6 +190,8 @@ class MeterSpec:
             raise invalid("bound", "exact", allowed)
         if self.inputs not in ("hidden", "public"):
             raise invalid("inputs", self.inputs, 'either "hidden" or "public"')
+        if not all(isinstance(each, str | int) for each in self.classes):
+            raise invalid("classes", list(self.classes), "a list of texts or whole numbers")
         if len(set(self.classes)) != len(self.classes):
             raise invalid("classes", list(self.classes), "each class once")
         if self.ceiling is not None:
