@@ -198,7 +198,8 @@ def at_a_terminal(
         env={**os.environ, "TERM": "dumb", "COLUMNS": "80"},
     )
     os.close(theirs)
-    os.write(ours, "".join(f"{answer}\n" for answer in answers).encode())
+    # The end of the input after the last answer: one question more fails, instead of waiting.
+    os.write(ours, "".join(f"{answer}\n" for answer in answers).encode() + b"\x04")
     shown = b""
     while True:
         try:
