@@ -18,6 +18,7 @@ import pytest
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables import text
 from easeml_meter.tables.opening import open_raw, open_table
+from easeml_meter.tables.source import Held
 from easeml_meter.tables.table import LIST_ROWS, MOST_ROWS, Table
 
 ROWS = {"n": [1, 2, 3], "x": [0.5, None, 2.0], "text": ["a", 'b "quoted",\nline', ""]}
@@ -535,3 +536,16 @@ def test_views_of_text_are_read_as_plain_text(tmp_path: Path) -> None:
         assert found.schema.field("id").type == pa.large_string()
         column = next(found.batches()).column("id")
         assert column.take(pa.array([1])).to_pylist() == ["b"]
+
+
+@pytest.mark.parametrize(
+    "text", ['null\n{"a": {}}\n', 'null{"a": {}}\n{}\n', '{"a": 1}\nnull\n', '{"a": 1}\n 7\n']
+)
+def test_rows_of_json_that_are_no_objects_are_refused(text: str) -> None:
+    """Arrow ended the process at the first two, and took the third for a row of nulls."""
+    with pytest.raises(InvalidInput, match=r"row [12]"):
+        open_table(Held("rows.jsonl", text.encode()))
+
+
+def test_a_mark_of_the_byte_order_may_stand_before_json() -> None:
+    assert open_table(Held("rows.jsonl", b'\xef\xbb\xbf{"a": 1}\n')).in_memory().num_rows == 1

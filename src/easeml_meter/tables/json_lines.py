@@ -29,6 +29,8 @@ _FREE_CELLS = 1 << 24
 _FIRST_ROW = 4 << 20
 """Bytes of the first row of a limited table: Python takes 20 times as many to look at it."""
 _NO_BRACKETS = bytes(set(range(256)) - set(b"[]{}"))
+# A mark of the byte order may stand before the first.
+_NO_OBJECT = re.compile(rb"^(?!\xef\xbb\xbf[ \t\r]*\{)[ \t\r]*[^{\s]", re.MULTILINE)
 
 
 @dataclass(frozen=True)
@@ -87,6 +89,7 @@ class JsonTable(TextTable):
         wanted = pa.schema([(name, types[name]) for name in columns or ()])
         if not block.text or block.text.isspace():
             return wanted.empty_table()
+        self._check_objects(block)
         if columns is None:
             _check_depth(block.text)
             if self.limits:
@@ -114,6 +117,13 @@ class JsonTable(TextTable):
         }
         settled = pa.schema(known)
         return table if settled == table.schema else self._parse(block, known, settled.names)
+
+    def _check_objects(self, block: Block) -> None:
+        """Refuse rows that are no objects: Arrow takes null for one, or ends the process."""
+        found = _NO_OBJECT.match(block.text) if self.many_lines else _NO_OBJECT.search(block.text)
+        if found:
+            row = block.before + 1 + block.text.count(b"\n", 0, found.start())
+            raise InvalidInput(f"row {row} or later: no JSON object: write one per row")
 
     def _check_keys(self, text: bytes, limits: TableLimits) -> None:
         """Refuse many rows of ever other keys: Arrow fills in each key in every row."""
