@@ -299,7 +299,7 @@ def test_sqlite_needs_no_worker(tmp_path: Path) -> None:
     worker.check_key(site)
     site.close()
     settings = Settings(folder=tmp_path, database=f"sqlite:///{tmp_path / 'db'}")
-    with pytest.raises(InvalidInput, match="no workers"):
+    with pytest.raises(InvalidInput, match="the server runs models itself"):
         worker.run(settings, print, heartbeat=1)
 
 

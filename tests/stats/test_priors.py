@@ -402,6 +402,7 @@ CONSISTENT: dict[str, MeterSpec] = {
     f"{name}, edges {edges}": meter(edges, 2, steps=2, elastic=True, **options)
     for name, options in PROTOCOLS.items()
     if options.get("masked_reverts") != 2  # more than two steps can have
+    if not options.get("sticky")  # not with elastic
     for edges in ((4,), (4, 8, 12), (2, 4, 6), (5, 6, 12))
 } | {
     f"{name}, tolerances {tolerances}": meter(
