@@ -1,0 +1,54 @@
+"""The examples of integrations run from beginning to end."""
+
+from __future__ import annotations
+
+import contextlib
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from easeml_meter import Meter, MeterSpec
+from easeml_meter.demo import tutorial
+
+EXAMPLES = Path(__file__).parents[2] / "examples" / "integrations"
+
+
+@pytest.fixture
+def mails(tmp_path: Path) -> Path:
+    """Make a folder with the files of the tutorial, and its meter in `mail`."""
+    folder = tmp_path / "tutorial"
+    tutorial.write(folder)
+    with contextlib.closing(
+        Meter.create(folder / "mail", MeterSpec.read(folder / "meter.toml"))
+    ) as meter:
+        meter.seal(folder / "labelled.csv", folder / "t.sealed", label="label", id_column="id")
+        meter.add_test_set(folder / "t.sealed")
+        meter.set_validation(folder / "validation.csv", label="label", id_column="id")
+    return folder
+
+
+def run(folder: Path, *command: str | Path, **environment: str) -> tuple[int, str]:
+    done = subprocess.run(
+        [sys.executable, *command],
+        cwd=folder,
+        env={**os.environ, **environment},
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        check=False,
+    )
+    return done.returncode, done.stdout
+
+
+def test_tests_that_ask_a_meter(mails: Path) -> None:
+    plugin = ("-p", "easeml_meter.integrations.pytest_plugin", "-p", "no:cacheprovider")
+    asked = ("-m", "pytest", *plugin, EXAMPLES / "test_mail_filter.py")
+    alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
+    assert "2 skipped" in run(mails, *asked, **alone)[1]
+    code, out = run(mails, *asked, "--meter", "--meter-folder", "mail", **alone)
+    assert code == 1
+    assert "1 failed, 1 passed" in out
+    assert "model v3: step 2 of test set 1: band 3 is above band 2" in out
