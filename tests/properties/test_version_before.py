@@ -212,7 +212,7 @@ def test_a_queued_model_is_answered(before: Path, database: str) -> None:
     place = ["--database", database] if database else []
     options = ["--folder", str(folder), "--files", str(folder / "files"), "--heartbeat", "0.5"]
     worker = Machine(["worker", *options, *place], before / "log", "worker ready", seconds=8.0)
-    with started(folder, *place) as server:
+    with started(folder, *place, hurried=True) as server:
         if database:
             worker.start()
         try:

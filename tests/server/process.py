@@ -14,6 +14,8 @@ from pathlib import Path
 
 import httpx
 
+ROOT = str(Path(__file__).parents[2])
+
 
 @dataclass
 class Process:
@@ -43,12 +45,20 @@ def started(
     *arguments: str,
     environment: dict[str, str] | None = None,
     files: int | None = None,
+    hurried: bool = False,
 ) -> Iterator[Process]:
-    """Run `meter serve` until the block ends; it may open so many files."""
+    """Run `meter serve` until the block ends; it may open so many files.
+
+    Hurried, its answers to models leave as soon as they are known.
+    """
+    program = "from easeml_meter.cli import main; main()"
+    if hurried:
+        hurry = f"import sys; sys.path.append({ROOT!r}); from tests.hurry import hurry; hurry()"
+        program = f"{hurry}; {program}"
     popen = subprocess.Popen(
         [
             *(("prlimit", f"--nofile={files}") if files else ()),
-            *(sys.executable, "-c", "from easeml_meter.cli import main; main()", "serve"),
+            *(sys.executable, "-c", program, "serve"),
             *("--folder", str(folder), "--port", "0", *arguments),
         ],
         stdout=subprocess.PIPE,
