@@ -34,7 +34,13 @@ def test_first_start_prints_address_and_admin_token_and_stops_cleanly(tmp_path: 
             me = client.get("/me").json()
             assert (me["user"]["name"], me["user"]["admin"]) == ("admin", True)
             assert client.get(f"{server.address}/healthz").text == "ok\n"
-            assert client.get(f"{server.address}/readyz").text == "ok\n"
+            ready = client.get(f"{server.address}/readyz")
+            assert [line.split()[:2] for line in ready.text.splitlines()] == [
+                ["ok", "database"],
+                ["ok", "clock"],
+                ["ok", "disk"],
+                ["ok", "proxy"],
+            ]
             assert "meter_requests_total" in client.get(f"{server.address}/metrics").text
         assert (tmp_path / "site").stat().st_mode & 0o077 == 0
         assert server.stop() == 0
@@ -42,6 +48,27 @@ def test_first_start_prints_address_and_admin_token_and_stops_cleanly(tmp_path: 
     assert [line["event"] for line in lines] == ["started", *["request"] * 4, "stopped"]
     assert {line["level"] for line in lines} == {"info"}
     assert server.token not in "".join(server.log)
+
+
+def test_readyz_tells_strangers_how_it_went_and_not_what_was_found(tmp_path: Path) -> None:
+    too_much = str(1 << 60)
+    with started(tmp_path / "site", "--free-disk-bytes", too_much) as server:
+        forwarded = {"X-Forwarded-For": "203.0.113.9"}
+        strange = httpx.get(f"{server.address}/readyz", headers=forwarded, trust_env=False)
+        own = httpx.get(f"{server.address}/readyz", trust_env=False)
+        assert server.stop() == 0
+    assert strange.status_code == own.status_code == 503
+    assert strange.text == "ok database\nok clock\nfail disk\nwarn proxy\n"
+    assert "make room" in own.text
+
+
+def test_readyz_says_whether_a_proxy_is_believed(tmp_path: Path) -> None:
+    trusting = ("--trusted-proxy", "127.0.0.1", "--allowed-host", "127.0.0.1")
+    with started(tmp_path / "site", *trusting) as server:
+        forwarded = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
+        seen = httpx.get(f"{server.address}/readyz", headers=forwarded, trust_env=False)
+        assert server.stop() == 0
+    assert seen.text.splitlines()[-1] == "ok proxy"
 
 
 def test_token_is_printed_again_only_while_no_admin_can_sign_in(tmp_path: Path) -> None:

@@ -44,6 +44,7 @@ _COMMANDS = {
     ),
     "serve": ("easeml_meter.cli.server", "Run a server for teams."),
     "worker": ("easeml_meter.cli.worker", "Run a server's queued submissions, on any machine."),
+    "doctor": ("easeml_meter.cli.doctor", "Check a server's key, database, disk, sandbox, mail."),
     "backup": ("easeml_meter.cli.backup", "Back up a meter's folder, or a server."),
     "restore": ("easeml_meter.cli.backup", "Restore a backup; answers given since still count."),
     "mcp": ("easeml_meter.cli.mcp", "A meter as tools for a coding agent."),

@@ -7,9 +7,11 @@ import ipaddress
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
-from easeml_meter.server.auth import SiteHere, noted, token_of
+from easeml_meter.core.doctor import Finding, Verdict, healthy, ok
+from easeml_meter.server.auth import SettingsHere, SiteHere, noted, token_of
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.service.actor import ANYONE, SYSTEM
+from easeml_meter.service.doctor import readiness
 from easeml_meter.service.tokens import recognize
 
 # Not part of the API, nor of its document.
@@ -25,11 +27,29 @@ async def healthz() -> str:
 
 
 @router.get("/readyz")
-def readyz(site: SiteHere) -> str:
-    """Answer after the database has answered."""
-    with site.reading() as books:
-        books.ping()
-    return "ok\n"
+def readyz(request: Request, site: SiteHere, settings: SettingsHere) -> PlainTextResponse:
+    """Answer with the cheap checks of `meter doctor`: 200, or 503 if one failed.
+
+    Strangers see how each check went; what was found names paths and addresses, and is only for
+    this machine.
+    """
+    findings = [*readiness(SYSTEM, site, settings.folder), _proxy(request)]
+    whole = _from_here(request)
+    lines = [each.line if whole else f"{each.verdict} {each.check}" for each in findings]
+    status = 200 if healthy(findings) else 503
+    return PlainTextResponse("".join(f"{line}\n" for line in lines), status)
+
+
+def _proxy(request: Request) -> Finding:
+    """Whether the forwarded headers of this very request were believed, if it has any."""
+    named = [each.strip() for each in request.headers.get("x-forwarded-for", "").split(",")]
+    if named == [""]:
+        return ok("proxy", "none in between")
+    # A proxy that is trusted has its client's address put in the place of its own.
+    if request.client is not None and request.client.host in named:
+        return ok("proxy", "its headers are believed")
+    remedy = "name its address as trusted_proxy"
+    return Finding("proxy", Verdict.WARN, "forwarded headers are not believed", remedy)
 
 
 @router.get("/metrics", openapi_extra={"security": [{"HTTPBearer": []}]})

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import ipaddress
 import logging
 import socket
 import ssl
@@ -23,12 +22,12 @@ from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs, worker
 from easeml_meter.server.app import create_app
 from easeml_meter.server.connections import Connections, Listener, Protocol
+from easeml_meter.server.doctor import mail_server
 from easeml_meter.server.idempotency import forget_old_keys, forget_unfinished
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.jobs import runner
 from easeml_meter.service.notifications.delivery import Sender, delivering
-from easeml_meter.service.notifications.emails import MailServer
 from easeml_meter.service.notifications.events import collect
 from easeml_meter.service.place import Site
 from easeml_meter.service.submissions.queue import answering
@@ -48,17 +47,7 @@ _AT_ONCE = 4
 
 
 def _sender(settings: Settings) -> Sender:
-    mail = None
-    if settings.smtp_host:
-        mail = MailServer(
-            settings.smtp_host,
-            settings.smtp_from,
-            settings.smtp_port,
-            settings.smtp_user or None,
-            settings.smtp_password or None,
-            settings.smtp_starttls,
-        )
-    return Sender(mail, settings.private_webhooks)
+    return Sender(mail_server(settings), settings.private_webhooks)
 
 
 def open_site(settings: Settings) -> Site:
@@ -132,8 +121,7 @@ def _announce(settings: Settings, listening: socket.socket, tell: Callable[[str]
     address = f"{'https' if settings.tls_key else 'http'}://{shown}:{port}"
     tell(f"easeml-meter {__version__} serves at {address}")
     _LOG.info("started", extra={"fields": {"address": address}})
-    safe = settings.tls_key or settings.trusted_proxy or ipaddress.ip_address(host).is_loopback
-    if not safe:
+    if settings.in_the_clear:
         _LOG.warning(
             "tokens travel in the clear: set tls_certificate and tls_key, or listen at 127.0.0.1 "
             "behind a trusted_proxy"

@@ -171,6 +171,15 @@ class Settings(BaseSettings):
         return self
 
     @property
+    def in_the_clear(self) -> bool:
+        """Whether tokens travel unencrypted: to other machines, with neither TLS nor a proxy."""
+        try:
+            local = ipaddress.ip_address(self.host).is_loopback
+        except ValueError:
+            local = self.host == "localhost"
+        return not (local or self.tls_key or self.trusted_proxy)
+
+    @property
     def room(self) -> Room:
         """What meters and users may take of the disk."""
         limits = (self.disk_bytes_per_meter, self.disk_bytes_per_user, self.free_disk_bytes)

@@ -17,12 +17,11 @@ from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.jobs import QueueRunner, Runner
-from easeml_meter.service.place import Site
+from easeml_meter.service.place import RECIPIENT, Site
 from easeml_meter.service.submissions.queue import answering
 
 _LOG = logging.getLogger(__name__)
 
-_RECIPIENT = "server.recipient"
 _NEEDED = (
     "name the server's with --database postgresql://... (on SQLite, the server runs models itself)"
 )
@@ -30,15 +29,15 @@ _NEEDED = (
 
 def prepare(site: Site) -> None:
     """Leave a note of the server's key beside its files, for workers to compare theirs with."""
-    if not site.files.exists(_RECIPIENT):
-        site.files.put(_RECIPIENT, f"{site.identity.recipient}\n".encode())
+    if not site.files.exists(RECIPIENT):
+        site.files.put(RECIPIENT, f"{site.identity.recipient}\n".encode())
     check_key(site)
 
 
 def check_key(site: Site) -> None:
     """Raise `MeterError` unless key and files are the server's: answers would not open."""
     try:
-        noted = site.files.read(_RECIPIENT).decode().strip()
+        noted = site.files.read(RECIPIENT).decode().strip()
     except FileNotFoundError:
         place = site.files.location("")
         raise MeterError(

@@ -33,6 +33,9 @@ STATE = ".meter"
 TEST_SETS = "testsets"
 """Sealed test sets, their journals, and notes to the labelers."""
 
+RECIPIENT = "server.recipient"
+"""A note of the server's public key beside its files, for workers to compare theirs with."""
+
 
 def utc_now() -> datetime:
     """Give the time, for everything that is not a test."""

@@ -34,7 +34,7 @@ class Room:
     ) -> None:
         self.per_user = per_user
         self._per_meter = per_meter
-        self._free = free
+        self.kept_free = free
         self._clock = clock
         self._used: dict[str, int] = {}
         self._counted_at: dict[str, float] = {}
@@ -79,5 +79,5 @@ class Room:
         Raises:
             TooLarge: they would leave too little.
         """
-        if free is not None and self._free and free - size < self._free:
+        if free is not None and self.kept_free and free - size < self.kept_free:
             raise TooLarge(f"{size:,} bytes given, the disk is nearly full: ask an admin for room")

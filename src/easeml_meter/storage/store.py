@@ -71,6 +71,19 @@ class Store:
         """Open the SQLite database in a file."""
         return cls.open(f"sqlite:///{path}")
 
+    @classmethod
+    def look(cls, url: str) -> Store | None:
+        """Open a database as it is, without making or upgrading anything; None if it is not there.
+
+        Raises:
+            StorageError: it is there, and cannot be used.
+        """
+        address = _address(url)
+        sqlite = address.get_backend_name() == "sqlite"
+        if sqlite and not Path(address.database or "").is_file():
+            return None
+        return cls(_engine(url))
+
     @property
     def dialect(self) -> str:
         """The kind of database: sqlite or postgresql."""
@@ -111,12 +124,7 @@ class Store:
 
     def _migrate(self) -> None:
         with self._engine.connect() as connection:
-            tables = sa.inspect(connection).get_table_names()
-            found = None
-            if "alembic_version" in tables:
-                found = connection.exec_driver_sql(
-                    "SELECT version_num FROM alembic_version"
-                ).scalar()
+            found = Books(connection).version()
         if found != schema.HEAD:
             from easeml_meter.storage.migrate import UnknownVersion, upgrade
 

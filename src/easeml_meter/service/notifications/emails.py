@@ -8,6 +8,8 @@ from __future__ import annotations
 import hashlib
 import smtplib
 import ssl
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from email.message import EmailMessage
@@ -78,14 +80,33 @@ def send(message: Message, mail: MailServer) -> None:
         email["Subject"] = message.body["subject"]
         email["Message-ID"] = f"<{message.id}@{mail.sender.rpartition('@')[2]}>"
         email.set_content(message.body["text"])
-        with smtplib.SMTP(mail.host, mail.port, timeout=_SECONDS) as server:
-            if mail.starttls:
-                server.starttls(context=ssl.create_default_context())
-            if mail.user and mail.password:
-                server.login(mail.user, mail.password)
+        with _signed_in(mail) as server:
             server.send_message(email)
     except (OSError, smtplib.SMTPException, ValueError) as error:
         raise Undelivered(f"the mail server did not take it ({type(error).__name__})") from None
+
+
+def reach(mail: MailServer) -> None:
+    """Sign in to the mail server and leave again.
+
+    Raises:
+        Undelivered: it cannot be reached, or does not let us in.
+    """
+    try:
+        with _signed_in(mail) as server:
+            server.noop()
+    except (OSError, smtplib.SMTPException, ValueError) as error:
+        raise Undelivered(f"the mail server does not let us in ({type(error).__name__})") from None
+
+
+@contextmanager
+def _signed_in(mail: MailServer) -> Iterator[smtplib.SMTP]:
+    with smtplib.SMTP(mail.host, mail.port, timeout=_SECONDS) as server:
+        if mail.starttls:
+            server.starttls(context=ssl.create_default_context())
+        if mail.user and mail.password:
+            server.login(mail.user, mail.password)
+        yield server
 
 
 def _needed(request: TestSet, name: str) -> tuple[str, dict[str, str]]:

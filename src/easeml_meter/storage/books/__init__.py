@@ -7,6 +7,7 @@ rows stay inside. Entries and audit links are only ever added.
 from __future__ import annotations
 
 import hashlib
+from datetime import datetime
 from functools import cached_property
 from typing import Any
 
@@ -115,9 +116,19 @@ class Books:
         """Wholesale copies, for backups."""
         return Copies(self.connection)
 
-    def ping(self) -> None:
-        """Make the database answer, or raise."""
-        self.connection.exec_driver_sql("SELECT 1")
+    def now(self) -> datetime | None:
+        """Return the time on the database's machine; None where that is this machine."""
+        if self.connection.dialect.name == "sqlite":
+            return None
+        found: datetime = self.connection.execute(sa.func.clock_timestamp().select()).scalar_one()
+        return found
+
+    def version(self) -> str | None:
+        """Return the version of the tables; None if there are none yet."""
+        if not sa.inspect(self.connection).has_table("alembic_version"):
+            return None
+        found = self.connection.exec_driver_sql("SELECT version_num FROM alembic_version").scalar()
+        return None if found is None else str(found)
 
     @cached_property
     def submissions(self) -> Submissions:

@@ -6,6 +6,7 @@ import hashlib
 import json
 from collections.abc import Sequence
 from dataclasses import replace
+from datetime import datetime
 from functools import cache
 from typing import Any
 
@@ -26,6 +27,11 @@ class AuditLinks(Repository):
     def all(self, meter: str) -> list[AuditLink]:
         """Return a meter's chain, the oldest link first."""
         return self._values(schema.audit, AuditLink, "number", meter=meter)
+
+    def newest_at(self) -> datetime | None:
+        """Return when the newest link of all chains was made; None if there is none."""
+        found = self._connection.execute(sa.select(sa.func.max(schema.audit.c.at))).scalar()
+        return None if found is None else datetime.fromisoformat(found)
 
     def append(self, meter: str, at: str, event: str, details: dict[str, Any]) -> AuditLink:
         """Add a link to the chain."""

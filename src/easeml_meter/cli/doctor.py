@@ -1,0 +1,38 @@
+"""`meter doctor`."""
+
+from __future__ import annotations
+
+from dataclasses import asdict
+from pathlib import Path
+from typing import Any
+
+import click
+
+from easeml_meter.cli.common import echo_json, json_option
+from easeml_meter.cli.server import given_settings, settings_options
+from easeml_meter.core.doctor import healthy
+from easeml_meter.service.actor import SYSTEM
+
+
+@click.command()
+@settings_options()
+@json_option
+def doctor(settings_file: Path | None, as_json: bool, **flags: Any) -> None:
+    """Check a server's or worker's key, sandbox, database, clock, disk, files, proxy and mail.
+
+    Prints one line for each: ok, warn or fail, what was found, and what to do. Exits with 1 if
+    a check failed. Changes nothing; a small file is written where sealed files are kept, and
+    removed. The settings are those of meter serve, and come from the same places: run it on the
+    same machine, as the same account. /readyz answers with the cheap checks.
+    """
+    from easeml_meter.server.doctor import installation
+    from easeml_meter.service.doctor import examine
+
+    findings = examine(SYSTEM, installation(given_settings(settings_file, flags)))
+    sound = healthy(findings)
+    if as_json:
+        echo_json({"ok": sound, "checks": [asdict(each) for each in findings]})
+    else:
+        for each in findings:
+            click.echo(each.line)
+    raise click.exceptions.Exit(0 if sound else 1)

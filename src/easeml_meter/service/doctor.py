@@ -1,0 +1,272 @@
+"""The examination of a server: does all that its settings name work, and is it as safe as it looks?
+
+Nothing is made, upgraded or repaired, so it may run beside a server, before its first start, and on
+the machine of a worker.
+"""
+
+from __future__ import annotations
+
+import ipaddress
+import os
+import pwd
+import secrets
+import stat
+import urllib.request
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+from easeml_meter.core.doctor import Finding, Verdict, ok
+from easeml_meter.core.notifications import Undelivered
+from easeml_meter.errors import MeterError
+from easeml_meter.scoring import sandbox
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.notifications.emails import MailServer, reach
+from easeml_meter.service.place import RECIPIENT, Site
+from easeml_meter.service.room import Room
+from easeml_meter.storage.books.copies import SCHEMA
+from easeml_meter.storage.files import FolderFiles, open_files
+from easeml_meter.storage.store import Store
+from easeml_meter.vault.keys import Identity
+
+SKEW = timedelta(seconds=5)
+"""Clocks that differ by more expire tokens too early and stamp the audit chain out of order."""
+_SECONDS = 10
+_UNCOMPARED = ok("clock", "no database to compare it with")
+
+
+@dataclass(frozen=True)
+class Installation:
+    """What the settings of a server name; nothing of it is opened yet."""
+
+    folder: Path
+    database: str = field(repr=False)
+    files: str = field(repr=False)
+    key: Path
+    room: Room
+    mail: MailServer | None = None
+    trusted_proxy: tuple[str, ...] = ()
+    allowed_host: tuple[str, ...] = ()
+    public_url: str = ""
+    in_the_clear: bool = False
+    """Whether tokens travel unencrypted to whatever address it listens on."""
+
+
+@needs(Permission.OPERATE)
+def examine(_: Actor, installation: Installation) -> list[Finding]:
+    """Check everything; return one finding for each check, always in the same order."""
+    return [
+        _key(installation.key),
+        _sandbox(),
+        *_books(installation.database),
+        _disk(installation.room, FolderFiles(installation.folder).free()),
+        _files(installation),
+        _proxy(installation),
+        _mail(installation.mail),
+    ]
+
+
+@needs(Permission.OPERATE)
+def readiness(_: Actor, site: Site, folder: Path) -> list[Finding]:
+    """Check what costs next to nothing, for a load balancer that asks every few seconds."""
+    free = [each for each in (site.files.free(), FolderFiles(folder).free()) if each is not None]
+    return [*_opened(site.store, newest=False), _disk(site.room, min(free))]
+
+
+def _key(path: Path) -> Finding:
+    try:
+        found = path.stat()
+    except FileNotFoundError:
+        remedy = "meter serve makes it at its first start; a worker needs a copy of the server's"
+        return Finding("key", Verdict.WARN, f"{path}: there is none yet", remedy)
+    except OSError as error:
+        remedy = "run this as the account of the server (sudo -u ACCOUNT)"
+        return Finding("key", Verdict.FAIL, f"{path}: {error.strerror}", remedy)
+    owner = _account(found.st_uid)
+    others = stat.S_IMODE(found.st_mode) & (stat.S_IRWXG | stat.S_IRWXO)
+    if others:
+        said = f"{path}: accounts other than {owner} may use it (mode {found.st_mode & 0o777:o})"
+        return Finding("key", Verdict.FAIL, said, f"chmod 600 {path}; it opens every test set")
+    if found.st_uid not in (os.geteuid(), 0):
+        said = f"{path}: belongs to {owner}, and this runs as {_account(os.geteuid())}"
+        return Finding("key", Verdict.WARN, said, f"run this as {owner} (sudo -u {owner})")
+    try:
+        Identity.read(path)
+    except (MeterError, OSError) as error:
+        remedy = "bring it back from where you keep its copy; no other key opens the test sets"
+        return Finding("key", Verdict.FAIL, str(error), remedy)
+    return ok("key", f"{path}: readable by {owner}{'' if found.st_uid == 0 else ' and root'} only")
+
+
+def _account(number: int) -> str:
+    try:
+        return pwd.getpwuid(number).pw_name
+    except KeyError:
+        return f"uid {number}"
+
+
+def _sandbox() -> Finding:
+    lacking = sandbox.missing()
+    if lacking is None:
+        return ok("sandbox", "a command ran in it")
+    remedy = "until that is mended, submitted commands are refused here; ONNX models still run"
+    return Finding("sandbox", Verdict.WARN, lacking, remedy)
+
+
+def _books(url: str) -> Iterator[Finding]:
+    try:
+        store = Store.look(url)
+    except MeterError as error:
+        yield from _unreachable(error)
+        return
+    if store is None:
+        remedy = "meter serve makes it at its first start"
+        yield Finding("database", Verdict.WARN, "there is none yet", remedy)
+        yield _UNCOMPARED
+        return
+    try:
+        yield from _opened(store, newest=True)
+    finally:
+        store.close()
+
+
+def _opened(store: Store, *, newest: bool) -> Iterator[Finding]:
+    """Examine the books. With `newest`, the last audit link is looked for, which takes a while."""
+    try:
+        with store.reading() as books:
+            version = books.version()
+            theirs = books.now()
+            links = books.audit.newest_at() if newest and version == SCHEMA else None
+    except MeterError as error:
+        yield from _unreachable(error)
+        return
+    if version == SCHEMA:
+        yield ok("database", f"{store.dialect}, schema {version}")
+    elif version is None or version < SCHEMA:
+        said = f"{store.dialect}, schema {version or 'none'}, this program has {SCHEMA}"
+        remedy = "meter serve upgrades it when it starts; make a backup first"
+        yield Finding("database", Verdict.WARN, said, remedy)
+    else:
+        said = f"{store.dialect}, schema {version}, newer than this program's {SCHEMA}"
+        yield Finding("database", Verdict.FAIL, said, "update easeml-meter on this machine")
+    yield _clock(datetime.now(UTC), theirs, links)
+
+
+def _unreachable(error: MeterError) -> Iterator[Finding]:
+    remedy = "start it, or correct the setting database; the server can do nothing without it"
+    yield Finding("database", Verdict.FAIL, str(error), remedy)
+    yield _UNCOMPARED
+
+
+def _clock(now: datetime, theirs: datetime | None, newest: datetime | None) -> Finding:
+    """Compare this machine's clock with the database's, and with the newest audit link."""
+    remedy = "keep the clocks of all machines right (systemd-timesyncd or chrony)"
+    if theirs is not None and abs(now - theirs) > SKEW:
+        seconds = (now - theirs).total_seconds()
+        said = f"{abs(seconds):.0f} s {'ahead of' if seconds > 0 else 'behind'} the database's"
+        return Finding("clock", Verdict.FAIL, said, remedy)
+    if newest is not None and newest - now > SKEW:
+        said = (
+            f"{now:%Y-%m-%dT%H:%M:%SZ}, before the newest audit link ({newest:%Y-%m-%dT%H:%M:%SZ})"
+        )
+        return Finding("clock", Verdict.FAIL, said, remedy)
+    compared = "as the database's" if theirs is not None else "not behind the books"
+    return ok("clock", compared)
+
+
+def _disk(room: Room, free: int) -> Finding:
+    said = f"{free >> 20:,} MB free, {room.kept_free >> 20:,} MB stay free"
+    if free < room.kept_free:
+        remedy = "make room: submissions and labels are refused (setting free_disk_bytes)"
+        return Finding("disk", Verdict.FAIL, said, remedy)
+    if free < 2 * room.kept_free:
+        return Finding("disk", Verdict.WARN, said, "make room before submissions are refused")
+    return ok("disk", said)
+
+
+def _files(installation: Installation) -> Finding:
+    """Write, read and remove a file where sealed files are kept."""
+    place = installation.files
+    kind = place.partition("://")[0] if "://" in place else "folder"
+    if kind == "folder" and not Path(place).exists():
+        remedy = "meter serve makes it at its first start"
+        return Finding("files", Verdict.WARN, f"{place}: there is no such folder yet", remedy)
+    probe, content = f"doctor-{secrets.token_hex(8)}", secrets.token_bytes(32)
+    try:
+        files = open_files(place)
+        files.put(probe, content)
+        try:
+            same = files.read(probe) == content
+        finally:
+            files.remove(probe)
+        noted = files.read(RECIPIENT).decode().strip() if files.exists(RECIPIENT) else None
+    except (MeterError, OSError) as error:
+        remedy = "correct the setting files, or who may write there (for s3://, the AWS variables)"
+        return Finding("files", Verdict.FAIL, str(error), remedy)
+    if not same:
+        remedy = "use a store where a file can be read as soon as it is written"
+        return Finding("files", Verdict.FAIL, f"{kind}: other bytes came back", remedy)
+    return _same_key(installation.key, noted) or ok(
+        "files", f"{kind}: a file was written, read and removed"
+    )
+
+
+def _same_key(path: Path, noted: str | None) -> Finding | None:
+    """Whether the files belong to another key than the one here: nothing would open."""
+    try:
+        own = Identity.read(path).recipient
+    except (MeterError, OSError):
+        return None  # the check of the key says so
+    if noted is None or noted == own:
+        return None
+    said = f"the files belong to the key {noted}, and the key here is {own}"
+    return Finding("files", Verdict.FAIL, said, "put the server's own key in place")
+
+
+def _proxy(installation: Installation) -> Finding:
+    wide = [each for each in installation.trusted_proxy if not ipaddress.ip_network(each).prefixlen]
+    if wide:
+        remedy = "name the proxy's own address: anybody could pretend to be any other address"
+        return Finding("proxy", Verdict.FAIL, f"trusted_proxy {wide[0]} trusts everybody", remedy)
+    if installation.in_the_clear:
+        remedy = "set tls_certificate and tls_key, or listen at 127.0.0.1 behind a trusted_proxy"
+        return Finding("proxy", Verdict.WARN, "tokens travel in the clear", remedy)
+    if installation.trusted_proxy and not installation.allowed_host:
+        remedy = "set allowed_host to the names under which the server is reached"
+        return Finding("proxy", Verdict.WARN, "requests may name any host", remedy)
+    if installation.public_url:
+        return _through_proxy(installation.public_url)
+    if not installation.trusted_proxy:
+        return ok("proxy", "none is trusted")
+    return ok("proxy", "its headers are checked once public_url is set, through that address")
+
+
+def _through_proxy(url: str) -> Finding:
+    """Ask the running server, the way everybody does, whether it believes its proxy."""
+    try:
+        # Straight to it: a proxy for the way out of this network would add headers of its own.
+        straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))
+        with straight.open(f"{url}/readyz", timeout=_SECONDS) as answer:
+            lines = answer.read(1 << 16).decode(errors="replace").splitlines()
+    except OSError as error:
+        remedy = "start the server and its proxy, then run this again"
+        return Finding("proxy", Verdict.WARN, f"{url}: not reached ({error})", remedy)
+    verdict = next((line.split()[0] for line in lines if line.split()[1:2] == ["proxy"]), "")
+    if verdict == Verdict.OK:
+        return ok("proxy", f"{url}: the server sees whom it talks to")
+    remedy = (
+        "have it set X-Forwarded-For and X-Forwarded-Proto, and name its address as trusted_proxy"
+    )
+    return Finding("proxy", Verdict.FAIL, f"{url}: the server does not believe its proxy", remedy)
+
+
+def _mail(server: MailServer | None) -> Finding:
+    if server is None:
+        return ok("mail", "none is sent (setting smtp_host)")
+    try:
+        reach(server)
+    except Undelivered as error:
+        remedy = "correct the settings smtp_..., or start the mail server"
+        return Finding("mail", Verdict.WARN, f"{server.host}:{server.port}: {error}", remedy)
+    return ok("mail", f"{server.host}:{server.port} lets us in")
