@@ -258,7 +258,7 @@ def signal_of(
         rules = rules.merging(loss)
     least, most = (None, None) if loss is None else rules.true_loss(answer, loss)
     return Signal(
-        spec=situation.spec,
+        spec=ledger.spec,  # with the count that the test set was planned with
         answer=answer,
         step=entry.step,
         generation=entry.generation,
@@ -271,7 +271,7 @@ def signal_of(
         repeated=repeated,
         by_name=by_name,
         first_edge=None if first_edge is None else float(first_edge),
-        told_edges=rules.range_of(answer) if situation.spec.merges else None,
+        told_edges=rules.range_of(answer) if ledger.spec.merges else None,
         validation_loss=None if loss is None else float(loss),
         true_loss_at_least=least,
         true_loss_at_most=most,

@@ -15,7 +15,7 @@ from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import LabelRequest, TestSet
 from easeml_meter.core.people import Role
-from easeml_meter.core.views import Signal
+from easeml_meter.core.views import Signal, signal_from_json
 from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, Spent, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import Actor
@@ -23,6 +23,7 @@ from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.service.submissions.measuring import Conditions
 from easeml_meter.service.testsets import requests
+from easeml_meter.service.testsets.release import retrospective
 from easeml_meter.spec import Count
 from easeml_meter.stats.planning import required_labels
 
@@ -235,6 +236,28 @@ def test_a_test_set_keeps_its_count_and_the_next_one_says_what_changed(tmp_path:
         "This plan counts consistent histories of answers, the one of test set 1 counted all."
     )
     assert LabelRequest.from_json(new.meter, request.to_json()).test_set.count == new.count
+
+
+def test_an_answer_promises_what_the_count_of_its_test_set_covers(tmp_path: Path) -> None:
+    """Counting all histories, "above the ceiling" promises nothing, and no edge is left out."""
+    spec = small_spec(count="consistent", ceiling=0.5, tolerance=0.2, signals=2, edges=[0.4])
+    every = spec.replace(count="all")
+    rows = required_labels(every).labels
+    session = make_session(tmp_path, spec, size=rows)
+    with session.meter.workspace.writing() as books:
+        (active,) = books.testsets.all(session.meter.generations[0].meter)
+        books.testsets.update(replace(active, count=Count.ALL))
+    above = session.submit(rows, 0, model="above")
+    assert above.name == "above-ceiling"
+    assert above.spec == every
+    assert "true loss" not in above.promise
+    assert signal_from_json(above.to_dict(), spec).promise == above.promise
+    near = session.submit(rows * 45 // 100, 0, model="near")
+    assert (near.band, near.gap) == (2, (0.4, 1.0))
+    session.meter.retire()
+    session.meter.release()
+    record = retrospective(Actor.embedded(tenant=1), session.meter.workspace, 1)[1]
+    assert (record["gap"], record["truth"]["band"]) == ([0.4, 1.0], 2)
 
 
 def test_a_request_keeps_its_count_until_it_is_delivered(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any
 
-from easeml_meter.core.history import MeterState
+from easeml_meter.core.history import MeterState, spec_of
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Entry, Event, TestSet
 from easeml_meter.core.signals import Rules, answer_named
@@ -60,12 +60,13 @@ def release(
         entries = books.entries.all(test_set.meter, test_set.number)
     space.journal(test_set).append(unjournaled, histories.answers)
     _refuse_active_rows(actor, space, state, test_set)
+    spec = spec_of(state.spec, test_set)
     truths: list[Truth | None] = [None for _ in entries]
     if state.validation is not None:
-        with Measured(space, state.spec, test_set, state.validation, again=True) as on:
+        with Measured(space, spec, test_set, state.validation, again=True) as on:
             truths = [_truth(on, entry) for entry in entries]
-    _export(space, state.spec, test_set, entries, truths)
-    draws = _draws(space, state.spec, test_set)
+    _export(space, spec, test_set, entries, truths)
+    draws = _draws(space, spec, test_set)
     # The phase changes last: a release that was cut short is simply done again.
     with space.writing() as books:
         if books.entries.all(test_set.meter, test_set.number) != entries:
