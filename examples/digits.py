@@ -104,9 +104,9 @@ def main(folder: Path) -> None:
         console.print(signal)
 
     console.rule("The budget is spent")
-    guess = digits[hidden:].copy()
+    guess = np.load(folder / "test.npy")  # of the last model, with one prediction changed each time
     for attempt in range(meter.status().steps_left + 1):
-        guess[attempt] = 0
+        guess[attempt] = (guess[attempt] + 1) % 10
         np.save(folder / "test.npy", guess)
         try:
             console.print(submit(meter, folder, "one more"))

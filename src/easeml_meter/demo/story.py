@@ -114,7 +114,8 @@ def _line(signal: Signal) -> Text:
         return line
     line.append(f"validation {signal.validation_loss:6.1%}  ")
     for band, colour in enumerate(band_colours(signal.spec.signals), 1):
-        line.append(f" {band} ", style=f"reverse bold {colour}" if band == signal.band else "dim")
+        told = band == signal.band  # in brackets, for a terminal without colours
+        line.append(f"[{band}]" if told else f" {band} ", style=f"bold {colour}" if told else "dim")
     most = math.ceil(1000 * signal.true_loss_at_most) / 10
     return line.append(f"   true error <= {most:.1f} %")
 
