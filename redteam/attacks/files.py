@@ -6,10 +6,13 @@ import io
 import json
 import struct
 import tarfile
+from functools import partial
 
+import httpx
 import numpy as np
 import pyarrow as pa
 
+from easeml_meter.vault.containers import binding, write_container
 from redteam import attack
 from redteam.target import Client, Ground, draw, hold, packed, parquet, predictions, refused
 
@@ -145,10 +148,37 @@ def a_long_age_header(client: Client) -> None:
     ground = client.target.meter(begun=False)
     stanza = b"-> X25519 " + b"A" * 43 + b"\n" + b"B" * 43 + b"\n"
     content = b"age-encryption.org/v1\n" + stanza * 2000 + b"--- " + b"C" * 43 + b"\n" + b"x" * 99
+    refused(offered(client, ground, content))
+
+
+def offered(client: Client, ground: Ground, content: bytes) -> httpx.Response:
+    """Upload a file, and offer it as the test set."""
     begun = client.post(ground.at("/uploads"), json={"name": "set", "size": len(content)}).json()
     path = ground.at(f"/uploads/{begun['id']}")
     client.put(path, params={"offset": 0}, content=content).raise_for_status()
-    refused(client.post(ground.at("/test-sets"), json={"upload": begun["id"]}))
+    return client.post(ground.at("/test-sets"), json={"upload": begun["id"]})
+
+
+@attack(who="labeler", finding="what was sealed unpacks to gigabytes", attempts=[52], seconds=10)
+def sealed_files_that_unpack(client: Client) -> None:
+    ground = client.target.meter(begun=False)
+    (request,) = client.get(ground.at("/requests")).json()["items"]
+    size = 200_000
+    words = pa.DictionaryArray.from_arrays(np.zeros(size, np.int32), ["x" * 20_000])
+    label = pa.table({"label": np.zeros(size, np.int8)})
+    notes = {"label": "label", "id_column": None, "order_digest": None, "created": ""}
+    for table, classes in ((label, ["x" * 20_000]), (label.append_column("x", words), None)):
+        sink, said = io.BytesIO(), notes | {"classes": classes}
+        write_container(
+            sink,
+            table.schema,
+            table.to_batches(),
+            bound_to=binding("test set", ground.id, 1),
+            recipients=request["recipients"],
+            notes=partial(dict, said),
+        )
+        hold(len(sink.getvalue()) < 1 << 20, "the file is not small")
+        refused(offered(client, ground, sink.getvalue()), 413)
 
 
 @attack(

@@ -52,6 +52,7 @@ INSIDE = {
     "testsets.delivery.check_reuse",
     "testsets.delivery.claim",
     "testsets.delivery.open_delivered",
+    "testsets.delivery.take_in",
     "testsets.elsewhere.refuse_elsewhere",
     "testsets.release.truths_of",
     "testsets.reuse.keep_notices",

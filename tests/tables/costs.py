@@ -28,7 +28,10 @@ class Cost(NamedTuple):
 
 
 def cost_of(kind: str, path: Path) -> Cost:
-    """Read a file as a server reads an upload: `validation`, `predictions` or `onnx`."""
+    """Read a file as a server reads an upload: `validation`, `predictions`, `onnx` or `sealed`.
+
+    One that is sealed is test set 1 of the meter "cats"; its key is beside it.
+    """
     command = [sys.executable, __file__, kind, str(path)]
     done = subprocess.run(command, capture_output=True, text=True, check=True)
     return Cost(*json.loads(done.stdout))
@@ -48,7 +51,13 @@ def _read(kind: str, path: Path) -> None:
     from easeml_meter.scoring.predictions import Predictions
     from easeml_meter.scoring.validation import Validation
     from easeml_meter.tables.opening import check_whole
+    from easeml_meter.vault.inspection import Delivered
+    from easeml_meter.vault.keys import Identity
 
+    if kind == "sealed":
+        key = Identity.read(path.with_suffix(".key"))
+        Delivered.of(path, key, meter="cats", generations=(1,)).inspect_apart(USUAL_LIMITS)
+        return
     held = Held(path.name, path.read_bytes(), limits=USUAL_LIMITS)
     if kind == "validation":
         Validation.open(held, label="label", loss=parse_loss("0-1"))
@@ -67,7 +76,8 @@ def main(kind: str, path: Path) -> None:
     import pyarrow.json
     import pyarrow.parquet  # noqa: F401
 
-    import easeml_meter.scoring.validation  # noqa: F401
+    import easeml_meter.scoring.validation
+    import easeml_meter.vault.inspection  # noqa: F401
 
     resource.setrlimit(resource.RLIMIT_AS, (ENOUGH, ENOUGH))
     memory, cpu, refusal = _peak(), time.process_time(), ""

@@ -59,7 +59,7 @@ class Tally:
 
     def __init__(self, limits: TableLimits) -> None:
         self._limits = limits
-        self._rows = self._bytes = 0
+        self._rows = self.bytes = 0
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Count a valid batch, before dictionaries and views in it are written out.
@@ -71,8 +71,8 @@ class Tally:
         self._rows += batch.num_rows
         self._limits.check("most_rows", self._rows)
         for column in batch.columns:
-            self._bytes += self._size(column)
-        self._limits.check("most_decoded_bytes", self._bytes)
+            self.bytes += self._size(column)
+        self._limits.check("most_decoded_bytes", self.bytes)
 
     def _size(self, column: Any) -> int:
         width = _width(column.type)

@@ -132,17 +132,12 @@ class Container(Closing):
 
     def _open(self, key: Identity | bytes, bound_to: bytes) -> None:
         source = self._source
-        length = int.from_bytes(source.exactly(source.size - 4, 4), "little")
-        self._end = source.size - 4 - length
-        if source.exactly(0, len(MAGIC)) != MAGIC or self._end <= len(MAGIC):
-            raise ValueError("not a container")
-        if isinstance(key, Identity):
-            key = unwrap(source.exactly(self._end, length), key)
-        self.secret, data_key = key, key[:32]
+        self._end = _end_of(source)
+        self.secret = _unwrapped(source, key) if isinstance(key, Identity) else key
         self._file = pq.ParquetFile(
             pa.PythonFile(_Slice(source, len(MAGIC), self._end), "r"),
             decryption_properties=encryption.create_decryption_properties(
-                data_key, aad_prefix=bound_to
+                self.secret[:32], aad_prefix=bound_to
             ),
             pre_buffer=False,
         )
@@ -175,8 +170,13 @@ class Container(Closing):
         for group in range(len(self.group_rows)) if groups is None else groups:
             yield from self.read(group, names).to_batches()
 
+    @property
+    def size(self) -> int:
+        """The bytes of the file."""
+        return self._source.size
+
     def verify(self) -> str:
-        """Check every byte of the file and every value in it; return the file's SHA-256."""
+        """Check every byte of the file; return its SHA-256."""
         hashed, position, source = hashlib.sha256(), 0, self._source
         with opaque(self._what):
             while piece := source.read_at(position, min(_PIECE, self._end - position)):
@@ -184,8 +184,6 @@ class Container(Closing):
                 position += len(piece)
             if hashed.digest() != self.secret[32:]:
                 raise ValueError("changed")
-            for _ in self.batches():
-                pass
             hashed.update(source.exactly(self._end, source.size - self._end))
         return hashed.hexdigest()
 
@@ -193,6 +191,25 @@ class Container(Closing):
         """Let go of the file."""
         self._file.close()
         self._source.close()
+
+
+def secret_of(location: Location, identity: Identity, what: str) -> bytes:
+    """Return the secret of a file, or raise `VaultError`; nothing but its end is read."""
+    with open_positioned(location) as source, opaque(what):
+        return _unwrapped(source, identity)
+
+
+def _end_of(source: Positioned) -> int:
+    """Return where the Parquet file ends, and the wrapped key begins."""
+    end = source.size - 4 - int.from_bytes(source.exactly(source.size - 4, 4), "little")
+    if source.exactly(0, len(MAGIC)) != MAGIC or end <= len(MAGIC):
+        raise ValueError("not a container")
+    return end
+
+
+def _unwrapped(source: Positioned, identity: Identity) -> bytes:
+    end = _end_of(source)
+    return unwrap(source.exactly(end, source.size - 4 - end), identity)
 
 
 class _Sink(io.RawIOBase):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections import deque
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
@@ -11,7 +12,8 @@ from pathlib import Path
 import numpy as np
 import pyarrow as pa
 
-from easeml_meter.errors import InvalidInput, VaultError, invalid
+from easeml_meter.errors import InvalidInput, TooLarge, VaultError, invalid
+from easeml_meter.tables.limits import TableLimits, Tally
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.order import OrderDigest
 from easeml_meter.tables.source import Given
@@ -27,7 +29,9 @@ from easeml_meter.vault.manifest import Manifest, describe
 from easeml_meter.vault.reading import Closing, Location
 from easeml_meter.vault.survey import Survey, survey
 
-_WHAT = "the sealed test set"
+WHAT = "the sealed test set"
+LARGEST_RATIO = 1000
+"""Of decoded bytes to bytes of a file; labels are not compressed, so real ones have less."""
 
 
 def _now() -> datetime:
@@ -167,9 +171,9 @@ class SealedTestSet(Closing):
         cls, location: Location, key: Identity | bytes, *, meter: str, generation: int
     ) -> SealedTestSet:
         """Open the file, or raise `VaultError`, the same whatever is wrong with it."""
-        container = Container(location, key, _purpose(meter, generation), _WHAT)
+        container = Container(location, key, _purpose(meter, generation), WHAT)
         try:
-            with opaque(_WHAT):
+            with opaque(WHAT):
                 manifest = describe(
                     container.notes,
                     container.schema,
@@ -241,7 +245,7 @@ class SealedTestSet(Closing):
         column = self._container.read(group, [label]).column(label).combine_chunks()
         if self.classes is None:
             return column
-        with opaque(_WHAT):
+        with opaque(WHAT):
             return pa.DictionaryArray.from_arrays(column, self.classes)
 
     def label_groups(self) -> Iterator[GroupLabels]:
@@ -263,15 +267,33 @@ class SealedTestSet(Closing):
         for batch in self._container.batches(names, groups):
             columns = list(batch.columns)
             if self.classes is not None and label in names:
-                with opaque(_WHAT):
+                with opaque(WHAT):
                     columns[names.index(label)] = self.classes.take(batch.column(label))
             yield pa.RecordBatch.from_arrays(columns, schema=chosen)
 
-    def verify(self) -> Manifest:
-        """Check every byte and every value; return the manifest with the file's SHA-256."""
-        digest = self._container.verify()
-        for _ in self.batches([self.manifest.label.name]):
-            pass
+    def verify(self, limits: TableLimits | None = None) -> Manifest:
+        """Check every byte and every value; return the manifest with the file's SHA-256.
+
+        Limits hold for each row group, since one is in memory at a time. All of them together
+        may decode to as much, or to `LARGEST_RATIO` times the bytes of the file.
+
+        Raises:
+            TooLarge: it decodes to more.
+            VaultError: it was changed, or its values cannot be read.
+        """
+        digest, decoded = self._container.verify(), 0
+        for group in range(self.row_groups):
+            batches = self.batches(groups=range(group, group + 1))
+            if limits is None:
+                deque(batches, maxlen=0)
+                continue
+            tally = Tally(limits)
+            for batch in batches:
+                tally.add(batch)
+            decoded += tally.bytes
+            if decoded > max(limits.most_decoded_bytes, LARGEST_RATIO * self._container.size):
+                needed = f"at most {LARGEST_RATIO:,} times its size: give fewer rows, as parts"
+                raise TooLarge(f"{WHAT}: more than {decoded:,} bytes when decoded given, {needed}")
         return replace(self.manifest, sha256=digest)
 
     def fingerprint(self, key: bytes) -> str:

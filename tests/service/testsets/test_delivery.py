@@ -14,12 +14,14 @@ import pyarrow.parquet as pq
 import pytest
 from tests.service.helpers import Clock, make_session, rows, small_spec
 from tests.service.sites import make_room, make_site
+from tests.vault.forging import forged
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
-from easeml_meter.errors import Denied, InvalidInput
+from easeml_meter.errors import Denied, InvalidInput, TooLarge
 from easeml_meter.meter import Meter
-from easeml_meter.service.actor import Actor
+from easeml_meter.service.actor import SYSTEM, Actor
+from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
@@ -27,6 +29,7 @@ from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.source import Held
 from easeml_meter.vault import survey
 from easeml_meter.vault.draws import Draws
+from easeml_meter.vault.sealing import SealedTestSet
 
 LABELER = Actor.embedded(Role.LABELER)
 
@@ -211,3 +214,23 @@ def test_a_set_sealed_without_a_secret_is_refused_where_edges_are_drawn(tmp_path
         assert "seal the rows again" in str(refused.value)
         assert "\n" not in str(refused.value)
         assert meter.generations[-1].phase is Phase.REQUESTED
+
+
+def test_a_small_file_that_decodes_to_gigabytes_is_refused_at_a_server(tmp_path: Path) -> None:
+    """Before, it was decoded in the server's process: the class of each row was written out."""
+    site = make_site(tmp_path / "site", f"sqlite:///{tmp_path}/first.db")
+    meter = Meter(site.space(create_meter(SYSTEM, site, small_spec(), "small").id))
+    label = pa.table({"label": np.zeros(200_000, np.int8)})
+    bomb = forged(
+        tmp_path / "bomb.sealed",
+        meter.workspace.identity,
+        [label],
+        meter=meter.generations[-1].meter,
+        classes=["x" * 20_000],
+    )
+    opened = mock.Mock(side_effect=AssertionError("opened in this process"))
+    with mock.patch.object(SealedTestSet, "open", opened):
+        for deliver in (meter.add_test_set, meter.add_part):
+            with pytest.raises(TooLarge, match="most_decoded_bytes of the server"):
+                deliver(bomb)
+    assert meter.generations[-1].phase is Phase.REQUESTED

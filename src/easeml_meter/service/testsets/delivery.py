@@ -12,7 +12,7 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Event, LabelRequest, TestSet
 from easeml_meter.core.notices import Notice
-from easeml_meter.errors import InvalidInput, VaultError, invalid
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.losses import names_as_labels
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -38,6 +38,7 @@ from easeml_meter.tables.opening import FORMATS, open_table
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import about, named
 from easeml_meter.vault.containers import is_container
+from easeml_meter.vault.inspection import Delivered
 from easeml_meter.vault.keys import fingerprint_key, read_recipient
 from easeml_meter.vault.manifest import Manifest
 from easeml_meter.vault.sealing import SealedTestSet, seal
@@ -138,23 +139,36 @@ def add_test_set(
     Raises:
         InvalidInput: too few rows for the plan, rows that may not be used, wrong columns, or
             something that the labeler has to decide.
+        TooLarge: the file decodes to more than the server takes.
         VaultError: the file does not open, or was sealed for another test set.
         WrongPhase: no test set is requested.
     """
     with space.reading() as books:
         state = space.state(books)
-        wanted = state.requested()
     with open_delivered(space, state, path) as sealed:
-        manifest = sealed.verify()
-        # Parts have no say here: a whole test set is complete by itself.
-        _asked(space, state, LabelRequest(wanted, (), ())).check_rows(sealed.rows)
-        check_alone(space, state, sealed)
-        fingerprint = sealed.fingerprint(fingerprint_key(space.identity))
-        for other in state.generations:
-            if other.fingerprint == fingerprint:
-                raise invalid("test set", path.name, f"the same rows were test set {other.number}")
-        committed = None if state.spec.drawn is None else sealed.draws.commitment
-        notices = check_reuse(actor, space, state, sealed, decisions)
+        return take_in(actor, space, state, sealed, path, decisions=decisions)
+
+
+def take_in(
+    actor: Actor,
+    space: Workspace,
+    state: MeterState,
+    sealed: SealedTestSet,
+    path: Path,
+    *,
+    decisions: Decisions,
+) -> TestSet:
+    """Take in a file that was opened with `open_delivered`, as `add_test_set` says."""
+    wanted, manifest = state.requested(), sealed.manifest
+    # Parts have no say here: a whole test set is complete by itself.
+    _asked(space, state, LabelRequest(wanted, (), ())).check_rows(sealed.rows)
+    check_alone(space, state, sealed)
+    fingerprint = sealed.fingerprint(fingerprint_key(space.identity))
+    for other in state.generations:
+        if other.fingerprint == fingerprint:
+            raise invalid("test set", path.name, f"the same rows were test set {other.number}")
+    committed = None if state.spec.drawn is None else sealed.draws.commitment
+    notices = check_reuse(actor, space, state, sealed, decisions)
     claim(space, wanted.meter, fingerprint)
     # Named by its digest, it replaces no other one.
     blob = copy_into(space.files, f"{TEST_SETS}/{wanted.number}-{manifest.sha256}.sealed", path)
@@ -186,23 +200,25 @@ def add_test_set(
 
 
 def open_delivered(space: Workspace, state: MeterState, path: Path) -> SealedTestSet:
-    """Open a file that should be the test set that is requested.
+    """Open a file that should be the test set that is requested, once all of it was verified.
 
     Raises:
         InvalidInput: it is a plain table, or was sealed for an earlier test set of this meter.
+        TooLarge: it decodes to more than the server takes.
         VaultError: it does not open.
     """
     refuse_plain(path)
     wanted = state.requested()
-    try:
-        return open_sealed(space, wanted, path)
-    except VaultError:
+    numbers = wanted.number, *(each.number for each in state.generations[:-1])
+    given = Delivered.of(path, space.identity, meter=wanted.meter, generations=numbers)
+    # A labeler's file can decode to gigabytes, too: at a server, a child finds out.
+    found = given.inspect() if space.limits is None else given.inspect_apart(space.limits)
+    if found.generation != wanted.number:
         # Whoever sealed the file chose its number: telling it back reveals nothing.
-        for other in state.generations[:-1]:
-            with suppress(VaultError), open_sealed(space, other, path):
-                needed = f"test set {wanted.number} is needed: seal it again"
-                raise invalid("sealed for", f"test set {other.number}", needed) from None
-        raise
+        needed = f"test set {wanted.number} is needed: seal it again"
+        raise invalid("sealed for", f"test set {found.generation}", needed)
+    sealed = open_sealed(space, wanted, path)
+    return replace(sealed, manifest=replace(sealed.manifest, sha256=found.sha256))
 
 
 def refuse_plain(path: Path) -> None:

@@ -58,6 +58,7 @@ def add_labels(
     Raises:
         InvalidInput: rows that may not be used or came before, other columns than before, or
             something that the labeler has to decide.
+        TooLarge: the file decodes to more than the server takes.
         VaultError: the file does not open, or was sealed for another test set.
         WrongPhase: no test set is requested.
     """
@@ -68,8 +69,8 @@ def add_labels(
     with delivery.open_delivered(space, state, path) as sealed:
         here = sealed.rows + sum(each.rows for each in earlier)
         if not earlier and not part and here >= wanted.labels_needed:
-            return _as_it_stands(space, delivery.add_test_set(actor, space, path, decisions))
-        manifest = sealed.verify()
+            whole = delivery.take_in(actor, space, state, sealed, path, decisions=decisions)
+            return _as_it_stands(space, whole)
         delivery.check_alone(space, state, sealed)
         with ExitStack() as stack:
             others = [stack.enter_context(_open(space, wanted, each)) for each in earlier]
@@ -78,7 +79,7 @@ def add_labels(
                 _check_ids(space, each, other, sealed)
             if here < wanted.labels_needed:
                 delivery.check_reuse(actor, space, state, sealed, decisions)
-                _keep(actor, space, wanted, path, manifest, before=len(earlier))
+                _keep(actor, space, wanted, path, sealed.manifest, before=len(earlier))
                 return _as_it_stands(space, wanted)
             added = _merge(actor, space, [*others, sealed], decisions)
     for each in earlier:
