@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import os
 from collections.abc import Callable
+from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from easeml_meter.cli.common import Command
-from easeml_meter.errors import MeterError
+from easeml_meter.errors import InvalidInput, MeterError
 
 try:
     from easeml_meter.server.settings import ENVIRONMENT, Settings, read_settings
@@ -71,8 +72,9 @@ def _shown(value: object) -> str:
 
 @click.command()
 @click.option("--new-admin-token", is_flag=True, help="Make and print a token for the user admin.")
+@click.option("--demo", is_flag=True, help="Make a new site with people and meters to look at.")
 @settings_options()
-def serve(settings_file: Path | None, new_admin_token: bool, **flags: Any) -> None:
+def serve(settings_file: Path | None, new_admin_token: bool, demo: bool, **flags: Any) -> None:
     """Serve meters to teams: REST API, dashboard, accounts, roles.
 
     Prints the address and, while no admin can sign in otherwise, a token for the user "admin".
@@ -84,9 +86,19 @@ def serve(settings_file: Path | None, new_admin_token: bool, **flags: Any) -> No
     """
     settings = given_settings(settings_file, flags)
     try:
-        from easeml_meter.server.serve import run
+        from easeml_meter.server.serve import open_site, run
     except ModuleNotFoundError as error:
         raise MeterError(
             f"the server needs {error.name}; run: pip install 'easeml-meter[server]'"
         ) from error
+    if demo:
+        if settings.folder.exists() or settings.database:
+            place = settings.database or settings.folder
+            raise InvalidInput(f"--demo: {place} exists: name a new folder, such as demo-site")
+        from easeml_meter.demo.site import PEOPLE, fill
+
+        with closing(open_site(settings)) as site:
+            password = fill(site)
+        people = ", ".join(f"{name} ({role})" for name, role in PEOPLE.items())
+        click.echo(f"sign in as {people}; the password of each: {password}")
     run(settings, click.echo, new_admin_token=new_admin_token)

@@ -8,8 +8,6 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-import pyarrow as pa
-
 from easeml_meter.core.views import SessionView, Signal, Truth
 from easeml_meter.demo import tutorial
 from easeml_meter.demo.world import Filter, Mails, World, honest, tuned
@@ -23,7 +21,8 @@ if TYPE_CHECKING:
     from rich.console import Console
     from rich.text import Text
 
-_TRAIN, _VALIDATION = 600, 150
+TRAIN, VALIDATION = 600, 150
+"""Mails that the developer has."""
 _STEPS = 10
 _WIDTH = 40
 """Characters for an error of 25 %."""
@@ -38,42 +37,33 @@ def tell(folder: Path, console: Console, pause: Callable[[], None]) -> None:
     if folder.exists():
         raise InvalidInput(f"{folder}: exists already: name a new folder, or remove it")
     world = World()
-    train, validation, fresh = world.draw(_TRAIN), world.draw(_VALIDATION), world.draw(_VALIDATION)
-    spec = MeterSpec.uniform(
-        signals=4,
-        edges=[0.05, 0.1, 0.2],
-        tolerance=0.025,
-        steps=_STEPS,
-        delta=0.05,
-        classes=(0, 1),
-        inputs="public",
-    )
-    with Meter.create(folder, spec, name="demo") as meter:
+    train, validation, fresh = world.draw(TRAIN), world.draw(VALIDATION), world.draw(VALIDATION)
+    with Meter.create(folder, meter_for(_STEPS), name="demo") as meter:
         console.print(
             f"[bold]A mail filter, {_STEPS} answers.[/bold] A labeler seals "
-            f"{meter.plan.labels:,} hidden mails. A developer sees {_VALIDATION} validation mails "
+            f"{meter.plan.labels:,} hidden mails. A developer sees {VALIDATION} validation mails "
             "and never the hidden ones; the meter only says in which band the gap is.\n"
         )
         hidden = world.draw(meter.plan.labels)
-        _seal(meter, hidden, folder / "hidden.sealed")
-        meter.set_validation(_table(validation), label="spam")
+        deliver(meter, hidden, folder / "hidden.sealed")
+        meter.set_validation(validation.table, label="spam")
         console.print("[bold]The developer improves the filter.[/bold]")
         pause()
         for each in honest(train):
-            console.print(_submit(meter, each, hidden, validation))
+            console.print(_line(submit(meter, each, hidden, validation)))
         console.print("\nThe easy wins are gone. [bold]Now the validation score rules.[/bold]")
         pause()
         for each in tuned(train, validation):
-            console.print(_submit(meter, each, hidden, validation))
+            console.print(_line(submit(meter, each, hidden, validation)))
         console.print(
             "\nThe validation error fell all the way, and the meter marched. "
             "[bold]A fresh validation set brings it down.[/bold]"
         )
         pause()
-        meter.replace_validation(_table(fresh))
+        meter.replace_validation(fresh.table)
         *_, plain = honest(train)
         for last, name in ((each, "the same filter"), (plain, "no lucky columns")):
-            console.print(_submit(meter, replace(last, name=name), hidden, fresh))
+            console.print(_line(submit(meter, replace(last, name=name), hidden, fresh)))
         console.print("\n[bold]The test set is spent, so it can be released: the truth.[/bold]")
         pause()
         released = meter.release()
@@ -87,22 +77,30 @@ def tell(folder: Path, console: Console, pause: Callable[[], None]) -> None:
         )
 
 
-def _seal(meter: Meter, hidden: Mails, path: Path) -> None:
-    meter.seal(_table(hidden), path, label="spam")
+def meter_for(steps: int) -> MeterSpec:
+    """Return the meter of a mail filter that is improved in so many steps."""
+    return MeterSpec.uniform(
+        signals=4,
+        edges=[0.05, 0.1, 0.2],
+        tolerance=0.025,
+        steps=steps,
+        delta=0.05,
+        classes=(0, 1),
+        inputs="public",
+    )
+
+
+def deliver(meter: Meter, hidden: Mails, path: Path) -> None:
+    """Seal mails as the test set that a meter asks for."""
+    meter.seal(hidden.table, path, label="spam")
     meter.add_test_set(path)
     path.unlink()
 
 
-def _table(mails: Mails) -> pa.Table:
-    """Lay out the columns that mean something; the others would only fill the disk."""
-    columns = {f"column_{at}": mails.inputs[:, at] for at in range(3)}
-    return pa.table({**columns, "spam": mails.spam})
-
-
-def _submit(meter: Meter, filter_: Filter, hidden: Mails, validation: Mails) -> Text:
-    """Submit what a filter predicts; return the answer in one line."""
+def submit(meter: Meter, filter_: Filter, hidden: Mails, validation: Mails) -> Signal:
+    """Submit what a filter predicts."""
     test, visible = filter_.predict(hidden.inputs), filter_.predict(validation.inputs)
-    return _line(meter.submit(test, visible, model=filter_.name, matching=IN_ORDER))
+    return meter.submit(test, visible, model=filter_.name, matching=IN_ORDER)
 
 
 def _line(signal: Signal) -> Text:

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.typing import NDArray
 
 Numbers = NDArray[Any]
@@ -23,6 +24,12 @@ class Mails:
 
     inputs: Numbers
     spam: Numbers
+
+    @property
+    def table(self) -> pa.Table:
+        """The columns that mean something, some of them; all would only fill the disk."""
+        columns = {f"column_{at}": self.inputs[:, at] for at in range(3)}
+        return pa.table({**columns, "spam": self.spam})
 
     def error(self, filter_: Filter) -> float:
         """Return the share of mails that a filter gets wrong."""
