@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Protocol
 from easeml_meter.core.gate import Gate, Verdict, last_told
 from easeml_meter.core.model import LabelRequest, TestSet, ValidationSet
 from easeml_meter.core.people import Role
+from easeml_meter.core.questions.planning import MeterPlan
 from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import Audit, Consequence, History, SessionView, Signal
 from easeml_meter.errors import Denied, MeterError, WrongPhase
@@ -31,7 +32,6 @@ from easeml_meter.service.testsets import delivery, inputs, parts, release, requ
 from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import Plan
 from easeml_meter.tables.memory import ID, Data, as_source
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.writing import new_folder
@@ -58,7 +58,7 @@ class MeterVerbs(Protocol):
         """The specification in force."""
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> MeterPlan:
         """How many labels each test set needs, and why."""
 
     @property
@@ -274,10 +274,10 @@ class Meter(MeterVerbs):
     @property
     def spec(self) -> MeterSpec:
         """The specification in force."""
-        return self.plan.spec
+        return meters.meter_state(self._actor, self.workspace).spec
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> MeterPlan:
         """How many labels each test set needs, and why."""
         return meters.show_meter(self._actor, self.workspace).plan
 

@@ -11,10 +11,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
+from functools import cached_property
 from pathlib import Path
 from typing import Any, Self
 
 from easeml_meter.checks import finite, listed, one_of, whole
+from easeml_meter.conditions import Condition
 from easeml_meter.errors import InvalidInput, invalid
 
 
@@ -57,6 +59,8 @@ _NARROWEST_DRAWN = 1e-4
 _MOST_ABOVE = 100
 """Bands and answers are counted one by one: more of them than anybody reads are refused."""
 METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
+GAP = "gap"
+"""The question of a meter with bands."""
 DEFAULT_EDGES = (0.02, 0.05, 0.1, 0.2)
 """Where bands of a meter begin for which no others are given, as far as its tolerance allows."""
 
@@ -107,6 +111,8 @@ class Band:
 @dataclass(frozen=True)
 class MeterSpec:
     """A meter and the promise asked of it.
+
+    A meter that asks a condition in place of the gap has no bands.
 
     The paper's symbols: `steps` is T, the bands are (r_k, eps_k) for k = 1..m, `delta` is delta.
     `delta` covers `sessions` test sets together, one unless said otherwise.
@@ -160,6 +166,10 @@ class MeterSpec:
     """The classes that may be predicted; empty: those of the validation set."""
     models: bool | str = False
     """Models may be submitted too; "onnx": ONNX files only. One can fail on the hidden inputs."""
+    question: str = GAP
+    """What a test set is asked: for the gap, or a condition that models pass or fail."""
+    passes: int | None = None
+    """How many models may pass a condition before the one that closes the test set."""
 
     def __post_init__(self) -> None:
         for name in ("bands", "tenants", "reverts", "mixture", "classes"):
@@ -174,7 +184,7 @@ class MeterSpec:
         object.__setattr__(self, "count", one_of("count", self.count, Count))
         if self.bound is not None:
             object.__setattr__(self, "bound", one_of("bound", self.bound, Bound))
-        _check_bands(self.bands)
+        self._check_question()
         self._check_drawn()
         whole("steps", self.steps, at_least=1)
         finite("delta", self.delta)
@@ -206,6 +216,44 @@ class MeterSpec:
         self._check_published()
         self._check_elastic()
         self._check_sticky()
+
+    def _check_question(self) -> None:
+        """Check the bands of a meter for the gap; a condition has none, and refuses the rest."""
+        if not isinstance(self.question, str):
+            raise invalid("question", self.question, 'a text, such as "n > 0.8 +/- 0.01"')
+        if self.condition is None:
+            if self.passes is not None:
+                raise invalid("passes", self.passes, "only with a condition that models pass")
+            _check_bands(self.bands)
+            return
+        object.__setattr__(self, "question", str(self.condition))
+        if self.condition.needs_old:
+            raise invalid("question", self.question, "a meter answers conditions on n alone")
+        if not is_zero_one(self.loss):
+            raise invalid("loss", self.loss, 'a condition on n needs "0-1" or "top-K"')
+        unasked = {
+            "bands": self.bands,
+            f"the {self.protocol} protocol": self.protocol is not Protocol.REGULAR,
+            "a signed gap": self.gap is not Gap.ABSOLUTE,
+            f"the bound {self.bound}": self.bound not in (None, Bound.EXACT),
+            "published": self.published,
+            'count = "all"': self.count is Count.ALL,
+            "drawn": self.drawn is not None,
+            "above": self.above is not None,
+            "ceiling": self.ceiling is not None,
+            "variance ceiling": self.variance_ceiling is not None,
+            "elastic": self.elastic,
+            "sticky": self.sticky,
+            "reverts": self.reverts,
+            "masked reverts": self.masked_reverts,
+            "memory": self.memory is not None,
+            "resets": self.resets,
+            "passes and isolated teams": self.passes is not None
+            and self.tenants
+            and not self.handover,
+        }
+        for name in (name for name, used in unasked.items() if used):
+            raise invalid("question", self.question, f"pass or fail, not with {name}")
 
     def _check_drawn(self) -> None:
         """Refuse what no proof covers, and leave one band, from 0 to 1, for its tolerance."""
@@ -363,6 +411,13 @@ class MeterSpec:
         for name in (name for name, used in uncounted.items() if used):
             raise invalid("sticky", True, f"not with {name}: nobody has proved that count")
 
+    @cached_property
+    def condition(self) -> Condition | None:
+        """What models pass or fail; None: the question is the gap."""
+        if self.question == GAP:
+            return None
+        return Condition.parse(self.question, passes=self.passes)
+
     @property
     def signals(self) -> int:
         """The number of bands, m."""
@@ -480,7 +535,9 @@ class MeterSpec:
         meter, bands = data.get("meter"), data.get("bands")
         if not isinstance(meter, Mapping):
             raise invalid("meter.toml", "no [meter] table", "it must hold steps and delta")
-        if not isinstance(bands, list) or not bands:
+        if bands is None and meter.get("question", GAP) != GAP:
+            bands = []
+        elif not isinstance(bands, list) or not bands:
             raise invalid("meter.toml", "no [[bands]]", "give lower, upper and tolerance of each")
         known = {field.name for field in dataclasses.fields(cls)} - {"bands"}
         for key in meter:
@@ -507,6 +564,8 @@ class MeterSpec:
             if field.name != "bands" and (required or value != field.default):
                 plain = str(value) if isinstance(value, StrEnum) else value
                 meter[field.name] = list(plain) if isinstance(plain, tuple) else plain
+        if self.condition is not None:
+            return {"meter": meter}
         return {"meter": meter, "bands": [dataclasses.asdict(band) for band in self.bands]}
 
     @classmethod

@@ -244,7 +244,7 @@ def test_a_meter_is_made_by_an_admin(site: Live, tmp_path: Path) -> None:
     name = f"{tmp_path.name} new"
     token = site.served.tokens["admin"]
     with create_meter(site.address, small_spec(steps=2), name=name, token=token) as meter:
-        assert meter.plan.spec.steps == 2
+        assert meter.spec.steps == 2
     with connect(site.address, name, token=token) as found:
         assert found.id == meter.id
     with pytest.raises(Denied):

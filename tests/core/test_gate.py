@@ -74,7 +74,7 @@ def test_a_promised_loss_is_compared(promised: float | None, passed: bool) -> No
 @pytest.mark.parametrize("asked", [{}, {"fail_above": 0}, {"most_loss": float("nan")}])
 def test_a_gate_without_sense_is_refused(asked: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
-        Gate(**asked)
+        Gate(**asked).check(SPEC)
 
 
 def test_a_band_that_the_meter_does_not_have_is_refused() -> None:

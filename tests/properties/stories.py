@@ -14,7 +14,7 @@ from unittest import mock
 import numpy as np
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from tests.service.helpers import Labels, small_spec
+from tests.service.helpers import Labels, condition_spec, small_spec
 
 from easeml_meter.spec import MeterSpec
 from easeml_meter.vault.draws import Draws
@@ -39,10 +39,13 @@ class Story:
     ceiling: float | None
     elastic: bool
     drawn: bool
+    condition: bool = False
 
     @property
     def spec(self) -> MeterSpec:
         """Bands so wide that the two often agree though their losses differ."""
+        if self.condition:
+            return condition_spec(steps=3, passes=1, inputs="public")
         if self.drawn:
             above = None if self.ceiling is None else 1
             drawn = {"signals": 1, "edges": [], "drawn": 0.5, "above": above}
@@ -100,4 +103,5 @@ def stories(
         ceiling=st.sampled_from([None, 0.6]),
         elastic=st.booleans(),
         drawn=st.booleans(),
+        condition=st.booleans(),
     )

@@ -35,6 +35,18 @@ def small_spec(**options: Any) -> MeterSpec:
     return MeterSpec.uniform(**(settings | options))
 
 
+def condition_spec(**options: Any) -> MeterSpec:
+    """Give a meter that asks a condition, and needs only a few dozen labels."""
+    settings: dict[str, Any] = {
+        "bands": (),
+        "question": "n > 0.5 +/- 0.2",
+        "steps": 4,
+        "delta": 0.2,
+        "classes": (0, 1),
+    }
+    return MeterSpec(**(settings | options))
+
+
 class Clock:
     """A clock that moves one second at every look."""
 

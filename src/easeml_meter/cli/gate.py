@@ -57,6 +57,8 @@ def gate_options(command: Command) -> Command:
 def gate(model: str, tenant: int | None, place: MeterPlace, as_json: bool, **options: Any) -> None:
     """Let a model pass by what was told of it: free, and repeatable.
 
+    At a meter that asks a condition, such as "n > 0.8 +/- 0.01", no option is needed.
+
     Exit code 0: it passes. 6: it does not, or there is no reading to go by. 4: nothing was told
     of it yet.
     """

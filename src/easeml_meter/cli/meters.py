@@ -43,10 +43,10 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
     Shows the plan before anything is written: how many labels every test set will need.
     """
     from easeml_meter.cli.plan import show_plan
+    from easeml_meter.core.questions.planning import plan_of
     from easeml_meter.meter import Meter
     from easeml_meter.service.meters import check_meter
     from easeml_meter.spec import MeterSpec
-    from easeml_meter.stats.planning import required_labels
 
     folder = place.folder
     if path is None and (folder / "meter.toml").is_file():
@@ -65,7 +65,7 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
     else:
         name = name or folder.resolve().name or "meter"
         check_new(Home(folder), spec, name)
-    plan = required_labels(spec)
+    plan = plan_of(spec)
     if not as_json:
         show_plan(plan, labels_given=False, steps_given=False)
         _offer_elastic(spec, plan.labels)

@@ -11,11 +11,12 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import chart_option, save_chart
-from easeml_meter.cli.questions import delta_of, plan_question, question_options
+from easeml_meter.cli.questions import delta_of, plan_question, question_options, show_question
 from easeml_meter.errors import invalid
 from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
 
 if TYPE_CHECKING:
+    from easeml_meter.core.questions.planning import MeterPlan
     from easeml_meter.stats.comparison import Comparison, Form, Setting
     from easeml_meter.stats.planning import Plan
 
@@ -110,6 +111,9 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
     asked_steps = options["steps"] is not None
     spec = spec_from(path, labels, options)
     parse_loss(spec.loss)
+    if spec.condition is not None:
+        _plan_condition(spec, labels, as_json=as_json)
+        return
     if labels is None:
         answer = required_labels(spec)
     elif asked_steps:
@@ -138,6 +142,17 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
             click.echo(_compared(wanted, labels))
         click.echo("\nNext: meter init makes a meter; meter why, with the same options, says what")
         click.echo("would need fewer labels.")
+
+
+def _plan_condition(spec: MeterSpec, labels: int | None, *, as_json: bool) -> None:
+    """Plan a meter that asks a condition; with labels, for how many steps they are enough."""
+    from easeml_meter.core.questions.planning import plan_of
+
+    plan = plan_of(spec, labels)
+    if as_json:
+        click.echo(json.dumps(plan.to_dict(), indent=2))
+    else:
+        show_plan(plan, labels_given=labels is not None, steps_given=False)
 
 
 def _compared(wanted: Plan, labels: int) -> str:
@@ -217,15 +232,19 @@ def _one_each(tolerances: list[float], signals: int) -> list[float]:
     return tolerances * signals if len(tolerances) == 1 else tolerances
 
 
-def show_plan(plan: Plan, *, labels_given: bool, steps_given: bool) -> None:
+def show_plan(plan: MeterPlan, *, labels_given: bool, steps_given: bool) -> None:
     """Print a plan: the answer first, then what is promised and what that rests on."""
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table
 
+    from easeml_meter.core.questions.planning import QuestionPlan
     from easeml_meter.stats.bands import with_another_edge
     from easeml_meter.stats.rounding import at_most, session_delta
 
+    if isinstance(plan, QuestionPlan):
+        show_question(plan, "steps" if labels_given else "size")
+        return
     spec = plan.spec
     console = Console(highlight=False)
     failure = at_most(plan.failure_probability)

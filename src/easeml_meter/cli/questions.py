@@ -80,7 +80,7 @@ def plan_question(options: dict[str, Any], labels: int | None, *, as_json: bool)
     else:
         given = labels is not None or "batch" in asked
         steps = "question" in asked or "tolerance" in asked
-        _show(plan, "size" if not given else "steps" if steps else "tolerance")
+        show_question(plan, "size" if not given else "steps" if steps else "tolerance")
     return True
 
 
@@ -110,7 +110,7 @@ def delta_of(given: dict[str, Any]) -> float:
     return round(1 - confidence, 15) if math.isfinite(confidence) else float(confidence)
 
 
-def _show(plan: QuestionPlan, answer: str) -> None:
+def show_question(plan: QuestionPlan, answer: str) -> None:
     """Print a plan: the answer first, then what is promised and what that rests on."""
     from rich.console import Console
     from rich.padding import Padding

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from easeml_meter.core.gate import Gate
     from easeml_meter.meter import MeterVerbs
     from easeml_meter.service.submissions.kinds import Submitted
+    from easeml_meter.spec import MeterSpec
 
 _EXAMPLE = "meter submit --test PREDICTIONS --validation PREDICTIONS"
 
@@ -90,8 +91,8 @@ def submit(
     Predictions are joined to the rows of a set by its ids, in any order; without ids in the set,
     they are in its order.
 
-    Exit code 3: the test set is spent, and fresh labels are needed. 6: the answer is worse than
-    --fail-above or --most-loss allow; it was given, and it is charged.
+    Exit code 3: the test set is spent, and fresh labels are needed. 6: the answer is "fail", or
+    worse than --fail-above or --most-loss allow; it was given, and it is charged.
     """
     from easeml_meter.client import Untold
     from easeml_meter.service.submissions.measuring import Conditions
@@ -99,11 +100,9 @@ def submit(
     if unnamed := click.get_current_context().args:
         given = " ".join(map(shlex.quote, unnamed))[:200]
         raise InvalidInput(f"{given}: say what they are: {_EXAMPLE}")
-    gate = _gate(options)
     submitted, name = _submitted(options)
     meter = open_meter(place)
-    if gate is not None:
-        gate.check(meter.spec)
+    gate = _gate(options, meter.spec)
     if options["check"]:
         _check(meter, submitted, tenant, options, as_json=as_json)
         return
@@ -169,13 +168,15 @@ def _spent(meter: MeterVerbs, number: int) -> bool:
     return any(each.number == number and each.phase is Phase.SPENT for each in meter.generations)
 
 
-def _gate(options: dict[str, Any]) -> Gate | None:
-    """Read the options of a gate before anything is submitted."""
+def _gate(options: dict[str, Any], spec: MeterSpec) -> Gate | None:
+    """Read the options of a gate before anything is submitted; a condition is one by itself."""
     from easeml_meter.core.gate import Gate
 
     asked = options["fail_above"], options["most_loss"]
-    if asked != (None, None):
-        return Gate(*asked)
+    if asked != (None, None) or spec.condition is not None:
+        gate = Gate(*asked)
+        gate.check(spec)
+        return gate
     for name in ("summary", "junit"):
         if options[name] is not None:
             raise invalid(f"--{name}", options[name], "only with --fail-above or --most-loss")

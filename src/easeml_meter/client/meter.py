@@ -26,6 +26,7 @@ from easeml_meter.core.model import (
     ValidationSet,
 )
 from easeml_meter.core.people import Role
+from easeml_meter.core.questions.planning import MeterPlan, plan_of
 from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import (
     Audit,
@@ -45,7 +46,6 @@ from easeml_meter.service.testsets.checking import Asked
 from easeml_meter.service.testsets.delivery import Choices, refuse_plain, seal_for
 from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import Plan, required_labels
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.memory import Data, as_source
 from easeml_meter.tables.source import Source
@@ -171,9 +171,9 @@ class RemoteMeter(MeterVerbs):
         return self._spec
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> MeterPlan:
         """How many labels each test set needs, and why."""
-        return required_labels(self.spec)
+        return plan_of(self.spec)
 
     @property
     def generations(self) -> tuple[TestSet, ...]:

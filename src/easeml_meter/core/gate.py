@@ -19,7 +19,10 @@ CLOSED = 6
 
 @dataclass(frozen=True)
 class Gate:
-    """What a model must have been told to pass; an answer without a reading never passes."""
+    """What a model must have been told to pass; an answer without a reading never passes.
+
+    At a meter that asks a condition, it must have passed that, whatever else is asked.
+    """
 
     fail_above: int | None = None
     """The highest band that passes."""
@@ -27,8 +30,6 @@ class Gate:
     """The highest true loss, as promised, that passes."""
 
     def __post_init__(self) -> None:
-        if self.fail_above is None and self.most_loss is None:
-            raise invalid("gate", "nothing", "give --fail-above BAND or --most-loss LOSS")
         if self.fail_above is not None and self.fail_above < 1:
             raise invalid("fail-above", self.fail_above, "the number of a band, 1 or more")
         if self.most_loss is not None:
@@ -38,8 +39,16 @@ class Gate:
         """Refuse a gate that a meter cannot have, before anything is submitted.
 
         Raises:
-            InvalidInput: there is no such band, or bands have no numbers that mean anything.
+            InvalidInput: nothing is asked, there is no such band, or bands have no numbers that
+                mean anything.
         """
+        if spec.condition is not None:
+            if self.fail_above is not None:
+                needed = "--most-loss, or nothing: this meter has no bands, it answers pass or fail"
+                raise invalid("fail-above", self.fail_above, needed)
+            return
+        if self.fail_above is None and self.most_loss is None:
+            raise invalid("gate", "nothing", "give --fail-above BAND or --most-loss LOSS")
         if self.fail_above is not None and spec.drawn is not None:
             needed = "--most-loss: the meter draws the edges, so a band's number says nothing"
             raise invalid("fail-above", self.fail_above, needed)
@@ -51,11 +60,13 @@ class Gate:
         """Say whether an answer passes."""
         self.check(signal.spec)
         reasons = []
-        if signal.band is None:
+        if signal.passed is False:
+            reasons.append(f"{signal.spec.question} was not passed")
+        elif signal.band is None and not signal.passed:
             reasons.append(f"there is no band to go by ({name_of(signal.answer)})")
-        elif self.fail_above is not None and signal.band > self.fail_above:
+        elif self.fail_above is not None and (signal.band or 0) > self.fail_above:
             reasons.append(f"band {signal.band} is above band {self.fail_above}")
-        if self.most_loss is not None and signal.band is not None:
+        if self.most_loss is not None and (signal.band is not None or signal.passed):
             promised = signal.true_loss_at_most
             if promised is None or promised > self.most_loss:
                 bound = "unknown" if promised is None else f"at most {at_most(promised)}"
@@ -92,7 +103,10 @@ class Verdict:
         signal = self.signal
         told = f"model {signal.model}: step {signal.step} of test set {signal.generation}"
         if self.passed:
-            told += f", band {signal.band} of {signal.spec.signals}" * (signal.spec.drawn is None)
+            if signal.passed:
+                told += f", {signal.spec.question}"
+            elif signal.spec.drawn is None:
+                told += f", band {signal.band} of {signal.spec.signals}"
             return f"passed: {told}"
         return f"failed: {told}: {'; '.join(self.reasons)}"
 

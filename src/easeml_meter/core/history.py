@@ -12,11 +12,11 @@ from functools import lru_cache
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, HandOver, MeterRecord, TestSet, ValidationSet
+from easeml_meter.core.questions.planning import MeterPlan, assumptions_of, plan_of
 from easeml_meter.core.signals import answer_named
 from easeml_meter.core.views import Consequence, SessionView, Signal, Truth
 from easeml_meter.errors import NotFound, Spent, WrongPhase, invalid
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import Plan, assumptions_of, required_labels
 
 
 @dataclass(frozen=True)
@@ -43,9 +43,9 @@ class MeterState:
         return delivered[-1] if delivered else self.generations[-1]
 
     @property
-    def plan(self) -> Plan:
+    def plan(self) -> MeterPlan:
         """The plan of every test set of this meter."""
-        return required_labels(self.spec)
+        return plan_of(self.spec)
 
     def active(self) -> TestSet:
         """Give the test set that answers submissions, or say why there is none."""
@@ -198,7 +198,7 @@ def consequence_of(
         sharing=group,
         steps_left_before=tuple(histories.steps_left(tenant) for tenant in group),
         steps_left_after=after.steps_left(giver),
-        labels_planned_shared=required_labels(state.spec.replace(handover=True)).labels,
+        labels_planned_shared=plan_of(state.spec.replace(handover=True)).labels,
         spends=after.all_spent,
     )
 
@@ -292,7 +292,7 @@ def session_view(
     """
     spec, plan = spec_of(state.spec, test_set), state.plan
     signals: list[Signal] = []
-    battery, left, expected = 1.0, plan.spec.steps, plan.spec.steps
+    battery, left, expected = 1.0, spec.steps, spec.steps
     if test_set.rows is not None:
         ledger = ledger_of(spec, test_set)
         folded = Folded(Account(account.tenant))

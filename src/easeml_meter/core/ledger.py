@@ -13,13 +13,14 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
+from easeml_meter.core.questions.planning import question_of
 from easeml_meter.core.signals import Rules, State
+from easeml_meter.core.verdicts import rules_of
 from easeml_meter.errors import invalid
 from easeml_meter.spec import METERS, Count, MeterSpec
 from easeml_meter.stats import counting
 from easeml_meter.stats.draws import expected_edges
 from easeml_meter.stats.feedback import Range, colors, possible_bands, reaches
-from easeml_meter.stats.planning import log_failure
 from easeml_meter.stats.priors import Code, log_weight
 from easeml_meter.stats.tails import log_tail
 
@@ -57,7 +58,7 @@ class Ledger:
     @cached_property
     def rules(self) -> Rules:
         """The feedback rule."""
-        return Rules(self.spec)
+        return rules_of(self.spec)
 
     @property
     def uniform_share(self) -> float:
@@ -82,8 +83,8 @@ class Ledger:
 
     @cached_property
     def _log_total(self) -> float:
-        """Z of the priors: the left side of the planner's inequality."""
-        return log_failure(self.spec, counting.log_models(self.spec), self.labels)
+        """Z of the priors: the left side of the inequality that the question was planned with."""
+        return question_of(self.spec).log_failure(self.spec.steps, self.labels)
 
     def promised(self, tenant: int = 1) -> int:
         """Give the steps promised to a tenant whatever the answers are."""
@@ -110,6 +111,9 @@ class Ledger:
     def check_handover(self, group: Sequence[int]) -> None:
         """Raise `InvalidInput` unless this meter can count what these tenants share."""
         spec = self.spec
+        if spec.condition is not None:
+            named = " and ".join(map(str, group))
+            raise invalid("handover", named, "not needed: teams are counted as sharing answers")
         if spec.elastic or spec.sticky or spec.handover or not spec.tenants:
             named = " and ".join(map(str, group))
             raise invalid("handover", named, "only between isolated teams, on a plain budget")

@@ -1,8 +1,7 @@
 """From two losses to what is told: gap, band, and the protocol's answer.
 
-An answer is a whole number: 1..m for a band, or one of the five answers below that carry no
-reading. What may be told next depends on the history of answers alone; `State` is the part of it
-that matters.
+An answer is a whole number: 1..m for a band, or one of the answers below, which have none. What
+may be told next depends on the history of answers alone; `State` is the part of it that matters.
 """
 
 from __future__ import annotations
@@ -22,6 +21,8 @@ REVERTED = -2
 NO_READING = -3
 TOO_SPREAD = -4
 UNCHANGED = -5
+PASS = -6
+FAIL = -7
 
 _NAMES = {
     ABOVE_CEILING: "above-ceiling",
@@ -29,6 +30,8 @@ _NAMES = {
     NO_READING: "no-reading",
     TOO_SPREAD: "too-spread",
     UNCHANGED: "unchanged",
+    PASS: "pass",
+    FAIL: "fail",
 }
 _ANSWERS = {name: answer for answer, name in _NAMES.items()}
 
@@ -55,6 +58,8 @@ class State:
     """Answers "above the ceiling", where they are counted."""
     raised: tuple[int, ...] = ()
     """The reasons for no reading that a sticky meter has told."""
+    passes: int = 0
+    """Models that passed, where they are counted."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "raised", tuple(self.raised))  # a list, as stored in JSON

@@ -16,7 +16,9 @@ from typing import Any
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
 from easeml_meter.core.signals import (
+    FAIL,
     NO_READING,
+    PASS,
     TOO_SPREAD,
     UNCHANGED,
     Rules,
@@ -24,6 +26,7 @@ from easeml_meter.core.signals import (
     name_of,
     true_gap,
 )
+from easeml_meter.core.verdicts import Verdicts, rules_of
 from easeml_meter.showing import Shown
 from easeml_meter.spec import Gap, MeterSpec
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
@@ -62,7 +65,7 @@ class Signal(Shown):
 
     @property
     def name(self) -> str:
-        """The answer by name: a band's number, or such as above-ceiling, reverted, no-reading."""
+        """The answer by name: a band's number, or such as pass, fail, above-ceiling, reverted."""
         return name_of(self.answer)
 
     @property
@@ -70,10 +73,15 @@ class Signal(Shown):
         """The number of the band told, 1..m; None for an answer without one."""
         return self.answer if self.answer > 0 else None
 
+    @property
+    def passed(self) -> bool | None:
+        """Whether the model passed the condition asked; None where the gap was asked for."""
+        return {PASS: True, FAIL: False}.get(self.answer)
+
     @cached_property
     def rules(self) -> Rules:
         """The rule that this answer follows, with its edges."""
-        return Rules(self.spec).drawing(
+        return rules_of(self.spec).drawing(
             None if self.first_edge is None else as_written(self.first_edge)
         )
 
@@ -115,6 +123,10 @@ class Signal(Shown):
         sure = (
             f"With probability at least {confidence(self.spec)}, for all answers of this test set"
         )
+        if isinstance(self.rules, Verdicts):
+            if self.answer == FAIL:
+                return "Nothing is promised about a model that fails."
+            return f"{sure} together: this model {self.rules.promised(self.answer)}."
         if self.true_gap is None:
             ceiling, least = at_least(self.spec.ceiling or 0.0), self.rules.least_above
             if least is None:
@@ -133,7 +145,9 @@ class Signal(Shown):
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it: the same from the command line and from the server."""
         return {
+            "question": self.spec.question,
             "answer": self.name,
+            "passed": self.passed,
             "band": self.band,
             "gap": self.gap,
             "first_edge": self.first_edge,
@@ -231,10 +245,12 @@ class Truth:
 
     validation_loss: float
     test_loss: float
-    band: int
-    """The band of the gap itself, whatever was told."""
+    band: int | None
+    """The band of the gap itself, whatever was told; None where a condition was asked."""
     variance: float | None = None
     """Of the losses of single examples of the test set, where the meter has a ceiling on it."""
+    passed: bool | None = None
+    """Whether the test set shows that the condition holds; None where the gap was asked for."""
 
 
 @dataclass(frozen=True, repr=False)

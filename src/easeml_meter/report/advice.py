@@ -13,7 +13,9 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
+    FAIL,
     NO_READING,
+    PASS,
     REVERTED,
     TOO_SPREAD,
     UNCHANGED,
@@ -139,6 +141,16 @@ def _on_last(last: Signal) -> Iterator[Line]:
             "time, gave no valid predictions, or let them depend on other rows). That cost a step.",
         )
         yield Role.DEVELOPER, "test the next one on inputs with the same columns first."
+    elif last.answer == PASS:
+        yield None, f"The last model passed: {last.spec.question} is promised to hold."
+        if last.spec.passes is not None:
+            yield None, f"Pass number {last.spec.passes + 1} closes the test set."
+    elif last.answer == FAIL:
+        yield (
+            None,
+            "The last model failed. It may still be good: nothing is promised about a model that "
+            "fails.",
+        )
     elif last.answer == UNCHANGED:
         yield (
             None,

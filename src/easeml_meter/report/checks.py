@@ -13,13 +13,16 @@ from itertools import zip_longest
 
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
+    FAIL,
     NO_READING,
+    PASS,
     REVERTED,
     TOO_SPREAD,
     UNCHANGED,
     Rules,
     State,
 )
+from easeml_meter.core.verdicts import rules_of
 from easeml_meter.core.views import SessionView, Signal, Truth
 from easeml_meter.report.words import steps_words, told_words
 
@@ -49,6 +52,8 @@ class Check:
     @property
     def true_loss(self) -> tuple[float, float] | None:
         """Where the true loss was promised to be: test loss and tolerance; None without one."""
+        if self.signal.passed and self.truth is not None:
+            return self.signal.true_loss_at_least or 0.0, self.signal.true_loss_at_most or 1.0
         tolerance = self.signal.tolerance
         if self.truth is None or tolerance is None:
             return None
@@ -69,7 +74,7 @@ def checks(view: SessionView) -> tuple[Check, ...]:
     """Check every answer of a released test set; nothing before release."""
     if not view.retrospective:
         return ()
-    rules = Rules(view.spec)
+    rules = rules_of(view.spec)
     states: dict[int, State] = defaultdict(State)
     found = []
     truths = view.retrospective[: len(view.signals)]
@@ -89,6 +94,10 @@ def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int
     # Whether a model failed then cannot be seen from the losses that it has now.
     failed = signal.answer == UNCHANGED and NO_READING in state.raised
     if truth is None or signal.answer == NO_READING or failed:
+        return None
+    if truth.passed is not None:
+        return PASS if truth.passed else FAIL
+    if truth.band is None:
         return None
     spec = rules.spec
     if spec.ceiling is not None and truth.test_loss > spec.ceiling:

@@ -38,7 +38,9 @@ class Gauge:
 
     @property
     def cell(self) -> int:
-        """Characters for each band; 0 where there are too many bands to draw."""
+        """Characters for each band; 0 where there are none, or too many to draw."""
+        if self.signal.spec.condition is not None:
+            return 0
         return min(12, _WIDTH // len(self.scale.rungs))
 
     @cached_property

@@ -6,6 +6,7 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
+from easeml_meter.core.questions.planning import MeterPlan, QuestionPlan
 from easeml_meter.core.views import Audit, History, SessionView, Signal
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import checks, summary
@@ -39,7 +40,7 @@ from easeml_meter.report.words import shown as cut
 from easeml_meter.showing import Look, register
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import Plan
-from easeml_meter.stats.rounding import at_most, confidence
+from easeml_meter.stats.rounding import at_most, confidence, confidence_of
 
 _WIDTH = 78
 _CHARACTER = 9.0
@@ -65,9 +66,26 @@ def _bands(spec: MeterSpec) -> str:
     return f"{spec.signals} bands with edges at {edges}" if edges else "1 band"
 
 
-def _plan_lines(plan: Plan) -> list[str]:
-    rests = [f"- {line}" for line in plan.assumptions]
-    return [_plan_brief(plan) + ".", plan.promise, "This rests on:", *rests]
+def _rests(plan: MeterPlan) -> list[str]:
+    return [plan.promise, "This rests on:", *(f"- {line}" for line in plan.assumptions)]
+
+
+def _question_brief(plan: QuestionPlan) -> str:
+    sure = confidence_of(plan.budget.failure)
+    return (
+        f"Plan: {plan.size:,} {plan.question.unit} for {steps_words(plan.budget.steps)}, "
+        f"{plan.question.statistic}, {sure} sure"
+    )
+
+
+def _question_html(plan: QuestionPlan) -> str:
+    facts = {
+        f"{plan.question.unit} needed": f"<b>{plan.size:,}</b>",
+        "steps": f"{plan.budget.steps:,}",
+        "question": escaped(plan.question.statistic),
+        "sure": confidence_of(plan.budget.failure),
+    }
+    return _plan_block(plan, facts)
 
 
 def _plan_html(plan: Plan) -> str:
@@ -79,6 +97,10 @@ def _plan_html(plan: Plan) -> str:
         "tolerance": ", ".join(dict.fromkeys(map(at_most, spec.tolerances))),
         "sure": f"{confidence(spec)}",
     }
+    return _plan_block(plan, facts)
+
+
+def _plan_block(plan: MeterPlan, facts: dict[str, str]) -> str:
     rests = "".join(f"<li>{escaped(line)}</li>" for line in plan.assumptions)
     more = f"<details><summary>What this rests on</summary><ul>{rests}</ul></details>"
     return _block(_table((), [list(fact) for fact in facts.items()]), escaped(plan.promise), more)
@@ -241,7 +263,18 @@ def _block(*parts: str) -> str:
     return f"<div>{rows}</div>"
 
 
-register(Plan, Look(_plan_brief, lambda plan: _wrapped(_plan_lines(plan)), _plan_html))
+register(
+    Plan,
+    Look(_plan_brief, lambda plan: _wrapped([_plan_brief(plan) + ".", *_rests(plan)]), _plan_html),
+)
+register(
+    QuestionPlan,
+    Look(
+        _question_brief,
+        lambda plan: _wrapped([f"{_question_brief(plan)}.", *_rests(plan)]),
+        _question_html,
+    ),
+)
 register(Signal, Look(_signal_brief, plain, _signal_html, terminal))
 register(SessionView, Look(_view_brief, _view_words, _view_html, session_terminal))
 register(

@@ -10,7 +10,15 @@ from __future__ import annotations
 
 import math
 
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, UNCHANGED
+from easeml_meter.core.signals import (
+    ABOVE_CEILING,
+    FAIL,
+    NO_READING,
+    PASS,
+    REVERTED,
+    TOO_SPREAD,
+    UNCHANGED,
+)
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.layout import PER_ROW, Layout
 from easeml_meter.report.palette import TOLERANCE, TRACK, text_on
@@ -42,7 +50,7 @@ from easeml_meter.report.words import (
 from easeml_meter.stats.rounding import at_least, at_most
 
 _THINNEST = 3.0
-_ODD = (ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED)
+_ODD = (ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED, PASS, FAIL)
 
 
 def meter_svg(view: SessionView) -> str:
@@ -72,6 +80,8 @@ def meter_svg(view: SessionView) -> str:
 def _heading(layout: Layout) -> str:
     even = "bands equally high" if layout.view.spec.drawn is None else "drawn edges"
     caption = f"height: {gap_name(layout.view.spec)}; {even}"
+    if layout.view.spec.condition is not None:
+        caption = f"pass or fail: {layout.view.spec.question}"
     standing = f", {standing_words(layout.view)}"
     room = layout.width - 2 * MARGIN - text_width(standing, BOLD)
     title = escaped(fitted(layout.view.meter, BOLD, room) + standing)
@@ -82,6 +92,8 @@ def _heading(layout: Layout) -> str:
 
 def _frame(layout: Layout, row: int) -> str:
     """Draw the axis of a row: the bands' edges and the meter's colours from low to high."""
+    if layout.view.spec.condition is not None:  # a verdict has no height
+        return ""
     top, left = layout.row_top(row), layout.axis - 10
     colours = layout.scale.colours
     strip = [
@@ -206,7 +218,7 @@ def _odd(layout: Layout, signal: Signal) -> str:
     outline = element(
         "path",
         d=box(0.5, 0.5, layout.bar - 1, height - 1),
-        fill="none",
+        fill=layout.scale.colours[0] if signal.answer == PASS else "none",
         stroke="currentColor",
         stroke_dasharray="3 2" if signal.answer == REVERTED else "1 2",
     )
@@ -230,6 +242,8 @@ def _glyph(answer: int) -> str:
         return element("path", d="M-4.5 0h9M-2-2.5L-4.5 0-2 2.5M2-2.5L4.5 0 2 2.5", **line)
     if answer == UNCHANGED:
         return element("path", d="M-4-2h8M-4 2h8", **line)
+    if answer == PASS:
+        return element("path", d="M-4 0.5l3 3.5 5.5-8", **line)
     return element("path", d="M-3.5-3.5l7 7M3.5-3.5l-7 7", **line)
 
 
@@ -268,6 +282,8 @@ def _signs(layout: Layout) -> list[tuple[str, str]]:
     grey = element("path", d=box(-6, -6, 12, 12), fill=TOLERANCE, class_="m-tol")
     told = "with its band" if view.spec.drawn is None else "between drawn edges"
     entries = [(solid, f"reported gap, {told}"), (grey, "tolerance")]
+    if view.spec.condition is not None:
+        entries = []
     entries += [(_glyph(each), answer_words(each)) for each in _ODD if each in answers]
     if layout.coming:
         line = {"fill": "none", "stroke": "currentColor", "stroke_dasharray": "2 2"}

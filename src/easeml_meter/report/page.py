@@ -138,6 +138,11 @@ def _meter(view: SessionView) -> str:
         f"One column per step. The solid bar is {told}. The grey bars are the tolerance: with them "
         f"it covers the gap to the true loss, as promised. {scale}"
     )
+    if view.spec.condition is not None:
+        caption = (
+            f"One column per step. A model passes if {escaped(view.spec.question)} on the test "
+            "set, with the tolerance to spare; nothing is promised about one that fails."
+        )
     figure = _scroll("The meter, step by step", meter_svg(view))
     return f"<figure>{figure}<figcaption>{caption}</figcaption></figure>"
 
@@ -186,7 +191,8 @@ def _history(view: SessionView) -> str:
     if not view.signals:
         return "<p>No answers yet.</p>"
     tenants = len({signal.tenant for signal in view.signals}) > 1
-    headings = ["step", *(["team"] if tenants else []), "model", "answer", "gap"]
+    headings = ["step", *(["team"] if tenants else []), "model", "answer"]
+    headings += [] if view.spec.condition else ["gap"]
     name = loss_name(view.spec)
     # After release, the table of retrospect has the losses.
     losses = [] if view.retrospective else [f"validation {name}", f"true {name} promised"]
@@ -198,7 +204,7 @@ def _history(view: SessionView) -> str:
             *([str(signal.tenant)] if tenants else []),
             _name(signal.model),
             _answer(signal),
-            gap_words(signal.gap),
+            *([] if view.spec.condition else [gap_words(signal.gap)]),
             *([validation_words(signal), true_loss_words(signal)] if losses else []),
             f"<time>{when(signal.told_at)}</time>",
             f"{signal.steps_left:,} ({share_words(signal.battery)})",
@@ -215,6 +221,13 @@ def _retrospect(view: SessionView) -> str:
         f"test loss remains a promise, with probability at least {confidence(view.spec)} for all "
         "steps together."
     )
+    if view.spec.condition is not None:
+        known = (
+            "The validation loss and the test loss of every step are now known, and so is whether "
+            "each answer was right. The true loss stays unknown: that the condition holds of every "
+            f"model that passed remains a promise, with probability at least "
+            f"{confidence(view.spec)} for all steps together."
+        )
     figure = _scroll("Validation and test loss, step by step", curves_svg(view))
     headings = ["step", "model", "answer", "validation loss", "test loss", "gap"]
     headings += ["true loss promised", "right?"]

@@ -36,6 +36,8 @@ class Scale:
     @cached_property
     def edges(self) -> tuple[float, ...]:
         """Where the rungs begin, and where the last one ends."""
+        if self.spec.condition is not None:  # nothing is read off a verdict
+            return 0.0, 1.0
         if self.spec.drawn is None:
             return (*(band.lower for band in self.spec.bands), self.spec.bands[-1].upper)
         apart = as_written(self.spec.drawn)
@@ -55,7 +57,7 @@ class Scale:
     def colours(self) -> tuple[str, ...]:
         """A colour for each rung, from green to red."""
         if self.spec.drawn is None:
-            return band_colours(self.spec.signals)
+            return band_colours(max(1, self.spec.signals))
         return tuple(_drawn_colour(self.spec, lower) for lower, _ in self.rungs)
 
     def place(self, gap: float) -> float:

@@ -9,7 +9,15 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from easeml_meter.core.people import Role
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, UNCHANGED
+from easeml_meter.core.signals import (
+    ABOVE_CEILING,
+    FAIL,
+    NO_READING,
+    PASS,
+    REVERTED,
+    TOO_SPREAD,
+    UNCHANGED,
+)
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.advice import advice
 from easeml_meter.report.checks import Check, checks, summary
@@ -54,7 +62,15 @@ _BLOCK = "█"
 _COLUMN = 3
 _MOST_COLUMNS = 20
 _MOST_ROWS = 12
-_GLYPHS = {ABOVE_CEILING: "▲", REVERTED: "↶", NO_READING: "×", TOO_SPREAD: "↔", UNCHANGED: "="}
+_GLYPHS = {
+    ABOVE_CEILING: "▲",
+    REVERTED: "↶",
+    NO_READING: "×",
+    TOO_SPREAD: "↔",
+    UNCHANGED: "=",
+    PASS: "✓",
+    FAIL: "✗",
+}
 
 
 def terminal(signal: Signal) -> Group:
@@ -161,7 +177,7 @@ def _chart(view: SessionView) -> Text:
     chart = Text(no_wrap=True, overflow="crop")
     if len(signals) < len(view.signals):
         chart.append(f"the last {len(signals)} of {len(view.signals):,} steps\n", style=_GREY)
-    labels = [gap_words(rung) for rung in rungs]
+    labels = ["answer"] if view.spec.condition else [gap_words(rung) for rung in rungs]
     width = max(map(len, [*labels, "step"]))
     if len(rungs) <= _MOST_ROWS:
         for index, rung in reversed([*enumerate(rungs)]):
@@ -240,7 +256,8 @@ def history_terminal(view: SessionView) -> Table:
         table.add_column(heading, overflow="fold", min_width=10)
     name = f"true {loss_name(view.spec)}"
     late = ("test", "right?") if found else (name, "when (UTC)")
-    for heading in ("answer", "gap", "validation", *late):
+    gap = () if view.spec.condition else ("gap",)
+    for heading in ("answer", *gap, "validation", *late):
         table.add_column(heading, no_wrap=heading != "right?", min_width=6)
     for index, signal in enumerate(view.signals):
         names = [str(signal.tenant)] if tenants else []
@@ -261,7 +278,7 @@ def history_terminal(view: SessionView) -> Table:
             Text(f"{signal.step:,}"),
             *(Text(_ltr(name)) for name in names),
             answer,
-            Text(_dashed(signal.gap)),
+            *(Text(_dashed(signal.gap)) for _ in gap),
             *late_cells,
         )
     return table

@@ -12,7 +12,9 @@ from itertools import groupby
 
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
+    FAIL,
     NO_READING,
+    PASS,
     REVERTED,
     TOO_SPREAD,
     UNCHANGED,
@@ -28,6 +30,8 @@ _WITHOUT_BAND = {
     NO_READING: "no reading",
     TOO_SPREAD: "too spread",
     UNCHANGED: "unchanged",
+    PASS: "pass",
+    FAIL: "fail",
 }
 _JOINERS = "\u200c\u200d"
 _MOST_RUNS = 30
@@ -141,6 +145,8 @@ def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
         ends.append(f"at most {loss_words(spec, signal.true_loss_at_most)}")
     if signal.true_loss_at_least:
         ends.append(f"at least {loss_words(spec, signal.true_loss_at_least, at_least)}")
+    if not ends and spec.condition is not None:
+        return f"{measured}."
     if not ends:
         return f"{measured}. This answer gives no upper bound on the true {name}."
     together = " for all answers of this test set together" if alone else ""
@@ -210,6 +216,10 @@ def history_words(view: SessionView) -> str:
 
 def meaning_words(view: SessionView) -> str:
     """Say what the numbers of the bands stand for, or that they have none."""
+    if view.spec.condition is not None:
+        return (
+            f"A model passes if {view.spec.question} on the test set, with the tolerance to spare."
+        )
     if view.spec.drawn is not None:
         return (
             f"Every answer has bands of its own, {at_most(view.spec.drawn)} wide, whose edges the "

@@ -8,13 +8,13 @@ from dataclasses import dataclass
 from easeml_meter.checks import check_name
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import Event, MeterRecord, TestSet
+from easeml_meter.core.questions.planning import MeterPlan, plan_of
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Clock, Home, Site, Workspace, allowed_loss
 from easeml_meter.service.testsets import requests
 from easeml_meter.service.tokens import Caller
 from easeml_meter.spec import METERS, MeterSpec
-from easeml_meter.stats.planning import Plan, required_labels
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import unusable
 
@@ -27,7 +27,7 @@ def check_meter(
         raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
     check_name("name", name)
     allowed_loss(spec, allowed_losses)
-    required_labels(spec)
+    plan_of(spec)
 
 
 @dataclass(frozen=True)
@@ -35,7 +35,7 @@ class MeterSummary:
     """What everyone with a seat may know of a meter; nothing of its answers."""
 
     meter: MeterRecord
-    plan: Plan
+    plan: MeterPlan
     current: TestSet
     """The test set in use, or the one requested."""
     recipient: str

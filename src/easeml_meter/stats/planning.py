@@ -37,6 +37,7 @@ COMMON_ASSUMPTIONS = (
 """What every promise of every question rests on."""
 BLIND_VALIDATION = "validation sets are drawn and replaced without looking at the test set"
 """What the count of consistent histories assumes, and the count of all histories does not."""
+PUBLIC_INPUTS = "no model treats the test inputs, which are public, specially (about people)"
 _LOST = 60.0
 """A term that is so much smaller, in logarithms, changes no digit of a sum of doubles."""
 
@@ -108,6 +109,7 @@ class Plan(Shown):
 
 def required_labels(spec: MeterSpec) -> Plan:
     """Return the smallest n such that a test set of n labels, or of any more, keeps the promise."""
+    _check_gap(spec)
     size = fewest_labels(spec, counting.log_models(spec))
     return _checked_plan(spec, size * _test_sets(spec))
 
@@ -133,6 +135,7 @@ def fewest_labels(spec: MeterSpec, counts: Sequence[float]) -> int:
 def supported_steps(spec: MeterSpec, labels: int) -> Plan:
     """Return the largest number of steps that `labels` labels support (spec.steps is ignored)."""
     _check_labels(labels)
+    _check_gap(spec)
     if spec.tenants:
         raise invalid("tenants", list(spec.tenants), "they fix the steps: give the steps as well")
     first = max([1, spec.masked_reverts + 1, *spec.reverts])
@@ -167,6 +170,7 @@ def supported_steps(spec: MeterSpec, labels: int) -> Plan:
 def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
     """Return the smallest tolerances, in the ratios of spec's, that `labels` labels support."""
     _check_labels(labels)
+    _check_gap(spec)
     # Larger tolerances reach over more bands, so each number of possible bands is tried in turn.
     for possible in range(1, max(2, spec.signals) + 1):
         found = _reachable(spec, labels, possible)
@@ -221,7 +225,7 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
             "the band edges are drawn by the meter, secretly and independently of the test set"
         )
     if spec.inputs == "public":
-        found.append("no model treats the test inputs, which are public, specially (about people)")
+        found.append(PUBLIC_INPUTS)
     if spec.protocol is Protocol.INDEPENDENT:
         found.append("no model depends on any answer of the meter (about people: nobody may look)")
     if spec.protocol is Protocol.RESAMPLING:
@@ -243,16 +247,18 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
             "how the elastic budget weighs histories of answers is fixed before a label is seen, "
             "and refusals depend on the answers only"
         )
-    if spec.sessions == 1:
-        found.append(
-            "delta applies to one test set: S test sets in a row fail with probability at most "
-            "S * delta"
-        )
-    else:
-        found.append(f"delta is divided among {spec.sessions} test sets in a row")
+    found.append(sessions_words(spec))
     if spec.protocol is Protocol.INCREMENTAL and len(set(spec.tolerances)) > 1:
         found.append("once the meter has climbed to a band, later models get only its tolerance")
     return tuple(found)
+
+
+def sessions_words(spec: MeterSpec) -> str:
+    """Say for how many test sets delta is."""
+    if spec.sessions == 1:
+        many = "S test sets in a row fail with probability at most S * delta"
+        return f"delta applies to one test set: {many}"
+    return f"delta is divided among {spec.sessions} test sets in a row"
 
 
 def promised_of(spec: MeterSpec) -> str:
@@ -381,6 +387,13 @@ def smallest(excess: Callable[[int], float], highest: int) -> int:
 def _check_labels(labels: object) -> None:
     if isinstance(labels, bool) or not isinstance(labels, int) or not 1 <= labels <= MAX_LABELS:
         raise invalid("labels", labels, "a whole number from 1 to 10^15")
+
+
+def _check_gap(spec: MeterSpec) -> None:
+    if spec.condition is not None:
+        raise invalid(
+            "question", spec.question, "no gap: plan it with meter plan, or plan_question"
+        )
 
 
 def _steps(count: int) -> str:

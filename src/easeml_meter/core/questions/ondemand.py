@@ -9,7 +9,8 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 
-from easeml_meter.core.questions.passing import PassFail, Variable
+from easeml_meter.conditions import Variable
+from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
 

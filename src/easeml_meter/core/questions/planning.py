@@ -10,12 +10,26 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from functools import lru_cache
 from typing import Any
 
 from easeml_meter.checks import finite, whole
+from easeml_meter.core.questions.gap import Gap
+from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
-from easeml_meter.stats.planning import MAX_LABELS, MAX_STEPS, smallest
+from easeml_meter.showing import Shown
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import (
+    MAX_LABELS,
+    MAX_STEPS,
+    PUBLIC_INPUTS,
+    Plan,
+    required_labels,
+    sessions_words,
+    smallest,
+)
+from easeml_meter.stats.planning import supported_steps as most_steps
 from easeml_meter.stats.rounding import as_written, at_most, confidence_of
 
 _MOST_WORK = 200_000.0
@@ -30,6 +44,8 @@ class Budget:
     delta: float
     tries: int = 1
     """How often sealing may be tried: each try could be the lucky one, so delta is divided."""
+    sessions: int = 1
+    """How many test sets in a row delta is for."""
 
     def __post_init__(self) -> None:
         whole("steps", self.steps, at_least=1)
@@ -43,29 +59,36 @@ class Budget:
     @property
     def failure(self) -> Fraction:
         """The failure probability that one try may use."""
-        return as_written(self.delta) / self.tries
+        return as_written(self.delta) / (self.tries * self.sessions)
 
     @property
     def nats(self) -> float:
         """Its negative logarithm."""
-        return math.log(self.tries) - math.log(self.delta)
+        return math.log(self.tries * self.sessions) - math.log(self.delta)
 
 
-@dataclass(frozen=True)
-class QuestionPlan:
+@dataclass(frozen=True, repr=False)
+class QuestionPlan(Shown):
     """An answer of the planner, with what it rests on."""
 
     question: Question
     budget: Budget
     size: int
     failure_probability: float
+    beyond: tuple[str, ...] = ()
+    """What the promise of a meter rests on besides, whatever it asks."""
+
+    @property
+    def labels(self) -> int:
+        """The size, as the plan of a meter calls it."""
+        return self.size
 
     @property
     def promise(self) -> str:
         """Say in one sentence what is promised."""
         steps = self.budget.steps
         together = "in its one step" if steps == 1 else f"in all {steps:,} steps together"
-        sure = confidence_of(as_written(self.budget.delta))
+        sure = confidence_of(as_written(self.budget.delta) / self.budget.sessions)
         return f"With probability at least {sure}, {together}, {self.question.promised}"
 
     @property
@@ -77,9 +100,8 @@ class QuestionPlan:
     def assumptions(self) -> tuple[str, ...]:
         """What the promise rests on; several tries at sealing are one more thing."""
         tries = self.budget.tries
-        if tries == 1:
-            return self.question.assumptions
-        return (*self.question.assumptions, f"sealing is tried at most {tries:,} times")
+        several = () if tries == 1 else (f"sealing is tried at most {tries:,} times",)
+        return (*self.question.assumptions, *self.beyond, *several)
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data for programs."""
@@ -87,6 +109,7 @@ class QuestionPlan:
         return {
             "question": self.question.statistic,
             "size": self.size,
+            "labels": self.size if self.question.unit == "labels" else None,
             "unit": self.question.unit,
             "steps": self.budget.steps,
             "tolerance": self.question.tolerance,
@@ -99,6 +122,39 @@ class QuestionPlan:
             "notes": list(self.notes),
             "assumptions": list(self.assumptions),
         }
+
+
+MeterPlan = Plan | QuestionPlan
+"""What every plan of a meter has: labels, promise, assumptions, and itself as JSON."""
+
+
+@lru_cache(maxsize=256)
+def question_of(spec: MeterSpec) -> Question:
+    """Return the question that a meter asks."""
+    return Gap(spec) if spec.condition is None else PassFail.of(spec.condition)
+
+
+@lru_cache(maxsize=256)
+def plan_of(spec: MeterSpec, labels: int | None = None) -> MeterPlan:
+    """Return the smallest test set that keeps a meter's promise.
+
+    With `labels`, return the most steps that they carry. Teams of a meter that asks a condition are
+    counted as if they shared every answer.
+    """
+    if spec.condition is None:
+        return required_labels(spec) if labels is None else most_steps(spec, labels)
+    question, budget = question_of(spec), Budget(spec.steps, spec.delta, sessions=spec.sessions)
+    if labels is None:
+        plan = required_size(question, budget)
+    else:
+        plan = supported_steps(question, labels, budget)
+    public = (PUBLIC_INPUTS,) if spec.inputs == "public" else ()
+    return dataclasses.replace(plan, beyond=(*public, sessions_words(spec)))
+
+
+def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
+    """List what the promise of a meter rests on, whatever size its test sets have."""
+    return plan_of(spec).assumptions if spec.condition else question_of(spec).assumptions
 
 
 def required_size(question: Question, budget: Budget) -> QuestionPlan:

@@ -9,6 +9,7 @@ from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
 from easeml_meter.core.questions.asking import plan_question
+from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import invalid
 from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
@@ -19,7 +20,7 @@ from easeml_meter.server.limits import PlanCounted
 from easeml_meter.service import meters
 from easeml_meter.service.meters import MeterSummary
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import MAX_LABELS, required_labels
+from easeml_meter.stats.planning import MAX_LABELS
 
 router = APIRouter(tags=["meters"], route_class=ApiRoute)
 
@@ -129,7 +130,7 @@ def plan(_: PlanCounted, given: PlanAsked) -> dict[str, Any]:
         raise invalid("plan", "settings and question", "give one of them")
     if given.question is not None:
         return plan_question(**{"labels": given.labels, **given.question}).to_dict()
-    found = required_labels(MeterSpec.from_mapping(given.settings or {})).to_dict()
+    found = plan_of(MeterSpec.from_mapping(given.settings or {})).to_dict()
     if given.labels is not None:
         if not 1 <= given.labels <= MAX_LABELS:
             raise invalid("labels", given.labels, f"a number from 1 to {MAX_LABELS}")

@@ -11,7 +11,8 @@ from typing import Any
 from easeml_meter.core.history import MeterState, spec_of
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Entry, Event, TestSet
-from easeml_meter.core.signals import Rules, answer_named
+from easeml_meter.core.signals import PASS, Rules, State, answer_named
+from easeml_meter.core.verdicts import Verdicts, rules_of
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import NotFound, WrongPhase
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -149,7 +150,7 @@ def _export(
             "model": entry.model,
             "answer": entry.answer,
             "gap": _told(spec, entry).range_of(answer_named(entry.answer)),
-            "tolerance": Rules(spec).tolerance(answer_named(entry.answer)),
+            "tolerance": rules_of(spec).tolerance(answer_named(entry.answer)),
             "truth": truth and asdict(truth),
         }
         for entry, truth in zip(entries, truths, strict=True)
@@ -159,7 +160,7 @@ def _export(
 
 def _told(spec: MeterSpec, entry: Entry) -> Rules:
     """Return the rule that an answer followed, with the edges that it was told with."""
-    rules = Rules(spec).drawing(Fraction(entry.first_edge) if entry.first_edge else None)
+    rules = rules_of(spec).drawing(Fraction(entry.first_edge) if entry.first_edge else None)
     return rules.merging(Fraction(entry.validation_loss)) if entry.validation_loss else rules
 
 
@@ -234,6 +235,9 @@ def _truth(on: Measured, entry: Entry) -> Truth | None:
         return None
     validation_loss = Fraction(entry.validation_loss)
     rules = _told(on.spec, entry)
+    if isinstance(rules, Verdicts):
+        passed = rules.answer(State(), validation_loss, score.mean) == PASS
+        return Truth(float(validation_loss), float(score.mean), None, passed=passed)
     if not entry.first_edge:  # an answer without a reading has edges that were not told
         rules = rules.drawing(on.first_edge(entry))
     band = rules.band_of(rules.gap(validation_loss, score.mean))

@@ -8,12 +8,12 @@ from datetime import UTC, datetime
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Event, LabelRequest, TestSet, stamp
+from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import WrongPhase, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import histories_of
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 from easeml_meter.storage.books import Books
 
 LONGEST_REASON = 500
@@ -169,7 +169,7 @@ def request(
     books: Books, spec: MeterSpec, meter: str, number: int, now: str, *, reason: str | None = None
 ) -> None:
     """Ask the labelers for a test set of exactly the planned size."""
-    labels = required_labels(spec).labels
+    labels = plan_of(spec).labels
     books.testsets.add(
         TestSet(meter, number, Phase.REQUESTED, labels, now, reason=reason, count=spec.count)
     )

@@ -1,0 +1,173 @@
+"""Conditions that a model passes or fails: "n > 0.8 +/- 0.01", in the language of ease.ml/ci.
+
+n is the accuracy of the new model, o that of an old one, d the share of rows on which they differ.
+A condition is one clause or several with `/\\` between them.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from typing import Self
+
+from easeml_meter.checks import finite, whole
+from easeml_meter.errors import invalid
+
+MAX_CLAUSES = 20
+"""Clauses of one condition: each costs the planner time, and nobody reads more."""
+BETTER = "better"
+"""Short for "n - o > 0", with o the last model that passed."""
+
+
+class Variable(StrEnum):
+    """What a clause is about."""
+
+    ACCURACY = "n"
+    DISAGREEMENT = "d"
+    CHANGE = "n - o"
+
+
+_CLAUSE = re.compile(
+    r"(?P<variable>[a-z][a-z -]*?)\s*(?P<sign>[<>])\s*"
+    r"(?P<threshold>[+-]?[0-9.]+(?:e[+-]?\d+)?)\s*\+/-\s*(?P<tolerance>[0-9.]+(?:e[+-]?\d+)?)"
+)
+_FORM = 'such as "n > 0.8 +/- 0.01", and several with /\\ between them'
+
+
+@dataclass(frozen=True)
+class Clause:
+    """One comparison: it holds in the test set with a tolerance to spare, or it is not passed."""
+
+    variable: Variable
+    above: bool
+    """Whether the variable has to be above the threshold, or below it."""
+    threshold: float
+    tolerance: float
+
+    def __post_init__(self) -> None:
+        finite("tolerance", self.tolerance)
+        if not 1e-6 <= self.tolerance < 1:
+            raise invalid("tolerance", self.tolerance, "at least 1e-06, and below 1")
+        lowest = -1 if self.variable is Variable.CHANGE else 0
+        if not lowest < self.share < self.needed < 1:
+            allowed = f"the threshold, with the tolerance to spare, lies between {lowest} and 1"
+            raise invalid("question", str(self), allowed)
+
+    def __str__(self) -> str:
+        sign = ">" if self.above else "<"
+        return f"{self.variable} {sign} {self.threshold:.15g} +/- {self.tolerance:.15g}"
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """Read "n > 0.8 +/- 0.01"."""
+        found = _CLAUSE.fullmatch(text.strip())
+        if found is None:
+            raise invalid("question", text.strip(), _FORM)
+        name = re.sub(r"\s*-\s*", " - ", found["variable"])
+        try:
+            variable = Variable(name)
+            numbers = float(found["threshold"]), float(found["tolerance"])
+        except ValueError:
+            known = " and ".join(Variable)
+            raise invalid("question", text.strip(), f"{known} are known, {_FORM}") from None
+        return cls(variable, found["sign"] == ">", *numbers)
+
+    @property
+    def share(self) -> Fraction:
+        """The threshold of a clause that reads "above": "n < A" is "errors > 1 - A"."""
+        threshold = _exactly(self.threshold)
+        if self.above:
+            return threshold
+        return -threshold if self.variable is Variable.CHANGE else 1 - threshold
+
+    @property
+    def needed(self) -> Fraction:
+        """What the test set has to show more than."""
+        return self.share + _exactly(self.tolerance)
+
+    @property
+    def is_limit(self) -> bool:
+        """Whether it limits how much a model differs from the old one."""
+        return self.variable is Variable.DISAGREEMENT and not self.above
+
+    def holds(self, value: Fraction) -> bool:
+        """Whether a test set that shows this value of the variable passes it."""
+        if self.above:
+            return value > self.needed
+        return (-value if self.variable is Variable.CHANGE else 1 - value) > self.needed
+
+
+@dataclass(frozen=True)
+class Condition:
+    """Clauses that all have to hold."""
+
+    clauses: tuple[Clause, ...]
+    disagreement: float | None = None
+    """Fail whatever differs from the old model on a larger share of rows; None: never."""
+    passes: int | None = None
+    """How many models may pass before the one that closes the test set; None: any number."""
+
+    def __post_init__(self) -> None:
+        if not 1 <= len(self.clauses) <= MAX_CLAUSES:
+            raise invalid("question", f"{len(self.clauses)} clauses", f"1 to {MAX_CLAUSES}")
+        if self.passes is not None:
+            whole("passes", self.passes, at_least=0)
+        if self.disagreement is not None:
+            finite("disagreement", self.disagreement)
+            if not 0 < self.disagreement < 1:
+                raise invalid("disagreement", self.disagreement, "a share between 0 and 1")
+            if not self.compares:
+                raise invalid("disagreement", self.disagreement, 'only with "n - o"')
+        for clause in self.clauses:
+            if clause.variable is Variable.CHANGE and clause.needed >= self.most:
+                raise invalid("disagreement", float(self.most), f"too small to pass {clause}")
+
+    @classmethod
+    def parse(
+        cls,
+        text: str,
+        *,
+        disagreement: float | None = None,
+        passes: int | None = None,
+        tolerance: float | None = None,
+    ) -> Self:
+        """Read a condition, or "better", which is n - o > 0 and takes its tolerance from here."""
+        if text.strip() == BETTER:
+            if tolerance is None:
+                raise invalid("tolerance", None, '"better" needs one, such as 0.01')
+            return cls((Clause(Variable.CHANGE, True, 0.0, tolerance),), disagreement, passes)
+        if tolerance is not None:
+            raise invalid("tolerance", tolerance, "the condition has its own, after +/-")
+        clauses = tuple(Clause.parse(part) for part in text.split("/\\"))
+        return cls(clauses, disagreement, passes)
+
+    def __str__(self) -> str:
+        return " /\\ ".join(str(clause) for clause in self.clauses)
+
+    @property
+    def compares(self) -> bool:
+        """Whether it asks for the difference to an old model."""
+        return any(clause.variable is Variable.CHANGE for clause in self.clauses)
+
+    @property
+    def needs_old(self) -> bool:
+        """Whether it can be answered only beside an old model."""
+        return any(clause.variable is not Variable.ACCURACY for clause in self.clauses)
+
+    @property
+    def most(self) -> Fraction:
+        """The largest share of rows on which a model that passes differs from the old one.
+
+        A clause "d < A +/- eps" passes nothing that differs on A - eps or more.
+        """
+        limits = [Fraction(1), *(1 - c.needed for c in self.clauses if c.is_limit)]
+        if self.disagreement is not None:
+            limits.append(_exactly(self.disagreement))
+        return min(limits)
+
+
+def _exactly(value: float) -> Fraction:
+    """Return a number as its shortest decimal says it, without rounding."""
+    return Fraction(repr(float(value)))

@@ -1,0 +1,70 @@
+"""Conditions: read as ease.ml/ci's."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+
+import pytest
+
+from easeml_meter.conditions import Clause, Condition, Variable
+from easeml_meter.errors import InvalidInput
+
+
+@pytest.mark.parametrize("text", ["n > 0.8 +/- 0.01", "n>.8+/-.01", "  n  >  8e-1 +/- 1e-2 "])
+def test_a_clause_is_read(text: str) -> None:
+    assert Clause.parse(text) == Clause(Variable.ACCURACY, True, 0.8, 0.01)
+    assert str(Clause.parse(text)) == "n > 0.8 +/- 0.01"
+
+
+def test_a_condition_is_written_as_it_is_read() -> None:
+    text = "n > 0.8 +/- 0.01 /\\ d < 0.1 +/- 0.01"
+    assert str(Condition.parse(text)) == text
+    assert [clause.above for clause in Condition.parse(text).clauses] == [True, False]
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "n > 0.8",
+        "n >= 0.8 +/- 0.01",
+        "x > 0.8 +/- 0.01",
+        "n - 1.1 * o > 0.01 +/- 0.01",
+        "o - n > 0.01 +/- 0.01",
+        "n - o > 0.995 +/- 0.01",
+        "n > 0.8 +/- 0.01 /\\",
+        "n > 0.8 +/- 0.01 \\/ d < 0.1 +/- 0.01",
+        "n > 1.2.3 +/- 0.01",
+        "n > 0.8 +/- -0.01",
+        "n > nan +/- 0.01",
+        "n > 0.8 +/- 0",
+        "n > 0.99 +/- 0.01",
+        "n > 0 +/- 0.01",
+        "n < 0.01 +/- 0.01",
+        "n > 80 +/- 0.01",
+        " /\\ ".join(["n > 0.8 +/- 0.01"] * 21),
+    ],
+)
+def test_what_is_no_condition_is_refused(text: str) -> None:
+    with pytest.raises(InvalidInput):
+        Condition.parse(text)
+
+
+@pytest.mark.parametrize(
+    ("text", "value", "holds"),
+    [
+        ("n > 0.8 +/- 0.01", "0.81", False),
+        ("n > 0.8 +/- 0.01", "0.8101", True),
+        ("n < 0.8 +/- 0.01", "0.79", False),
+        ("n < 0.8 +/- 0.01", "0.7899", True),
+        ("n - o > 0.1 +/- 0.2", "0.3", False),
+        ("n - o < -0.1 +/- 0.2", "-0.3001", True),
+        ("n - o < -0.1 +/- 0.2", "-0.3", False),
+        ("d < 0.1 +/- 0.01", "0.09", False),
+    ],
+)
+def test_a_clause_holds_only_with_its_tolerance_to_spare(
+    text: str, value: str, holds: bool
+) -> None:
+    """Compared without rounding: 0.8 + 0.01 as doubles is not 0.81."""
+    assert Clause.parse(text).holds(Fraction(value)) is holds
