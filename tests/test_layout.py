@@ -11,7 +11,7 @@ from pathlib import Path
 TESTS = Path(__file__).parent
 SOURCE = TESTS.parent / "src" / "easeml_meter"
 
-VALUES = ("version", "core/idempotency", "core/notifications", "core/people", "core/submissions")
+VALUES = ("version", "core/notifications", "core/people", "core/submissions")
 """Values without behavior."""
 
 ELSEWHERE = {

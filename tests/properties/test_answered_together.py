@@ -37,7 +37,7 @@ from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.handovers import hand_over
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import answering
-from easeml_meter.service.submissions.answering import Submission, answer, answer_all
+from easeml_meter.service.submissions.answering import Outcome, Submission, answer, answer_all
 from easeml_meter.service.submissions.keeping import Keeping
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.spec import MeterSpec
@@ -85,11 +85,11 @@ class Plan:
         return Submission(PredictionFiles(test, validation), model, self.tenant, self.user)
 
 
-def together(session: Session, *plans: Plan) -> list[Signal | Exception]:
+def together(session: Session, *plans: Plan) -> list[Outcome]:
     return answer_all(SYSTEM, space_of(session), [plan.made(session) for plan in plans])
 
 
-def signals(outcomes: list[Signal | Exception]) -> list[Signal]:
+def signals(outcomes: list[Outcome]) -> list[Signal]:
     """Give the signals of a batch in which nothing was refused."""
     found = [each for each in outcomes if isinstance(each, Signal)]
     assert len(found) == len(outcomes), outcomes
@@ -194,7 +194,7 @@ class Copies:
         )
 
 
-def told(outcome: Signal | Exception) -> object:
+def told(outcome: Outcome) -> object:
     """Give what is heard, but for when."""
     if isinstance(outcome, Signal):
         return replace(outcome, told_at=NOW)

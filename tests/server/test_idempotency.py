@@ -13,13 +13,11 @@ from fastapi.responses import JSONResponse
 from tests.server.helpers import Served
 from tests.service.helpers import StoppedClock
 
-from easeml_meter.core.idempotency import KeyedRequest
+from easeml_meter.core.idempotency import KEPT, LOST, KeyedRequest
 from easeml_meter.core.model import stamp
 from easeml_meter.server import serve as serving
 from easeml_meter.server.auth import SiteActorHere
 from easeml_meter.server.idempotency import (
-    KEPT,
-    LOST,
     Key,
     Keys,
     OnceHere,
@@ -250,6 +248,6 @@ def test_an_answer_that_comes_late_is_not_kept_for_another_request(served: Serve
     with served.site.writing() as books:
         books.idempotency.add([other])
         books.idempotency.answer([replace(late, status=200, body="late")])
-        assert books.idempotency.known("u", ["k"]) == {"k": other}
+        assert books.idempotency.known([late]) == {("u", "k"): other}
         books.idempotency.answer([replace(other, status=201, body="own")])
-        assert books.idempotency.known("u", ["k"])["k"].body == "own"
+        assert books.idempotency.known([late])["u", "k"].body == "own"

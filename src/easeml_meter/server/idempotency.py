@@ -4,11 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import inspect
 import json
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from datetime import datetime, timedelta
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
@@ -16,20 +14,14 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from easeml_meter.core.idempotency import KeyedRequest
+from easeml_meter.core.idempotency import KEPT, KeyedRequest, Place
 from easeml_meter.core.model import stamp
-from easeml_meter.errors import MeterError, UnderWay
+from easeml_meter.errors import MeterError, to_keep
 from easeml_meter.server.auth import CallerHere
 from easeml_meter.server.batching import Batches
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Site
 from easeml_meter.vault.keys import unwrap, wrap
-
-KEPT = timedelta(days=1)
-# Far longer than the slowest request, which would otherwise be carried out twice at the same time;
-# yet short enough that a client whose server was killed can repeat its request the same day.
-LOST = timedelta(minutes=10)
-"""After this, a request still under way is taken for one that died with its server."""
 
 KEY = r"^[\x21-\x7e]+$"
 KEY_HEADER = "Idempotency-Key"
@@ -49,19 +41,6 @@ Answer = tuple[int, Any]
 """The status and the body of an answer; the body is JSON, or a model of pydantic's."""
 
 
-@dataclass
-class Entered:
-    """A request that was entered with its key, and whether its answer is kept already."""
-
-    request: KeyedRequest
-    kept: KeyedRequest | None = None
-
-    def keep(self, status: int, body: Any) -> KeyedRequest:
-        """Return the request with its answer, for the transaction in which that is given."""
-        self.kept = replace(self.request, status=status, body=body)
-        return self.kept
-
-
 @dataclass(frozen=True)
 class Once:
     """A request that may carry a key."""
@@ -75,7 +54,7 @@ class Once:
 
     async def answer(
         self,
-        make: Callable[[], Answer] | Callable[[Entered | None], Coroutine[Any, Any, Answer]],
+        make: Callable[[], Answer],
         *,
         actor: Actor,
         use_case: Callable[..., Any],
@@ -84,48 +63,51 @@ class Once:
     ) -> JSONResponse:
         """Answer with the status and body that `make` returns, or returned when the key came first.
 
-        `make` has the actor run the use case. What it needs is checked here, too: a stored answer
-        is only for those who may still ask for it.
-        `make` runs in a thread unless it is asynchronous; then it gets the request as it was
-        entered, whose answer it may keep by itself. `body` is the body if it was streamed.
+        `make` has the actor run the use case, in a thread. What it needs is checked here, too: a
+        stored answer is only for those who may still ask for it. `body` is the body if it was
+        streamed.
         A request that fails leaves its key unused. With `secret`, only the server's key opens what
         is stored.
         """
         permit(actor, use_case)
-        if self.key is None:
-            status, content = await _made(make, None)
+        asked = self.asked(body)
+        if asked is None:
+            status, content = await _made(make)
             return JSONResponse(content, status)
-        entered = await self.keys.begun(self.user, self._request(body))
+        entered = await self.keys.begun(self.user, asked)
         if entered.status is not None:
             content = _opened(self.site, entered.body) if secret else entered.body
-            return JSONResponse(content, entered.status, {"Idempotency-Replayed": "true"})
-        begun = Entered(entered)
+            return replayed(replace(entered, body=content))
         try:
-            status, content = await _made(make, begun)
+            status, content = await _made(make)
         except BaseException:
             await run_in_threadpool(self._forget)
             raise
-        if begun.kept is None:
-            kept = _sealed(self.site, content) if secret else content
-            # The answer is kept before it leaves: a client that never hears it asks again.
-            await self.keys.finished(self.user, replace(entered, status=status, body=kept))
+        kept = _sealed(self.site, content) if secret else content
+        # The answer is kept before it leaves: a client that never hears it asks again.
+        await self.keys.finished(self.user, entered.answered(status, kept))
         return JSONResponse(content, status)
 
-    def _request(self, body: bytes) -> KeyedRequest:
+    def asked(self, body: bytes = b"") -> KeyedRequest | None:
+        """Return the request as it is known by its key; None if it has none."""
+        if self.key is None:
+            return None
         digest = hashlib.sha256(body).hexdigest() if body else ""
         request = hashlib.sha256(f"{self.request}\n{digest}".encode()).hexdigest()
-        return KeyedRequest(self.user, self.key or "", request, self.site.now())
+        return KeyedRequest(self.user, self.key, request, self.site.now())
 
     def _forget(self) -> None:
         with self.site.store.writing(self.user) as books:
             books.idempotency.forget(self.user, self.key or "")
 
 
-async def _made(make: Callable[..., Any], begun: Entered | None) -> Answer:
-    if inspect.iscoroutinefunction(make):
-        status, content = await make(begun)
-    else:
-        status, content = await run_in_threadpool(make)
+def replayed(request: KeyedRequest) -> JSONResponse:
+    """Answer a request as it was answered when its key came first."""
+    return JSONResponse(request.body, request.status or 200, {"Idempotency-Replayed": "true"})
+
+
+async def _made(make: Callable[[], Answer]) -> Answer:
+    status, content = await run_in_threadpool(make)
     if isinstance(content, BaseModel):
         content = content.model_dump(mode="json")
     return status, content
@@ -151,12 +133,12 @@ class Keys:
     def _begin(self, user: str, given: list[KeyedRequest]) -> list[KeyedRequest | Exception]:
         """Enter requests; return each as it was answered before, or as entered now."""
         with self._site.store.writing(user) as books:
-            before = books.idempotency.known(user, [request.key for request in given])
+            before = books.idempotency.known(given)
             known = dict(before)
             found = [_found(known, request) for request in given]
             fresh = [now for request, now in zip(given, found, strict=True) if now is request]
             for request in fresh:
-                if request.key in before:  # it is too old to be honored
+                if request.place in before:  # it is too old to be honored
                     books.idempotency.forget(user, request.key)
             books.idempotency.add(fresh)
         return found
@@ -167,22 +149,15 @@ class Keys:
         return [None for _ in given]
 
 
-def _found(known: dict[str, KeyedRequest], request: KeyedRequest) -> KeyedRequest | Exception:
-    """Return the request that came with the same key, this one if none did, or why it must wait."""
-    before = known.get(request.key)
-    if before is None or _stale(before, request.created_at):
-        known[request.key] = request  # the same key may come again in the same batch
-        return request
-    if before.request != request.request:
-        return MeterError("Idempotency-Key: it came with another request: use a new one")
-    if before.status is None:
-        return UnderWay("Idempotency-Key: that request is still under way: wait")
-    return before
-
-
-def _stale(before: KeyedRequest, now: str) -> bool:
-    age = datetime.fromisoformat(now) - datetime.fromisoformat(before.created_at)
-    return age > (LOST if before.status is None else KEPT)
+def _found(known: dict[Place, KeyedRequest], request: KeyedRequest) -> KeyedRequest | Exception:
+    """Return the request as it was answered before, itself if it was not, or why it must wait."""
+    try:
+        before = request.before(known)
+    except MeterError as error:
+        return to_keep(error)
+    if before is None:
+        known[request.place] = request  # the same key may come again in the same batch
+    return before or request
 
 
 def forget_old_keys(site: Site) -> None:

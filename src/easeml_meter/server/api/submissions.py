@@ -15,6 +15,7 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
+from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Signal
 from easeml_meter.scoring.ids import RowMatching
@@ -22,12 +23,13 @@ from easeml_meter.server.api.common import Listed, PageHere, body_of, paged, raw
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import TenantActorHere, WorkHere, WorkspaceHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import Entered, Key, once_streamed
+from easeml_meter.server.idempotency import Key, once_streamed, replayed
 from easeml_meter.server.parameters import Id
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import checking, queue
-from easeml_meter.service.submissions.queue import Accepted, Incoming
+from easeml_meter.service.submissions.keyed import Keyed
+from easeml_meter.service.submissions.queue import Accepted, Incoming, Taken
 
 router = APIRouter(tags=["submissions"], route_class=ApiRoute)
 
@@ -155,17 +157,16 @@ async def submit(  # noqa: PLR0917
     actor, space = work
     permit(actor, queue.accept)  # before a body is read that may be large
     body = await body_of(request, request.app.state.settings)
-
-    async def make(entered: Entered | None) -> tuple[int, dict[str, Any]]:
-        keep = None if entered is None else lambda found: entered.keep(*_told(found))
-        incoming = Incoming(actor, space, model, body, matching, once, keep)
-        found = await _accepted(request, incoming)
-        if entered is not None and (kept := entered.kept) is not None:
-            return kept.status or 200, kept.body
-        return _told(found)
-
-    keyed = once_streamed(request, actor, key)
-    answer = await keyed.answer(make, actor=actor, use_case=queue.accept, body=body)
+    keyed: Keyed[Accepted] | None = None
+    if (asked := once_streamed(request, actor, key).asked(body)) is not None:
+        keyed = Keyed(asked, lambda found: asked.answered(*_told(found)))
+    incoming = Incoming(actor, space, model, body, matching, once, keyed)
+    found = await _accepted(request, incoming)
+    if isinstance(found, KeyedRequest):
+        answer = replayed(found)
+    else:
+        status, content = _told(found)
+        answer = JSONResponse(content, status)
     if answer.status_code != 202:
         return answer
     if request.app.state.worker is not None:
@@ -195,21 +196,16 @@ async def check_submission(
     return found.to_json()
 
 
-async def _accepted(request: Request, incoming: Incoming) -> Accepted:
+async def _accepted(request: Request, incoming: Incoming) -> Taken:
     """Take small submissions that come at the same time together; a large one makes none wait."""
+    meter = incoming.space.meter or ""
     if len(incoming.body) <= _SMALL:
-        found: Accepted = await request.app.state.submissions(incoming.space.meter, incoming)
-        return found
-    return await run_in_threadpool(
-        queue.accept,
-        incoming.actor,
-        incoming.space,
-        incoming.model,
-        incoming.body,
-        matching=incoming.matching,
-        once=incoming.once,
-        keep=incoming.keep,
-    )
+        taken: Taken = await request.app.state.submissions(meter, incoming)
+        return taken
+    (outcome,) = await run_in_threadpool(queue.accept_all, meter, [incoming])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return outcome
 
 
 def _told(found: Accepted) -> tuple[int, dict[str, Any]]:

@@ -10,8 +10,8 @@ from __future__ import annotations
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass, field, replace
-from typing import TypeVar
+from dataclasses import dataclass, replace
+from typing import TypeVar, cast
 
 from easeml_meter.checks import check_name
 from easeml_meter.core.history import MeterState, signal_of
@@ -30,6 +30,7 @@ from easeml_meter.service.submissions.deciding import (
     validation_in_force,
 )
 from easeml_meter.service.submissions.keeping import Keeping, Kept
+from easeml_meter.service.submissions.keyed import Keyed, Keys
 from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Attempt, Conditions, Measured
 from easeml_meter.service.testsets.requests import retire
@@ -52,8 +53,8 @@ class Submission:
     """Whether its sender may see the test inputs even if they are not public."""
     once: bool = False
     """Whether the answer to an earlier model of the same name is good enough."""
-    keep: Callable[[Signal], KeyedRequest] | None = field(default=None, repr=False, compare=False)
-    """Returns the answer as it is kept under the key of the request, if that had one."""
+    keyed: Keyed[Signal] | None = None
+    """The key that it came with, if any."""
 
     def __post_init__(self) -> None:
         check_name("model", self.model)
@@ -92,7 +93,7 @@ def answer(
     (outcome,) = answer_all(actor, space, [submission], conditions)
     if isinstance(outcome, Exception):
         raise outcome
-    return outcome
+    return cast(Signal, outcome)  # it came without a key
 
 
 @needs(Permission.SUBMIT)
@@ -161,18 +162,19 @@ def answer_all(
             for each in opened
         ]
     drafts = [each for each in outcomes if isinstance(each, Draft)]
-    kept = [
-        submission.keep
+    keyed = [
+        submission.keyed
         for submission, each in zip(submissions, outcomes, strict=True)
         if isinstance(each, Draft)
     ]
     # Older books may hold a test set that is still active though a hand-over has spent it.
     over = test_set.phase is Phase.ACTIVE and decisions.histories.all_spent
-    told = iter(_tell(space, test_set, drafts, kept) if drafts or over else ())
+    told = iter(_tell(space, test_set, drafts, keyed) if drafts or over else ())
     return [next(told) if isinstance(each, Draft) else each for each in outcomes]
 
 
-Outcome = Signal | Exception
+Outcome = Signal | KeyedRequest | Exception
+"""An answer, what a key brings back, or a refusal."""
 
 Made = TypeVar("Made")
 
@@ -305,13 +307,12 @@ def _tell(
     space: Workspace,
     test_set: TestSet,
     drafts: Sequence[Draft],
-    kept: Sequence[Callable[[Signal], KeyedRequest] | None],
+    keyed: Sequence[Keyed[Signal] | None],
 ) -> list[Outcome]:
     """Enter the answers, commit, add them to the journal, and only then let them leave.
 
     The lock is held from the first read to the commit, so nothing that is checked here can change.
-    `kept` says for each draft how its answer is kept under a key, in the same transaction: whoever
-    sends the request again finds it there from the moment on that it counts.
+    `keyed` has the key that each draft came with, if any.
     """
     outcomes: list[Outcome] = []
     fresh: list[Entry] = []
@@ -323,32 +324,19 @@ def _tell(
         test_set = state.numbered(test_set.number)
         histories, unjournaled = reconcile(space, books, state, test_set)
         decisions = Decisions.read(books, state, test_set, drafts, histories)
-        for draft, blob in zip(drafts, blobs, strict=True):
-            by_name = decisions.known.named(draft) is not None
-            same = decisions.known.same(draft)
+        keys = Keys.read(books, keyed)
+        for draft, key, blob in zip(drafts, keyed, blobs, strict=True):
             try:
-                entry = same or decisions.decide(draft, blob, space.now())
+                outcome: Outcome | None = keys.before(key)
+                if outcome is None:
+                    outcome = _decided(decisions, draft, blob, space.now(), fresh)
+                    keys.add(key, outcome)
             except MeterError as error:  # nothing is entered for it
-                outcomes.append(error)
-                continue
-            if same is None:
-                decisions.add(entry)
-                fresh.append(entry)
-            account = decisions.histories.account(entry.tenant)
-            ledger = decisions.histories.ledger
-            repeated = same is not None
-            outcomes.append(
-                signal_of(state, ledger, entry, account, repeated=repeated, by_name=by_name)
-            )
+                outcome = error
+            outcomes.append(outcome)
         if fresh:
             _enter(books, decisions, fresh)
-        books.idempotency.answer(
-            [
-                keep(outcome)
-                for keep, outcome in zip(kept, outcomes, strict=True)
-                if keep is not None and isinstance(outcome, Signal)
-            ]
-        )
+        keys.enter(books)
         if test_set.phase is Phase.ACTIVE and decisions.histories.all_spent:
             retire(space, books, state, test_set)
         keeping.wait()
@@ -357,6 +345,25 @@ def _tell(
     # A crash before the commit has charged nothing.
     space.journal(test_set).append([*unjournaled, *fresh], decisions.histories.answers)
     return outcomes
+
+
+def _decided(decisions: Decisions, draft: Draft, blob: str, now: str, fresh: list[Entry]) -> Signal:
+    """Return the answer to a draft; add its entry to `fresh`, unless it repeats another."""
+    by_name = decisions.known.named(draft) is not None
+    same = decisions.known.same(draft)
+    entry = same or decisions.decide(draft, blob, now)
+    if same is None:
+        decisions.add(entry)
+        fresh.append(entry)
+    histories, repeated = decisions.histories, same is not None
+    return signal_of(
+        decisions.state,
+        histories.ledger,
+        entry,
+        histories.account(entry.tenant),
+        repeated=repeated,
+        by_name=by_name,
+    )
 
 
 def _enter(books: Books, decisions: Decisions, fresh: Sequence[Entry]) -> None:

@@ -8,8 +8,9 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, field, replace
+from typing import cast
 
 from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.model import Entry, stamp
@@ -29,6 +30,7 @@ from easeml_meter.service.submissions.answering import (
     submission_of,
 )
 from easeml_meter.service.submissions.deciding import Decisions
+from easeml_meter.service.submissions.keyed import Keyed, Keys
 from easeml_meter.service.submissions.kinds import (
     MODELS,
     Model,
@@ -61,8 +63,8 @@ class Incoming:
     body: bytes = field(repr=False)
     matching: RowMatching = BY_IDS
     once: bool = False
-    keep: Callable[[Accepted], KeyedRequest] | None = field(default=None, repr=False)
-    """Returns what is kept under the key of the request, when predictions are answered."""
+    keyed: Keyed[Accepted] | None = None
+    """The key that it came with, if any."""
 
     def accepted(self, signal: Signal) -> Accepted:
         """Return what its sender gets for an answer."""
@@ -72,6 +74,8 @@ class Incoming:
 
 Accepted = tuple[Receipt, Signal | None]
 """What became of a submission; the signal for those who may see it."""
+Taken = Accepted | KeyedRequest
+"""The same, or what the key of a submission brings back."""
 
 
 @needs(Permission.SUBMIT)
@@ -83,12 +87,10 @@ def accept(
     *,
     matching: RowMatching = BY_IDS,
     once: bool = False,
-    keep: Callable[[Accepted], KeyedRequest] | None = None,
 ) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
-    `once`: if a model of that name was answered before, that is the answer. `keep` returns what is
-    kept under the key of the request, together with the answer to predictions.
+    `once`: if a model of that name was answered before, that is the answer.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
 
@@ -99,52 +101,72 @@ def accept(
         Spent: the test set has no answer left for the tenant.
         WrongPhase: there is no test set or no validation set yet.
     """
-    incoming = Incoming(actor, space, model, body, matching, once, keep)
+    incoming = Incoming(actor, space, model, body, matching, once)
     (outcome,) = accept_all(space.meter or "", [incoming])
     if isinstance(outcome, Exception):
         raise outcome
-    return outcome
+    return cast(Accepted, outcome)  # it came without a key
 
 
-def accept_all(_meter: str, together: Sequence[Incoming]) -> list[Accepted | Exception]:
-    """Take submissions to one meter, each for itself; answer the predictions in one transaction."""
-    outcomes: list[Submission | Accepted | Exception] = []
+def accept_all(_meter: str, together: Sequence[Incoming]) -> list[Taken | Exception]:
+    """Take submissions to one meter, each for itself; answer the predictions in one transaction.
+
+    Where the key that one came with is known, nothing but what that brings back is returned.
+    """
+    space, keys = together[0].space, Keys({})
+    if any(incoming.keyed for incoming in together):
+        with space.reading() as books:
+            keys = Keys.read(books, (incoming.keyed for incoming in together))
+    outcomes: list[Submission | Taken | Exception] = []
     for incoming in together:
         try:
-            outcomes.append(_received(incoming))
+            outcomes.append(keys.before(incoming.keyed) or _received(incoming))
         except MeterError as error:  # reported to its own caller; the rest of the batch goes on
             outcomes.append(to_keep(error))
         except Exception as error:
             outcomes.append(error)
     given = [each for each in outcomes if isinstance(each, Submission)]
     # The batch is of several people, whose permissions were checked one by one as they came in.
-    answered = iter(answer_all(SYSTEM, together[0].space, given) if given else ())
-    found: list[Accepted | Exception] = []
+    answered = iter(answer_all(SYSTEM, space, given) if given else ())
+    found: list[Taken | Exception] = []
     for incoming, outcome in zip(together, outcomes, strict=True):
-        if not isinstance(outcome, Submission):
-            found.append(outcome)
-        elif isinstance(signal := next(answered), Exception):
-            found.append(signal)
-        else:
-            found.append(incoming.accepted(signal))
+        told = next(answered) if isinstance(outcome, Submission) else outcome
+        found.append(incoming.accepted(told) if isinstance(told, Signal) else told)
     return found
 
 
-def _received(incoming: Incoming) -> Submission | Accepted:
+def _received(incoming: Incoming) -> Submission | Taken:
     """Look at what came in: predictions are to be answered, a model is queued."""
-    actor = incoming.actor.granted(Permission.SUBMIT)
+    actor, keyed = incoming.actor.granted(Permission.SUBMIT), incoming.keyed
     submitted = unpack(incoming.body, incoming.matching, incoming.space.limits)
     given = submission_of(actor, submitted, incoming.model, once=incoming.once)
     if isinstance(submitted, PredictionFiles):
-        if (keep := incoming.keep) is None:
+        if keyed is None:
             return given
-        return replace(given, keep=lambda signal: keep(incoming.accepted(signal)))
+        shown: Keyed[Signal] = Keyed(
+            keyed.request, lambda signal: keyed.answered(incoming.accepted(signal))
+        )
+        return replace(given, keyed=shown)
     if (signal := answered_by_name(actor, incoming.space, given)) is not None:
-        return incoming.accepted(signal)
-    return _enqueue(incoming.space, given, submitted), None
+        return _kept(incoming, incoming.accepted(signal))
+    return _enqueue(incoming, given, submitted)
 
 
-def _enqueue(space: Workspace, given: Submission, submitted: Model) -> Receipt:
+def _kept(incoming: Incoming, found: Accepted) -> Taken:
+    """Keep what was found in the books under the key that the submission came with."""
+    if incoming.keyed is None:
+        return found
+    with incoming.space.writing() as books:
+        keys = Keys.read(books, [incoming.keyed])
+        if (before := keys.before(incoming.keyed)) is not None:
+            return before
+        keys.add(incoming.keyed, found)
+        keys.enter(books)
+    return found
+
+
+def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
+    space, keyed = incoming.space, incoming.keyed
     with space.reading() as books:
         state = space.state(books)
     state.active()
@@ -171,6 +193,10 @@ def _enqueue(space: Workspace, given: Submission, submitted: Model) -> Receipt:
     )
     try:
         with space.writing() as books:
+            keys = Keys.read(books, [keyed])
+            if (before := keys.before(keyed)) is not None:
+                space.files.remove(ticket.blob)
+                return before
             waiting = books.submissions.unfinished()
             own = [each for each in waiting if _lock(each) == _lock(ticket)]
             if len(own) >= MOST_WAITING:
@@ -180,10 +206,12 @@ def _enqueue(space: Workspace, given: Submission, submitted: Model) -> Receipt:
             ticket = replace(ticket, options=ticket.options | {TURN: str(turn)})
             books.submissions.add(ticket)
             jobs.enqueue(books, _job(ticket))
+            keys.add(keyed, (ticket.receipt, None))
+            keys.enter(books)
     except MeterError:
         space.files.remove(ticket.blob)
         raise
-    return ticket.receipt
+    return ticket.receipt, None
 
 
 def answering(visible_seconds: float = VISIBLE_SECONDS) -> Work:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields
+from functools import cache
+from typing import Any
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 
-from easeml_meter.core.idempotency import KeyedRequest
+from easeml_meter.core.idempotency import KeyedRequest, Place
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.repository import Repository, columns_of
 
@@ -15,7 +18,7 @@ _TABLE = schema.idempotency
 # Building a statement takes longer than carrying it out.
 _SAME = (_TABLE.c.user == sa.bindparam("whose")) & (_TABLE.c.key == sa.bindparam("which"))
 _KNOWN = sa.select(*(_TABLE.c[field.name] for field in fields(KeyedRequest))).where(
-    _TABLE.c.user == sa.bindparam("whose"),
+    _TABLE.c.user.in_(sa.bindparam("users", expanding=True)),
     _TABLE.c.key.in_(sa.bindparam("keys", expanding=True)),
 )
 _FORGET = _TABLE.delete().where(_SAME)
@@ -29,10 +32,16 @@ _ANSWER = (
 class KeyedRequests(Repository):
     """Requests that came with a key, and what was answered."""
 
-    def known(self, user: str, keys: Sequence[str]) -> dict[str, KeyedRequest]:
-        """Return the requests that a user sent with these keys, by key."""
-        rows = self._connection.execute(_KNOWN, {"whose": user, "keys": keys})
-        return {each.key: each for each in (KeyedRequest(*row) for row in rows)}
+    def known(self, requests: Sequence[KeyedRequest]) -> dict[Place, KeyedRequest]:
+        """Return the requests that came with the same keys, by user and key."""
+        if not requests:
+            return {}
+        given = {
+            "users": list({each.user for each in requests}),
+            "keys": list({each.key for each in requests}),
+        }
+        found = (KeyedRequest(*row) for row in self._connection.execute(_KNOWN, given))
+        return {each.place: each for each in found}
 
     def add(self, requests: Sequence[KeyedRequest]) -> None:
         """Enter requests that are about to be carried out."""
@@ -41,6 +50,17 @@ class KeyedRequests(Repository):
             del row["body"]  # there is none yet, and JSON's null is not the column's
         if rows:
             self._connection.execute(_TABLE.insert(), rows)
+
+    def put(self, requests: Sequence[KeyedRequest]) -> None:
+        """Enter requests with their answers, in the place of older ones with the same keys.
+
+        Those with the key of another request are refused before. Two meters of a PostgreSQL do not
+        wait for each other, so a key that came to both at once stands for what was entered last.
+        """
+        if requests:
+            # In one order, so that no two transactions wait for each other.
+            rows = sorted(map(columns_of, requests), key=lambda row: (row["user"], row["key"]))
+            self._connection.execute(_put(self._connection.dialect.name), rows)
 
     def answer(self, requests: Sequence[KeyedRequest]) -> None:
         """Record the answers of requests that were entered before.
@@ -71,3 +91,13 @@ class KeyedRequests(Repository):
     def forget_unanswered(self) -> None:
         """Free the keys of requests that were never answered."""
         self._connection.execute(_TABLE.delete().where(_TABLE.c.status.is_(None)))
+
+
+@cache
+def _put(dialect: str) -> Any:
+    insert = sqlite.insert(_TABLE) if dialect == "sqlite" else postgresql.insert(_TABLE)
+    keys = [column.name for column in _TABLE.primary_key]
+    others = [field.name for field in fields(KeyedRequest) if field.name not in keys]
+    return insert.on_conflict_do_update(
+        index_elements=keys, set_={name: insert.excluded[name] for name in others}
+    )

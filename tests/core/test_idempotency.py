@@ -1,0 +1,40 @@
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+
+import pytest
+
+from easeml_meter.core.idempotency import KEPT, LOST, KeyedRequest
+from easeml_meter.core.model import stamp
+from easeml_meter.errors import MeterError, UnderWay
+
+START = datetime(2026, 1, 1, tzinfo=UTC)
+
+
+def asked(request: str = "this", after: timedelta = timedelta()) -> KeyedRequest:
+    return KeyedRequest("anna", "key", request, stamp(START + after))
+
+
+def test_what_no_key_stands_for_is_carried_out() -> None:
+    others = (KeyedRequest("bert", "key", "that", ""), KeyedRequest("anna", "other", "that", ""))
+    assert asked().before({each.place: each for each in others}) is None
+
+
+def test_an_answer_is_brought_back_for_a_day() -> None:
+    answered = asked().answered(200, {"step": 1})
+    known = {answered.place: answered}
+    assert asked(after=KEPT).before(known) == answered
+    assert asked(after=KEPT + timedelta(seconds=1)).before(known) is None
+
+
+def test_another_request_is_refused() -> None:
+    for known in (asked(), asked().answered(200, {})):
+        with pytest.raises(MeterError, match="another request"):
+            asked("that").before({known.place: known})
+
+
+def test_one_under_way_is_waited_for_until_it_counts_as_lost() -> None:
+    known = {asked().place: asked()}
+    with pytest.raises(UnderWay):
+        asked(after=LOST).before(known)
+    assert asked(after=LOST + timedelta(seconds=1)).before(known) is None

@@ -1,0 +1,137 @@
+"""A key stands for a submission from the moment on that this counts, whoever asks beside it."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator
+from datetime import timedelta
+from pathlib import Path
+
+import pytest
+from tests.server.driving import begin, submission
+from tests.server.helpers import Served, serve
+from tests.service.helpers import Labels, StoppedClock, small_spec, with_errors
+
+from easeml_meter.core.idempotency import KEPT, KeyedRequest
+from easeml_meter.errors import MeterError
+from easeml_meter.scoring.bundle import Bundle
+from easeml_meter.service import tokens
+from easeml_meter.service.actor import ANYONE, Actor
+from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions.keyed import Keyed, Keys
+from easeml_meter.service.submissions.queue import Accepted, Incoming
+
+
+@pytest.fixture
+def clock() -> StoppedClock:
+    return StoppedClock()
+
+
+@pytest.fixture
+def served(tmp_path: Path, clock: StoppedClock, database: str) -> Iterator[Served]:
+    with serve(tmp_path / "site", clock=clock, database=database) as site:
+        yield site
+
+
+@pytest.fixture
+def meter(served: Served) -> str:
+    return served.add_meter(small_spec(models=True))
+
+
+@pytest.fixture
+def labels(served: Served, meter: str, tmp_path: Path) -> Labels:
+    return begin(served, meter, tmp_path)
+
+
+@pytest.fixture
+def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let all look for keys before any of them is entered, as on several machines at once."""
+    monkeypatch.setattr(queue, "Keys", _Late)
+
+
+class _Late(Keys):
+    def before(self, keyed: object) -> None:
+        """Find nothing."""
+
+
+def developer(served: Served, meter: str) -> Actor:
+    return tokens.recognize(ANYONE, served.site, served.tokens["developer"]).at(meter)
+
+
+def incoming(served: Served, meter: str, body: bytes, key: str, *, once: bool = False) -> Incoming:
+    actor, digest = developer(served, meter), hashlib.sha256(body).hexdigest()
+    request = KeyedRequest(actor.user, key, digest, served.site.now())
+
+    def answered(found: Accepted) -> KeyedRequest:
+        return request.answered(200, {"id": found[0].id})
+
+    space = served.site.space(meter)
+    return Incoming(actor, space, "model", body, once=once, keyed=Keyed(request, answered))
+
+
+def taken(meter: str, given: Incoming) -> str:
+    """Take a submission that was not sent before; return its id."""
+    (found,) = queue.accept_all(meter, [given])
+    assert isinstance(found, tuple), found
+    return found[0].id
+
+
+def brought_back(meter: str, given: Incoming) -> str:
+    """Take a submission that was sent before; return the id under its key."""
+    (found,) = queue.accept_all(meter, [given])
+    assert isinstance(found, KeyedRequest), found
+    return str(found.body["id"])
+
+
+def steps(served: Served, meter: str) -> int:
+    return len(queue.receipts(developer(served, meter), served.site.space(meter)))
+
+
+@pytest.mark.usefixtures("unseen")
+def test_the_same_key_at_the_same_time_counts_once(
+    served: Served, meter: str, labels: Labels
+) -> None:
+    right, wrong = submission(labels), submission(with_errors(labels, 3), salt="other")
+    first, again, other = (incoming(served, meter, each, "k") for each in (right, right, wrong))
+    answered = taken(meter, first)
+    assert brought_back(meter, again) == answered
+    (refused,) = queue.accept_all(meter, [other])
+    assert isinstance(refused, MeterError)
+    assert "another request" in str(refused)
+    assert steps(served, meter) == 1
+
+
+@pytest.mark.usefixtures("labels")
+def test_a_model_is_queued_once_and_leaves_no_second_file(
+    served: Served, meter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    body = Bundle("predict").to_bytes()
+    first, again = (incoming(served, meter, body, "k") for _ in range(2))
+    queued = taken(meter, first)
+    # The first look finds nothing yet, the second is made under the lock.
+    looks = iter((Keys({}),))
+    read = Keys.read
+    monkeypatch.setattr(Keys, "read", lambda books, given: next(looks, None) or read(books, given))
+    assert brought_back(meter, again) == queued
+    assert len(served.site.space(meter).files.names("submissions")) == 1
+    assert steps(served, meter) == 1
+
+
+def test_an_answer_found_by_name_is_kept_under_its_key(
+    served: Served, meter: str, labels: Labels
+) -> None:
+    answered = taken(meter, incoming(served, meter, submission(labels), "k"))
+    by_name = incoming(served, meter, Bundle("predict").to_bytes(), "name", once=True)
+    assert taken(meter, by_name) == answered
+    assert brought_back(meter, by_name) == answered
+
+
+def test_a_key_that_is_too_old_stands_for_the_next_submission(
+    served: Served, meter: str, labels: Labels, clock: StoppedClock
+) -> None:
+    first, second = submission(labels), submission(labels[::-1], salt="other")
+    taken(meter, incoming(served, meter, first, "k"))
+    clock.moment += KEPT + timedelta(seconds=1)
+    answered = taken(meter, incoming(served, meter, second, "k"))
+    assert brought_back(meter, incoming(served, meter, second, "k")) == answered
+    assert steps(served, meter) == 2
