@@ -15,7 +15,6 @@ from easeml_meter.lab.simulation.coverage import ERROR, Experiment, experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.worlds import Flags
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import counting
 from easeml_meter.stats.planning import log_failure, required_labels
 
 BY_BAND = [0.1, 0.2, 0.3]
@@ -168,7 +167,7 @@ class OneMaximum(AnySizeLedger):
         share = math.log(slack / (2**teams - teams - 1))
         for steps in range(1, sum(self.spec.tenants[team - 1] for team in group) + 1):
             alone = self.spec.replace(tenants=(), steps=steps)
-            if log_failure(alone, counting.log_models(alone), self.labels) > share:
+            if log_failure(alone, self.labels) > share:
                 return steps - 1
         return steps
 

@@ -26,7 +26,6 @@ from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.handovers import answer_handover, hand_over, list_handovers
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import counting
 from easeml_meter.stats.planning import log_failure, required_labels
 from easeml_meter.stats.tails import log_tail
 
@@ -115,7 +114,7 @@ def test_shared_steps_cover_the_joint_histories_of_running_maxima(bands: int, te
     most = set()
     for labels in range(required_labels(spec).labels, 400, 20):
         ledger = Ledger(spec, labels)
-        failure = math.exp(log_failure(spec, counting.log_models(spec), labels))
+        failure = math.exp(log_failure(spec, labels))
         for size in range(2, tenants + 1):
             for group in itertools.combinations(range(1, tenants + 1), size):
                 steps = ledger.shared_steps(group)
@@ -229,7 +228,7 @@ def test_log_failure_is_the_planners() -> None:
     """The slack used is the one the planner's own inequality leaves."""
     spec = tenant_spec()
     ledger = Ledger(spec, 300)
-    assert ledger._log_total == log_failure(spec, counting.log_models(spec), 300)
+    assert ledger._log_total == log_failure(spec, 300)
 
 
 def stuck(tmp_path: Path) -> Session:

@@ -243,10 +243,46 @@ def test_masked_reverts(
 @pytest.mark.parametrize(("signals", "steps"), [(1, 5), (2, 4), (2, 5), (3, 4), (4, 3), (4, 4)])
 @ceilings
 def test_resets(signals: int, steps: int, ceiling: float | None, resets: int) -> None:
+    """The union over all strategies, which elastic budgets of version 0.1.0 are weighed with."""
     happening = with_resets(resets, signals, steps, ceiling=ceiling is not None)
     expected = models_by_level(happening, signals, everything)
-    given = spec(signals, steps, ceiling=ceiling, protocol="incremental", resets=resets)
+    options: dict[str, Any] = {"protocol": "incremental", "resets": resets, "elastic": True}
+    given = spec(signals, steps, ceiling=ceiling, **options)
     assert counted(given) == expected
+
+
+def strategies(signals: int, steps: int, resets: int, weights: Sequence[float]) -> Iterator[float]:
+    """Yield how much the models of each strategy weigh: after each history it resets or not."""
+    histories = [
+        told for length in range(steps) for told in itertools.product(range(signals), repeat=length)
+    ]
+    for chosen in itertools.product((False, True), repeat=len(histories)):
+        resetting = dict(zip(histories, chosen, strict=True))
+
+        def weigh(told: tuple[int, ...], top: int, left: int, does: dict[Any, bool]) -> float:
+            if len(told) == steps:
+                return 0.0
+            if does[told] and left:
+                top, left = 0, left - 1
+            after = (weigh((*told, x), x, left, does) for x in range(top, signals))
+            return weights[top] + sum(after)
+
+        yield weigh((), 0, resets, resetting)
+
+
+@pytest.mark.parametrize("weights", [(1.0, 1.0, 1.0), (1.0, 0.3, 0.1), (1.0, 0.9, 0.0)], ids=str)
+@pytest.mark.parametrize(
+    ("signals", "steps", "resets"), [(2, 3, 1), (2, 4, 1), (2, 4, 2), (3, 3, 1), (3, 3, 2)]
+)
+def test_resets_weigh_as_much_as_the_best_of_all_strategies(
+    signals: int, steps: int, resets: int, weights: tuple[float, ...]
+) -> None:
+    given = spec(signals, steps, protocol="incremental", resets=resets)
+    tails = [math.log(weight) if weight else -math.inf for weight in weights]
+    best = max(strategies(signals, steps, resets, weights))
+    assert math.exp(counting.log_weighed(given, tails)) == pytest.approx(best, rel=1e-12)
+    union = math.exp(counting.log_weighed(given.replace(elastic=True), tails))
+    assert best <= union * (1 + 1e-12)
 
 
 @pytest.mark.parametrize("resets", [0, 1, 2])
@@ -392,18 +428,20 @@ def test_a_walk_gives_what_each_number_of_steps_gives(
     if with_ceiling:
         options["ceiling"] = 0.1
     given_spec = spec(signals, steps + reverts, **options)
-    walk = dict(itertools.islice(counting.walk(given_spec), steps + reverts))
+    tails = (-1.0, -1.5, -3.0, *[-4.0] * signals)[:signals]
+    walk = dict(itertools.islice(counting.walk(given_spec, tails), steps + reverts))
     for at in (steps, steps + reverts):
-        expected = counting.log_models(given_spec, at)
+        expected = counting.log_weighed(given_spec, tails, at)
         assert walk[at] == pytest.approx(expected, rel=1e-13, abs=1e-13)
 
 
 def test_a_walk_starts_after_the_fixed_reverts() -> None:
     given_spec = spec(3, 9, protocol="incremental", ceiling=0.1, reverts=(2, 4))
-    walk = dict(itertools.islice(counting.walk(given_spec), 7))
+    tails = (-1.0, -2.0, -3.0)
+    walk = dict(itertools.islice(counting.walk(given_spec, tails), 7))
     assert min(walk) == 3
     for steps in range(4, 10):
-        assert walk[steps] == counting.log_models(given_spec, steps)
+        assert walk[steps] == counting.log_weighed(given_spec, tails, steps)
 
 
 @given(st.integers(1, 60), st.integers(1, 2000))

@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import itertools
 import math
-from collections.abc import Iterator
 from fractions import Fraction
 from functools import cache
 from typing import Any
@@ -13,8 +12,8 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from tests.stats.adversary import EXAMPLES, Adversary
 
-from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, Rules, State
 from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.spec import MeterSpec
@@ -101,8 +100,8 @@ def largest_tree(spec: MeterSpec, weights: tuple[float, ...]) -> float:
 
 def counted(spec: MeterSpec, weights: tuple[float, ...]) -> float:
     """Weigh what the product counts."""
-    pairs = zip(counting.log_models(spec), weights, strict=False)
-    return sum(math.exp(count) * weight for count, weight in pairs)
+    logs = [math.log(weight) if weight else -math.inf for weight in weights]
+    return math.exp(counting.log_weighed(spec, logs))
 
 
 EDGES = [(4,), (4, 8), (1, 4), (4, 8, 12), (2, 4, 6), (1, 2, 3), (5, 6, 12)]
@@ -213,74 +212,6 @@ def test_after_a_sticky_reason_was_told_one_answer_more_is_possible(name: str) -
 
 # --- The best adversary of a small world: all data sets, all strategies ---
 
-EXAMPLES = 6
-WORLDS = range(2**EXAMPLES)
-"""Each example is right or wrong for the first model; all true losses are one half."""
-
-
-class Adversary:
-    """Plays every strategy against fair coins, and never forgets.
-
-    A model is a set of flipped predictions; its test loss is the share of wrong ones. `spared` is
-    the set of data sets still possible, a bit for each.
-    """
-
-    def __init__(self, spec: MeterSpec) -> None:
-        self.rules = Rules(spec)
-        half, eps = Fraction(1, 2), Fraction(spec.tolerances[0]).limit_denominator(GRID)
-        highest = 1 if spec.ceiling is None else Fraction(spec.ceiling).limit_denominator(GRID)
-        self.broken, self.splits = [], []
-        for model in WORLDS:
-            loss = [Fraction((model ^ world).bit_count(), EXAMPLES) for world in WORLDS]
-            bad = [w for w in WORLDS if abs(loss[w] - half) > eps and loss[w] <= highest]
-            self.broken.append(sum(1 << w for w in bad))
-            self.splits.append(loss)
-        self.places = [Fraction(k, 4 * EXAMPLES) for k in range(4 * EXAMPLES + 1)]
-
-    def answers(self, state: State, model: int) -> Iterator[dict[int, int]]:
-        """Yield what each validation loss makes of the data sets: a bit mask for each answer."""
-        seen = set()
-        for validation in self.places:
-            masks: dict[int, int] = {}
-            for world, loss in enumerate(self.splits[model]):
-                answer = self.rules.answer(state, validation, loss)
-                masks[answer] = masks.get(answer, 0) | 1 << world
-            if (key := tuple(sorted(masks.items()))) not in seen:
-                seen.add(key)
-                yield masks
-
-    def best(self, ledger: Ledger) -> int:
-        """Count the data sets on which the best strategy breaks a promise, while it is answered."""
-        questions = cache(lambda state, model: tuple(self.answers(state, model)))
-
-        @cache
-        def answered(history: tuple[int, ...]) -> tuple[Account, bool, bool]:
-            """Return the account, and whether one more is answered, and whether it is the last."""
-            account = ledger.replay(history)
-            after = (ledger.record(account, each) for each in ledger.rules.answers(account.state))
-            return account, ledger.may_submit(account), not any(map(ledger.may_submit, after))
-
-        @cache
-        def most(history: tuple[int, ...], spared: int) -> int:
-            account, is_open, is_last = answered(history)
-            if not is_open:
-                return 0
-            if is_last:
-                return max((spared & broken).bit_count() for broken in self.broken)
-            found = 0
-            for model in WORLDS if history else (0,):  # the first model is any
-                kept = spared & ~self.broken[model]
-                for masks in questions(account.state, model):
-                    later = sum(
-                        most((*history, answer), kept & mask)
-                        for answer, mask in masks.items()
-                        if kept & mask
-                    )
-                    found = max(found, (spared & self.broken[model]).bit_count() + later)
-            return found
-
-        return most((), (1 << len(WORLDS)) - 1)
-
 
 @pytest.mark.parametrize(
     ("options", "steps", "reached", "bound"),
@@ -307,9 +238,33 @@ def test_the_best_adversary_of_a_small_world(
     spec = meter((8,), 8, steps=steps, **options)  # one edge
     assert possible_bands(spec) == 2
     adversary = Adversary(spec)
-    tail = adversary.broken[0].bit_count()
     assert sum(map(math.exp, counting.log_models(spec))) == pytest.approx(bound)
-    assert adversary.best(AnySizeLedger(spec, EXAMPLES)) / tail == reached <= bound
+    best = adversary.best(AnySizeLedger(spec, EXAMPLES))
+    assert best / adversary.tails()[0] == reached <= bound
+
+
+@pytest.mark.parametrize(
+    ("edges", "tolerances", "steps", "options"),
+    [
+        ((8,), (8, 8), 3, {"resets": 1}),
+        ((8,), (8, 10), 3, {"resets": 1}),
+        ((8,), (4, 8), 2, {"resets": 1}),
+        ((3, 8), (4, 8, 10), 2, {"resets": 1}),
+        ((3, 8), (8, 9, 10), 3, {"resets": 2}),
+        ((3, 8), (4, 8, 10), 2, {}),
+        ((3, 8), (8, 9, 10), 3, {}),
+        ((3, 8), (8, 9, 10), 3, {"masked_reverts": 1, "mask_above": 1}),
+    ],
+    ids=str,
+)
+def test_the_best_adversary_of_resets_and_unequal_tolerances(
+    edges: tuple[int, ...], tolerances: tuple[int, ...], steps: int, options: dict[str, Any]
+) -> None:
+    """Each model counts at the tolerance that its answer can still promise."""
+    spec = meter(edges, tolerances, steps=steps, protocol="incremental", **options)
+    adversary = Adversary(spec)
+    bound = counted(spec, tuple(adversary.tails()))
+    assert 0.3 * bound < adversary.best(AnySizeLedger(spec, EXAMPLES)) <= bound < 1
 
 
 @pytest.mark.parametrize(("steps", "bound"), [(2, 3), (3, 7)])
@@ -317,8 +272,7 @@ def test_told_edges_near_the_ceiling_would_break_the_bound(steps: int, bound: in
     spec = meter((8,), 8, steps=steps, ceiling=0.5)
     adversary = Adversary(spec)
     adversary.rules = Unmerged(spec)
-    tail = adversary.broken[0].bit_count()
-    assert adversary.best(AnySizeLedger(spec, EXAMPLES)) / tail > bound
+    assert adversary.best(AnySizeLedger(spec, EXAMPLES)) / adversary.tails()[0] > bound
 
 
 @pytest.mark.parametrize(
@@ -333,7 +287,7 @@ def test_the_best_adversary_breaks_too_small_a_count(
     spec = meter(edges, 8, steps=steps)
     assert possible_bands(spec) == possible
     adversary = Adversary(spec)
-    best = adversary.best(AnySizeLedger(spec, EXAMPLES)) / adversary.broken[0].bit_count()
+    best = adversary.best(AnySizeLedger(spec, EXAMPLES)) / adversary.tails()[0]
     right, wrong = (
         math.exp(*counting.log_models(spec, possible=each)) for each in (possible, counted_as)
     )
@@ -384,4 +338,5 @@ def test_a_rule_with_choices_is_covered_by_its_moves() -> None:
         spec = meter((4, 8, 12), 2, steps=6, protocol="incremental", **options)
         feedback: Feedback = feedback_of(spec)
         every = sum(counting.models(feedback, 6))
-        assert next(itertools.islice(feedback.largest(), 5, None)) <= every
+        largest = next(itertools.islice(feedback.log_largest((0.0,) * 4), 5, None))
+        assert largest <= math.log(every) + 1e-12

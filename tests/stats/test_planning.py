@@ -76,7 +76,7 @@ any_single = pytest.mark.parametrize("options", METERS.values(), ids=METERS)
 def holds(spec: MeterSpec, labels: int) -> bool:
     """The inequality, at a test set of exactly this size."""
     share = spec.mixture[0] if spec.elastic else 1
-    failure = math.exp(min(0.0, log_failure(spec, counting.log_models(spec), labels)))
+    failure = math.exp(min(0.0, log_failure(spec, labels)))
     return failure <= spec.session_delta * share
 
 

@@ -12,13 +12,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 from mpmath import mp
-from tests.stats.test_feedback import (
-    EXAMPLES,
-    PROTOCOLS,
-    Adversary,
-    consistent,
-    meter,
-)
+from tests.stats.adversary import EXAMPLES, Adversary
+from tests.stats.test_feedback import PROTOCOLS, consistent, meter
 
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, State
@@ -562,8 +557,8 @@ def test_the_best_adversary_of_an_elastic_budget(
     spec = meter(edges, eps, steps=1, elastic=True)
     assert possible_bands(spec) == 2
     adversary = Adversary(spec)
-    tail = adversary.broken[0].bit_count()
-    ledger = FewerTails(spec, tail / len(adversary.broken), times)
+    tail = adversary.tails()[0]
+    ledger = FewerTails(spec, tail, times)
     bound = accepted(ledger, Account())
     best = adversary.best(ledger) / tail
     assert (bound, best) == (models, reached)

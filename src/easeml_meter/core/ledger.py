@@ -21,8 +21,8 @@ from easeml_meter.spec import METERS, Count, MeterSpec
 from easeml_meter.stats import counting
 from easeml_meter.stats.draws import expected_edges
 from easeml_meter.stats.feedback import Range, colors, possible_bands, reaches
+from easeml_meter.stats.planning import log_tails
 from easeml_meter.stats.priors import Code, log_weight
-from easeml_meter.stats.tails import log_tail
 
 _FORECAST = 1_000
 """A forecast looks at most this many steps ahead."""
@@ -67,19 +67,7 @@ class Ledger:
 
     @cached_property
     def _log_tails(self) -> tuple[float, ...]:
-        spec = self.spec
-        by_tolerance = {
-            eps: log_tail(
-                spec.tail,
-                self.labels,
-                eps,
-                spec.ceiling,
-                spec.variance_ceiling,
-                promised=spec.merges,
-            )
-            for eps in spec.tolerances
-        }
-        return tuple(by_tolerance[eps] for eps in spec.tolerances)
+        return log_tails(self.spec, self.labels)
 
     @cached_property
     def _log_total(self) -> float:

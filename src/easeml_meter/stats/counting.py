@@ -19,6 +19,7 @@ import itertools
 import math
 from collections.abc import Iterator, Sequence
 from fractions import Fraction
+from functools import lru_cache
 
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Count, MeterSpec, Protocol
@@ -67,21 +68,64 @@ def log(count: int) -> float:
     return math.log(count) if count else -math.inf
 
 
+@lru_cache(maxsize=1024)  # a search asks for the same count at every size that it tries
 def log_models(
     spec: MeterSpec, steps: int | None = None, possible: int | None = None
 ) -> tuple[float, ...]:
     """Return the logarithm of the count to be union-bounded, at the tolerance of each band.
 
     `steps` and `possible` bands override what follows from the specification. Entry k belongs to
-    `spec.tolerances[k]`.
+    `spec.tolerances[k]`. Where the developer chooses at which tolerances models count, all of the
+    largest tree are counted at the smallest one; `log_weighed` does better.
     """
     total = spec.steps if steps is None else steps
     if spec.protocol in (Protocol.INDEPENDENT, Protocol.RESAMPLING):
         return (math.log(total),)
     possible = possible_bands(spec) if possible is None else possible
-    parts = [total] if spec.handover or not spec.tenants else list(spec.tenants)
-    rows = [_log_models_of_one(spec, part, possible) for part in parts]
+    rows = [_log_models_of_one(spec, part, possible) for part in _parts(spec, total)]
     return tuple(log_sum(column) for column in zip(*rows, strict=True))
+
+
+def log_weighed(
+    spec: MeterSpec,
+    log_tails: Sequence[float],
+    steps: int | None = None,
+    possible: int | None = None,
+) -> float:
+    """Return the logarithm of all that is counted, each model weighed with its band's tail."""
+    if not has_levels_to_choose(spec):
+        counts = log_models(spec, steps, possible)
+        return log_sum([count + tail for count, tail in zip(counts, log_tails, strict=False)])
+    parts = _parts(spec, spec.steps if steps is None else steps)
+    return log_sum([_log_largest(spec, part, possible, log_tails) for part in parts])
+
+
+def has_levels_to_choose(spec: MeterSpec) -> bool:
+    """Whether what the developer does decides at which tolerance the next models count."""
+    unequal = spec.protocol is Protocol.INCREMENTAL and len(set(spec.tolerances)) > 1
+    return unequal and _has_choices(spec)
+
+
+def _has_choices(spec: MeterSpec) -> bool:
+    """Whether of all trees of histories the largest is counted."""
+    if spec.count is Count.ALL:
+        # With every answer possible, masked reverts leave one tree. The weights of an elastic
+        # budget must not change while a test set of version 0.1.0 is in use.
+        return bool(spec.resets) and not spec.elastic
+    return bool(spec.masked_reverts or spec.resets)
+
+
+def _parts(spec: MeterSpec, steps: int) -> Sequence[int]:
+    """Return the steps of each history that is counted for itself."""
+    return [steps] if spec.handover or not spec.tenants else spec.tenants
+
+
+def _log_largest(
+    spec: MeterSpec, steps: int, possible: int | None, log_weights: Sequence[float]
+) -> float:
+    _check_work(spec, steps)
+    trees = feedback_of(spec, possible).log_largest(log_weights)
+    return next(itertools.islice(trees, steps - 1, None))
 
 
 def _log_models_of_one(spec: MeterSpec, steps: int, possible: int) -> tuple[float, ...]:
@@ -105,11 +149,11 @@ def _log_models_of_one(spec: MeterSpec, steps: int, possible: int) -> tuple[floa
         return tuple(
             log(_incremental_count(spec, level, steps, possible)) for level in range(spec.signals)
         )
+    if _has_choices(spec):
+        return (_log_largest(spec, steps, possible, (0.0,) * spec.signals),)
     _check_work(spec, steps)
-    feedback = feedback_of(spec, possible)
-    if _one_tolerance(spec, feedback):
-        return (log(next(itertools.islice(feedback.largest(), steps - 1, None))),)
-    return tuple(log(count) for count in models(feedback, steps, spec.reverts))
+    counts = models(feedback_of(spec, possible), steps, spec.reverts)
+    return tuple(log(count) for count in counts)
 
 
 def _check_work(spec: MeterSpec, steps: int, field: str = "steps") -> None:
@@ -191,30 +235,21 @@ def _has_binomials(spec: MeterSpec, possible: int) -> bool:
     return plain and possible in (min(2, spec.signals), spec.signals)
 
 
-def _one_tolerance(spec: MeterSpec, feedback: Feedback) -> bool:
-    """Whether every model of a rule with choices counts at one tolerance: then trees compare."""
-    # The weights of an elastic budget must not change while a test set of version 0.1.0 is in use.
-    if spec.elastic and spec.resets and spec.count is Count.ALL:
-        return False
-    one = max(feedback.levels) == 0 or len(set(spec.tolerances)) == 1
-    return bool(feedback.choices) and one
-
-
-def walk(spec: MeterSpec) -> Iterator[tuple[int, tuple[float, ...]]]:
-    """Yield ever more steps, one at a time, with what `log_models` gives for them."""
+def walk(spec: MeterSpec, log_tails: Sequence[float]) -> Iterator[tuple[int, float]]:
+    """Yield ever more steps, one at a time, with what `log_weighed` gives for them."""
     most = _most_steps(spec)
     if not most:
         _check_work(spec, 1)
     feedback = feedback_of(spec)
-    if _one_tolerance(spec, feedback):
-        for steps, size in enumerate(itertools.islice(feedback.largest(), most), 1):
-            yield steps, (log(size),)
+    if _has_choices(spec):
+        yield from enumerate(itertools.islice(feedback.log_largest(log_tails), most), 1)
         return
     totals = list(models(feedback, len(spec.reverts), spec.reverts))
     lengths = itertools.islice(feedback.histories(), max(0, most - len(spec.reverts)))
     for steps, counts in enumerate(lengths, len(spec.reverts) + 1):
         totals = [total + count for total, count in zip(totals, counts, strict=True)]
-        yield steps, tuple(log(total) for total in totals)
+        pairs = zip(totals, log_tails, strict=False)
+        yield steps, log_sum([log(total) + tail for total, tail in pairs])
 
 
 def log_sum(logs: Sequence[float]) -> float:

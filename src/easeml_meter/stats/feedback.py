@@ -10,10 +10,14 @@ every band remains. Where the edges of each answer are drawn, `draws` adds how m
 from __future__ import annotations
 
 import itertools
+import math
+import sys
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
+
+import numpy as np
 
 from easeml_meter.spec import Count, MeterSpec, Protocol, is_zero_one
 from easeml_meter.stats.rounding import as_written
@@ -24,6 +28,8 @@ CLOSE = Fraction(1, 10**9)
 Range = tuple[Fraction, Fraction]
 """True gaps, the lower end in and the upper end out."""
 Moves = tuple[tuple[int, int], ...]
+Choice = tuple[int, Moves]
+"""The level of the next model, and where its answers lead."""
 
 
 @lru_cache(maxsize=1024)  # a ledger asks at every hand-over, a search for tolerances at every try
@@ -85,7 +91,7 @@ class Feedback:
 
     levels: tuple[int, ...]
     moves: tuple[Moves, ...]
-    choices: tuple[tuple[Moves, ...], ...] = ()
+    choices: tuple[tuple[Choice, ...], ...] = ()
 
     def histories(self) -> Iterator[list[int]]:
         """Yield, for each length 0, 1, 2, ..., the exact number of histories at each level."""
@@ -102,15 +108,30 @@ class Feedback:
                         following[target] += answers * count
             counts = following
 
-    def largest(self) -> Iterator[int]:
-        """Yield, for 1, 2, 3, ... steps, the size of the largest tree over all choices."""
-        sizes = [0] * len(self.levels)
+    def log_largest(self, log_weights: Sequence[float]) -> Iterator[float]:
+        """Yield, for 1, 2, 3, ... steps, how much the heaviest tree over all choices weighs.
+
+        A model weighs what `log_weights` says of its level. Weights are logarithms; the results
+        are raised by their rounding error.
+        """
+        every = [choice for choices in self.choices for choice in choices]
+        first = np.cumsum([0, *map(len, self.choices[:-1])])
+        # One row for each move: short lists of moves are filled up with moves that weigh nothing.
+        shape = max(len(moves) for _, moves in every), len(every)
+        targets, answers = np.zeros(shape, dtype=np.intp), np.full(shape, -np.inf)
+        for column, (_, moves) in enumerate(every):
+            for row, (to, count) in enumerate(moves):
+                targets[row, column], answers[row, column] = to, math.log(count)
+        models = np.array([log_weights[level] for level, _ in every])
+        trees = np.full(len(self.levels), -np.inf)
+        error = 0.0
         while True:
-            sizes = [
-                1 + max(sum(answers * sizes[to] for to, answers in moves) for moves in choices)
-                for choices in self.choices
-            ]
-            yield sizes[0]
+            below = np.logaddexp.reduce(trees[targets] + answers, axis=0)
+            trees = np.maximum.reduceat(np.logaddexp(models, below), first)
+            found = float(trees[0])
+            # Each sum is wrong by a rounding error of it, or of a weight that is larger.
+            error += (2 + shape[0]) * sys.float_info.epsilon * (1 + max(abs(found), abs(models[0])))
+            yield found + error
 
 
 def regular(answers: int) -> Feedback:
@@ -186,12 +207,12 @@ def masked(
         masking = used < reverts
         bands = range(top, min(top + possible, cut if masking else signals))
         moves.append(told(used, top, bands, reverted=masking))
-        alternatives = [moves[-1]]
+        alternatives = [(top, moves[-1])]
         if masking and len(bands) == possible:  # no room for a band above the cut as well
             reaching = range(max(top, cut + 1 - possible), cut)
             alternatives = [
-                told(used, top, bands, reverted=False),
-                told(used, top, reaching, reverted=True),
+                (top, told(used, top, bands, reverted=False)),
+                (top, told(used, top, reaching, reverted=True)),
             ]
         choices.append(tuple(alternatives))
     return Feedback(tuple(top for _, top in places), tuple(moves), tuple(choices))
@@ -202,9 +223,9 @@ def with_resets(
 ) -> Feedback:
     """Count answer sequences of an incremental meter with at most `resets` resets.
 
-    A developer has one strategy: after each history it resets or it does not. While a reset is
-    left, the next model may come right after one, so it counts at the smallest tolerance. Covering
-    both, a reset shows only where the answer falls.
+    A developer has one strategy: after each history it resets or it does not, and the next model
+    counts at the tolerance of the maximum that is then left. Covering both, a model counts at the
+    smallest tolerance while a reset is left, and a reset shows only where the answer falls.
     """
     possible = signals if possible is None else possible
     places = {
@@ -218,10 +239,10 @@ def with_resets(
     moves, choices, levels = [], [], []
     for used, last in places:
         stays = told(used, last)
-        alternatives = [tuple(stays.items())]
+        alternatives = [(last, tuple(stays.items()))]
         falls: dict[int, int] = {}
         if used < resets:
-            alternatives.append(tuple(told(used + 1, 0).items()))
+            alternatives.append((0, tuple(told(used + 1, 0).items())))
             falls = {places[used + 1, to]: 1 for to in range(min(last, possible))}
         moves.append(tuple((stays | falls).items()))
         choices.append(tuple(alternatives))

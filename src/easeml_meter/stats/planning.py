@@ -110,20 +110,20 @@ class Plan(Shown):
 def required_labels(spec: MeterSpec) -> Plan:
     """Return the smallest n such that a test set of n labels, or of any more, keeps the promise."""
     _check_gap(spec)
-    size = fewest_labels(spec, counting.log_models(spec))
+    size = fewest_labels(spec)
     return _checked_plan(spec, size * _test_sets(spec))
 
 
-def fewest_labels(spec: MeterSpec, counts: Sequence[float]) -> int:
-    """Return the smallest test set from which on the promise holds for so many models."""
+def fewest_labels(spec: MeterSpec, possible: int | None = None) -> int:
+    """Return the smallest test set from which on the promise holds, if so many bands can come."""
     budget = _log_budget(spec)
 
     def excess(labels: int) -> float:
         """Return how far the inequality is missed at this size or a larger one; <= 0 holds."""
-        return log_failure(spec, counts, labels, tail=log_tail_from) - budget
+        return log_failure(spec, labels, possible=possible, tail=log_tail_from) - budget
 
     # Hoeffding's bound at the smallest tolerance, for everything counted, is never below another.
-    total = counting.log_sum(counts)
+    total = counting.log_sum(counting.log_models(spec, possible=possible))
     # That bound is raised by its rounding error, so the search begins a little above it.
     needed = (total + math.log(2) - budget) * (1 + 1e-11) + 1e-11
     highest = math.ceil(needed / (2 * spec.tolerances[0] ** 2)) + 1
@@ -141,10 +141,9 @@ def supported_steps(spec: MeterSpec, labels: int) -> Plan:
     first = max([1, spec.masked_reverts + 1, *spec.reverts])
     budget = _log_budget(spec)
 
-    def holds(steps: int, counts: Sequence[float] | None = None) -> bool:
-        counts = counting.log_models(spec, steps) if counts is None else counts
+    def holds(steps: int) -> bool:
         size = labels // _test_sets(spec, steps)
-        return log_failure(spec, counts, size, tail=log_tail_from) <= budget
+        return log_failure(spec, size, steps=steps, tail=log_tail_from) <= budget
 
     if not holds(first):
         needed = required_labels(spec.replace(steps=first)).labels
@@ -159,9 +158,9 @@ def supported_steps(spec: MeterSpec, labels: int) -> Plan:
             middle = (most + above) // 2
             most, above = (middle, above) if holds(middle) else (most, middle)
     else:
-        for steps, counts in counting.walk(spec):
+        for steps, failure in counting.walk(spec, log_tails(spec, labels, log_tail_from)):
             if steps > most:
-                if not holds(steps, counts):
+                if failure > budget:
                     break
                 most = steps
     return _checked_plan(spec.replace(steps=most), labels)
@@ -182,7 +181,6 @@ def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
 def _reachable(spec: MeterSpec, labels: int, possible: int) -> MeterSpec | None:
     """Return a meter with the smallest tolerances if so many bands are possible, or None."""
     budget = _log_budget(spec)
-    counts = counting.log_models(spec, possible=possible)
     size = labels // _test_sets(spec)
 
     def scaled(factor: float) -> tuple[float, ...]:
@@ -190,11 +188,10 @@ def _reachable(spec: MeterSpec, labels: int, possible: int) -> MeterSpec | None:
 
     def holds(factor: float) -> bool:
         tolerances = scaled(factor)
-        found = counts
         if spec.drawn is not None:  # how many drawn edges a tolerance reaches depends on it
-            found = counting.log_models(spec.with_tolerances(tolerances))
-        failure = log_failure(spec, found, size, tolerances=tolerances, tail=log_tail_from)
-        return failure <= budget
+            return log_failure(spec.with_tolerances(tolerances), size, tail=log_tail_from) <= budget
+        given: dict[str, Any] = {"possible": possible, "tolerances": tolerances}
+        return log_failure(spec, size, **given, tail=log_tail_from) <= budget
 
     too_large = 1 / spec.tolerances[0]  # a later band may promise nothing
     low, high = 0.0, too_large * (1 - 1e-9)
@@ -298,51 +295,62 @@ def promised_of(spec: MeterSpec) -> str:
 
 def log_failure(
     spec: MeterSpec,
-    counts: Sequence[float],
     labels: int,
     *,
+    steps: int | None = None,
+    possible: int | None = None,
     tolerances: Sequence[float] | None = None,
     tail: Callable[..., float] = log_tail,
 ) -> float:
-    """Return the logarithm of the left side of the inequality."""
+    """Return the logarithm of the left side of the inequality.
+
+    `steps`, `possible` bands and `tolerances` override what follows from the specification.
+    """
     tolerances = spec.tolerances if tolerances is None else tolerances
-    tails: dict[float, float] = {}
-    terms: list[float] = []
+    counts = counting.log_models(spec, steps, possible)
+    chosen = counting.has_levels_to_choose(spec)
+    if chosen:  # any of these models may count at any tolerance, and one at the smallest
+        counts *= len(tolerances)
+    known: dict[float, float] = {}
+    tails: list[float] = []
     top = -math.inf
     for count, tolerance in zip(counts, tolerances, strict=False):
-        if count == -math.inf:
-            continue
-        if tolerance not in tails:
+        if tolerance not in known:
             if spec.tail in (Bound.EXACT, Bound.CONVEX):
                 # Never below either tail, and quick: what is lost in the sum needs no more.
-                term = count + log_tail(Bound.KL, labels, tolerance, spec.ceiling)
-                if term < top - _LOST:
-                    terms.append(term)
+                rough = log_tail(Bound.KL, labels, tolerance, spec.ceiling)
+                if count + rough < top - _LOST:
+                    tails.append(rough)
                     continue
-            tails[tolerance] = tail(
-                spec.tail,
-                labels,
-                tolerance,
-                spec.ceiling,
-                spec.variance_ceiling,
-                promised=spec.merges,
-            )
-        terms.append(count + tails[tolerance])
-        top = max(top, terms[-1])
-    return counting.log_sum(terms)
+            known[tolerance] = _log_tail(spec, labels, tolerance, tail)
+        tails.append(known[tolerance])
+        top = max(top, tails[-1] + (0.0 if chosen else count))
+    return counting.log_weighed(spec, tails, steps, possible)
+
+
+def log_tails(
+    spec: MeterSpec, labels: int, tail: Callable[..., float] = log_tail
+) -> tuple[float, ...]:
+    """Return the logarithm of the tail at the tolerance of each band."""
+    known = {eps: _log_tail(spec, labels, eps, tail) for eps in spec.tolerances}
+    return tuple(known[eps] for eps in spec.tolerances)
+
+
+def _log_tail(spec: MeterSpec, labels: int, tolerance: float, tail: Callable[..., float]) -> float:
+    ceilings = spec.ceiling, spec.variance_ceiling
+    return tail(spec.tail, labels, tolerance, *ceilings, promised=spec.merges)
 
 
 def _checked_plan(spec: MeterSpec, labels: int) -> Plan:
     """Re-check the inequality with the answer in hand; never return what does not satisfy it."""
-    counts = counting.log_models(spec)
-    failure = log_failure(spec, counts, labels // _test_sets(spec))
+    failure = log_failure(spec, labels // _test_sets(spec))
     if failure > _log_budget(spec):
         raise AssertionError(f"the planner missed its own inequality: {spec}, {labels} labels")
     return Plan(
         spec=spec,
         labels=labels,
         failure_probability=math.exp(failure),
-        log_models=counting.log_sum(counts),
+        log_models=counting.log_sum(counting.log_models(spec)),
         assumptions=assumptions_of(spec),
     )
 

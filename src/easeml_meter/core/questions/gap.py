@@ -77,9 +77,8 @@ class Gap(Question):
 
     def log_failure(self, steps: int, size: int, *, onwards: bool = False) -> float:
         """Sum over the tolerances that an answer can still promise."""
-        counts = counting.log_models(self.spec, steps)
         tail = log_tail_from if onwards else log_tail
-        return planning.log_failure(self.spec, counts, size, tail=tail)
+        return planning.log_failure(self.spec, size, steps=steps, tail=tail)
 
     def enough(self, nats: float) -> int:
         """Hoeffding's bound at the smallest tolerance is never below another."""

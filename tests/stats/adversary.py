@@ -1,0 +1,134 @@
+"""The best adversary of a small world: every strategy on every data set, by dynamic programming."""
+
+from __future__ import annotations
+
+from fractions import Fraction
+from functools import cache
+
+from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.signals import ABOVE_CEILING, UNCHANGED, Rules, State
+from easeml_meter.spec import MeterSpec
+
+EXAMPLES = 6
+TRUE = Fraction(1, 2)
+"""The true loss of every model: labels are fair coins."""
+RESET = 0
+"""In a history, between two answers."""
+
+Question = tuple[tuple[int, int, int], ...]
+"""Each answer with the data sets on which it is told, and with those on which it is wrong."""
+
+
+class Adversary:
+    """Plays every strategy against fair coins, and never forgets.
+
+    A model is a set of flipped predictions; its test loss is the share of wrong ones. `spared` is
+    the set of data sets still possible, a bit for each.
+    """
+
+    def __init__(self, spec: MeterSpec, examples: int = EXAMPLES) -> None:
+        self.spec, self.rules = spec, Rules(spec)
+        self.worlds = range(2**examples)
+        self.losses = [Fraction(errors, examples) for errors in range(examples + 1)]
+        self.with_loss = [
+            [
+                sum(1 << world for world in self.worlds if (model ^ world).bit_count() == errors)
+                for errors in range(examples + 1)
+            ]
+            for model in self.worlds
+        ]
+        self.validation_losses = [Fraction(k, 4 * examples) for k in range(4 * examples + 1)]
+        self.told = cache(self._told)
+        self.questions = cache(self._questions)
+        self.endings = cache(self._endings)
+
+    def tails(self) -> list[float]:
+        """Return the probability that one model breaks the promise of each band's tolerance."""
+        highest = Fraction(1) if self.spec.ceiling is None else Fraction(str(self.spec.ceiling))
+        return [
+            sum(
+                worlds.bit_count() / len(self.worlds)
+                for loss, worlds in zip(self.losses, self.with_loss[0], strict=True)
+                if loss <= highest and abs(loss - TRUE) > Fraction(str(eps))
+            )
+            for eps in self.spec.tolerances
+        ]
+
+    def _breaks(self, state: State, answer: int, loss: Fraction) -> bool:
+        """Whether an answer to a model with this test loss is wrong about its true loss.
+
+        The proof covers "unchanged" like the maximum that stays, although it promises nothing.
+        """
+        if answer == ABOVE_CEILING:
+            return Fraction(self.rules.least_above or 0) > TRUE
+        promised = self.rules.tolerance(answer)
+        if answer == UNCHANGED and loss <= (self.spec.ceiling or 1):
+            promised = self.spec.tolerances[self.rules.level(state)]
+        return promised is not None and abs(loss - TRUE) > Fraction(str(promised))
+
+    def _told(self, state: State) -> set[tuple[tuple[int, bool], ...]]:
+        """Return, for each validation loss, the answer to each test loss, and whether it breaks."""
+        found = set()
+        for validation in self.validation_losses:
+            answers = [self.rules.answer(state, validation, loss) for loss in self.losses]
+            pairs = zip(answers, self.losses, strict=True)
+            found.add(tuple((answer, self._breaks(state, answer, loss)) for answer, loss in pairs))
+        return found
+
+    def _questions(self, state: State, model: int) -> tuple[Question, ...]:
+        """Return what each validation loss makes of the data sets."""
+        found = []
+        for told in self.told(state):
+            masks: dict[int, list[int]] = {}
+            for (answer, breaks), worlds in zip(told, self.with_loss[model], strict=True):
+                masks.setdefault(answer, [0, 0])[breaks] |= worlds
+            found.append(tuple((answer, right, wrong) for answer, (right, wrong) in masks.items()))
+        return tuple(found)
+
+    def _endings(self, state: State) -> frozenset[int]:
+        """Return the data sets on which the last model breaks its promise, for every choice."""
+        return frozenset(
+            sum(wrong for _, _, wrong in question)
+            for model in self.worlds
+            for question in self.questions(state, model)
+        )
+
+    def best(self, ledger: Ledger) -> float:
+        """Return the probability that the best strategy breaks a promise, while it is answered."""
+
+        @cache
+        def account_after(history: tuple[int, ...]) -> Account:
+            account = Account()
+            for each in history:
+                is_reset = each == RESET
+                account = ledger.reset(account) if is_reset else ledger.record(account, each)
+            return account
+
+        @cache
+        def is_last(history: tuple[int, ...]) -> bool:
+            account = account_after(history)
+            answers = ledger.rules.answers(account.state)
+            return not any(ledger.may_submit(ledger.record(account, each)) for each in answers)
+
+        @cache
+        def most(history: tuple[int, ...], spared: int) -> int:
+            account = account_after(history)
+            found = 0
+            if account.state.resets_used < ledger.spec.resets and any(history[-1:]):
+                found = most((*history, RESET), spared)
+            if not ledger.may_submit(account):
+                return found
+            if is_last(history):
+                endings = self.endings(account.state)
+                return max(found, *((spared & wrong).bit_count() for wrong in endings))
+            for model in self.worlds if history else (0,):  # the first model is any
+                for question in self.questions(account.state, model):
+                    reached = 0
+                    for answer, right, wrong in question:
+                        reached += (spared & wrong).bit_count()
+                        if spared & right:
+                            reached += most((*history, answer), spared & right)
+                    found = max(found, reached)
+            return found
+
+        return most((), (1 << len(self.worlds)) - 1) / len(self.worlds)
