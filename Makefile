@@ -16,7 +16,7 @@ QUICK = tests/core tests/stats tests/tables tests/storage tests/report tests/ser
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
-.PHONY: help demo test quick lint types imports unit docs reference verify fuzz wheel bench redteam format constraints sbom clean for-use for-work screenshots
+.PHONY: help demo test quick lint types imports unit docs reference verify fuzz wheel bench redteam integrations format constraints sbom clean for-use for-work screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -75,6 +75,9 @@ bench: for-work ## time the slow paths
 
 redteam: for-work ## attack a server of its own: DATABASE=postgresql, or URL= and TOKEN= of another
 	$(if $(filter postgresql,$(DATABASE)),pg_virtualenv) $(BIN)/python -m redteam $(WORDS)
+
+integrations: for-use ## try the real tools, each in an environment of its own: TOOLS="mlflow wandb", or all
+	@sh scripts/integrations.sh $(TOOLS)
 
 format: for-work ## rewrite the code in the project's style
 	$(BIN)/ruff check --fix

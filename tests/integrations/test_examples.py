@@ -31,10 +31,12 @@ def mails(tmp_path: Path) -> Path:
 
 
 def run(folder: Path, *command: str | Path, **environment: str) -> tuple[int, str]:
+    """Run a program in an environment where this Python, and `meter`, come first."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
-        [sys.executable, *command],
+        [*command],
         cwd=folder,
-        env={**os.environ, **environment},
+        env={**os.environ, "PATH": path, **environment},
         stdout=subprocess.PIPE,
         stderr=subprocess.STDOUT,
         text=True,
@@ -45,10 +47,17 @@ def run(folder: Path, *command: str | Path, **environment: str) -> tuple[int, st
 
 def test_tests_that_ask_a_meter(mails: Path) -> None:
     plugin = ("-p", "easeml_meter.integrations.pytest_plugin", "-p", "no:cacheprovider")
-    asked = ("-m", "pytest", *plugin, EXAMPLES / "test_mail_filter.py")
+    asked = ("python", "-m", "pytest", *plugin, EXAMPLES / "test_mail_filter.py")
     alone = {"PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
     assert "2 skipped" in run(mails, *asked, **alone)[1]
     code, out = run(mails, *asked, "--meter", "--meter-folder", "mail", **alone)
     assert code == 1
     assert "1 failed, 1 passed" in out
     assert "model v3: step 2 of test set 1: band 3 is above band 2" in out
+
+
+def test_an_answer_is_reported(mails: Path) -> None:
+    code, out = run(mails, "sh", EXAMPLES / "report.sh")
+    assert code == 0, out
+    assert "### Overfitting meter: band 1\n" in out
+    assert "| model | `v1` |" in out

@@ -26,6 +26,8 @@ from easeml_meter.errors import Denied, InvalidInput, MeterError, invalid
 
 if TYPE_CHECKING:
     from easeml_meter.core.gate import Gate
+    from easeml_meter.core.views import Signal
+    from easeml_meter.integrations.reporting import Report
     from easeml_meter.meter import MeterVerbs
     from easeml_meter.service.submissions.kinds import Submitted
     from easeml_meter.spec import MeterSpec
@@ -76,6 +78,13 @@ _PATH = click.Path(path_type=Path)
     help="Submit nothing: show, at no cost, how the files are understood. Touches no label.",
 )
 @click.option("--yes", is_flag=True, help="Do not ask at a terminal before an answer is used.")
+@click.option(
+    "--report",
+    "reporters",
+    multiple=True,
+    metavar="NAME[=WHERE]",
+    help="Report the answer: mlflow or wandb[=RUN], markdown=FILE, github. Repeatable.",
+)
 @gate_options
 @tenant_option
 @place_options
@@ -100,6 +109,7 @@ def submit(
     if unnamed := click.get_current_context().args:
         given = " ".join(map(shlex.quote, unnamed))[:200]
         raise InvalidInput(f"{given}: say what they are: {_EXAMPLE}")
+    reporters = _reporters(options)
     submitted, name = _submitted(options)
     meter = open_meter(place)
     gate = _gate(options, meter.spec)
@@ -138,11 +148,18 @@ def submit(
         print_rich(signal)
         if signal.steps_left == 0 and _spent(meter, signal.generation):
             next_step(place, "release", reader="labelers")
+    if reporters:
+        _report(meter, signal, reporters)
     if gate is not None:
-        verdict = gate.judge(signal)
-        if not as_json:
-            click.echo("\n".join(filter(None, (verdict.sentence, verdict.note))))
-        close(verdict, options["summary"], options["junit"])
+        _close(gate, signal, options, as_json=as_json)
+
+
+def _close(gate: Gate, signal: Signal, options: dict[str, Any], *, as_json: bool) -> None:
+    """Say whether the model passes, and exit by that."""
+    verdict = gate.judge(signal)
+    if not as_json:
+        click.echo("\n".join(filter(None, (verdict.sentence, verdict.note))))
+    close(verdict, options["summary"], options["junit"])
 
 
 def _ask(meter: MeterVerbs, model: str, tenant: int | None, *, once: bool) -> None:
@@ -181,6 +198,24 @@ def _gate(options: dict[str, Any], spec: MeterSpec) -> Gate | None:
         if options[name] is not None:
             raise invalid(f"--{name}", options[name], "only with --fail-above or --most-loss")
     return None
+
+
+def _reporters(options: dict[str, Any]) -> dict[str, Report]:
+    """Get reporters ready before anything is submitted."""
+    if not options["reporters"]:
+        return {}
+    from easeml_meter.integrations.reporting import prepare
+
+    return prepare(options["reporters"])
+
+
+def _report(meter: MeterVerbs, signal: Signal, reporters: dict[str, Report]) -> None:
+    """Report an answer; what fails is a warning, since the answer is given and charged."""
+    from easeml_meter.integrations.reporting import report_all
+
+    view = meter.status(generation=signal.generation, tenant=signal.tenant)
+    for line in report_all(reporters, signal, view):
+        click.echo(f"meter: warning: {line}", err=True)
 
 
 def _check(

@@ -3,11 +3,11 @@
 A package adds its own with entry points, in one of the groups below. Its module is imported only
 when its name is asked for: other people's tools are heavy, and most commands need none of them.
 
-| group | called as | by |
+| group | called as | by `meter` |
 | --- | --- | --- |
-| `easeml_meter.readers` | `read(path, spec) -> Reading` | `meter submit --from NAME` |
-| `easeml_meter.sources` | `rows(path, options) -> (table, left out)` | `meter seal --from NAME` |
-| `easeml_meter.reporters` | `report(signal, view, options)` | `meter submit --report NAME` |
+| `easeml_meter.readers` | `read(path, spec) -> Reading` | `submit --from NAME` |
+| `easeml_meter.sources` | `rows(path, options) -> (table, left out)` | `seal --from NAME` |
+| `easeml_meter.reporters` | `reporter(where) -> report(signal, view)` | `submit --report NAME` |
 """
 
 from __future__ import annotations
@@ -39,7 +39,12 @@ class Group(StrEnum):
 BUILT_IN: dict[Group, dict[str, str]] = {
     Group.READERS: {},
     Group.SOURCES: {},
-    Group.REPORTERS: {},
+    Group.REPORTERS: {
+        "github": "summaries:github",
+        "markdown": "summaries:markdown",
+        "mlflow": "mlflow:reporter",
+        "wandb": "wandb:reporter",
+    },
 }
 """Name -> "module:function" below `easeml_meter.integrations`."""
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from html import escape
 
 from easeml_meter.core.gate import Verdict
+from easeml_meter.core.views import Signal
 from easeml_meter.report.gauge import headline
 from easeml_meter.report.svg import element, escaped
 from easeml_meter.report.words import left_words, loss_sentence, shown, told_words
@@ -12,8 +13,17 @@ from easeml_meter.report.words import left_words, loss_sentence, shown, told_wor
 
 def markdown(verdict: Verdict) -> str:
     """Write a summary, such as a pull request shows it."""
-    signal = verdict.signal
     mark = "✅ passed" if verdict.passed else "❌ failed"
+    notes = [f"- {reason}" for reason in verdict.reasons]
+    return _summary(verdict.signal, mark, notes + [verdict.note] * bool(verdict.note))
+
+
+def answer_markdown(signal: Signal) -> str:
+    """Write a summary of an answer that nothing was demanded of."""
+    return _summary(signal, told_words(signal), [])
+
+
+def _summary(signal: Signal, mark: str, notes: list[str]) -> str:
     rows = {
         "model": f"`{_plain(signal.model)}`",
         "answer": headline(signal).partition(", model ")[0],
@@ -22,9 +32,7 @@ def markdown(verdict: Verdict) -> str:
     }
     lines = [f"### Overfitting meter: {mark}", "", "| | |", "| --- | --- |"]
     lines += [f"| {name} | {words} |" for name, words in rows.items()]
-    lines += ["", *(f"- {reason}" for reason in verdict.reasons)]
-    lines += [verdict.note] if verdict.note else []
-    return "\n".join([*lines, "", signal.promise, ""])
+    return "\n".join([*lines, "", *notes, "", signal.promise, ""])
 
 
 def junit(verdict: Verdict) -> str:
