@@ -142,11 +142,8 @@ class Container(Closing):
             pre_buffer=False,
         )
         self.notes: dict[str, Any] = json.loads(self._file.metadata.metadata[_NOTES])
-        names = self.notes["names"]
-        stored = self._file.schema_arrow
-        self.schema = pa.schema(
-            [stored.field(index).with_name(name) for index, name in enumerate(names)]
-        )
+        stored = zip(self._file.schema_arrow, self.notes["names"], strict=True)
+        self.schema = pa.schema([field.with_name(name) for field, name in stored])
         groups = range(self._file.num_row_groups)
         self.group_rows: list[int] = [
             self._file.metadata.row_group(index).num_rows for index in groups

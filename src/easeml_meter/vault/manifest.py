@@ -54,11 +54,20 @@ def describe(
     row_groups: int,
     sha256: str,
 ) -> Manifest:
-    """Make the manifest of a container from its notes: the same for who seals and who opens."""
+    """Make the manifest of a container from its notes: the same for who seals and who opens.
+
+    Raises:
+        ValueError: the notes do not fit the columns. Whoever seals a file writes them as they like.
+    """
+    names, label, id_column = stored.names, notes["label"], notes["id_column"]
+    if len({*names}) < len(names) or label not in names or id_column not in (None, *names):
+        raise ValueError("the notes are of other columns")
+    if label == id_column or not isinstance(notes["created"], str):
+        raise ValueError("the notes contradict themselves")
+    if not isinstance(notes["order_digest"], str | None):
+        raise ValueError("no digest")
     coded = notes["classes"] is not None
-    types = [
-        "string" if coded and field.name == notes["label"] else str(field.type) for field in stored
-    ]
+    types = ["string" if coded and field.name == label else str(field.type) for field in stored]
     columns = tuple(map(Column, stored.names, types))
     return Manifest(
         version=VERSION,
@@ -67,8 +76,8 @@ def describe(
         rows=rows,
         row_groups=row_groups,
         columns=columns,
-        label=next(column for column in columns if column.name == notes["label"]),
-        id_column=notes["id_column"],
+        label=columns[names.index(label)],
+        id_column=id_column,
         order_digest=notes["order_digest"],
         created=notes["created"],
         sha256=sha256,
