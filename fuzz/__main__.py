@@ -8,11 +8,13 @@ import random
 import sys
 
 from fuzz import all_targets
-from fuzz.running import fuzz, run_case
+from fuzz.running import Outcome, fuzz, run_case
+
+SECONDS_A_TURN = 60
 
 
 def main(words: list[str]) -> int:
-    """Print a line for each target; exit with 1 if one of them crashed."""
+    """Print the figures of a target after each of its turns; exit with 1 if one crashed."""
     parser = argparse.ArgumentParser(prog="python -m fuzz", description=__doc__)
     parser.add_argument("targets", nargs="*", help="names of targets; all if none is named")
     parser.add_argument("--seconds", type=float, default=60, help="for all of them together")
@@ -30,16 +32,22 @@ def main(words: list[str]) -> int:
         os._exit(0)  # threads of a server must not keep the process
     print(f"seed {given.seed}, {given.seconds:g} seconds, {len(chosen)} targets")
     print(f"{'target':<10} {'cases':>10} {'taken':>10} {'MB':>6} {'crashes':>8}")
-    outcomes = []
-    for name in chosen:
-        found = fuzz(name, given.seed, given.seconds / len(chosen))
-        outcomes.append(found)
-        figures = f"{found.cases:>10,} {found.taken:>10,} {found.megabytes:>6,.0f}"
-        print(f"{name:<10} {figures} {len(found.crashes):>8}", flush=True)
-        for line in found.crashes[:10]:
-            print(f"    {line}", flush=True)
-    crashes = sum(len(each.crashes) for each in outcomes)
-    cases, memory = sum(each.cases for each in outcomes), max(each.megabytes for each in outcomes)
+    total = {name: Outcome(name) for name in chosen}
+    # In turns: a run that is cut short has reached every target, and its lines say how far.
+    share = given.seconds / len(chosen)
+    turns = max(1, int(share / SECONDS_A_TURN))
+    for _ in range(turns):
+        for name in chosen:
+            so_far = total[name]
+            found = fuzz(name, given.seed, share / turns, so_far.cases)
+            so_far.add(found)
+            figures = f"{so_far.cases:>10,} {so_far.taken:>10,} {so_far.megabytes:>6,.0f}"
+            print(f"{name:<10} {figures} {len(so_far.crashes):>8}", flush=True)
+            for line in found.crashes[:10]:
+                print(f"    {line}", flush=True)
+    crashes = sum(len(each.crashes) for each in total.values())
+    cases = sum(each.cases for each in total.values())
+    memory = max(each.megabytes for each in total.values())
     print(f"{cases:,} cases, {crashes} crashes, at most {memory:,.0f} MB")
     if crashes:
         print(f"again: python -m fuzz --seed {given.seed} --case NUMBER TARGET")

@@ -26,10 +26,13 @@ from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import Journal
 from easeml_meter.tables import archive
+from easeml_meter.vault.comparison import Rows, compare
+from easeml_meter.vault.containers import binding, write_container
+from easeml_meter.vault.inspection import Delivered
 from easeml_meter.vault.keys import Identity, unwrap, wrap
 from easeml_meter.vault.sealing import SealedTestSet, seal
 from fuzz import Failed, one_line
-from fuzz.mutation import NUMBERS, change, word
+from fuzz.mutation import NUMBERS, change, number_of, varint, word
 from fuzz.tables import LIMITS, random_table
 
 
@@ -200,12 +203,12 @@ def _fields(data: bytes) -> list[tuple[int, bytes | int]]:
     at = 0
     try:
         while at < len(data):
-            key, at = _varint(data, at)
+            key, at = varint(data, at)
             if key & 7 == 0:
-                number, at = _varint(data, at)
+                number, at = varint(data, at)
                 found.append((key, number))
                 continue
-            size, at = {1: (8, at), 5: (4, at)}.get(key & 7) or _varint(data, at)
+            size, at = {1: (8, at), 5: (4, at)}.get(key & 7) or varint(data, at)
             found.append((key, data[at : at + size]))
             at += size
     except IndexError:
@@ -213,27 +216,12 @@ def _fields(data: bytes) -> list[tuple[int, bytes | int]]:
     return found if at == len(data) else []
 
 
-def _varint(data: bytes, at: int) -> tuple[int, int]:
-    number = shift = 0
-    while data[at] & 128:
-        number |= (data[at] & 127) << shift
-        at, shift = at + 1, shift + 7
-    return number | data[at] << shift, at + 1
-
-
 def _encoded(key: int, content: bytes | int) -> bytes:
     if isinstance(content, int):
-        return _number(key & ~7) + _number(content)
+        return number_of(key & ~7) + number_of(content)
     if key & 7 in (1, 5):
-        return _number(key) + content
-    return _number(key & ~7 | 2) + _number(len(content)) + content
-
-
-def _number(number: int) -> bytes:
-    out = b""
-    while number > 127:
-        out, number = out + bytes([number & 127 | 128]), number >> 7
-    return out + bytes([number])
+        return number_of(key) + content
+    return number_of(key & ~7 | 2) + number_of(len(content)) + content
 
 
 class Toml:
@@ -323,19 +311,53 @@ class Sealed:
     name = "sealed"
 
     def make(self, draw: Random) -> bytes:
-        """Change the bytes of one."""
+        """Seal anything, as a labeler can, or change the bytes of an ordinary one."""
+        if draw.random() < 0.6:
+            return self._forged(draw)
         return change(
             _sealed(), draw, *draw.choice(((0, None), (0, 700), (len(_sealed()) - 700, None)))
         )
 
+    def _forged(self, draw: Random) -> bytes:
+        """Seal a table of any type, under notes that need not fit it."""
+        table, sink = random_table(draw), io.BytesIO()
+        names = (*table.column_names, word(draw))
+        notes: dict[str, Any] = {
+            "label": draw.choice(names),
+            "id_column": draw.choice((None, *names)),
+            "order_digest": draw.choice((None, "0" * 64)),
+            "created": "2020-01-01",
+            "classes": draw.choice((None, None, ["a", "b"], [], [None], [word(draw)] * 3)),
+            "draws": draw.choice((None, "00" * 32, word(draw))),
+        }
+        for _ in range(draw.choice((0, 0, 1, 2))):
+            key = draw.choice(("names", *notes))
+            strange: list[Any] = [None, -1, [], {}, [[]], "x", list(names[1:]), list(names) * 2]
+            notes[key] = draw.choice(strange)
+        key, bound = _identity().recipient, binding("test set", "m", 1)
+        batches = table.to_batches()
+        try:
+            write_container(
+                sink, table.schema, batches, bound_to=bound, recipients=[key], notes=lambda: notes
+            )
+        except (InvalidInput, pa.ArrowException):
+            return _sealed()  # Parquet has no such type
+        return sink.getvalue()
+
     def run(self, data: bytes) -> bool:
-        """Open it, and read all of it."""
+        """Inspect it, and read all of it, as whoever takes it in does."""
         path = _folder() / "changed.sealed"
         path.write_bytes(data)
         try:
+            given = Delivered.of(path, _identity(), meter="m", generations=(1, 2))
+            given.inspect(LIMITS)
             with SealedTestSet.open(path, _identity(), meter="m", generation=1) as opened:
                 for group in range(opened.row_groups):
                     opened.labels(group)
+                opened.fingerprint(bytes(32))
+                rows = Rows.of_sealed(opened, bytes(32))
+                compare(rows, rows)
+                rows.repeated_inputs()
         except (InvalidInput, VaultError) as error:
             one_line(error)
             return False

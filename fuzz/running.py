@@ -34,6 +34,13 @@ class Outcome:
     """The most that one process took beside what it needed to start."""
     crashes: list[str] = field(default_factory=list)
 
+    def add(self, later: Outcome) -> None:
+        """Count what came of the cases after these."""
+        self.cases += later.cases
+        self.taken += later.taken
+        self.megabytes = max(self.megabytes, later.megabytes)
+        self.crashes += later.crashes
+
 
 def fuzz(target: str, seed: int, seconds: float, first: int = 0) -> Outcome:
     """Run cases of a target for so long, one after the other."""

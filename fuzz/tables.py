@@ -23,6 +23,7 @@ from easeml_meter.tables.opening import check_whole, open_raw, open_table
 from easeml_meter.tables.source import Held
 from fuzz import Failed, one_line
 from fuzz.mutation import change, word
+from fuzz.thrift import change_footer
 
 LIMITS = TableLimits(100_000, 1000, 32 << 20, 1 << 16, 1000)
 NAMES = ("label", "prediction", "id", "prediction_1", "probability_a", "x", "y", "")
@@ -47,6 +48,8 @@ class TableFormat:
         data: bytes = self._write(draw)
         if draw.random() < 0.3:
             return data
+        if self.name == "parquet" and draw.random() < 0.5:
+            return change_footer(data, draw)
         if self.name in ("parquet", "arrow", "arrows") and draw.random() < 0.6:
             # What is said about the content, most of it at the end; the head of a page, or of the
             # first message, at the start.

@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import secrets
 from random import Random
 
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 from fuzz import Failed, all_targets, draw_of, one_line
+from fuzz.__main__ import main
+from fuzz.running import Outcome, run_case
 from fuzz.running import fuzz as run_for
-from fuzz.running import run_case
+from fuzz.thrift import change_footer, read_struct, write_struct
 
 TARGETS = all_targets()
 
@@ -36,6 +41,42 @@ def test_a_case_is_the_same_again(name: str) -> None:
     cases = [target.make(draw_of(name, 7, case)) for case in range(5)]
     assert cases == [target.make(draw_of(name, 7, case)) for case in range(5)]
     assert len(set(cases)) > 1
+
+
+def test_a_run_takes_turns_and_no_case_twice(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """A run that was cut short after 55 minutes had never reached the last of its targets."""
+    turns = []
+
+    def ran(name: str, seed: int, seconds: float, first: int) -> Outcome:
+        turns.append((name, first, seconds))
+        return Outcome(name, cases=3, taken=1, crashes=["case 1"] if name == "tar" else [])
+
+    monkeypatch.setattr("fuzz.__main__.fuzz", ran)
+    assert main(["--seconds", "250", "tar", "csv"]) == 1
+    assert turns == [("tar", 0, 62.5), ("csv", 0, 62.5), ("tar", 3, 62.5), ("csv", 3, 62.5)]
+    assert "12 cases, 2 crashes" in capsys.readouterr().out
+    turns.clear()
+    main(["--seconds", "8", "tar", "csv"])
+    assert turns == [("tar", 0, 4.0), ("csv", 0, 4.0)]
+
+
+def test_the_grammar_of_parquet_reads_what_is_written() -> None:
+    """Written again, unchanged footers are those of the same file."""
+    table = pa.table({"a": [1, 2, 3], "b": [["x"], [], None], "c": ["p", "q", "p"]})
+    sink = io.BytesIO()
+    pq.write_table(table, sink, compression="zstd", row_group_size=2)
+    data = sink.getvalue()
+    start = len(data) - 8 - int.from_bytes(data[-8:-4], "little")
+    fields, end = read_struct(data, start)
+    assert end == len(data) - 8
+    footer = write_struct(fields)
+    again = data[:start] + footer + len(footer).to_bytes(4, "little") + b"PAR1"
+    assert pq.read_table(io.BytesIO(again)) == table
+    changes = {change_footer(data, draw_of("parquet", 1, seed)) for seed in range(50)}
+    assert len(changes) > 40
+    assert all(each[:4] == each[-4:] == b"PAR1" for each in changes)
 
 
 class Broken:
