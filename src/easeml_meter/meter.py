@@ -73,7 +73,7 @@ class MeterVerbs(Protocol):
         source: Data,
         destination: str | Path,
         *,
-        label: str,
+        label: str | None = None,
         id_column: str | None = None,
         recipients: Sequence[str] = (),
         columns: Sequence[str] | None = None,
@@ -85,6 +85,7 @@ class MeterVerbs(Protocol):
 
         `columns` are the inputs (None: all), `drop` those that are none. `keep_unknown_labels`
         says that labels outside the class list are meant, `part` that more rows will follow.
+        Without `label`, for a loss made of scores, only ids and `columns` are sealed.
         """
 
     def add_test_set(
@@ -111,7 +112,7 @@ class MeterVerbs(Protocol):
         """Return what only labelers are told."""
 
     def set_validation(
-        self, source: Data, *, label: str, id_column: str | None = None
+        self, source: Data, *, label: str | None = None, id_column: str | None = None
     ) -> ValidationSet:
         """Give the first validation set (developers); predictions are joined by its ids, if any."""
 
@@ -291,7 +292,7 @@ class Meter(MeterVerbs):
         source: Data,
         destination: str | Path,
         *,
-        label: str,
+        label: str | None = None,
         id_column: str | None = None,
         recipients: Sequence[str] = (),
         columns: Sequence[str] | None = None,
@@ -303,6 +304,7 @@ class Meter(MeterVerbs):
 
         `columns` are the inputs (None: all), `drop` those that are none. `keep_unknown_labels`
         says that labels outside the class list are meant, `part` that more rows will follow.
+        Without `label`, for a loss made of scores, only ids and `columns` are sealed.
         """
         return delivery.seal_labels(
             self._actor,
@@ -353,7 +355,7 @@ class Meter(MeterVerbs):
         return [each.to_json() for each in validation.list_notices(self._actor, self.workspace)]
 
     def set_validation(
-        self, source: Data, *, label: str, id_column: str | None = None
+        self, source: Data, *, label: str | None = None, id_column: str | None = None
     ) -> ValidationSet:
         """Give the first validation set (developers); predictions are joined by its ids, if any."""
         return validation.set_validation(

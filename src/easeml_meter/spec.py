@@ -56,6 +56,7 @@ _SMALLEST_DELTA = 1e-300
 _SMALLEST_TOLERANCE = 1e-6
 """A smaller one takes more than the 10^12 labels that any meter can have."""
 _NARROWEST_DRAWN = 1e-4
+_LONGEST_METRIC = 200
 _MOST_ABOVE = 100
 """Bands and answers are counted one by one: more of them than anybody reads are refused."""
 METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
@@ -82,7 +83,7 @@ def default_edges(tolerance: float) -> tuple[float, ...]:
 
 def is_zero_one(loss: str) -> bool:
     """Whether a loss, by its name, is 0 or 1 for every example."""
-    return re.fullmatch(r"0-1|top-[1-9][0-9]*", loss) is not None
+    return re.fullmatch(r"0-1|top-[1-9][0-9]*|score\[0-1\]", loss) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,6 +171,8 @@ class MeterSpec:
     """What a test set is asked: for the gap, or a condition that models pass or fail."""
     passes: int | None = None
     """How many models may pass a condition before the one that closes the test set."""
+    metric: str = ""
+    """Which scores of an evaluation count, as its tool calls them: chosen before any is seen."""
 
     def __post_init__(self) -> None:
         for name in ("bands", "tenants", "reverts", "mixture", "classes"):
@@ -216,6 +219,7 @@ class MeterSpec:
         self._check_published()
         self._check_elastic()
         self._check_sticky()
+        self._check_scores()
 
     def _check_question(self) -> None:
         """Check the bands of a meter for the gap; a condition has none, and refuses the rest."""
@@ -418,6 +422,14 @@ class MeterSpec:
             return None
         return Condition.parse(self.question, passes=self.passes)
 
+    def _check_scores(self) -> None:
+        if not isinstance(self.metric, str) or len(self.metric) > _LONGEST_METRIC:
+            raise invalid("metric", self.metric, f"a text of at most {_LONGEST_METRIC} characters")
+        if self.metric and not self.takes_scores:
+            raise invalid("metric", self.metric, 'only with loss = "score"')
+        if self.models and self.takes_scores:
+            raise invalid("models", self.models, f"the loss {self.loss} takes scores, not models")
+
     @property
     def signals(self) -> int:
         """The number of bands, m."""
@@ -432,6 +444,11 @@ class MeterSpec:
     def tolerances(self) -> tuple[float, ...]:
         """The tolerance of each band, eps_1 <= ... <= eps_m."""
         return tuple(band.tolerance for band in self.bands)
+
+    @property
+    def takes_scores(self) -> bool:
+        """Whether the loss is made of scores that a runner measured elsewhere."""
+        return self.loss == "score" or self.loss.startswith("score[")
 
     @property
     def may_fail(self) -> bool:

@@ -243,3 +243,21 @@ def test_ctrl_c_takes_a_waiting_model_back(tmp_path: Path, monkeypatch: pytest.M
         assert popen.returncode == 130
         assert err == "meter: interrupted: the submission was taken back, it cost nothing\n"
         assert developer.get(path).json()["items"] == []
+
+
+def test_a_runner_reports_scores_and_the_developer_gates(office: Office) -> None:
+    n = office.make(loss="score[0-1]", classes=(), metric="includes")
+    hidden, visible = [f"h{at}" for at in range(n)], [f"v{at}" for at in range(20)]
+    for name, ids in (("hidden", hidden), ("dev", visible)):
+        (office.folder / f"{name}.csv").write_text("id\n" + "\n".join(ids))
+        scores = "".join(f"{each},1\n" for each in reversed(ids))
+        (office.folder / f"{name}-scores.csv").write_text(f"id,score\n{scores}")
+    step = "Next, for developers: meter validation set DATA --id COLUMN\n"
+    office.acting("labeler").ok("seal", "hidden.csv", "--id", "id", "--out", "t.sealed")
+    assert office.ok("testset", "add", "t.sealed").endswith(step)
+    office.acting("developer").ok("validation", "set", "dev.csv", "--id", "id")
+    files = ["--test", "hidden-scores.csv", "--validation", "dev-scores.csv", "--model", "m"]
+    line = "developers may not report scores: a runner submits them"
+    assert line in office.refused(5, "submit", *files)
+    assert "submitted as step 1" in office.acting("runner").ok("submit", *files)
+    assert "passed" in office.acting("developer").ok("gate", "--model", "m", "--fail-above", "1")

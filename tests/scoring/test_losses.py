@@ -39,6 +39,9 @@ seeds = st.integers(0, 2**32 - 1)
         ("brier", [[1.0, 0.0], [1.0, 0.0], [0.5, 0.5]], [0, 1, 1], [0, 1, 0.25]),
         ("brier", [[0.2, 0.3, 0.5]], [1], [(0.04 + 0.49 + 0.25) / 2]),
         (f"{MINE}:half", [1.0, 2.0], [1.0, 3.0], [0, 0.5]),
+        ("score", [0.0, 0.25, 1.0], [7.0, 8.0, 9.0], [1, 0.75, 0]),
+        ("score[0-1]", [0.0, 1.0], [7.0, 8.0], [1, 0]),
+        ("score[-5,15]", [-5.0, 0.0, 15.0], [7.0, 8.0, 9.0], [1, 0.75, 0]),
     ],
 )
 def test_by_hand(text: str, predictions: Any, labels: Any, losses: list[float]) -> None:
@@ -98,7 +101,11 @@ def test_a_label_outside_the_class_list_is_wrong_for_everybody() -> None:
 
 
 @pytest.mark.parametrize(
-    "text", ["0-1", "top-3", "absolute[0,100]", "squared[-1.5,1]", "brier", f"{MINE}:half[class]"]
+    "text",
+    [
+        *("0-1", "top-3", "absolute[0,100]", "squared[-1.5,1]", "brier", f"{MINE}:half[class]"),
+        *("score[0-1]", "score[0,1]", "score[-5,15]"),
+    ],
 )
 def test_names_go_there_and_back(text: str) -> None:
     loss = parse_loss(text)
@@ -126,6 +133,9 @@ def test_names_go_there_and_back(text: str) -> None:
         ("absolute[-1e308,1e308]", {}),
         ("absolute[a,b]", {}),
         ("squared", {"low": 0}),
+        ("score[1-2]", {}),
+        ("score[1,0]", {}),
+        ("score[]", {}),
         ("squared", {"low": "0", "high": 1}),
         ("hinge", {}),
         ("", {}),

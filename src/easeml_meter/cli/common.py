@@ -247,8 +247,18 @@ def next_step(place: MeterPlace, step: str, *, reader: str = "") -> None:
     click.echo(f"Next{reader and f', for {reader}'}: meter {step}{where}")
 
 
-SEAL = "seal DATA --label COLUMN --out testset.sealed"
-VALIDATE = "validation set DATA --label COLUMN"
+def seal_step(spec: MeterSpec) -> str:
+    """Return how to seal a test set."""
+    return f"seal DATA --{_needed(spec)} COLUMN --out testset.sealed"
+
+
+def validate_step(spec: MeterSpec) -> str:
+    """Return how to hand in a validation set."""
+    return f"validation set DATA --{_needed(spec)} COLUMN"
+
+
+def _needed(spec: MeterSpec) -> str:
+    return "id" if spec.takes_scores else "label"
 
 
 def submit_step(spec: MeterSpec) -> str:

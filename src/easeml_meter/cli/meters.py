@@ -10,16 +10,16 @@ import click
 
 from easeml_meter.cli.common import (
     HONOUR,
-    SEAL,
-    VALIDATE,
     MeterPlace,
     at_terminal,
     echo_json,
     json_option,
     next_step,
     place_options,
+    seal_step,
     server_of,
     server_options,
+    validate_step,
 )
 from easeml_meter.errors import InvalidInput, MeterError, invalid
 from easeml_meter.service.meters import check_new
@@ -81,7 +81,7 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
     click.echo(f"meter made in {folder}: it needs {plan.labels:,} labels")
     click.echo(HONOUR)
     # Labels are checked against the classes, which the validation set names if the spec does not.
-    next_step(place, VALIDATE if _classes_open(spec) else SEAL)
+    next_step(place, validate_step(spec) if _classes_open(spec) else seal_step(spec))
 
 
 def _classes_open(spec: MeterSpec) -> bool:

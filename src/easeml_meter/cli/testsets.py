@@ -10,8 +10,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import (
-    SEAL,
-    VALIDATE,
     MeterPlace,
     confirm,
     echo_json,
@@ -20,7 +18,9 @@ from easeml_meter.cli.common import (
     next_step,
     open_meter,
     place_options,
+    seal_step,
     submit_step,
+    validate_step,
 )
 from easeml_meter.cli.progress import progress_bar
 
@@ -35,7 +35,7 @@ def _names(_: click.Context, __: click.Parameter, given: str | None) -> list[str
 
 @click.command()
 @file_argument("data")
-@click.option("--label", required=True, help="Name of the label column.")
+@click.option("--label", help="Name of the label column. None for a loss made of scores.")
 @click.option("--id", "id_column", help="Name of the id column, to check predictions against.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The sealed file.")
 @click.option(
@@ -60,6 +60,8 @@ def _names(_: click.Context, __: click.Parameter, given: str | None) -> list[str
 @json_option
 def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
     """Seal labelled rows (CSV, Parquet, Arrow, JSON Lines) as the test set that is needed.
+
+    Where the loss is made of scores, there is no --label: the ids are sealed, and --columns.
 
     What the meter would refuse about these rows alone is refused now: too few rows, missing or
     repeated ids, labels out of range. Labels outside the class list are listed.
@@ -124,7 +126,7 @@ def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: b
         for notice in told:
             click.echo(f"note: {notice['sentence']}")
         validated = any(each["validation_set"] is not None for each in about)
-        step = submit_step(meter.spec) if validated else VALIDATE
+        step = submit_step(meter.spec) if validated else validate_step(meter.spec)
         next_step(place, step, reader="developers")
 
 
@@ -254,6 +256,6 @@ def release(place: MeterPlace, as_json: bool) -> None:
     else:
         click.echo(f"released to {where}: {', '.join(files)}")
         if meter.requests():
-            next_step(place, SEAL, reader="labelers")
+            next_step(place, seal_step(meter.spec), reader="labelers")
         else:
             next_step(place, "history")

@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import (
-    SEAL,
     MeterPlace,
     echo_json,
     file_argument,
@@ -16,6 +15,7 @@ from easeml_meter.cli.common import (
     next_step,
     open_meter,
     place_options,
+    seal_step,
     submit_step,
 )
 
@@ -31,14 +31,14 @@ def validation() -> None:
 
 @validation.command(name="set")
 @file_argument("file")
-@click.option("--label", required=True, help="Name of the label column.")
+@click.option("--label", help="Name of the label column. None for a loss made of scores.")
 @click.option("--id", "id_column", help="Name of the id column, to join predictions by.")
 @place_options
 @json_option
-def set_(file: Path, label: str, id_column: str | None, place: MeterPlace, as_json: bool) -> None:
+def set_(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
     """Hand in the first validation set."""
     meter = open_meter(place)
-    _show(place, meter, meter.set_validation(file, label=label, id_column=id_column), as_json)
+    _show(place, meter, meter.set_validation(file, **options), as_json)
 
 
 @validation.command()
@@ -62,7 +62,7 @@ def _show(place: MeterPlace, meter: MeterVerbs, given: ValidationSet, as_json: b
         return
     click.echo(f"validation set {given.number}: {given.rows:,} rows, used from the next submission")
     if meter.generations[-1].phase is Phase.REQUESTED:
-        next_step(place, SEAL, reader="labelers")
+        next_step(place, seal_step(meter.spec), reader="labelers")
     elif given.number == 1 and meter.spec.inputs == "public":
         next_step(place, "testset inputs --out inputs.parquet")
     else:

@@ -186,7 +186,7 @@ class RemoteMeter(MeterVerbs):
         source: Data,
         destination: str | Path,
         *,
-        label: str,
+        label: str | None = None,
         id_column: str | None = None,
         recipients: Sequence[str] = (),
         columns: Sequence[str] | None = None,
@@ -200,6 +200,7 @@ class RemoteMeter(MeterVerbs):
 
         `columns` are the inputs (None: all), `drop` those that are none. `keep_unknown_labels`
         says that labels outside the class list are meant, `part` that more rows will follow.
+        Without `label`, for a loss made of scores, only ids and `columns` are sealed.
         """
         requests = self.requests()
         if not requests:
@@ -263,12 +264,12 @@ class RemoteMeter(MeterVerbs):
         return list(self._connection.listed(self._at("notices")))
 
     def set_validation(
-        self, source: Data, *, label: str, id_column: str | None = None
+        self, source: Data, *, label: str | None = None, id_column: str | None = None
     ) -> ValidationSet:
         """Give the first validation set."""
         if self._validations():
             raise WrongPhase("there is a validation set already: use meter validation replace")
-        return self._validate(source, {"label": label, **_named(id_column=id_column)})
+        return self._validate(source, _named(label=label, id_column=id_column))
 
     def replace_validation(
         self,

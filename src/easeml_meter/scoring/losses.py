@@ -62,6 +62,8 @@ class Loss(ABC):
     """A loss; called with predictions and labels of one batch, it gives one loss per example."""
 
     zero_one: ClassVar[bool] = False
+    reads_labels: ClassVar[bool] = True
+    """False: what is submitted says by itself how good it is, and sets have ids only."""
 
     @property
     @abstractmethod
@@ -194,6 +196,34 @@ class Squared(Absolute):
 
 
 @dataclass(frozen=True)
+class Reported(Absolute):
+    """How much a score that somebody else measured lacks of the best one, as a share of the range.
+
+    A higher score is better.
+    """
+
+    word: ClassVar[str] = "score"
+    reads_labels: ClassVar[bool] = False
+
+    def _losses(self, predictions: Array, labels: Array) -> Any:
+        return (self.high - predictions) / (self.high - self.low)
+
+
+@dataclass(frozen=True)
+class ReportedZeroOne(Loss):
+    """1 for a score of 0, and 0 for a score of 1; there are no others."""
+
+    zero_one: ClassVar[bool] = True
+    reads_labels: ClassVar[bool] = False
+    name = "score[0-1]"
+    output = Output.REAL
+    span = (0.0, 1.0)
+
+    def _losses(self, predictions: Array, labels: Array) -> Any:
+        return predictions == 0
+
+
+@dataclass(frozen=True)
 class Brier(Loss):
     """Half the squared distance of the probabilities from the label's corner of the simplex.
 
@@ -279,32 +309,36 @@ class Custom(Loss):
         return LossFailed(f"loss {excerpt(self.function)} {what}: one number in [0, 1] each needed")
 
 
-_RANGE = re.compile(r"(absolute|squared)\[([^,\[\]]{1,40}),([^,\[\]]{1,40})\]")
+_RANGE = re.compile(r"(absolute|squared|score)\[([^,\[\]]{1,40}),([^,\[\]]{1,40})\]")
+_RANGED = {each.word: each for each in (Absolute, Squared, Reported)}
 _FUNCTION = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(?:\[([a-z ]{1,20})\])?")
 _LONGEST_NAME = 500
 _NEEDS = {need.value: need for need in (Output.CLASS, Output.PROBABILITIES, Output.REAL)}
-_KNOWN = "0-1, top-3, absolute[0,100], squared[-1,1], brier or package.module:function"
+_KNOWN = (
+    "0-1, top-3, absolute[0,100], squared[-1,1], brier, score, score[0-1], score[0,10] or "
+    "package.module:function"
+)
 
 
 def parse_loss(text: str, **parameters: Any) -> Loss:
     """Read a loss as a spec names it.
 
-    "0-1", "top-3", "absolute[0,100]", "squared[-1,1]", "brier", "package.module:function". The
-    parameters may also come by name: `parse_loss("top-k", k=3)`,
-    `parse_loss("squared", low=0, high=1)`. A function gets predictions and labels in the form of
-    the label columns (`forms`); with "[class]" after its name, places in the class list; with
-    "[real]", finite numbers; with "[probabilities]", one row of probabilities per example and
-    places as labels.
+    "0-1", "top-3", "absolute[0,100]", "squared[-1,1]", "brier", "score" (from 0 to 1),
+    "score[0-1]" (0 or 1), "score[0,10]", "package.module:function". The parameters may also come
+    by name: `parse_loss("top-k", k=3)`, `parse_loss("squared", low=0, high=1)`. A function gets
+    predictions and labels in the form of the label columns (`forms`); with "[class]" after its
+    name, places in the class list; with "[real]", finite numbers; with "[probabilities]", one row
+    of probabilities per example and places as labels.
     """
     if not isinstance(text, str):
         raise _refuse(text, f"known: {_KNOWN}")
     try:
         if text == "top-k" and parameters:
             return TopK(**parameters)
-        if text in ("absolute", "squared") and parameters:
-            return (Absolute if text == "absolute" else Squared)(**parameters)
+        if text in _RANGED and parameters:
+            return _RANGED[text](**parameters)
     except TypeError:
-        allowed = "k for top-k, low and high for absolute and squared"
+        allowed = "k for top-k, low and high for absolute, squared and score"
         raise _refuse(f"{text} with {', '.join(parameters)}", allowed) from None
     if parameters:
         raise _refuse(f"{text} with {', '.join(parameters)}", "it takes no parameters")
@@ -312,6 +346,10 @@ def parse_loss(text: str, **parameters: Any) -> Loss:
         return ZeroOne()
     if text == "brier":
         return Brier()
+    if text == "score":
+        return Reported(0, 1)
+    if text == ReportedZeroOne.name:
+        return ReportedZeroOne()
     if len(text) < 20 and (ranked := re.fullmatch(r"top-([1-9][0-9]*)", text)):
         return TopK(int(ranked[1]))
     if ranged := _RANGE.fullmatch(text):
@@ -319,7 +357,7 @@ def parse_loss(text: str, **parameters: Any) -> Loss:
             low, high = float(ranged[2]), float(ranged[3])
         except ValueError:
             raise _refuse(text, f"two numbers needed, as in {ranged[1]}[0,100]") from None
-        return (Absolute if ranged[1] == "absolute" else Squared)(low, high)
+        return _RANGED[ranged[1]](low, high)
     if len(text) < _LONGEST_NAME and (function := _FUNCTION.fullmatch(text)):
         need = function[2]
         if need is not None and need not in _NEEDS:

@@ -26,7 +26,7 @@ def wrong_prediction(expected: Expected) -> Wrong:
         InvalidInput: the loss has no such prediction.
     """
     loss = expected.loss
-    if loss.zero_one:
+    if loss.zero_one and loss.reads_labels:
         # Labels outside the class list have the code after the last class. This is the one after
         # that, so no label has it.
         code = len(expected.class_list) + 1
@@ -39,7 +39,8 @@ def wrong_prediction(expected: Expected) -> Wrong:
 
 def may_miss(expected: Expected) -> bool:
     """Whether rows without a prediction can be counted as wrong."""
-    return expected.loss.zero_one or isinstance(expected.loss, Brier)
+    loss = expected.loss
+    return (loss.zero_one and loss.reads_labels) or isinstance(loss, Brier)
 
 
 def read_or_wrong(

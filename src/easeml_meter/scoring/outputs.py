@@ -112,6 +112,8 @@ def read_labels(
     `known_only`, for the intake of a test set, refuses it instead.
     """
     column = _one_array(column)
+    if not loss.reads_labels:
+        return np.zeros(len(column))
     rows = Rows(first_row, secret=secret)
     if loss.output is Output.REAL:
         return _in_span(read_reals(column, rows), loss, rows)
@@ -182,6 +184,8 @@ def _in_span(numbers: NDArray[Any], loss: Loss, rows: Rows) -> NDArray[Any]:
         outside = (numbers < low) | (numbers > high)
         needed = f"a number from {low} to {high} needed, the range of {loss.name}"
         raise rows.refuse_first(outside, numbers, needed)
+    if loss.zero_one and (between := (numbers != 0) & (numbers != 1)).any():
+        raise rows.refuse_first(between, numbers, f"0 or 1 needed, the scores of {loss.name}")
     return numbers
 
 

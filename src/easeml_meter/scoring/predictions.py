@@ -64,9 +64,9 @@ class Predictions:
 
         Parquet, Arrow, CSV, JSON Lines or npy. A single column is the prediction, whatever its
         name; else it is the column `prediction`: a class, a number, or a list of ranked classes
-        or of one score per class. Ranked classes may also stand in `prediction_1`,
-        `prediction_2`, ..., scores in one column `probability_CLASS` for each class. Rows are
-        joined to `ids`, if the set has any.
+        or of one score per class. Reported scores are in the column `score`. Ranked classes may
+        also stand in `prediction_1`, `prediction_2`, ..., scores in one column `probability_CLASS`
+        for each class. Rows are joined to `ids`, if the set has any.
         """
         output = expected.loss.output
         reals = output in (Output.REAL, Output.PROBABILITIES)
@@ -194,11 +194,13 @@ def _layout(
     ids: str | None = None,
     wrong: Wrong | None = None,
 ) -> ReadColumns:
-    if "prediction" in names and ids != "prediction":
-        return ReadColumns(("prediction",), ids, wrong)
+    named = ("prediction",) if expected.loss.reads_labels else ("score", "prediction")
+    for name in named:
+        if name in names and ids != name:
+            return ReadColumns((name,), ids, wrong)
     if len(names) == 1 and ids is None:
         return ReadColumns(names, ids, wrong)
-    output, wanted = expected.loss.output, "a column named prediction"
+    output, wanted = expected.loss.output, f"a column named {named[0]}"
     if output is Output.RANKED:
         ranked = tuple(f"prediction_{place}" for place in range(1, expected.loss.ranks + 1))
         if set(ranked) <= set(names):

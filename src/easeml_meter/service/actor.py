@@ -17,6 +17,7 @@ class Permission(StrEnum):
 
     SEE_METER = "see the meter"
     SUBMIT = "submit"
+    REPORT_SCORES = "report scores"
     SEE_SIGNALS = "see answers"
     SET_VALIDATION = "set the validation set"
     SEE_VALIDATION = "see the validation set"
@@ -70,6 +71,7 @@ _ALLOWED = {
     Role.RUNNER: {
         Permission.SEE_METER,
         Permission.SUBMIT,
+        Permission.REPORT_SCORES,
         Permission.SEE_VALIDATION,
         Permission.SEE_TEST_INPUTS,
         Permission.SEE_RELEASED,

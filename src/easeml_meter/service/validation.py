@@ -29,11 +29,17 @@ from easeml_meter.vault.comparison import Shared
 
 @needs(Permission.SET_VALIDATION)
 def set_validation(
-    _: Actor, space: Workspace, source: Source, *, label: str, id_column: str | None = None
+    _: Actor,
+    space: Workspace,
+    source: Source,
+    *,
+    label: str | None = None,
+    id_column: str | None = None,
 ) -> ValidationSet:
     """Give the first validation set; it is in force from the next submission on.
 
-    With `id_column`, predictions are joined to its rows by that column.
+    With `id_column`, predictions are joined to its rows by that column. No label is named where
+    the loss is made of scores: they are joined by ids.
 
     Raises:
         InvalidInput: the table cannot be read, its labels do not fit the loss, or ids are missing
@@ -111,13 +117,7 @@ def _enter(
         raise WrongPhase("there is a validation set already: use meter validation replace")
     if reset:
         _check_reset(state, sum(entry.after_reset for entry in entries))
-    label = label or (before.label if before else None)
-    if label is None:
-        raise invalid("label", None, "name the label column of the validation set")
-    if id_column is None and before is not None:
-        id_column = before.id_column
-    if id_column == label:
-        raise invalid("id column", id_column, "it must not be the label column")
+    label, id_column = _named(state, label, id_column)
     classes = classes_in_force(state.spec, before)
     table = Validation.open(
         source,
@@ -161,6 +161,26 @@ def _enter(
         details = {"number": number, "rows": found.rows, "digest": found.digest, "reset": reset}
         books.audit.append(found.meter, found.added_at, event, details)
     return found
+
+
+def _named(state: MeterState, label: str | None, id_column: str | None) -> tuple[str, str | None]:
+    """Return the columns of labels and ids; those of the set before, unless named."""
+    before = state.validation
+    if id_column is None and before is not None:
+        id_column = before.id_column
+    if state.spec.takes_scores:
+        if not id_column:
+            raise invalid("id", "no column", "scores are joined by ids: name their column (--id)")
+        if label not in (None, id_column):
+            needed = f"none: the loss {state.spec.loss} reads no labels, leave out --label"
+            raise invalid("label", label, needed)
+        return id_column, id_column  # no label is read; some column has to stand in its place
+    label = label or (before.label if before else None)
+    if label is None:
+        raise invalid("label", "no column", "name the label column of the validation set (--label)")
+    if id_column == label:
+        raise invalid("id column", id_column, "it must not be the label column")
+    return label, id_column
 
 
 def _check_reset(state: MeterState, used: int) -> None:

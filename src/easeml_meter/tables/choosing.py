@@ -1,10 +1,11 @@
-"""A table without some of its columns."""
+"""A table without some of its columns, or with one more in place of labels."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
+import numpy as np
 import pyarrow as pa
 
 from easeml_meter.errors import invalid
@@ -23,6 +24,35 @@ class ChosenColumns(Table):
 
     def _read(self, columns: list[str]) -> Batches:
         yield from self.whole.batches(columns)
+
+
+NO_LABEL = "no label"
+"""The column that stands for labels in a table that has none."""
+
+
+@dataclass(frozen=True)
+class Unlabelled(Table):
+    """A table with a column of zeros for labels, which the loss of its meter does not read."""
+
+    whole: Table = field(repr=False)
+
+    def check_unchanged(self) -> None:
+        """Refuse a file that was changed since it was opened."""
+        self.whole.check_unchanged()
+
+    def _read(self, columns: list[str]) -> Batches:
+        read = [name for name in columns if name != NO_LABEL] or [self.whole.columns[0]]
+        for batch in self.whole.batches(read):
+            zeros = pa.array(np.zeros(batch.num_rows, np.int8))
+            yield batch.append_column(NO_LABEL, zeros).select(columns)
+
+
+def without_labels(table: Table) -> Table:
+    """Return a table with the column `NO_LABEL`."""
+    if NO_LABEL in table.columns:
+        raise invalid("column", NO_LABEL, "another name: this one says that there are no labels")
+    schema = table.schema.append(pa.field(NO_LABEL, pa.int8()))
+    return Unlabelled(table.name, schema, table.rows, table)
 
 
 def choose_columns(

@@ -18,7 +18,7 @@ from easeml_meter.server.parameters import Id, Number, Tenant
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import users
 from easeml_meter.service.actor import Actor, Permission
-from easeml_meter.service.meters import show_meter
+from easeml_meter.service.meters import meter_state, show_meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.testsets import parts, release, requests
 from easeml_meter.service.testsets.delivery import Choices
@@ -29,7 +29,6 @@ from easeml_meter.service.validation import list_notices
 router = APIRouter(include_in_schema=False)
 
 Kind = Annotated[str, Query(max_length=20, pattern="^[a-z0-9]+$")]
-Column = Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 Names = Annotated[str, Query(max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 _HEADER = 1 << 16  # what encryption adds, with room to spare
 
@@ -65,6 +64,7 @@ def labels_page(page: LabelingHere) -> Response:
     # The Host header is whatever the request says, and the labeler copies these lines to a shell.
     server = visit.settings.public_url or str(visit.request.base_url).rstrip("/")
     shown = show_meter(actor, space)
+    scores = meter_state(actor, space).spec.takes_scores
     return visit.render(
         "labels.html",
         meter=shown.meter,
@@ -74,16 +74,18 @@ def labels_page(page: LabelingHere) -> Response:
         releasable=release.releasable(actor, space),
         notices=[each for each in reversed(list_notices(actor, space)) if each.rows_shared != 0],
         columns=columns,
-        commands=_commands(server, page.meter, columns),
+        commands=_commands(server, page.meter, columns, scores=scores),
+        scores=scores,
         recipient=shown.recipient,
         largest=parts.LARGEST_FROM_BROWSER,
     )
 
 
-def _commands(server: str, meter: str, columns: Columns) -> str:
+def _commands(server: str, meter: str, columns: Columns, *, scores: bool) -> str:
     """Say how to seal at home, in lines that a shell takes as they are."""
     place = ["--server", server, "--meter", meter]
-    names = ["--label", columns.label, *(["--id", columns.id] if columns.id else [])]
+    named = {"--label": "" if scores else columns.label, "--id": columns.id or "id" * scores}
+    names = [word for pair in named.items() if pair[1] for word in pair]
     lines = (
         ["meter", "login", "--server", server],
         ["meter", "seal", "labels.parquet", *names, "--out", "labels.sealed", *place],
@@ -97,7 +99,7 @@ async def add_labels(
     page: LabelingHere,
     *,
     kind: Kind,
-    label: Column,
+    label: Names = "",
     id_column: Names = "",
     drop: Names = "",
     keep_unknown_labels: bool = False,
@@ -107,7 +109,7 @@ async def add_labels(
     """Take in a file that the page's script encrypted to the server's key."""
     dropped = [name.strip() for name in drop.split(",") if name.strip()]
     choices = Choices(
-        label=label,
+        label=label or None,
         id_column=id_column or None,
         drop=dropped,
         keep_unknown_labels=keep_unknown_labels,

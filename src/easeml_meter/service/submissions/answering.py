@@ -7,6 +7,7 @@ sender says so, the same name.
 
 from __future__ import annotations
 
+import hmac
 import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
@@ -34,7 +35,9 @@ from easeml_meter.service.submissions.keyed import Keyed, Keys
 from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Attempt, Conditions, Measured
 from easeml_meter.service.testsets.requests import retire
+from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.books import Books
+from easeml_meter.vault.keys import fingerprint_key
 
 MANY = 1 << 17
 """Rows of a test set from which on measuring takes longer than everything else."""
@@ -51,6 +54,8 @@ class Submission:
     """Id of whoever submitted it, where people have accounts."""
     sees_inputs: bool = False
     """Whether its sender may see the test inputs even if they are not public."""
+    reports_scores: bool = False
+    """Whether its sender may say how good a model is, where the loss is made of scores."""
     once: bool = False
     """Whether the answer to an earlier model of the same name is good enough."""
     keyed: Keyed[Signal] | None = None
@@ -64,8 +69,15 @@ def submission_of(
     actor: Actor, submitted: Submitted, model: str, *, once: bool = False
 ) -> Submission:
     """Return what an actor, whose permission to submit was checked, submits for its tenant."""
-    sees_inputs = actor.may(Permission.SEE_TEST_INPUTS)
-    return Submission(submitted, model, actor.acting_for, actor.user, sees_inputs, once)
+    return Submission(
+        submitted,
+        model,
+        actor.acting_for,
+        actor.user,
+        sees_inputs=actor.may(Permission.SEE_TEST_INPUTS),
+        reports_scores=actor.may(Permission.REPORT_SCORES),
+        once=once,
+    )
 
 
 @needs(Permission.SUBMIT)
@@ -85,6 +97,7 @@ def answer(
     name, too, and its files are not looked at.
 
     Raises:
+        Denied: the loss is made of scores, and the actor may not report any.
         InvalidInput: something is wrong with the files, the name, or the tenant.
         Spent: the test set has no answer left.
         WrongPhase: there is no test set or no validation set yet.
@@ -140,7 +153,12 @@ def answer_all(
         except MeterError as error:
             return [error for _ in submissions]
         begun = [
-            _each(_own, actor, state, draft_of(each, test_set, validation, digest))
+            _each(
+                _own,
+                actor,
+                state,
+                draft_of(each, test_set, validation, digest and _name(space, state.spec, digest)),
+            )
             for each, digest in zip(submissions, digests, strict=True)
         ]
         known = Known.read(books, test_set, [each for each in begun if isinstance(each, Draft)])
@@ -237,7 +255,8 @@ def open_submission(
 ) -> Opened:
     """Open a submission, which finds everything that is wrong with its files."""
     sets = (measured.generation, measured.validation)
-    draft = draft_of(submission, *sets, _same_bytes(submission))
+    digest = _same_bytes(submission)
+    draft = draft_of(submission, *sets, digest and _name(measured.space, measured.spec, digest))
     return _open(_own(actor, state, draft), submission, measured)
 
 
@@ -276,10 +295,25 @@ def draft_of(
 
 
 def _open(draft: Draft, submission: Submission, measured: Measured) -> Opened:
+    # Nobody can check a score against a label: a developer could make one up.
+    if measured.spec.takes_scores and not submission.reports_scores:
+        raise Denied(f"developers may not {Permission.REPORT_SCORES}: a runner submits them")
     sees_inputs = submission.sees_inputs or measured.spec.inputs == "public"
     attempt = submission.submitted.open(measured, sees_inputs=sees_inputs)
-    entry = replace(draft.entry, submission=attempt.identity)
-    return Opened(attempt, replace(draft, entry=entry))
+    name = _name(measured.space, measured.spec, attempt.identity)
+    return Opened(attempt, replace(draft, entry=replace(draft.entry, submission=name)))
+
+
+def _name(space: Workspace, spec: MeterSpec, digest: str) -> str:
+    """Return what a submission of this digest is called in the books and the audit chain.
+
+    Scores are made of labels, and developers read the chain: of a few hundred scores, mostly right,
+    the plain digest would give away which are wrong to whoever tries the likely ones.
+    """
+    if not spec.takes_scores:
+        return digest
+    key = fingerprint_key(space.identity)
+    return hmac.new(key, b"scores " + digest.encode(), "sha256").hexdigest()
 
 
 def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
@@ -295,7 +329,7 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
     if content and not reached:  # once hidden rows were touched, nothing is refused any more
         measured.space.check_room(len(content))
     losses = attempt.measure(measured)
-    kept = Kept(attempt.identity, attempt.suffix, content) if content else None
+    kept = Kept(draft.entry.submission, attempt.suffix, content) if content else None
     loss = "" if losses.validation is None else str(losses.validation)
     entry = replace(draft.entry, validation_loss=loss)
     # Drawn now, because the test set is open now; it leaves with the answer, once that is entered.

@@ -33,7 +33,7 @@ from easeml_meter.service.testsets.reuse import (
     sealed_rows,
 )
 from easeml_meter.storage.files import copy_into
-from easeml_meter.tables.choosing import choose_columns
+from easeml_meter.tables.choosing import NO_LABEL, choose_columns, without_labels
 from easeml_meter.tables.opening import FORMATS, open_table
 from easeml_meter.tables.source import Source
 from easeml_meter.tables.wording import about, named
@@ -49,10 +49,11 @@ from easeml_meter.vault.survey import Survey, refuse_repeated_ids
 class Choices:
     """What a labeler decides when rows are sealed."""
 
-    label: str
+    label: str | None = None
+    """The label column; None: the loss reads no labels, and ids are enough."""
     id_column: str | None = None
     columns: Sequence[str] | None = None
-    """The inputs; None: every column that is neither label nor id."""
+    """The inputs; None: every column that is neither label nor id, or none without a label."""
     drop: Sequence[str] = ()
     """Columns that are no inputs and stay at home."""
     keep_unknown_labels: bool = False
@@ -103,18 +104,23 @@ def seal_for(
             if not choices.keep_unknown_labels:
                 unknown.refuse(asked.classes)
 
-    label, id_column = choices.label, choices.id_column
+    label, id_column = _named(choices, asked)
     # Ids are names, and so are labels unless the loss calculates with them: a CSV file of the
     # validation set is read as text, so this one must be, too.
     texts = [label, id_column] if asked.text_labels else [id_column]
     table = open_table(source, texts=[name for name in texts if name is not None])
+    columns = choices.columns
+    if choices.label is None:
+        # Targets may stand beside the ids, and no loss needs them here: only what is named is
+        # sealed.
+        table, columns = without_labels(table), columns or ()
     for name, role in ((label, "label column"), (id_column, "id column")):
         if name is not None:
             table.require(name, role)
     needed = [label] if id_column is None else [label, id_column]
     test_set = asked.request.test_set
     return seal(
-        choose_columns(table, choices.columns, choices.drop, always=needed),
+        choose_columns(table, columns, choices.drop, always=needed),
         destination,
         meter=test_set.meter,
         generation=test_set.number,
@@ -124,6 +130,25 @@ def seal_for(
         check=check,
         clock=clock,
     )
+
+
+def _named(choices: Choices, asked: Asked) -> tuple[str, str | None]:
+    """Return the columns of labels and ids, as the loss needs them.
+
+    Raises:
+        InvalidInput: a label column is named or left out where it must not be.
+    """
+    label, id_column = choices.label, choices.id_column
+    if asked.loss is None or asked.loss.reads_labels:
+        if label is None:
+            raise invalid("label", "no column", "name the label column (--label)")
+        return label, id_column
+    if label is not None:
+        needed = f"none: the loss {asked.loss.name} reads no labels, leave out --label"
+        raise invalid("label", label, needed)
+    if id_column is None:
+        raise invalid("id", "no column", "scores are joined by ids: name their column (--id)")
+    return NO_LABEL, id_column
 
 
 @needs(Permission.ADD_TEST_SET)
