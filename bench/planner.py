@@ -24,7 +24,7 @@ from easeml_meter.server.web.planner import (
     spec_of,
 )
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import tails
+from easeml_meter.stats import counting, tails
 from easeml_meter.stats.comparison import Setting, compare, forms, labels_by_steps
 from easeml_meter.stats.planning import required_labels, supported_steps
 
@@ -87,6 +87,13 @@ def benchmarks(*, small: bool) -> list[Benchmark]:
             seconds=0.1,
         ),
         Benchmark(
+            name="the planner's page with a ceiling (reference: every number exactly)",
+            ours=lambda: _fresh(lambda: _page(page | {"ceiling": "0.3"})),
+            reference=lambda: _fresh(lambda: _page_exactly(page | {"ceiling": "0.3"})),
+            at_most=0.5,
+            seconds=0.1,
+        ),
+        Benchmark(
             name="meter --help (reference: python -c pass)",
             ours=_run(str(Path(sys.executable).parent / "meter"), "--help"),
             reference=_run(sys.executable, "-c", "pass"),
@@ -113,7 +120,7 @@ Found = TypeVar("Found")
 
 def _fresh(ask: Callable[[], Found]) -> Found:
     """Ask a planner that has not been asked before."""
-    for cached in (tails.worst_upper_tail, planned, formed, compared, drawn):
+    for cached in (tails.worst_upper_tail, counting.log_models, planned, formed, compared, drawn):
         cached.cache_clear()
     return ask()
 
@@ -126,9 +133,10 @@ def _page(asked: dict[str, str]) -> list[int]:
 def _page_exactly(asked: dict[str, str]) -> list[int]:
     plan = required_labels(spec_of(asked))
     tolerances = tuple(plan.spec.tolerances[0] * (k + 1) for k in range(plan.spec.signals))
-    setting = Setting(plan.spec.signals, tolerances, plan.spec.delta, None, plan.spec.edges)
+    ceiling = plan.spec.ceiling
+    setting = Setting(plan.spec.signals, tolerances, plan.spec.delta, ceiling, plan.spec.edges)
     rows = compare(setting, plan.spec.steps)
-    forms(plan.spec, None)
+    forms(plan.spec.replace(ceiling=None), ceiling)
     labels_by_steps(setting, grid(plan.spec.steps))
     return [plan.labels, *(row.consistent.labels for row in rows)]
 

@@ -40,6 +40,7 @@ def log_kl(labels: int, tolerance: float, ceiling: float | None) -> float:
     return log_sum([log_chernoff(labels, p, tolerance) for p in (upper, lower)])
 
 
+@lru_cache(maxsize=1_000)  # the same for every size and every meter with this tolerance
 def worst_true_loss(tolerance: float) -> float:
     """Return the p at which kl(p + eps, p) is smallest, by bisection on its derivative."""
     low, high = 0.0, 1 - tolerance

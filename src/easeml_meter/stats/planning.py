@@ -11,6 +11,7 @@ before it is returned, so no search can loosen a guarantee.
 
 from __future__ import annotations
 
+import itertools
 import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -370,25 +371,23 @@ def _test_sets(spec: MeterSpec, steps: int | None = None) -> int:
 def smallest(excess: Callable[[int], float], highest: int) -> int:
     """Return the smallest whole number with excess <= 0; excess falls, nearly on a straight line.
 
-    Regula falsi, with a step of bisection whenever that shrinks the bracket too slowly.
+    Each probe is where the line through the last two meets zero. A tail is dear, and this needs
+    few of them. If three probes do not shrink the bracket to an eighth, it is halved.
     """
     low, high = 0, highest
-    at_low, at_high = excess(low), excess(high)
-    while high - low > 1:
-        width = high - low
-        guess = (
-            low + math.ceil(width * at_low / (at_low - at_high)) if at_low > 0 > at_high else low
-        )
-        for probe in (guess, guess - 1, (low + high) // 2):
-            if not low < probe < high:
-                continue
-            found = excess(probe)
-            if found <= 0:
-                high, at_high = probe, found
-            else:
-                low, at_low = probe, found
-            if high - low < width // 8:
-                break
+    before, last = (low, excess(low)), (high, excess(high))
+    for count in itertools.count(1):
+        if high - low <= 1:
+            break
+        if count % 3 == 1:
+            width = high - low
+        slope = (last[1] - before[1]) / (last[0] - before[0])
+        if -math.inf < slope < 0 and (count % 3 or high - low <= width / 8):
+            probe = min(max(math.ceil(last[0] - last[1] / slope), low + 1), high - 1)
+        else:
+            probe = (low + high) // 2
+        before, last = last, (probe, excess(probe))
+        low, high = (low, probe) if last[1] <= 0 else (probe, high)
     return high
 
 

@@ -144,6 +144,10 @@ def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -
     split = 32 if concave else 8
     width = max(1, (highest - lowest + 1) // 64)
     first = np.arange(lowest, highest + 1, width, dtype=np.float64)
+    if concave and width > 1:
+        # Below a ceiling the maximum is often an end of the range: the value next to it shows it.
+        first = np.concatenate(([lowest], first + 1, [highest - 1, highest]))
+        first = first[first <= highest]
     best, best_j = -math.inf, lowest
     while True:
         mean = first - shift
@@ -152,7 +156,7 @@ def worst_upper_tail(labels: int, tolerance: float, lowest: int, highest: int) -
         at = int(value.argmax())
         if value[at] > best:
             best, best_j = float(value[at]), int(first[at])
-        if width == 1:
+        if width == 1 or (concave and first[at] in (lowest, highest)):
             break
         if concave:
             kept = first[max(at - 1, 0) : at + 1]
