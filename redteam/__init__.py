@@ -18,6 +18,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from importlib import import_module
 from pkgutil import iter_modules
+from typing import TypeVar
 
 from redteam.target import Broken, Client, Cost, Target
 
@@ -30,7 +31,8 @@ class Attack:
     """What an intruder tries."""
 
     name: str
-    run: Callable[[Client], None]
+    run: Callable[[Client], str | None]
+    """Gives a figure to be printed, if it has one."""
     who: str
     """The intruder: somebody in `Target.people`, "outsider" (no token) or "owner" (of a folder)."""
     finding: str
@@ -53,6 +55,7 @@ class Verdict:
     cost: Cost
     wrong: str
     """What the intruder achieved; empty: nothing."""
+    figure: str = ""
 
     @property
     def held(self) -> bool:
@@ -60,6 +63,7 @@ class Verdict:
 
 
 _ATTACKS: list[Attack] = []
+_Run = TypeVar("_Run", bound=Callable[[Client], str | None])
 
 
 def attack(
@@ -70,10 +74,10 @@ def attack(
     seconds: float = WORST_SECONDS,
     megabytes: float = WORST_MEGABYTES,
     small: bool = True,
-) -> Callable[[Callable[[Client], None]], Callable[[Client], None]]:
+) -> Callable[[_Run], _Run]:
     """Add a function to the suite; it raises `Broken`, by `hold`, where it gets its way."""
 
-    def add(run: Callable[[Client], None]) -> Callable[[Client], None]:
+    def add(run: _Run) -> _Run:
         name = run.__name__.replace("_", " ")
         _ATTACKS.append(Attack(name, run, who, finding, tuple(attempts), seconds, megabytes, small))
         return run
@@ -91,10 +95,10 @@ def all_attacks() -> list[Attack]:
 
 def judge(attack: Attack, target: Target, *, timed: bool = True) -> Verdict:
     """Run an attack, and see what it achieved and cost; unless `timed`, seconds do not count."""
-    before = target.measure()
+    before, figure = target.measure(), ""
     try:
         with target.client(attack.who) as client:
-            attack.run(client)
+            figure = attack.run(client) or ""
         wrong = ""
     except Broken as error:
         wrong = str(error)
@@ -108,7 +112,7 @@ def judge(attack: Attack, target: Target, *, timed: bool = True) -> Verdict:
         wrong = f"cost {cost.seconds:.1f} s, at most {attack.seconds:g}"
     if not wrong and cost.megabytes > attack.megabytes:
         wrong = f"cost {cost.megabytes:.0f} MB, at most {attack.megabytes:g}"
-    return Verdict(attack, cost, wrong)
+    return Verdict(attack, cost, wrong, figure)
 
 
 def table(verdicts: Iterable[Verdict]) -> Iterator[str]:
@@ -118,7 +122,9 @@ def table(verdicts: Iterable[Verdict]) -> Iterator[str]:
     count = held = 0
     for verdict in verdicts:
         count, held = count + 1, held + verdict.held
-        result = "held" if verdict.held else f"BROKEN: {verdict.attack.finding}: {verdict.wrong}"
+        held_with = f"held: {verdict.figure}" if verdict.figure else "held"
+        broken = f"BROKEN: {verdict.attack.finding}: {verdict.wrong}"
+        result = held_with if verdict.held else broken
         sent = f"{verdict.cost.sent / 1024:.1f}"
         seconds, memory = (
             (f"{verdict.cost.seconds:.2f}", f"{verdict.cost.megabytes:.0f}")

@@ -43,7 +43,7 @@ def started(folder: Path, postgresql: str = "") -> Iterator[Target]:
 @contextlib.contextmanager
 def _process(log: Path, *arguments: str) -> Iterator[subprocess.Popen[str]]:
     with log.open("w") as errors:
-        process = subprocess.Popen(  # noqa: S603
+        process = subprocess.Popen(  # noqa: S603 - our own server
             [*USUAL, *METER, *arguments],
             stdout=subprocess.PIPE,
             stderr=errors,

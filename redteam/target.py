@@ -28,7 +28,7 @@ from easeml_meter.spec import MeterSpec
 from easeml_meter.tables import archive
 
 API = "/api/v1"
-PASSWORD = "correct horse battery"  # noqa: S105
+PASSWORD = "correct horse battery"  # noqa: S105 - of accounts that exist for the attacks
 VALIDATION_ROWS = 20
 NOBODY = "f" * 32
 """An id that nothing has."""

@@ -47,6 +47,7 @@ def test_an_attack_that_works_is_broken(target: Target) -> None:
     assert "the attack failed" in judge(example(mistaken), target).wrong
     assert judge(example(lambda _: hold(False, "got in")), target).wrong == "got in"
     assert judge(example(lambda _: None), target).held
+    assert judge(example(lambda _: "a figure"), target).figure == "a figure"
 
 
 @pytest.mark.slow
@@ -71,11 +72,14 @@ def test_a_server_that_fails_is_broken(target: Target, monkeypatch: pytest.Monke
 
 def test_the_table_counts_what_held() -> None:
     some = example(lambda _: None)
-    verdicts = [Verdict(some, Cost(1, 2, 3), ""), Verdict(some, Cost(1, 2, 3, known=False), "got")]
-    _, held, broken, count = table(verdicts)
+    cost = Cost(1, 2, 3)
+    verdicts = [Verdict(some, cost, ""), Verdict(some, cost, "", "1.2 times as long")]
+    verdicts += [Verdict(some, Cost(1, 2, 3, known=False), "got")]
+    _, held, with_figure, broken, count = table(verdicts)
     assert held.endswith("held")
+    assert with_figure.endswith("held: 1.2 times as long")
     assert broken.endswith("BROKEN: x: got")
-    assert count == "2 attacks: 1 held, 1 broken"
+    assert count == "3 attacks: 2 held, 1 broken"
 
 
 def test_every_attempt_of_the_review_is_repeated() -> None:

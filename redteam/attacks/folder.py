@@ -93,7 +93,7 @@ class Folder:
     def run(self, *arguments: str, **environment: str) -> subprocess.CompletedProcess[str]:
         """Run a command there."""
         program = "from easeml_meter.cli import main; main()"
-        return subprocess.run(  # noqa: S603
+        return subprocess.run(  # noqa: S603 - our own commands
             [sys.executable, "-c", program, *arguments, "-C", str(self.path)],
             capture_output=True,
             text=True,

@@ -124,7 +124,7 @@ def _answer_of(todo: bytes, seconds: int) -> dict[str, Any]:
     patience = _PATIENCE * seconds
     # One at a time: whoever sends ten files must not get ten times the memory.
     with _one_at_a_time, suppress(subprocess.TimeoutExpired):
-        done = subprocess.run(  # noqa: S603 (this module, by this interpreter)
+        done = subprocess.run(  # noqa: S603 - this module, by this interpreter
             child, input=todo, env=variables, capture_output=True, check=False, timeout=patience
         )
         if done.returncode == 0:
