@@ -30,7 +30,7 @@ async () => {
 _WEIGHT = """
 () => [...performance.getEntriesByType('navigation'), ...performance.getEntriesByType('resource')]
   .filter(each => !each.name.startsWith('data:'))
-  .map(each => [each.name, each.decodedBodySize])
+  .map(each => [each.name, each.encodedBodySize])
 """
 
 
@@ -91,7 +91,7 @@ class Tab:
         return found
 
     def weight(self) -> dict[str, int]:
-        """Give the bytes of the page and of all that it loaded."""
+        """Give the bytes of the page and of all that it loaded, as sent."""
         return {urlsplit(name).path: size for name, size in self.page.evaluate(_WEIGHT)}
 
     def look(self, *, wide: bool = True, dark: bool = False) -> None:

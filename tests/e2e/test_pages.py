@@ -15,7 +15,7 @@ from .browsing import Tab, tab
 from .furnishing import Furnished, furnish
 
 MOST = 100_000
-"""Bytes of a page with all that it loads."""
+"""Bytes of a page with all that it loads, as sent."""
 IDS = re.compile(r"[0-9a-f]{32}")
 
 
@@ -27,7 +27,7 @@ def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Furnished]:
 
 
 STARTS: dict[str | None, list[str]] = {
-    None: ["/sign-in", "/planner", "/no-such-page"],
+    None: ["/sign-in", "/planner", "/no-such-page", "/styleguide"],
     "developer": ["/meters", "/meters/ACTIVE", "/meters/RELEASED", "/meters/REQUESTED"],
     "labeler": ["/meters/ACTIVE/labels", "/meters/REQUESTED/labels", "/meters/RELEASED/labels"],
     "runner": ["/meters/ACTIVE"],
@@ -56,7 +56,7 @@ def explore(site: Furnished, found: Tab, user: str | None) -> Iterator[tuple[str
         found.go(path)
         yield start, path
         for link in found.page.locator("a[href]:not([download])").all():
-            address = urlsplit(link.evaluate("link => link.href"))
+            address = urlsplit(link.evaluate("link => link.href.baseVal ?? link.href"))
             kind = IDS.sub("ID", re.sub(r"=[^&]*", "", f"{address.path}?{address.query}"))
             # A report is a file to keep: it has its styles inside and runs no script.
             known = kind in site.seen or "/report.html" in kind

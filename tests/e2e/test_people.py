@@ -147,7 +147,9 @@ def test_pages_can_be_read_without_scripts(
         expect(page.get_by_text("the spring release")).to_be_visible()
     with tab(browser, site, "other developer", java_script_enabled=False) as found:
         page = found.go(f"/meters/{in_use}")
-        expect(page.get_by_role("heading", name="What is left")).to_be_visible()
+        expect(page.get_by_text("Answers left")).to_be_visible()
+        page.get_by_role("link", name="Promise").click()
+        expect(page.get_by_role("heading", name="What is promised")).to_be_visible()
 
 
 def test_cookies_are_out_of_reach(site: Live, browser: Browser, in_use: str) -> None:

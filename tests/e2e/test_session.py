@@ -48,18 +48,17 @@ def test_from_sign_in_to_release(empty_site: Live, browser: Browser, tmp_path: P
         developer.sign_in("dan", passwords[1])
         developer.page.get_by_role("link", name="spam filter").click()
         _give_validation(developer.page, tmp_path)
-        checked = _submit(
-            developer.page, tmp_path, "first", labels, errors=0, button="Check for free"
-        )
-        expect(checked).to_contain_text("Checked, not submitted.")
-        expect(checked).to_contain_text("Submitting it uses answer 1 of 2 from test set 1.")
-        told = _submit(developer.page, tmp_path, "first", labels, errors=0)
-        expect(told).to_contain_text("Step 1: band 1.")
-        refused = _submit(developer.page, tmp_path, "short", labels[:-1], errors=0)
+        told = _check(developer.page, tmp_path, "first", labels, errors=0)
+        expect(told).to_contain_text("Checked, not submitted.")
+        expect(told).to_contain_text("Submitting it uses answer 1 of 2 from test set 1.")
+        developer.page.get_by_role("button", name="Submit, use answer 1 of 2").click()
+        expect(told).to_contain_text("Answer 1: band 1.")
+        refused = _check(developer.page, tmp_path, "short", labels[:-1], errors=0)
         expect(refused).to_contain_text("ids of the test set without a row")
-        told = _submit(developer.page, tmp_path, "second", labels, errors=len(labels) // 4)
-        expect(told).to_contain_text("Step 2: band 2.")
-        expect(developer.page.locator("#session")).to_contain_text("spent")
+        _check(developer.page, tmp_path, "second", labels, errors=len(labels) // 4)
+        developer.page.get_by_role("button", name="Submit, use answer 2 of 2").click()
+        expect(told).to_contain_text("Answer 2: band 2.")
+        expect(developer.page.locator("#state")).to_contain_text("Spent")
         assert "In retrospect" not in developer.text()
 
         labeler.page.reload()
@@ -74,6 +73,7 @@ def test_from_sign_in_to_release(empty_site: Live, browser: Browser, tmp_path: P
         released = pq.read_table(download.value.path())
         assert released.column("label").to_pylist() == labels.tolist()
 
+        developer.page.locator("details.menu summary").click()
         developer.page.get_by_role("button", name="Sign out").click()
         expect(developer.page.locator("main")).to_contain_text("You are signed out.")
         developer.go("/meters")
@@ -133,29 +133,20 @@ def _deliver_in_parts(labeler: Tab, folder: Path) -> Labels:
 def _give_validation(page: Page, folder: Path) -> None:
     file = folder / "validation.parquet"
     file.write_bytes(parquet(rows(VALIDATION, seed=7)))
-    page.get_by_text("Hand in the validation set").click()
+    page.get_by_role("link", name="Hand in the validation set").click()
     page.get_by_label("Labelled rows").set_input_files(file)
     page.get_by_label("Name of the label column").fill("label")
     page.get_by_role("button", name="Hand in", exact=True).click()
     expect(page.locator("main")).to_contain_text("Validation set 1 with 20 rows")
-    page.reload()
+    page.get_by_role("link", name="To the meter").click()
 
 
-def _submit(
-    page: Page,
-    folder: Path,
-    model: str,
-    labels: Labels,
-    *,
-    errors: int,
-    button: str = "Submit predictions",
-) -> Locator:
-    """Hand in predictions by the form; give where the answer appears."""
+def _check(page: Page, folder: Path, model: str, labels: Labels, *, errors: int) -> Locator:
+    """Choose files of predictions, which checks them; give where that and the answer appear."""
     test, validation = folder / f"{model}-test.parquet", folder / f"{model}-validation.parquet"
     test.write_bytes(predictions(with_errors(labels, errors), model))
     validation.write_bytes(predictions(VALIDATION, model))
     page.get_by_label("Name of the model").fill(model)
     page.get_by_label("On the test inputs").set_input_files(test)
     page.get_by_label("On the validation set").set_input_files(validation)
-    page.get_by_role("button", name=button).click()
     return page.locator("form[data-upload=tar] [data-result]")

@@ -5,7 +5,7 @@ from itertools import pairwise
 import pytest
 
 from easeml_meter.report.palette import BLACK, WHITE, band_colours, contrast, text_on
-from easeml_meter.report.style import STYLE
+from easeml_meter.report.style import DRAWINGS, STYLE
 
 # How people see who lack one of the three cones (Machado, Oliveira and Fernandes 2009).
 EYES = {
@@ -95,7 +95,7 @@ def test_contrast_is_the_one_of_wcag() -> None:
 
 
 def test_words_of_the_page_can_be_read_by_day_and_by_night() -> None:
-    day, night = STYLE.split("@media (prefers-color-scheme: dark)")
+    day, night = STYLE.removesuffix(DRAWINGS).split("@media (prefers-color-scheme: dark)")
     for sheet in (day, night):
         shade = dict(
             part.strip().removeprefix("--").split(": ")

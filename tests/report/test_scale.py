@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
-import pytest
-from tests.report.sessions import DRAWN, SPEC, drawn_session
+from dataclasses import replace
 
+import pytest
+from tests.report.sessions import DRAWN, SPEC, drawn_session, session
+
+from easeml_meter.core.signals import NO_READING
 from easeml_meter.report.palette import band_colours
-from easeml_meter.report.scale import MOST, Scale, answer_colour
+from easeml_meter.report.scale import MOST, TONES, Scale, answer_colour, band_tone, tone
 
 
 def test_fixed_bands_are_the_rungs() -> None:
@@ -37,3 +40,24 @@ def test_a_gap_has_the_same_colour_on_every_scale() -> None:
     assert answer_colour(high) == band_colours(5)[-1]
     strip = Scale(DRAWN, (low, high)).colours
     assert (strip[0], strip[-1]) == (answer_colour(low), answer_colour(high))
+
+
+def test_the_last_band_has_the_worst_tone() -> None:
+    tones = {
+        count: [band_tone(band, count) for band in range(1, count + 1)] for count in range(1, 9)
+    }
+    assert tones[1] == [1]
+    assert tones[3] == [1, 2, 5]
+    assert tones[5] == [1, 2, 3, 4, 5]
+    for count in range(2, 9):
+        assert tones[count] == sorted(tones[count])
+        assert tones[count][-1] == TONES
+        assert tones[count].count(TONES) == 1
+
+
+def test_a_gap_between_drawn_edges_has_a_tone_and_no_reading_has_none() -> None:
+    view = session([1, 3], DRAWN)
+    wide = replace(view.signals[1], first_edge=0.05, answer=12)
+    assert tone(replace(view.signals[0], first_edge=0.03)) == 1
+    assert tone(wide) == TONES
+    assert tone(session([NO_READING]).signals[0]) == 0

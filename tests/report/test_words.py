@@ -6,14 +6,16 @@ from datetime import datetime, timedelta, timezone
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.sessions import INCREMENTAL, MASKING, SPEC, drawn_session, session
+from tests.report.sessions import DRAWN, INCREMENTAL, MASKING, SPEC, START, drawn_session, session
 
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, UNCHANGED
 from easeml_meter.report.words import (
+    ago,
     answer_words,
     history_words,
     loss_sentence,
     meaning_words,
+    settings_words,
     share_words,
     short_words,
     shown,
@@ -130,3 +132,33 @@ def test_a_band_with_drawn_edges_is_called_by_its_edges() -> None:
     assert "bands of its own, 0.05 wide" in meaning_words(view)
     long = history_words(drawn_session([*[0.01, 0.06] * 20, ABOVE_CEILING]))
     assert long == "41 steps: a gap in 40, above ceiling in 1. The last, at step 41: above ceiling."
+
+
+@pytest.mark.parametrize(
+    ("seconds", "words"),
+    [
+        (-5, "just now"),
+        (59, "just now"),
+        (60, "1 minute ago"),
+        (14 * 60 + 59, "14 minutes ago"),
+        (3600, "1 hour ago"),
+        (86_400, "1 day ago"),
+        (30 * 86_400, "30 days ago"),
+        (31 * 86_400, "2 Mar 2026"),
+    ],
+)
+def test_moments_are_said_as_people_say_them(seconds: int, words: str) -> None:
+    assert ago(START, START + timedelta(seconds=seconds)) == words
+
+
+def test_settings_are_said_in_words() -> None:
+    said = {name: (value, note) for name, value, note in settings_words(SPEC)}
+    assert said["Bands"] == ("0, 2, 5, 10, 20, 100 %", "edges of the gap")
+    assert said["Tolerance"][0] == "1 %"
+    assert said["Each answer tells"][0] == "the band of this model"
+    incremental = {name: value for name, value, _ in settings_words(INCREMENTAL)}
+    assert incremental["Tolerance"] == "1 to 5 %"
+    assert incremental["Each answer tells"] == "the worst band so far"
+    drawn = {name: value for name, value, _ in settings_words(DRAWN)}
+    assert drawn["Bands"] == "5 % wide"
+    assert "Ceiling" in {name for name, _, _ in settings_words(MASKING)}

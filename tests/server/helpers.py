@@ -53,7 +53,7 @@ class _InProcess(httpx.BaseTransport):
             extensions=request.extensions,
         )
         answer = await self._inner.handle_async_request(sent)
-        body = await answer.aread()
+        body = b"".join([part async for part in answer.aiter_raw()])
         return httpx.Response(answer.status_code, headers=answer.headers, content=body)
 
 

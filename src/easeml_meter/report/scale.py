@@ -21,6 +21,7 @@ from easeml_meter.stats.rounding import as_written
 MOST = 12
 _FEWEST = 4
 """Rungs of a scale with drawn edges."""
+TONES = 5
 _REDDEST = 4
 """Widths of a band, of at most a tenth, at which a gap is certainly as bad as it looks."""
 
@@ -74,6 +75,32 @@ def answer_colour(signal: Signal) -> str:
     return _drawn_colour(signal.spec, signal.gap[0])
 
 
+def tone(signal: Signal) -> int:
+    """Return the tone of an answer for pages with tones of their own: 1 to 5, the worst; 0: none.
+
+    The last band always has the worst tone; fewer than five bands take the others from the low end.
+    """
+    if signal.band is None:
+        return 0
+    if signal.spec.drawn is not None and signal.gap is not None:
+        return 1 + int((TONES - 1) * _badness(signal.spec, signal.gap[0]))
+    return band_tone(signal.band, signal.spec.signals)
+
+
+def band_tone(band: int, count: int) -> int:
+    """Return the tone of one of `count` bands."""
+    if count == 1:
+        return 1
+    if band == count:
+        return TONES
+    return band if count <= TONES else 1 + (TONES - 1) * (band - 1) // (count - 1)
+
+
 def _drawn_colour(spec: MeterSpec, lower: float) -> str:
     """Return the colour of a gap that is at least this large: the same on every scale."""
-    return colour_between(min(1.0, lower / (_REDDEST * min(spec.drawn or 1.0, 0.1))))
+    return colour_between(_badness(spec, lower))
+
+
+def _badness(spec: MeterSpec, lower: float) -> float:
+    """Return how bad a gap between drawn edges is at least, from 0 to 1."""
+    return min(1.0, lower / (_REDDEST * min(spec.drawn or 1.0, 0.1)))

@@ -1,6 +1,6 @@
-"""The style sheet of reports, in one piece, so that a server can send it as a file."""
+"""The style sheet of reports, and the part of it that drawings need wherever they are shown."""
 
-STYLE = """\
+_PAGE = """\
 :root {
   color-scheme: light dark;
   --paper: #ffffff; --card: #f6f8fa; --ink: #1c2733; --quiet: #55606b; --line: #cfd6dd;
@@ -13,12 +13,6 @@ STYLE = """\
     --track: #2a323b; --tolerance: #6f7a85; --validation: #6cb6f5; --test: #f2a35e;
     --wrong: #ff8193; --link: #6cb6f5;
   }
-  svg .m-line-0 { stroke: #c9a2e8; }
-  svg .m-line-1 { stroke: #f2a35e; }
-  svg .m-line-2 { stroke: #ffe9d2; }
-  svg .m-line-3 { stroke: #6cb6f5; }
-  svg .m-line-4 { stroke: #8a95a0; }
-  svg .m-line-5 { stroke: #55d6ae; }
 }
 * { box-sizing: border-box; }
 body {
@@ -55,6 +49,10 @@ td:first-child, th:first-child { text-align: right; }
 td > bdi { display: inline-block; white-space: normal; min-width: 8rem; max-width: 16rem; }
 .m-no { color: var(--wrong); }
 .m-dot { width: 10px; height: 10px; margin-right: .4em; }
+@media print { .m-scroll { overflow: visible; } }
+"""
+
+DRAWINGS = """\
 svg.m-svg { display: block; color: var(--ink); }
 @media (min-width: 48rem) { svg.m-small { width: 34rem; height: auto; } }
 svg .m-paper { fill: none; }
@@ -66,5 +64,15 @@ svg .m-validation { fill: var(--validation); stroke: var(--validation); }
 svg .m-test { fill: var(--test); stroke: var(--test); }
 svg .m-wrong { stroke: var(--wrong); }
 svg .m-chosen { fill: var(--ink); }
-@media print { .m-scroll { overflow: visible; } }
+@media (prefers-color-scheme: dark) {
+  svg .m-line-0 { stroke: #c9a2e8; }
+  svg .m-line-1 { stroke: #f2a35e; }
+  svg .m-line-2 { stroke: #ffe9d2; }
+  svg .m-line-3 { stroke: #6cb6f5; }
+  svg .m-line-4 { stroke: #8a95a0; }
+  svg .m-line-5 { stroke: #55d6ae; }
+}
 """
+"""The rules of drawings alone, for pages with a style of their own."""
+
+STYLE = _PAGE + DRAWINGS

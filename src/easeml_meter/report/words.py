@@ -127,8 +127,13 @@ def true_loss_words(signal: Signal) -> str:
     """Return between which losses an answer promises the true loss to lie, for a table."""
     if signal.true_loss_at_most is None:
         return "0 to 100 %" if is_error(signal.spec) else "0 to 1"
-    least = loss_words(signal.spec, signal.true_loss_at_least or 0.0, at_least)
-    return f"{least.removesuffix(' %')} to {loss_words(signal.spec, signal.true_loss_at_most)}"
+    return range_words(signal.spec, (signal.true_loss_at_least or 0.0, signal.true_loss_at_most))
+
+
+def range_words(spec: MeterSpec, edges: tuple[float, float]) -> str:
+    """Return losses or gaps from one edge to another, rounded outwards; of an error in percent."""
+    least = loss_words(spec, edges[0], at_least).removesuffix(" %")
+    return f"{least} to {loss_words(spec, edges[1])}"
 
 
 def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
@@ -188,6 +193,18 @@ def when(moment: datetime) -> str:
     return aware.replace(tzinfo=None).isoformat(timespec="seconds") + "Z"
 
 
+def ago(moment: datetime, now: datetime) -> str:
+    """Say how long ago something was; after a month, on which day."""
+    seconds = int((now - moment).total_seconds())
+    if seconds > 30 * 86_400:
+        return f"{moment.day} {moment:%b %Y}"
+    for length, unit in ((86_400, "day"), (3_600, "hour"), (60, "minute")):
+        count = seconds // length
+        if count > 0:
+            return f"{count} {unit}{'' if count == 1 else 's'} ago"
+    return "just now"
+
+
 def standing_words(view: SessionView) -> str:
     """Say where a test set stands."""
     if not view.signals:
@@ -233,6 +250,36 @@ def meaning_words(view: SessionView) -> str:
     bands[0] += _HARDER if view.spec.gap is Gap.SIGNED else ""
     worst = " The meter reports the worst band so far." if Rules(view.spec).incremental else ""
     return f"Band {'; band '.join(bands)}.{worst}"
+
+
+def settings_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
+    """Return the settings that people ask for: a name, its value in words, and a note."""
+    least, most = min(spec.tolerances), max(spec.tolerances)
+    tolerance = loss_words(spec, most) if least == most else range_words(spec, (least, most))
+    if spec.drawn is not None:
+        bands = (f"{loss_words(spec, spec.drawn)} wide", "edges drawn for each answer")
+    else:
+        edges = (loss_words(spec, each).removesuffix(" %") for each in (0, *spec.edges))
+        bands = (f"{', '.join(edges)}, {loss_words(spec, 1)}", "edges of the gap")
+    found = [
+        ("Answers", f"{spec.steps:,}", "promised for each test set"),
+        ("Bands", *bands),
+        ("Tolerance", tolerance, "between test loss and true loss"),
+        ("Confidence", sure_words(spec), "for all answers of a test set together"),
+    ]
+    worst = Rules(spec).incremental
+    found.append(
+        ("Each answer tells", f"the {'worst band so far' if worst else 'band of this model'}", "")
+    )
+    if spec.ceiling is not None:
+        ceiling = loss_words(spec, spec.ceiling, at_least)
+        found.append(("Ceiling", ceiling, "nothing else is told of test losses above it"))
+    found.append(("Loss", spec.loss, "so pages say error" if is_error(spec) else ""))
+    if spec.classes:
+        found.append(("Classes", ", ".join(map(str, spec.classes)), ""))
+    public = spec.inputs == "public"
+    note = "developers may fetch them" if public else "only runners and models see them"
+    return [*found, ("Inputs", "public" if public else "hidden", note)]
 
 
 def _in_order(answers: Iterable[int]) -> list[int]:

@@ -23,7 +23,7 @@ class TestHandover:
 
     def test_is_shown_before_it_is_recorded(self, served: Served, meter: str) -> None:
         visitor = Visitor(served, "developer")
-        assert "Hand over a checkpoint" in words(visitor.get(f"/meters/{meter}"))
+        assert "Hand over a checkpoint" in words(visitor.get(f"/meters/{meter}/settings"))
         path = f"/meters/{meter}/handover"
         for _ in range(2):
             shown = visitor.send(path, giver="1", receiver="2")

@@ -11,7 +11,7 @@ from tests.server.web.helpers import Visitor, body_with, words
 from tests.service.helpers import small_spec
 
 from easeml_meter.core.people import Role
-from easeml_meter.server.web.meters import DRAWN, NEWEST
+from easeml_meter.server.web.history import NEWEST
 from easeml_meter.service import seats
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.submissions import queue
@@ -27,10 +27,12 @@ class TestList:
             SYSTEM, served.site.space(new), served.users["developer"].id, Role.DEVELOPER, 1
         )
         answer = Visitor(served, "developer").get("/meters")
-        assert "active test set 1, your role: developer" in words(answer)
-        assert "band 2 at step 1; 3 steps promised" in words(answer)
-        assert "requested test set 1" in words(answer)
-        assert "no answers yet" in words(answer)
+        said = words(answer)
+        assert "Active meter test set 1, developer" in said
+        assert "band 2, true error, 80 % sure 3 of 4 answers left" in said
+        assert "Labels needed new-meter test set 1, developer" in said
+        needed = served.client("developer").get(f"/meters/{new}/status").json()["labels_needed"]
+        assert f"{needed:,} labels needed Hand in the validation set" in said
         assert f'href="/meters/{meter}"' in answer.text
 
     def test_shows_signals_only_to_those_who_may_see_them(
@@ -62,13 +64,12 @@ class TestMeter:
         said = words(answer)
         assert "The meter has climbed from band 1 to band 2" in said
         assert "this model's true gap lies between 0 and 0.55" in said
-        assert "steps promised, whatever the answers 2" in said
-        assert "steps expected, if the answers continue as before 2" in said
-        assert re.search(
-            r"1 net <1> band 1 0 to 0.1 0 % 0 to 35 % developer 20\S+Z 3 \(75 %\)", said
-        )
-        assert 'class="m-svg m-meter' in answer.text
-        assert 'class="m-svg m-battery"' in answer.text
+        assert "True error at most 55 % 80 % sure 0 % is what validation shows for m" in said
+        assert "Latest answer 2 Band 2 of 3 gap 10 to 30 %" in said
+        assert "Answers left 2 of 4" in said
+        assert "Best promise so far: net <1> , true error at most 35 %, 80 % sure." in said
+        assert "1 net <1> 1 band 1 gap 0 to 10 % 0 % 0 to 35 % developer just now 3" in said
+        assert answer.text.count('<svg class="chart') == 2
         assert "net &lt;1&gt;" in answer.text
 
     def test_says_who_handed_in_a_step(self, served: Served, tmp_path: Path) -> None:
@@ -77,16 +78,16 @@ class TestMeter:
         submit(served.client("developer"), meter, labels)
         submit(served.client("runner"), meter, labels, salt="b")
         said = words(Visitor(served, "labeler").get(f"/meters/{meter}"))
-        found = re.findall(r"band 1 0 to 0.1 0 % 0 to 35 % (\w+) 20", said)
+        found = re.findall(r"gap 0 to 10 % 0 % 0 to 35 % (\w+) just now", said)
         assert found == ["runner", "developer"]
 
     def test_shows_each_role_what_it_may_see_and_do(self, served: Served, tmp_path: Path) -> None:
         meter = served.add_meter(small_spec(models=True, inputs="public"))
         submit(served.client("developer"), meter, begin(served, meter, tmp_path))
         marks = {
-            "signals": "What is left",
+            "signals": "Answers left",
             "history": "band 1",
-            "submit": "Submit predictions",
+            "submit": "Check for free",
             "validation": "20 rows",
             "replace": "Replace the validation set",
             "labels": "Labels needed",
@@ -94,8 +95,17 @@ class TestMeter:
         }
         shown = {}
         for user in ("developer", "labeler", "runner", "admin"):
-            said = words(Visitor(served, user).get(f"/meters/{meter}"))
-            assert "With probability at least 0.8" in said
+            visitor = Visitor(served, user)
+            tabs = re.findall(
+                rf'href="(/meters/{meter}[^"]*)"', visitor.get(f"/meters/{meter}").text
+            )
+            kinds = ("", "/promise", "/test-sets", "/validation", "/settings")
+            own = {f"/meters/{meter}{kind}" for kind in kinds} & set(tabs)
+            pages = {tab: visitor.get(tab) for tab in own}
+            assert {page.status_code for page in pages.values()} == {200}
+            said = " ".join(map(words, pages.values()))
+            assert "With probability at least 0.8" in words(pages[f"/meters/{meter}"])
+            assert "With probability at least 0.8" in words(pages[f"/meters/{meter}/promise"])
             shown[user] = {name for name, mark in marks.items() if mark in said}
         assert shown == {
             "developer": {"signals", "history", "submit", "validation", "replace"},
@@ -124,7 +134,7 @@ class TestMeter:
         assert "of the second" in Visitor(served, "developer2").get(f"/meters/{meter}").text
 
     def test_stays_small_however_long_the_history(self, served: Served, tmp_path: Path) -> None:
-        steps = DRAWN + 5
+        steps = 2 * NEWEST + 5
         spec = small_spec(steps=steps, signals=1, edges=[], tolerance=0.45, delta=0.5)
         meter = served.add_meter(spec)
         labels = begin(served, meter, tmp_path)
@@ -133,8 +143,8 @@ class TestMeter:
             name = f"a model with a name, number {number}"
             queue.accept(Actor(((Role.DEVELOPER, 1),)), served.site.space(meter), name, body)
         answer = Visitor(served, "developer").get(f"/meters/{meter}")
-        assert f"The newest {NEWEST} of {steps - 1} steps." in words(answer)
-        assert f"The newest {DRAWN} steps." in words(answer)
+        assert f"The first {NEWEST} of {steps - 1} submissions." in words(answer)
+        assert f"The newest {NEWEST} of {steps - 1} submissions." in words(answer)
         assert len(answer.content) < 80_000
         assert (
             f"number {steps - 2}"
@@ -169,7 +179,7 @@ class TestMeter:
         meter = served.add_meter(small_spec(inputs="public"))
         begin(served, meter, tmp_path)
         visitor = Visitor(served, "developer")
-        page = visitor.get(f"/meters/{meter}").text
+        page = "".join(visitor.get(f"/meters/{meter}{tab}").text for tab in ("", "/validation"))
         paths = [f"/meters/{meter}/validation/1", f"/meters/{meter}/test-sets/1/inputs.parquet"]
         for path in paths:
             assert f'href="{path}"' in page
@@ -194,10 +204,11 @@ def test_drawn_edges_stand_on_the_page(served: Served, tmp_path: Path) -> None:
     (told,) = developer.get(f"/meters/{meter}/status").json()["signals"]
     gap = " to ".join((at_least(told["gap"][0]), at_most(told["gap"][1])))
     page = Visitor(served, "developer").get(f"/meters/{meter}")
-    assert f"test set 1: gap {gap}" in words(page)
+    assert f"Latest answer Gap {gap}" in words(page)
     assert "band 1" not in words(page)
-    assert words(page).count(gap) >= 2  # in the drawing, and in the history
-    assert "Every answer has bands of its own, 0.3 wide" in page.text
+    assert words(page).count(f"gap {gap}") >= 2  # in the tip of its column, and in the activity
+    promise = words(Visitor(served, "developer").get(f"/meters/{meter}/promise"))
+    assert "The meter draws the edges of the bands for each answer, 0.3 apart" in promise
     report = Visitor(served, "developer").get(f"/meters/{meter}/report.html")
     assert gap in words(report)
 
@@ -208,11 +219,13 @@ def test_pages_bring_no_style_or_script_of_their_own_and_guard_every_form(
     meter = served.add_meter(small_spec(steps=6, tenants=(3, 3), models=True))
     submit(served.client("developer"), meter, begin(served, meter, tmp_path))
     visitor = Visitor(served, "developer")
-    pages = [visitor.get(path).text for path in ("/meters", f"/meters/{meter}", "/nowhere")]
+    tabs = [f"/meters/{meter}/{tab}" for tab in ("promise", "test-sets", "validation", "settings")]
+    paths = ("/meters", f"/meters/{meter}", *tabs, "/nowhere", "/styleguide")
+    pages = [visitor.get(path).text for path in paths]
     pages.append(visitor.send(f"/meters/{meter}/handover", giver="1", receiver="2").text)
     pages.append(Visitor(served).get("/sign-in").text)
     for page in pages:
         assert not re.search(r"<style|\sstyle=|\son\w+=|<script(?! src=\"/static/)", page)
         for form in re.findall(r"<form.*?</form>", page, flags=re.DOTALL):
-            assert 'name="csrf" value="' in form or "data-upload" in form
+            assert 'name="csrf" value="' in form or "data-upload" in form or 'method="get"' in form
         assert re.findall(r"<h1", page) == ["<h1"]

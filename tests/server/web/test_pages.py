@@ -59,7 +59,7 @@ class TestErrors:
         answer = Visitor(served, "admin").get("/nowhere")
         assert answer.status_code == 404
         assert "There is no such page" in words(answer)
-        assert "admin Sign out" in words(answer)
+        assert "AD admin Your account Sign out" in words(answer)
         assert "Sign in" in words(Visitor(served).get("/nowhere"))
 
     def test_of_wrong_values_and_methods(self, served: Served) -> None:
@@ -113,7 +113,7 @@ class TestStaticFiles:
         visitor = Visitor(served)
         page = visitor.get("/sign-in").text
         found = re.findall(r'(?:src|href)="(/static/[^"]+)"', page)
-        assert len(found) == 2
+        assert len(found) == 3  # the icon, the style, the script
         for address in found:
             answer = visitor.get(address)
             assert answer.status_code == 200
@@ -122,11 +122,23 @@ class TestStaticFiles:
             assert plain.headers["cache-control"] == "no-cache"
             assert plain.content == answer.content
 
-    def test_style_is_that_of_reports_and_more(self, served: Served) -> None:
+    def test_style_has_tokens_and_drawings_before_it(self, served: Served) -> None:
         answer = Visitor(served).get(static_address("style.css"))
         assert answer.headers["content-type"] == "text/css; charset=utf-8"
-        assert ".m-scroll" in answer.text
-        assert "header.site" in answer.text
+        places = [answer.text.index(each) for each in ("--accent:", "svg .m-track", ".answer {")]
+        assert places == sorted(places)
+
+    def test_are_sent_compressed_to_those_who_take_that(self, served: Served) -> None:
+        visitor, address = Visitor(served), static_address("style.css")
+        sizes = {}
+        for coding in ("gzip", "identity"):
+            answer = visitor.get(address, headers={"Accept-Encoding": coding})
+            assert answer.headers.get("content-encoding", "identity") == coding
+            assert answer.headers["vary"] == "Accept-Encoding"
+            sizes[coding] = int(answer.headers["content-length"])
+        assert sizes["gzip"] < sizes["identity"] / 2
+        page = visitor.get("/sign-in", headers={"Accept-Encoding": "gzip"})
+        assert "content-encoding" not in page.headers
 
     @pytest.mark.parametrize(
         "name", ["nothing.css", "..%2fframe.py", "..%5ca.css", "%00.css", "%2e"]

@@ -27,14 +27,17 @@ class TestSubmitting:
         assert answer.status_code == 200
         said = words(answer)
         assert said.startswith(
-            "Step 1: band 1. Validation error 0 %: true error at most 35 %, 80 % sure. "
+            "1 Answer 1: band 1. Validation error 0 %: true error at most 35 %, 80 % sure. "
         )
-        assert "3 steps promised" in said
-        assert re.findall(r'data-replace="(\w+)"', answer.text) == ["session", "history", "waiting"]
+        assert "3 answers promised" in said
+        replaced = re.findall(r'data-replace="(\w+)"', answer.text)
+        assert replaced == ["state", "session", "chart", "next", "history", "waiting"]
+        page = visitor.get(f"/meters/{meter}").text
+        assert all(f'id="{each}"' in page for each in replaced)
         assert "net" in answer.text.partition('data-replace="history"')[2]
         again = visitor.put_in(f"/meters/{meter}/submit", body, model="net")
         assert "nothing was charged" in words(again)
-        assert "steps promised, whatever the answers 3" in words(visitor.get(f"/meters/{meter}"))
+        assert "Answers left 3 of 4" in words(visitor.get(f"/meters/{meter}"))
 
     def test_a_check_is_free(self, served: Served, tmp_path: Path) -> None:
         meter = served.add_meter()
@@ -44,7 +47,8 @@ class TestSubmitting:
         said = words(visitor.put_in(f"/meters/{meter}/check", body_with(labels), model="net"))
         assert said.startswith("Checked, not submitted.")
         assert "Validation error: 0 %. Submitting it uses answer 1 of 4 from test set 1." in said
-        assert "steps promised, whatever the answers 4" in words(visitor.get(f"/meters/{meter}"))
+        assert said.endswith("Submit, use answer 1 of 4")
+        assert "Answers left 4 of 4" in words(visitor.get(f"/meters/{meter}"))
         refused = Visitor(served, "labeler").put_in(f"/meters/{meter}/check", body_with(labels))
         assert refused.status_code == 403
 
@@ -54,7 +58,7 @@ class TestSubmitting:
         answer = Visitor(served, "runner").put_in(
             f"/meters/{meter}/submit", body_with(labels), model="net"
         )
-        assert words(answer).startswith("Submitted as step 1.")
+        assert words(answer).startswith("Submitted as number 1.")
         assert "band" not in answer.text
 
     def test_of_a_bad_file_costs_nothing(self, served: Served, tmp_path: Path) -> None:
@@ -66,7 +70,7 @@ class TestSubmitting:
             assert answer.status_code == 422
             assert words(answer).startswith("Something is not right.")
             assert "<html" not in answer.text
-        assert "steps taken 0" in words(visitor.get(f"/meters/{meter}"))
+        assert "Answers left 4 of 4" in words(visitor.get(f"/meters/{meter}"))
 
     def test_needs_a_developer_or_runner_and_a_csrf_token(
         self, served: Served, tmp_path: Path
@@ -99,7 +103,7 @@ class TestSubmitting:
         assert "queued" in words(visitor.get(found[1], headers=headers))
         assert visitor.get(found[1]).headers["location"] == f"/meters/{meter}?tenant=1"
         page = visitor.get(f"/meters/{meter}")
-        assert "net queued Withdraw" in words(page)
+        assert "net just now queued Withdraw" in words(page)
         taken = visitor.send(found[1].replace("?", "/cancel?"))
         assert taken.status_code == 303
         assert "It cost nothing." in words(visitor.get(f"/meters/{meter}"))
@@ -122,9 +126,9 @@ class TestSubmitting:
             while ThreadRunner(served.site, queue.answering()).run_next():
                 pass
             told[name] = visitor.get(found[1], headers={"HX-Request": "true"})
-        assert words(told["good"]).startswith("Step 1: ")
+        assert "Answer 1: " in words(told["good"])
         assert words(told["bad"]).startswith("Refused, at no cost.")
-        assert "bad refused" in words(visitor.get(f"/meters/{meter}"))
+        assert "bad just now refused" in words(visitor.get(f"/meters/{meter}"))
 
     def test_of_rows_in_another_order(self, served: Served, tmp_path: Path) -> None:
         meter = served.add_meter(small_spec(inputs="public"))
@@ -134,4 +138,4 @@ class TestSubmitting:
         visitor, path = Visitor(served, "developer"), f"/meters/{meter}/submit"
         assert "no column 'id'" in words(visitor.put_in(path, body, model="net", id_column=""))
         told = visitor.put_in(path, body, model="net", id_column="key")
-        assert words(told).startswith("Step 1: band 1.")
+        assert words(told).startswith("1 Answer 1: band 1.")

@@ -12,8 +12,9 @@ class TestValidation:
     def test_first_and_next(self, served: Served) -> None:
         meter = served.add_meter()
         visitor = Visitor(served, "developer")
-        assert "None yet." in words(visitor.get(f"/meters/{meter}"))
         path = f"/meters/{meter}/validation"
+        assert "None yet" in words(visitor.get(path))
+        assert Visitor(served, "admin").get(path).status_code == 403
         content = parquet(rows(VALIDATION, seed=7))
         unnamed = visitor.put_in(path, content, suffix="parquet", label="")
         assert unnamed.status_code == 422
@@ -22,7 +23,7 @@ class TestValidation:
         fresh = parquet(rows(VALIDATION[:10], seed=8))
         second = visitor.put_in(path, fresh, suffix="parquet", label="label")
         assert "Validation set 2 with 10 rows" in words(second)
-        assert "Number 2, 10 rows" in words(visitor.get(f"/meters/{meter}"))
+        assert "Number 2 Rows 10 rows" in words(visitor.get(path))
 
     def test_that_cannot_be_read(self, served: Served) -> None:
         meter = served.add_meter()

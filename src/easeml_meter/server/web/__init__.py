@@ -20,10 +20,12 @@ from easeml_meter.server.errors import Problem, error_response
 from easeml_meter.server.web.admin import router as admin
 from easeml_meter.server.web.badges import router as badges
 from easeml_meter.server.web.handovers import router as handovers
+from easeml_meter.server.web.history import router as history
 from easeml_meter.server.web.meters import router as meters
 from easeml_meter.server.web.pages import error_page, recognise, static
 from easeml_meter.server.web.planner import router as planner
 from easeml_meter.server.web.seats import router as seats
+from easeml_meter.server.web.styleguide import router as styleguide
 from easeml_meter.server.web.submissions import router as submitting
 from easeml_meter.server.web.testsets import router as labeling
 from easeml_meter.server.web.tokens import router as tokens
@@ -34,6 +36,7 @@ ROUTERS = [
     static,
     tokens,
     meters,
+    history,
     handovers,
     submitting,
     validation,
@@ -43,6 +46,7 @@ ROUTERS = [
     admin,
     users,
     seats,
+    styleguide,
 ]
 
 _FOR_PROGRAMS = ("/api/", "/healthz", "/readyz", "/metrics")

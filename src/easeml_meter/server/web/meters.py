@@ -1,147 +1,33 @@
-"""The meters one has a seat at, and each meter's page."""
+"""The meters one has a seat at, and each meter's page with its tabs."""
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, Response
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
-from easeml_meter.core.people import Role
 from easeml_meter.core.submissions import Receipt, SubmissionState
-from easeml_meter.core.views import SessionView, Signal
-from easeml_meter.report.advice import advice
-from easeml_meter.report.badges import battery_svg
-from easeml_meter.report.checks import checks, summary
-from easeml_meter.report.curves import curves_svg
-from easeml_meter.report.meter import meter_svg
-from easeml_meter.report.scale import answer_colour
-from easeml_meter.report.words import (
-    gap_name,
-    gap_words,
-    loss_name,
-    loss_sentence,
-    share_words,
-    short_words,
-    told_words,
-    true_loss_words,
-    validation_words,
-    when,
-)
+from easeml_meter.report.next_step import NextStep, Place, next_step
+from easeml_meter.report.scale import band_tone
+from easeml_meter.report.words import loss_name, range_words, settings_words, sure_words
 from easeml_meter.server.api.history import Generation
 from easeml_meter.server.api.history import report as report_of
 from easeml_meter.server.parameters import Tenant
+from easeml_meter.server.web.history import NEWEST_FIRST, Look, LookHere, Session
 from easeml_meter.server.web.pages import Visit, VisitHere
-from easeml_meter.service import meters, users
+from easeml_meter.server.web.planner import toml_of
+from easeml_meter.service import meters
 from easeml_meter.service.actor import Actor, Permission
-from easeml_meter.service.history import show_session
+from easeml_meter.service.history import list_sessions, show_session
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.testsets.inputs import inputs_visible
 
 router = APIRouter(include_in_schema=False)
 
-NEWEST = 50
-"""Steps of a history that the page lists; the report has all of them."""
-DRAWN = 100
-"""Steps that the page draws, so that it stays small."""
 _WAITING = 10
-
-
-@dataclass(frozen=True)
-class ShownAnswer:
-    """An answer as it is shown."""
-
-    signal: Signal
-    words: str
-    short: str
-    """Without its edges, where they stand beside it."""
-    loss: str
-    """The validation loss, and what is promised of the true loss; may be empty."""
-    colour: str | None
-
-    @classmethod
-    def of(cls, signal: Signal) -> ShownAnswer:
-        """Put an answer into words."""
-        colour = None if signal.band is None else answer_colour(signal)
-        words = told_words(signal), short_words(signal)
-        return cls(signal, *words, loss_sentence(signal), colour)
-
-
-@dataclass(frozen=True)
-class HistoryLine:
-    """A line of the history."""
-
-    answer: ShownAnswer
-    who: str
-    when: str
-    gap: str
-    validation_loss: str
-    true_loss: str
-    battery: str
-
-
-@dataclass(frozen=True)
-class Session:
-    """What was told from one test set, as pages show it."""
-
-    view: SessionView
-    role: Role
-    """The visitor's."""
-    names: dict[int, str]
-    """Who handed in each step, where that is known."""
-
-    @property
-    def steps(self) -> list[HistoryLine]:
-        """The newest steps, the newest first."""
-        newest = reversed(self.view.signals[-NEWEST:])
-        return [_step(each, self.names.get(each.step, "")) for each in newest]
-
-    @property
-    def last(self) -> ShownAnswer | None:
-        """The last answer."""
-        return ShownAnswer.of(self.view.signals[-1]) if self.view.signals else None
-
-    @property
-    def gap_name(self) -> str:
-        """What the meter's gap is."""
-        return gap_name(self.view.spec)
-
-    @property
-    def loss_name(self) -> str:
-        """What people call the loss."""
-        return loss_name(self.view.spec)
-
-    @property
-    def advice(self) -> tuple[str, ...]:
-        """What to do now."""
-        return advice(self.view, self.role)
-
-    @property
-    def meter(self) -> str:
-        """The meter, step by step."""
-        return meter_svg(replace(self.view, signals=self.view.signals[-DRAWN:]))
-
-    @property
-    def drawn(self) -> int:
-        """How many steps are drawn."""
-        return min(DRAWN, len(self.view.signals))
-
-    @property
-    def battery(self) -> str:
-        """What is left."""
-        return battery_svg(self.view.battery)
-
-    @property
-    def curves(self) -> str:
-        """Validation and test loss, once they are known; empty: too long to draw here."""
-        return curves_svg(self.view) if len(self.view.signals) <= 2 * DRAWN else ""
-
-    @property
-    def verdict(self) -> str:
-        """Whether what was told was right."""
-        return summary(checks(self.view))
 
 
 @dataclass(frozen=True)
@@ -153,17 +39,23 @@ class MeterPage:
     actor: Actor
     state: MeterState
     generation: int | None = None
+    look: Look = NEWEST_FIRST
 
     @classmethod
     def open(
-        cls, visit: Visit, meter: str, tenant: int | None = None, generation: int | None = None
+        cls,
+        visit: Visit,
+        meter: str,
+        tenant: int | None = None,
+        generation: int | None = None,
+        look: Look = NEWEST_FIRST,
     ) -> MeterPage:
         """Open a meter's page, for everyone with a seat."""
         actor = visit.at(meter, tenant)
         state = meters.meter_state(actor, visit.site.space(meter))
         # Whoever has several seats sees the page of the one that shows most.
         seated = actor.granted(Permission.SEE_SIGNALS, Permission.SUBMIT, Permission.SEE_METER)
-        return cls(visit, meter, seated, state, generation)
+        return cls(visit, meter, seated, state, generation, look)
 
     def may(self, permission: str) -> bool:
         """Whether the visitor may do something, by the permission's name."""
@@ -212,12 +104,73 @@ class MeterPage:
         if not self.may("SEE_SIGNALS"):
             return None
         view = show_session(self.actor, self.visit.site.space(self.meter), self.generation)
-        known = users.user_names(self.visit.at(self.meter), self.visit.site)
-        names = {
-            signal.step: known.get(submitter, "")
-            for signal, submitter in zip(view.signals, view.submitters, strict=True)
-        }
-        return Session(view, self.actor.role, names)
+        return Session.of(self.visit, self.meter, view, self.actor.role, self.look)
+
+    def sessions(self) -> list[Session]:
+        """Return the sessions of all test sets, the newest first, for those who see answers."""
+        if not self.may("SEE_SIGNALS"):
+            return []
+        found = list_sessions(self.actor, self.visit.site.space(self.meter))
+        return [Session(view, self.actor.role, {}) for view in reversed(found)]
+
+    @property
+    def address(self) -> str:
+        """Where the page is."""
+        return f"/meters/{self.meter}"
+
+    @property
+    def query(self) -> str:
+        """What follows the address of each tab, so that it is of the same team."""
+        return f"?tenant={self.tenant}" if len(self.tenants) > 1 else ""
+
+    def next_step(self, session: Session | None) -> NextStep:
+        """Return what the visitor does next."""
+        view = None if session is None else session.view
+        return next_step(self.state, self.actor.role, view)
+
+    def address_of(self, place: Place) -> str:
+        """Return where a step is taken; empty: nowhere."""
+        return {
+            Place.NOWHERE: "",
+            Place.VALIDATION: f"{self.address}/validation",
+            Place.SUBMIT: "#submit",
+            Place.LABELS: f"{self.address}/labels",
+            Place.MANAGE: f"/admin/meters/{self.meter}",
+        }[place]
+
+    @property
+    def bands(self) -> list[tuple[int, int, str, str]]:
+        """Each band: number, tone, gap and tolerance."""
+        spec = self.state.spec
+        return [
+            (
+                number,
+                band_tone(number, spec.signals),
+                range_words(spec, (band.lower, band.upper)),
+                range_words(spec, (0.0, band.tolerance)).removeprefix("0 to "),
+            )
+            for number, band in enumerate(spec.bands, 1)
+        ]
+
+    @property
+    def settings(self) -> list[tuple[str, str, str]]:
+        """What was planned: a name, its value, and a note."""
+        return settings_words(self.state.spec)
+
+    @property
+    def toml(self) -> str:
+        """What was planned, as a file has it."""
+        return toml_of(self.state.spec)
+
+    @property
+    def sure(self) -> str:
+        """The confidence of the promise."""
+        return sure_words(self.state.spec)
+
+    @property
+    def loss_name(self) -> str:
+        """What people call the loss."""
+        return loss_name(self.state.spec)
 
     def waiting(self) -> list[Receipt]:
         """Return submissions that wait, are under way, or were refused after they had waited."""
@@ -231,32 +184,52 @@ class MeterPage:
         return self.visit.render(template, page=self, session=self.session(), **values)
 
 
-def _step(signal: Signal, who: str) -> HistoryLine:
-    return HistoryLine(
-        answer=ShownAnswer.of(signal),
-        who=who,
-        when=when(signal.told_at),
-        gap=gap_words(signal.gap),
-        validation_loss=validation_words(signal),
-        true_loss=true_loss_words(signal),
-        battery=share_words(signal.battery),
-    )
-
-
 @router.get("/meters")
 def list_meters(visit: VisitHere) -> Response:
     """List the meters at which one has a seat, with their state at a glance."""
     found = meters.list_meters(visit.caller.at_site(), visit.site, visit.caller)
     pages = [MeterPage.open(visit, meter.id) for meter, _ in found]
-    return visit.render("meters.html", meters=[(page, page.session()) for page in pages])
+    shown = [(page, page.session()) for page in pages]
+    groups = {
+        "Needs you": [each for each in shown if _needs_them(*each)],
+        "All others": [each for each in shown if not _needs_them(*each)],
+    }
+    return visit.render("meters.html", groups=groups)
+
+
+def _needs_them(page: MeterPage, session: Session | None) -> bool:
+    """Whether the next step is taken elsewhere than by just submitting another model."""
+    return page.next_step(session).place in (Place.VALIDATION, Place.LABELS)
 
 
 @router.get("/meters/{meter}")
 def show_meter(
-    visit: VisitHere, meter: str, tenant: Tenant = None, generation: Generation = None
+    visit: VisitHere,
+    meter: str,
+    look: LookHere,
+    tenant: Tenant = None,
+    generation: Generation = None,
 ) -> Response:
     """Show a meter, as far as one's role may see it."""
-    return MeterPage.open(visit, meter, tenant, generation).render("meter.html")
+    return MeterPage.open(visit, meter, tenant, generation, look).render("meter.html")
+
+
+@router.get("/meters/{meter}/promise")
+def show_promise(visit: VisitHere, meter: str, tenant: Tenant = None) -> Response:
+    """Show what the meter promises, and what that rests on."""
+    return MeterPage.open(visit, meter, tenant).render("promise.html")
+
+
+@router.get("/meters/{meter}/test-sets")
+def show_test_sets(visit: VisitHere, meter: str, tenant: Tenant = None) -> Response:
+    """Show all test sets in order."""
+    return MeterPage.open(visit, meter, tenant).render("testsets.html")
+
+
+@router.get("/meters/{meter}/settings")
+def show_settings(visit: VisitHere, meter: str, tenant: Tenant = None) -> Response:
+    """Show what was planned, and what can be changed."""
+    return MeterPage.open(visit, meter, tenant).render("settings.html")
 
 
 @router.get("/meters/{meter}/report.html")

@@ -3,11 +3,14 @@
 from __future__ import annotations
 
 import base64
+import gzip
 import hashlib
 import hmac
+import re
 from contextlib import suppress
 from dataclasses import dataclass
-from functools import cache
+from datetime import datetime
+from functools import cache, partial
 from importlib.resources import files
 from typing import Annotated, Any, cast
 from urllib.parse import parse_qs, quote, urlsplit
@@ -18,8 +21,8 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from easeml_meter.errors import Denied, MeterError, NotFound, Unauthenticated, invalid
-from easeml_meter.report.style import STYLE
-from easeml_meter.report.words import shown
+from easeml_meter.report.style import DRAWINGS
+from easeml_meter.report.words import ago, shown, when
 from easeml_meter.server.auth import SettingsHere, SiteHere, actor_at, noted
 from easeml_meter.server.errors import Problem
 from easeml_meter.server.settings import Settings
@@ -31,6 +34,8 @@ SESSION = "meter_session"
 DOOR = "meter_door"
 """Names a browser before it has a session, for the CSRF token of the sign-in form."""
 MESSAGE = "meter_message"
+TOKENS = "tokens.css"
+"""The colours and sizes of all pages."""
 SESSION_DAYS = 0.5
 _FORM = "application/x-www-form-urlencoded"
 _LONGEST_MESSAGE = 500
@@ -190,8 +195,24 @@ def _templates() -> Environment:
     found.filters["shown"] = shown
     found.filters["thousands"] = lambda number: f"{number:,}"
     found.filters["code"] = _with_code
+    found.filters["initials"] = _initials
     found.filters["moment"] = lambda stamp: f"{stamp[:10]} {stamp[11:16]}"
     return found
+
+
+def _ago(stamp: str | datetime, now: datetime) -> Markup:
+    """Mark a moment: how long ago it was, and on hover when, in UTC."""
+    moment = datetime.fromisoformat(stamp) if isinstance(stamp, str) else stamp
+    written = when(moment)
+    title = f"{written[:10]} {written[11:16]} UTC"
+    marked = Markup('<time datetime="{}" title="{}">{}</time>')
+    return marked.format(written, title, ago(moment, now))
+
+
+def _initials(name: str) -> str:
+    """Return two letters for a picture of somebody."""
+    words = re.findall(r"\w+", name)
+    return (words[0][0] + words[-1][0] if len(words) > 1 else "".join(words)[:2]).upper()
 
 
 def _with_code(line: str) -> Markup:
@@ -217,6 +238,7 @@ def render(
         "path": request.url.path,
         "message": message,
         "fragment": wants_fragment(request),
+        "ago": partial(_ago, now=site.clock()),
     }
     text = _templates().get_template(template).render(shared | values)
     # A form may tell from which page it was sent: one returns there after signing in again.
@@ -250,14 +272,19 @@ def _unpacked(site: Site, cookie: str) -> str:
 
 @cache
 def _static(name: str) -> tuple[bytes, str]:
-    """Return a file's content and digest."""
+    """Return a file's content, compressed, and its digest."""
     there = {each.name: each for each in (files("easeml_meter.server.web") / "static").iterdir()}
     if name not in there:
         raise NotFound(f"file {name[:80]!r}: there is none")
     content = there[name].read_bytes()
-    if name == "style.css":  # pages look like reports, and show the same drawings
-        content = STYLE.encode() + content
-    return content, hashlib.sha256(content).hexdigest()[:16]
+    if name == "style.css":  # one request for all, and drawings as in reports
+        content = there[TOKENS].read_bytes() + DRAWINGS.encode() + content
+    return gzip.compress(content, mtime=0), hashlib.sha256(content).hexdigest()[:16]
+
+
+def static_text(name: str) -> str:
+    """Return the text of a file."""
+    return gzip.decompress(_static(name)[0]).decode()
 
 
 def static_address(name: str) -> str:
@@ -265,17 +292,26 @@ def static_address(name: str) -> str:
     return f"/static/{name}?v={_static(name)[1]}"
 
 
-_KINDS = {"css": "text/css", "js": "text/javascript"}
+_KINDS = {"css": "text/css", "js": "text/javascript", "svg": "image/svg+xml"}
 
 
 @static.get("/static/{name}")
-def static_file(name: str, v: str = "") -> Response:
-    """Send a style sheet or a script."""
+def static_file(request: Request, name: str, v: str = "") -> Response:
+    """Send a style sheet, a script or a picture.
+
+    These are public, so they may be compressed. Pages are not: the length of a compressed page
+    would depend on what its secrets, such as CSRF tokens, have in common with its other text.
+    """
     content, digest = _static(name)
-    age = "public, max-age=31536000, immutable" if v == digest else "no-cache"
-    return Response(
-        content, media_type=_KINDS[name.rpartition(".")[2]], headers={"Cache-Control": age}
-    )
+    headers = {
+        "Cache-Control": "public, max-age=31536000, immutable" if v == digest else "no-cache",
+        "Vary": "Accept-Encoding",
+    }
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        headers["Content-Encoding"] = "gzip"
+    else:
+        content = gzip.decompress(content)
+    return Response(content, media_type=_KINDS[name.rpartition(".")[2]], headers=headers)
 
 
 # Errors

@@ -12,7 +12,8 @@ from easeml_meter.report.checked import checked_lines
 from easeml_meter.server.api.common import body_of
 from easeml_meter.server.api.submissions import MatchingHere, Model
 from easeml_meter.server.parameters import Tenant
-from easeml_meter.server.web.meters import MeterPage, ShownAnswer
+from easeml_meter.server.web.history import ShownAnswer
+from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
 from easeml_meter.service.actor import Permission
 from easeml_meter.service.submissions import checking, queue
@@ -47,7 +48,7 @@ async def check(
         space = visit.site.space(meter)
         found = checking.check_packed(actor, space, body, matching)
         spec = MeterPage.open(visit, meter, tenant).state.spec
-        return visit.render("checked.html", lines=checked_lines(found, spec))
+        return visit.render("checked.html", lines=checked_lines(found, spec), checked=found)
 
     return await run_in_threadpool(checked)
 
@@ -60,7 +61,7 @@ def _accepted(visit: Visit, meter: str, receipt: Receipt, signal: Signal | None)
 
 def _told(visit: Visit, meter: str, receipt: Receipt, signal: Signal | None) -> Response:
     """Show what became of a submission."""
-    answer = ShownAnswer.of(signal) if signal is not None else None
+    answer = ShownAnswer(signal) if signal is not None else None
     opened = MeterPage.open(visit, meter, receipt.tenant)
     return opened.render("answer.html", receipt=receipt, answer=answer)
 

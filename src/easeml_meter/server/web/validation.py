@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from easeml_meter.server.api.common import body_of
 from easeml_meter.server.api.validation import Suffix
 from easeml_meter.server.api.validation import validation_file as file_of_validation
-from easeml_meter.server.parameters import Number
+from easeml_meter.server.parameters import Number, Tenant
 from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import VisitHere
 from easeml_meter.service.actor import Permission
@@ -45,6 +45,14 @@ async def set_validation(  # noqa: PLR0917
         return MeterPage.open(visit, meter).render("validated.html", entered=given)
 
     return await run_in_threadpool(enter)
+
+
+@router.get("/meters/{meter}/validation")
+def show_validation(visit: VisitHere, meter: str, tenant: Tenant = None) -> Response:
+    """Show the validation set in use, and the form to replace it."""
+    page = MeterPage.open(visit, meter, tenant)
+    page.actor.granted(Permission.SEE_VALIDATION)
+    return page.render("validation.html")
 
 
 @router.get("/meters/{meter}/validation/{number}")

@@ -99,6 +99,59 @@ function tar(files) {
   return new Blob([...parts, new Uint8Array(1024)]);
 }
 
+// A file that is dropped on its place is chosen.
+for (const kind of ["dragover", "dragleave", "drop"]) {
+  document.addEventListener(kind, (event) => {
+    const place = event.target.closest?.(".drop");
+    if (!place) return;
+    event.preventDefault();
+    place.classList.toggle("over", kind === "dragover");
+    if (kind !== "drop" || !event.dataTransfer.files.length) return;
+    const field = place.querySelector("input[type=file]");
+    field.files = event.dataTransfer.files;
+    field.dispatchEvent(new Event("change", { bubbles: true }));
+  });
+}
+
+// The header of a text file is read here, so that its columns can be offered.
+async function offerColumns(field) {
+  const list = document.getElementById(field.dataset.columns);
+  const [file] = field.files;
+  const separator = { ".csv": ",", ".tsv": "\t" }[file ? ending(file) : ""];
+  list?.replaceChildren();
+  if (!list || !separator) return;
+  const [header] = (await file.slice(0, 65536).text()).split(/\r?\n/);
+  for (const name of header.split(separator)) {
+    const option = document.createElement("option");
+    option.value = name.trim().replace(/^"|"$/g, "");
+    list.append(option);
+  }
+}
+
+document.addEventListener("change", (event) => {
+  const field = event.target;
+  if (field.type !== "file") return;
+  if (field.dataset.columns) offerColumns(field);
+  const place = field.closest(".drop");
+  place?.classList.toggle("chosen", field.files.length > 0);
+  const said = place?.querySelector("[data-chosen]");
+  if (said && field.files.length) said.textContent = field.files[0].name;
+  const form = field.form;
+  const name = form.elements.namedItem("model");
+  if (name?.value === "" && field.files.length) {
+    name.value = field.files[0].name.replace(/\.[^.]+$/, "");
+  }
+  // The check is free, so nobody has to ask for it.
+  const chosen = [...form.querySelectorAll("input[type=file]")].every((each) => each.files.length);
+  if (form.dataset.check && chosen) form.requestSubmit(form.querySelector("button[formaction]"));
+});
+
+document.addEventListener("click", (event) => {
+  for (const menu of document.querySelectorAll("details.menu[open]")) {
+    if (!menu.contains(event.target)) menu.open = false;
+  }
+});
+
 const ending = (file) => file.name.match(/\.[^.]+$/)?.[0].toLowerCase() ?? "";
 
 document.addEventListener("submit", (event) => {

@@ -1,0 +1,162 @@
+"""The one next step at a meter, by role and state: what a page has a button for.
+
+Which step the answers call for is decided by the advice alone: it names a command, and here is what
+a page says in its place.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import StrEnum
+
+from easeml_meter.core.history import MeterState
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.people import Role
+from easeml_meter.core.views import SessionView
+from easeml_meter.report.advice import advice
+
+
+class Place(StrEnum):
+    """Where a step is taken."""
+
+    NOWHERE = "nowhere"
+    VALIDATION = "validation"
+    SUBMIT = "submit"
+    LABELS = "labels"
+    MANAGE = "manage"
+
+
+@dataclass(frozen=True)
+class NextStep:
+    """What to do now."""
+
+    title: str
+    words: str
+    place: Place = Place.NOWHERE
+    command: str = ""
+    """The same in a terminal."""
+
+
+_SUBMIT = "meter submit --test test.csv --validation validation.csv --model NAME"
+_REPLACE = "meter validation replace FILE --label COLUMN"
+_FIRST = NextStep(
+    "Submit a first model",
+    "The check is free. The first answer shows where you start.",
+    Place.SUBMIT,
+    _SUBMIT,
+)
+_ANOTHER = NextStep(
+    "Submit the next model",
+    "The answers so far call for nothing else. The check is free.",
+    Place.SUBMIT,
+    _SUBMIT,
+)
+_BY_COMMAND = {
+    "meter submit": _FIRST,
+    "meter validation replace": NextStep(
+        "Check the validation set",
+        "The answers show a gap between validation and test set. A fresh validation set costs no "
+        "answer and takes effect with the next submission.",
+        Place.VALIDATION,
+        _REPLACE,
+    ),
+    "meter validation replace --reset": NextStep(
+        "Replace the validation set",
+        "With a reset, the worst band so far starts again. Later answers then cost more.",
+        Place.VALIDATION,
+        f"{_REPLACE} --reset",
+    ),
+    "meter testset retire": NextStep(
+        "Consider a fresh test set",
+        "The meter is at its highest band, so its further answers say nothing new about the gap. "
+        "You can retire this test set early.",
+        Place.LABELS,
+        "meter testset retire",
+    ),
+}
+
+
+def next_step(state: MeterState, role: Role, view: SessionView | None) -> NextStep:
+    """Say what somebody in a role does next at a meter; `view` is for those who see answers."""
+    if role is Role.LABELER:
+        return _of_labelers(state, view)
+    if role is Role.DEVELOPER:
+        return _of_developers(state, view)
+    if role is Role.RUNNER:
+        return _of_runners(state)
+    return NextStep(
+        "Manage this meter",
+        "Admins give seats and watch the audit trail. They see no answers.",
+        Place.MANAGE,
+    )
+
+
+def _of_developers(state: MeterState, view: SessionView | None) -> NextStep:
+    if state.validation is None:
+        return NextStep(
+            "Hand in the validation set",
+            "Every submission is measured on it, too, so it comes before the first one. It costs "
+            "no answer.",
+            Place.VALIDATION,
+            "meter validation set FILE --label COLUMN",
+        )
+    if state.generations[-1].phase is not Phase.ACTIVE:
+        return _waiting(state)
+    return _advised(view, Role.DEVELOPER) or _ANOTHER
+
+
+def _of_labelers(state: MeterState, view: SessionView | None) -> NextStep:
+    spent = [each for each in state.generations if each.phase is Phase.SPENT]
+    if spent:
+        return NextStep(
+            f"Release test set {spent[-1].number}",
+            "It gives no more answers. Released, its labels are there for the developers to learn "
+            "from, with the test loss of every step.",
+            Place.LABELS,
+            "meter release",
+        )
+    latest = state.generations[-1]
+    if latest.phase is Phase.REQUESTED:
+        return NextStep(
+            f"Deliver labels for test set {latest.number}",
+            f"{latest.labels_needed:,} labels are needed, in one file or in parts; more are "
+            "welcome. They are encrypted before they leave your machine.",
+            Place.LABELS,
+            "meter seal FILE --label COLUMN --out labels.sealed\nmeter testset add labels.sealed",
+        )
+    nothing = NextStep("Nothing to do", "The test set answers submissions until it is spent.")
+    return _advised(view, Role.LABELER) or nothing
+
+
+def _of_runners(state: MeterState) -> NextStep:
+    if state.generations[-1].phase is not Phase.ACTIVE:
+        return _waiting(state)
+    if state.validation is None:
+        return NextStep(
+            "Wait for the validation set", "Developers hand it in before the first submission."
+        )
+    return NextStep(
+        "Run a model and submit its predictions",
+        "You may fetch the test inputs. Developers see the answer.",
+        Place.SUBMIT,
+        _SUBMIT,
+    )
+
+
+def _waiting(state: MeterState) -> NextStep:
+    latest = state.generations[-1]
+    if latest.phase is not Phase.REQUESTED:
+        return NextStep("This meter is finished", "Its last planned test set is spent.")
+    return NextStep(
+        f"Wait for test set {latest.number}",
+        f"The labelers deliver {latest.labels_needed:,} labels. Until then, submissions are "
+        "refused, at no cost.",
+    )
+
+
+def _advised(view: SessionView | None, role: Role) -> NextStep | None:
+    """Return the step whose command the advice names first."""
+    lines = advice(view, role) if view is not None else ()
+    named = (command for line in lines for command in re.findall("`([^`]*)`", line))
+    return next((_BY_COMMAND[each] for each in named if each in _BY_COMMAND), None)

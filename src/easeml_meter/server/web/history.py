@@ -1,0 +1,310 @@
+"""Answers as pages show them: the last one, the chart, and the list of all, also as CSV."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass, replace
+from typing import Annotated, Any
+
+from fastapi import APIRouter, Depends, Query, Response
+
+from easeml_meter.core.people import Role
+from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.report.advice import advice
+from easeml_meter.report.checks import checks, summary
+from easeml_meter.report.curves import curves_svg
+from easeml_meter.report.promised import MOST, best_promise, bounded, mark, promised_svg
+from easeml_meter.report.scale import band_tone, tone
+from easeml_meter.report.words import (
+    LOW_BATTERY,
+    loss_name,
+    loss_sentence,
+    loss_words,
+    range_words,
+    sure_words,
+    told_words,
+    true_loss_words,
+    validation_words,
+    when,
+)
+from easeml_meter.server.api.history import Generation
+from easeml_meter.server.parameters import Tenant
+from easeml_meter.server.web.pages import Visit, VisitHere
+from easeml_meter.service import users
+from easeml_meter.service.history import show_session
+from easeml_meter.stats.rounding import at_least
+
+router = APIRouter(include_in_schema=False)
+
+NEWEST = MOST
+"""Answers that a page lists, the newest; each column of the chart leads to its line."""
+_PIPS = 24
+_MOST_BANDS = 8
+_COLUMNS = (
+    "step",
+    "model",
+    "answer",
+    "gap_at_least",
+    "gap_at_most",
+    "validation_loss",
+    "true_loss_at_least",
+    "true_loss_at_most",
+    "who",
+    "told_at",
+)
+_CURVED = 200
+"""Steps up to which the losses are drawn after release."""
+
+
+@dataclass(frozen=True)
+class Look:
+    """Which lines of a history are looked at, and in which order; the newest first by default."""
+
+    q: str = ""
+    by: str = "step"
+    up: bool = False
+
+    def lines(self, found: list[HistoryLine]) -> list[HistoryLine]:
+        """Return the lines that contain the words, in order."""
+        words = self.q.casefold().strip()
+        kept = [each for each in found if words in f"{each.signal.model}\n{each.who}".casefold()]
+        # Unknown numbers come last either way round.
+        known = [each for each in kept if each.key(self.by) is not None]
+        known.sort(key=lambda each: each.key(self.by), reverse=not self.up)
+        return known + [each for each in kept if each.key(self.by) is None]
+
+
+NEWEST_FIRST = Look()
+
+
+def the_look(
+    q: Annotated[str, Query(max_length=200)] = "",
+    by: Annotated[str, Query(pattern="^(step|model|validation|answer|promised)$")] = "step",
+    up: bool = False,
+) -> Look:
+    """Read from the address which lines are looked at."""
+    return Look(q, by, up)
+
+
+LookHere = Annotated[Look, Depends(the_look)]
+
+
+@dataclass(frozen=True)
+class ShownAnswer:
+    """An answer as it is shown."""
+
+    signal: Signal
+
+    @property
+    def tone(self) -> int:
+        """Its colour, from 1 to 5, the worst; 0: none."""
+        return tone(self.signal)
+
+    @property
+    def mark(self) -> str:
+        """The number of its band, where that means something."""
+        return mark(self.signal)
+
+    @property
+    def words(self) -> str:
+        """What was told."""
+        return told_words(self.signal)
+
+    @property
+    def title(self) -> str:
+        """What was told, as a heading."""
+        band, spec = self.signal.band, self.signal.spec
+        of_all = f" of {spec.signals}" if band is not None and spec.drawn is None else ""
+        return f"{self.words[0].upper()}{self.words[1:]}{of_all}"
+
+    @property
+    def gap(self) -> str:
+        """The edges of the gap told."""
+        gap = self.signal.gap
+        return "unknown" if gap is None else range_words(self.signal.spec, gap)
+
+    @property
+    def loss(self) -> str:
+        """The validation loss, and what is promised of the true loss; may be empty."""
+        return loss_sentence(self.signal)
+
+    @property
+    def validation_loss(self) -> str:
+        """The validation loss."""
+        return validation_words(self.signal)
+
+    @property
+    def true_loss(self) -> str:
+        """Between which losses the true loss lies, as promised."""
+        return true_loss_words(self.signal)
+
+    @property
+    def bound(self) -> str:
+        """The upper bound on the true loss; empty: none is promised."""
+        most = bounded(self.signal)
+        return "" if most is None else loss_words(self.signal.spec, most)
+
+    @property
+    def least(self) -> str:
+        """The lower bound on the true loss; empty: none is promised."""
+        least = self.signal.true_loss_at_least
+        return loss_words(self.signal.spec, least, at_least) if least else ""
+
+    @property
+    def sure(self) -> str:
+        """The confidence of the promise."""
+        return sure_words(self.signal.spec)
+
+
+@dataclass(frozen=True)
+class HistoryLine(ShownAnswer):
+    """A line of the history."""
+
+    who: str
+
+    def key(self, by: str) -> Any:
+        """Return what it is sorted by; None if that is not known."""
+        signal = self.signal
+        return {
+            "step": signal.step,
+            "model": signal.model.casefold(),
+            "validation": signal.validation_loss,
+            "answer": (signal.answer > 0, signal.gap or (0.0, 0.0), signal.answer),
+            "promised": bounded(signal),
+        }[by]
+
+
+@dataclass(frozen=True)
+class Session:
+    """What was told from one test set, as pages show it."""
+
+    view: SessionView
+    role: Role
+    """The visitor's."""
+    names: dict[int, str]
+    """Who handed in each step, where that is known."""
+    look: Look = NEWEST_FIRST
+    newest: int = NEWEST
+
+    @classmethod
+    def of(cls, visit: Visit, meter: str, view: SessionView, role: Role, look: Look) -> Session:
+        """Put the names of people to a session."""
+        known = users.user_names(visit.at(meter), visit.site)
+        pairs = zip(view.signals, view.submitters, strict=True)
+        return cls(view, role, {each.step: known.get(who, "") for each, who in pairs}, look)
+
+    @property
+    def found(self) -> list[HistoryLine]:
+        """All lines that are looked at, in order."""
+        every = [HistoryLine(each, self.names.get(each.step, "")) for each in self.view.signals]
+        return self.look.lines(every)
+
+    @property
+    def last(self) -> ShownAnswer | None:
+        """The last answer."""
+        return ShownAnswer(self.view.signals[-1]) if self.view.signals else None
+
+    @property
+    def best(self) -> ShownAnswer | None:
+        """The answer with the best promise."""
+        best = best_promise(self.view)
+        return None if best is None else ShownAnswer(best)
+
+    @property
+    def state(self) -> str:
+        """The phase of the test set, and "nearly" when few answers are left."""
+        low = self.view.phase == "active" and self.view.battery < LOW_BATTERY
+        return "nearly" if low else str(self.view.phase)
+
+    @property
+    def answers(self) -> int:
+        """The answers given, and those that are promised."""
+        return len(self.view.signals) + self.view.steps_left
+
+    @property
+    def pips(self) -> list[bool]:
+        """One for each answer, whether it is left; empty: too many to draw."""
+        used = len(self.view.signals)
+        return [index >= used for index in range(self.answers)] if self.answers <= _PIPS else []
+
+    @property
+    def bands(self) -> list[tuple[int, bool]]:
+        """The tone of each band, and whether it is the last answer's; empty: none to draw."""
+        spec, last = self.view.spec, self.view.signals[-1].band if self.view.signals else None
+        if spec.drawn is not None or spec.signals > _MOST_BANDS:
+            return []
+        every = range(1, spec.signals + 1)
+        return [(band_tone(each, spec.signals), each == last) for each in every]
+
+    @property
+    def edges(self) -> list[str]:
+        """The edges of the bands."""
+        spec = self.view.spec
+        found = [band.lower for band in spec.bands]
+        return [*(loss_words(spec, each).removesuffix(" %") for each in found), loss_words(spec, 1)]
+
+    @property
+    def loss_name(self) -> str:
+        """What people call the loss."""
+        return loss_name(self.view.spec)
+
+    @property
+    def advice(self) -> tuple[str, ...]:
+        """What to do now."""
+        return advice(self.view, self.role)
+
+    @property
+    def charts(self) -> str:
+        """Each model with its promise, for wide windows and for phones; CSS shows one."""
+        return promised_svg(self.view) + promised_svg(self.view, phone=True)
+
+    @property
+    def past(self) -> list[ShownAnswer]:
+        """The newest answers, for a line in a list."""
+        return [ShownAnswer(each) for each in self.view.signals[-12:]]
+
+    @property
+    def curves(self) -> str:
+        """Validation and test loss, once they are known; empty: too long to draw here."""
+        return curves_svg(self.view) if len(self.view.signals) <= _CURVED else ""
+
+    @property
+    def verdict(self) -> str:
+        """Whether what was told was right."""
+        return summary(checks(self.view))
+
+    def sorted_by(self, by: str) -> Look:
+        """Return the same lines sorted otherwise; the same column again turns them round."""
+        return replace(self.look, by=by, up=not self.look.up if by == self.look.by else False)
+
+
+@router.get("/meters/{meter}/history.csv")
+def history_csv(
+    visit: VisitHere,
+    meter: str,
+    look: LookHere,
+    tenant: Tenant = None,
+    generation: Generation = None,
+) -> Response:
+    """Return the lines of a history as a file."""
+    actor = visit.at(meter, tenant)
+    view = show_session(actor, visit.site.space(meter), generation)
+    session = Session.of(visit, meter, view, actor.role, look)
+    written = io.StringIO()
+    table = csv.writer(written)
+    table.writerow(_COLUMNS)
+    for line in session.found:
+        signal = line.signal
+        gap = signal.gap or ("", "")
+        losses = signal.validation_loss, signal.true_loss_at_least, signal.true_loss_at_most
+        row = (signal.step, _cell(signal.model), signal.name, *gap, *losses, _cell(line.who))
+        table.writerow([*row, when(signal.told_at)])
+    name = f"answers-{view.generation}.csv"
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(written.getvalue(), media_type="text/csv", headers=headers)
+
+
+def _cell(text: str) -> str:
+    """Keep a spreadsheet from taking a stranger's text for a formula."""
+    return f"'{text}" if text.startswith(("=", "+", "-", "@", "\t", "\r")) else text

@@ -1,0 +1,120 @@
+from __future__ import annotations
+
+from dataclasses import replace
+from xml.etree import ElementTree
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from tests.report.sessions import SPEC, session
+
+from easeml_meter.core.views import SessionView
+from easeml_meter.report.promised import MOST, best_promise, bounded, promised_svg
+from easeml_meter.spec import Gap, MeterSpec
+
+
+def told(answers: list[int], losses: list[float], spec: MeterSpec = SPEC) -> SessionView:
+    """Give a session in which these answers were told to models of these losses."""
+    return session(answers, spec, losses=losses)
+
+
+def parsed(svg: str) -> ElementTree.Element:
+    """Read a drawing back; it must be safe under a strict policy."""
+    root = ElementTree.fromstring(svg)  # noqa: S314  our own
+    for node in root.iter():
+        assert "style" not in node.attrib
+        assert "nan" not in [node.get(name) for name in ("x", "y", "d", "height", "width")]
+    return root
+
+
+def kinds(svg: str, kind: str) -> list[ElementTree.Element]:
+    """Give the elements of a class."""
+    return [node for node in parsed(svg).iter() if kind in node.get("class", "").split()]
+
+
+def heights(svg: str) -> list[tuple[float, float]]:
+    """Give the losses that the bars cover, read back from the drawing: above, then below."""
+    ticks = [node for node in kinds(svg, "axis") if (node.text or "").endswith(" %")]
+    ticks = [node for node in ticks if ":" not in (node.text or "")]
+    losses = [float((node.text or "").removesuffix(" %")) / 100 for node in ticks]
+    places = [float(node.get("y", "")) - 4 for node in ticks]
+    scale = (losses[-1] - losses[0]) / (places[0] - places[-1])
+    found = []
+    for node in [*kinds(svg, "above"), *kinds(svg, "below")]:
+        top = (places[0] - float(node.get("y", ""))) * scale
+        found.append((top - float(node.get("height", "")) * scale, top))
+    return found
+
+
+def test_a_bar_covers_what_the_promise_leaves_and_nothing_else() -> None:
+    view = told([2], [0.4])
+    (signal,) = view.signals
+    assert signal.true_gap is not None
+    near, far = signal.true_gap
+    bars = heights(promised_svg(view))
+    expected = [(0.4 + near, 0.4 + far), (0.4 - far, 0.4 - near)]
+    for bar, edges in zip(bars, expected, strict=True):
+        assert bar == pytest.approx(edges, abs=0.005)
+
+
+@pytest.mark.parametrize("change", [{"protocol": "incremental"}, {"gap": Gap.SIGNED}])
+def test_an_answer_that_tells_an_upper_end_leaves_out_nothing_below(
+    change: dict[str, object],
+) -> None:
+    spec = SPEC.replace(**change)
+    view = told([2], [0.3], spec)
+    (signal,) = view.signals
+    if spec.gap is Gap.SIGNED:
+        assert signal.true_loss_at_least is not None
+        lowest = signal.true_loss_at_least
+    else:
+        assert signal.true_loss_at_least is None
+        lowest = 0.0
+    bars = heights(promised_svg(view))
+    assert min(low for low, _ in bars) == pytest.approx(lowest, abs=0.005)
+    assert max(high for _, high in bars) == pytest.approx(signal.true_loss_at_most, abs=0.005)
+
+
+def test_a_bound_that_bounds_nothing_has_no_cap() -> None:
+    worst = SPEC.signals
+    view = told([1, worst], [0.2, 0.1])
+    assert bounded(view.signals[1]) is None
+    assert [node.text for node in kinds(promised_svg(view), "cap")] != []
+    assert len(kinds(promised_svg(view), "cap")) == 1
+    assert best_promise(view) is view.signals[0]
+    assert "no upper bound" in promised_svg(view)
+
+
+def test_every_column_leads_to_its_line_and_has_its_name() -> None:
+    view = told([1, 2, 1], [0.2, 0.15, 0.1])
+    svg = promised_svg(view)
+    links = [node for node in parsed(svg).iter() if node.tag.endswith("a")]
+    assert [link.get("href") for link in links] == ["#answer-1", "#answer-2", "#answer-3"]
+    for link, signal in zip(links, view.signals, strict=True):
+        assert signal.model in link.get("aria-label", "")
+
+
+def test_answers_left_are_slots_and_only_the_newest_are_drawn() -> None:
+    view = replace(told([1], [0.2]), steps_left=3)
+    assert len(kinds(promised_svg(view), "slot")) == 3
+    long = told([1] * (MOST + 9), [0.2] * (MOST + 9))
+    assert promised_svg(long).count("<a ") == MOST
+    assert promised_svg(long, phone=True).count("<a ") == 12
+
+
+def test_without_a_promise_or_a_validation_loss_there_is_no_bar() -> None:
+    view = session([-3, -5, 1])
+    svg = promised_svg(view)
+    assert kinds(svg, "above") == kinds(svg, "below") == []
+
+
+@given(
+    answers=st.lists(st.tuples(st.integers(1, SPEC.signals), st.floats(0, 1)), max_size=60),
+    name=st.text(max_size=80),
+    phone=st.booleans(),
+)
+def test_any_session_can_be_drawn(answers: list[tuple[int, float]], name: str, phone: bool) -> None:
+    view = told([answer for answer, _ in answers], [loss for _, loss in answers])
+    named = tuple(replace(signal, model=name) for signal in view.signals)
+    svg = promised_svg(replace(view, signals=named), phone=phone)
+    parsed(svg)
