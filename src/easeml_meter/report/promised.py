@@ -12,7 +12,6 @@ from dataclasses import dataclass
 from functools import cached_property
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.signals import Rules
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.scale import tone
 from easeml_meter.report.svg import element, escaped, fitted, number, text_width
@@ -277,17 +276,17 @@ def _ranges(signal: Signal) -> tuple[tuple[float, float], tuple[float, float]]:
     if loss is None or (least is None and most is None):
         return nothing, nothing
     if most is None or signal.true_gap is None:
-        return (least or 0.0, 1.0), nothing
-    one_sided = Rules(signal.spec).incremental or signal.spec.gap is Gap.SIGNED
+        return (least or 0.0, 1.0 if most is None else most), nothing
+    one_sided = signal.rules.incremental or signal.spec.gap is Gap.SIGNED
     hole = 0.0 if one_sided else signal.true_gap[0]
     lowest = least or 0.0
     return (max(loss + hole, lowest), most), (lowest, min(loss - hole, most))
 
 
 def mark(signal: Signal) -> str:
-    """Return the number of a band that has one that means something."""
+    """Return the number of a band that has one that means something, or a sign."""
     if signal.band is None:
-        return "–"
+        return {True: "✓", False: "✗", None: "–"}[signal.passed]
     return "" if signal.spec.drawn is not None else str(signal.band)
 
 

@@ -81,7 +81,7 @@ def tone(signal: Signal) -> int:
     The last band always has the worst tone; fewer than five bands take the others from the low end.
     """
     if signal.band is None:
-        return 0
+        return 1 if signal.passed else 0
     if signal.spec.drawn is not None and signal.gap is not None:
         return 1 + int((TONES - 1) * _badness(signal.spec, signal.gap[0]))
     return band_tone(signal.band, signal.spec.signals)

@@ -254,23 +254,8 @@ def meaning_words(view: SessionView) -> str:
 
 def settings_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
     """Return the settings that people ask for: a name, its value in words, and a note."""
-    least, most = min(spec.tolerances), max(spec.tolerances)
-    tolerance = loss_words(spec, most) if least == most else range_words(spec, (least, most))
-    if spec.drawn is not None:
-        bands = (f"{loss_words(spec, spec.drawn)} wide", "edges drawn for each answer")
-    else:
-        edges = (loss_words(spec, each).removesuffix(" %") for each in (0, *spec.edges))
-        bands = (f"{', '.join(edges)}, {loss_words(spec, 1)}", "edges of the gap")
-    found = [
-        ("Answers", f"{spec.steps:,}", "promised for each test set"),
-        ("Bands", *bands),
-        ("Tolerance", tolerance, "between test loss and true loss"),
-        ("Confidence", sure_words(spec), "for all answers of a test set together"),
-    ]
-    worst = Rules(spec).incremental
-    found.append(
-        ("Each answer tells", f"the {'worst band so far' if worst else 'band of this model'}", "")
-    )
+    found = [("Answers", f"{spec.steps:,}", "promised for each test set"), *_asked_words(spec)]
+    found.append(("Confidence", sure_words(spec), "for all answers of a test set together"))
     if spec.ceiling is not None:
         ceiling = loss_words(spec, spec.ceiling, at_least)
         found.append(("Ceiling", ceiling, "nothing else is told of test losses above it"))
@@ -280,6 +265,25 @@ def settings_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
     public = spec.inputs == "public"
     note = "developers may fetch them" if public else "only runners and models see them"
     return [*found, ("Inputs", "public" if public else "hidden", note)]
+
+
+def _asked_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
+    """Return what each answer tells."""
+    if spec.condition is not None:
+        return [("Question", str(spec.question), "each model passes or fails")]
+    least, most = min(spec.tolerances), max(spec.tolerances)
+    tolerance = loss_words(spec, most) if least == most else range_words(spec, (least, most))
+    if spec.drawn is not None:
+        bands = (f"{loss_words(spec, spec.drawn)} wide", "edges drawn for each answer")
+    else:
+        edges = (loss_words(spec, each).removesuffix(" %") for each in (0, *spec.edges))
+        bands = (f"{', '.join(edges)}, {loss_words(spec, 1)}", "edges of the gap")
+    worst = Rules(spec).incremental
+    return [
+        ("Bands", *bands),
+        ("Tolerance", tolerance, "between test loss and true loss"),
+        ("Each answer tells", f"the {'worst band so far' if worst else 'band of this model'}", ""),
+    ]
 
 
 def _in_order(answers: Iterable[int]) -> list[int]:

@@ -15,6 +15,7 @@ from easeml_meter.server.web.history import NEWEST
 from easeml_meter.service import seats
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.submissions import queue
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import at_least, at_most
 
 
@@ -229,3 +230,20 @@ def test_pages_bring_no_style_or_script_of_their_own_and_guard_every_form(
         for form in re.findall(r"<form.*?</form>", page, flags=re.DOTALL):
             assert 'name="csrf" value="' in form or "data-upload" in form or 'method="get"' in form
         assert re.findall(r"<h1", page) == ["<h1"]
+
+
+def test_a_condition_is_passed_or_failed_on_the_page(served: Served, tmp_path: Path) -> None:
+    spec = MeterSpec((), steps=3, delta=0.2, question="n > 0.5 +/- 0.2", classes=(0, 1))
+    meter = served.add_meter(spec)
+    labels = begin(served, meter, tmp_path)
+    developer = served.client("developer")
+    submit(developer, meter, labels, model="good")
+    submit(developer, meter, labels, errors=len(labels), model="bad")
+    visitor = Visitor(served, "developer")
+    said = words(visitor.get(f"/meters/{meter}"))
+    assert "Latest answer ✗ Fail" in said
+    assert "2 bad ✗ fail" in said
+    assert "1 good ✓ pass" in said
+    for tab in ("promise", "settings"):
+        assert "n > 0.5 +/- 0.2" in words(visitor.get(f"/meters/{meter}/{tab}"))
+    assert "✓ ✗" in words(visitor.get(f"/meters/{meter}/test-sets"))

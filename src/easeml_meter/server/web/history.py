@@ -232,7 +232,7 @@ class Session:
     def bands(self) -> list[tuple[int, bool]]:
         """The tone of each band, and whether it is the last answer's; empty: none to draw."""
         spec, last = self.view.spec, self.view.signals[-1].band if self.view.signals else None
-        if spec.drawn is not None or spec.signals > _MOST_BANDS:
+        if spec.condition is not None or spec.drawn is not None or spec.signals > _MOST_BANDS:
             return []
         every = range(1, spec.signals + 1)
         return [(band_tone(each, spec.signals), each == last) for each in every]
