@@ -25,7 +25,7 @@ from easeml_meter.report.words import (
 )
 from easeml_meter.spec import Gap
 
-MOST = 50
+MOST = 40
 """Submissions that are drawn, the newest ones."""
 _ON_PHONES = 12
 _FEWEST = 6
