@@ -55,6 +55,20 @@ def test_everyone_may_ask_and_sees_an_example(served: Served) -> None:
         ({"elastic": "1"}, {"elastic": True}),
         ({"edges": "0.1,0.2,0.3,0.4"}, {"edges": (0.1, 0.2, 0.3, 0.4)}),
         ({"confidence": "0.9"}, {"delta": 0.1}),
+        ({"drawn": "0.05"}, {"drawn": 0.05}),
+        (
+            {"drawn": "0.05", "ceiling": "0.1", "above": "3"},
+            {"drawn": 0.05, "ceiling": 0.1, "above": 3},
+        ),
+        ({"loss": "brier"}, {"loss": "brier"}),
+        (
+            {"loss": "absolute", "variance_ceiling": "0.04"},
+            {"loss": "absolute", "variance_ceiling": 0.04},
+        ),
+        (
+            {"protocol": "incremental", "ceiling": "0.1", "sticky": "1"},
+            {"protocol": "incremental", "ceiling": 0.1, "sticky": True},
+        ),
     ],
 )
 def test_every_field_counts(form: dict[str, str], options: dict[str, object]) -> None:
@@ -70,6 +84,15 @@ def test_the_comparison_is_that_of_the_command_line() -> None:
     assert found.rows == compare(Setting(3, (0.02, 0.04, 0.06), 0.01, 0.2, (1 / 3, 2 / 3)), 10)
     assert found.cost == found.plan.labels / 2
     assert answer_to(asked()).rows[0].with_ceiling is None
+
+
+def test_drawn_edges_are_compared_with_the_default_bands(served: Served) -> None:
+    """The meter asked for has no edges of its own; the tables are those of the fixed ones."""
+    found = answer_to(asked(drawn="0.2"))
+    assert (found.plan.labels, found.another_edge) == (29_332, None)
+    assert found.rows == answer_to(asked()).rows
+    said = words(Visitor(served).get("/planner/answer", params=asked(drawn="0.2")))
+    assert "Bands: 0.2 wide, with edges drawn for each answer." in said
 
 
 def test_a_link_shows_the_same_again(served: Served) -> None:
@@ -101,6 +124,13 @@ def test_a_link_shows_the_same_again(served: Served) -> None:
         ({"ceiling": "2"}, "ceiling"),
         ({"tenants": "5"}, "tenants"),
         ({"handover": "1"}, "handover"),
+        ({"drawn": "wide"}, "drawn"),
+        ({"drawn": "0.05", "edges": "0.1"}, "drawn"),
+        ({"drawn": "0.05", "protocol": "incremental"}, "drawn"),
+        ({"above": "3"}, "above"),
+        ({"loss": "losses.py:mine"}, "loss"),
+        ({"variance_ceiling": "0.04"}, "variance ceiling"),
+        ({"sticky": "1"}, "sticky"),
         ({"price": "-1"}, "price"),
         ({"price": "inf"}, "price"),
     ],

@@ -42,12 +42,18 @@ DEFAULTS = {
     "confidence": "0.99",
     "protocol": "regular",
     "ceiling": "",
+    "drawn": "",
+    "above": "",
+    "loss": "0-1",
+    "variance_ceiling": "",
+    "sticky": "",
     "tenants": "",
     "handover": "",
     "models": "",
     "elastic": "",
     "price": "",
 }
+LOSSES = ("0-1", "absolute", "squared", "brier")
 MOST_STEPS, MOST_SIGNALS = 10_000, 20
 """What is answered in a blink; the command line takes more."""
 _MOST_MASKED = 300
@@ -117,6 +123,7 @@ def _page(request: Request, template: str, caller: Caller | None) -> Response:
         problem=problem,
         query=urlencode({name: value for name, value in asked.items() if value}),
         meters=METERS,
+        losses=LOSSES,
         most_steps=MOST_STEPS,
         most_signals=MOST_SIGNALS,
         caller=caller,
@@ -135,9 +142,7 @@ def asked_of(query: Mapping[str, str]) -> dict[str, str]:
 def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
     """Plan what was asked, and compare it with all other meters."""
     spec, setting = _spec(asked)
-    price = (
-        _read(asked, "price", float, "an amount of money, or nothing") if asked["price"] else None
-    )
+    price = _optional(asked, "price", float, "an amount of money")
     if price is not None and not (math.isfinite(price) and 0 <= price <= 1e9):
         raise invalid("price", asked["price"], "an amount of money, 0 or more")
     plan = planned(spec)
@@ -199,7 +204,7 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, Setting]:
     steps = _read(asked, "steps", int, "a whole number")
     if not 1 <= steps <= MOST_STEPS:
         raise invalid("steps", steps, f"1 to {MOST_STEPS:,} here; meter plan takes more")
-    signals = _read(asked, "signals", int, "a whole number") if asked["signals"] else None
+    signals = _optional(asked, "signals", int, "a whole number")
     allowed = "one number, or one for each band with commas between them"
     tolerances = _several(asked, "tolerance", float, allowed)
     if not tolerances:
@@ -213,26 +218,38 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, Setting]:
         raise invalid("confidence", confidence, "a number between 0 and 1 (both excluded)")
     if asked["protocol"] not in METERS:
         raise invalid("protocol", asked["protocol"], f"one of {', '.join(METERS)}")
-    ceiling = _read(asked, "ceiling", float, "a loss, or nothing") if asked["ceiling"] else None
+    loss = asked["loss"] or LOSSES[0]
+    if loss not in LOSSES:
+        raise invalid("loss", loss, f"one of {', '.join(LOSSES)} here; meter plan takes more")
+    ceiling = _optional(asked, "ceiling", float, "a loss")
+    drawn_edges = _optional(asked, "drawn", float, "how far apart drawn edges are")
+    if drawn_edges is not None and (edges or signals):
+        raise invalid(
+            "drawn", drawn_edges, "the meter draws the edges: leave bands and edges empty"
+        )
     if ceiling is not None and steps > _MOST_WITH_CEILING:
         allowed = f"1 to {_MOST_WITH_CEILING:,} here with a ceiling; meter plan takes more"
         raise invalid("steps", steps, allowed)
-    spec = MeterSpec.uniform(
+    bare = MeterSpec.uniform(
         signals=signals,
         tolerance=tolerances[0] if len(tolerances) == 1 else tolerances,
         edges=edges or None,
         steps=steps,
         delta=round(1 - confidence, 15),  # 1 - 0.99 is 0.010000000000000009
+    )
+    spec = bare.replace(
         protocol=asked["protocol"],
         ceiling=ceiling,
+        drawn=drawn_edges,
+        above=_optional(asked, "above", int, "a whole number"),
+        loss=loss,
+        variance_ceiling=_optional(asked, "variance_ceiling", float, "a variance"),
         tenants=_several(asked, "tenants", int, "the steps of each, such as 5,5"),
-        handover=bool(asked["handover"]),
-        models=bool(asked["models"]),
-        elastic=bool(asked["elastic"]),
+        **{name: bool(asked[name]) for name in ("sticky", "handover", "models", "elastic")},
     )
     if len(tolerances) == 1:  # as `meter compare` does, after the paper
-        tolerances = tuple(tolerances[0] * (k + 1) for k in range(spec.signals))
-    return spec, Setting(spec.signals, tolerances, spec.delta, ceiling, spec.edges)
+        tolerances = tuple(tolerances[0] * (k + 1) for k in range(bare.signals))
+    return spec, Setting(bare.signals, tolerances, bare.delta, ceiling, bare.edges)
 
 
 def _read(
@@ -242,6 +259,12 @@ def _read(
         return kind(asked[name])
     except (ValueError, OverflowError):
         raise invalid(name, asked[name], allowed) from None
+
+
+def _optional(
+    asked: Mapping[str, str], name: str, kind: Callable[[str], Number], allowed: str
+) -> Number | None:
+    return _read(asked, name, kind, f"{allowed}, or nothing") if asked[name] else None
 
 
 def _several(
