@@ -53,6 +53,8 @@ class Form:
 
 DRAWN_TOLERANCES = 5
 """How far apart drawn edges are in the comparison, in tolerances."""
+_WIDE = 0.2
+"""The wide drawn edges of the comparison: nearly a single random alarm."""
 _MOST_ABOVE = 3
 _WORTH = 2 / 3
 """Edges that move are recommended where they leave at most this share of the labels."""
@@ -62,21 +64,36 @@ def forms(spec: MeterSpec, ceiling: float | None) -> tuple[Form, ...]:
     """Plan a regular meter with one tolerance in all its forms, the ideal one last."""
     apart = min(1.0, float(at_most(DRAWN_TOLERANCES * spec.tolerances[0])))
     drawn = spec.replace(drawn=apart)
+    worst = spec.replace(protocol=Protocol.INCREMENTAL)
     found = [
         ("published", spec.replace(published=True), "nothing more: this is the paper's own proof"),
         ("all answers", spec.replace(count=Count.ALL), "nothing more"),
         ("consistent", spec, f"{BLIND_VALIDATION}; the answers are the same"),
         (f"drawn {apart:g}", drawn, f"bands {apart:g} wide, whose edges move with every answer"),
     ]
+    if apart < _WIDE:
+        wide = f"bands {_WIDE:g} wide, whose edges move: coarser readings"
+        found.append((f"drawn {_WIDE:g}", spec.replace(drawn=_WIDE), wide))
+    found.append(("incremental", worst, "you learn the worst band so far, not this model's"))
     if ceiling is not None:
-        silent = f"no reading for test losses above {ceiling:g}, wider bands just below"
+        silent = f"no reading for test losses above {ceiling:g}"
         few = (
             f"no reading above {ceiling:g}; after {_MOST_ABOVE} such answers, the next is the last"
         )
         at_most_three = drawn.replace(ceiling=ceiling, above=_MOST_ABOVE)
+        below = worst.replace(ceiling=ceiling)
+        once = (
+            f'the worst band so far; "above {ceiling:g}" once, then "unchanged", which says nothing'
+        )
         found += [
-            (f"ceiling {ceiling:g}", spec.replace(ceiling=ceiling), silent),
+            (
+                f"ceiling {ceiling:g}",
+                spec.replace(ceiling=ceiling),
+                f"{silent}, wider bands just below",
+            ),
             (f"drawn {apart:g}, ceiling {ceiling:g}", at_most_three, few),
+            (f"incremental, ceiling {ceiling:g}", below, f"the worst band so far; {silent}"),
+            (f"sticky, ceiling {ceiling:g}", below.replace(sticky=True), once),
         ]
     ideal = spec.replace(protocol=Protocol.INDEPENDENT)
     found.append(("no adaptivity", ideal, "that nobody acts on an answer: a limit, not a meter"))
