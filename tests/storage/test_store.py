@@ -12,11 +12,13 @@ import threading
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 import sqlalchemy as sa
 from tests.storage.examples import ENTRY, GENERATION, METER, NOW, VALIDATION, step, write
 
+from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.errors import StorageError
 from easeml_meter.storage.books import Books
@@ -287,6 +289,25 @@ def test_settings_of_every_connection(store: Store) -> None:
     with store.reading() as books:
         for question, answer in SAFE[store.dialect].items():
             assert books.connection.execute(sa.text(question)).scalar() == answer, question
+
+
+def test_what_is_entered_together_is_sent_together(store: Store) -> None:
+    """On PostgreSQL, each row of a batch was a statement of its own."""
+    sent: list[tuple[str, Any]] = []
+    asked = [KeyedRequest("anna", f"key {number}", "r", NOW) for number in range(5)]
+
+    @sa.event.listens_for(store._engine, "before_cursor_execute")
+    def note(*given: Any) -> None:
+        sent.append((given[2], given[3]))
+
+    with store.writing(METER.id) as books:
+        books.entries.add([step(number) for number in range(2, 7)])
+        books.audit.append_all(METER.id, [(NOW, "told", {})] * 5)
+        books.idempotency.put([each.answered(200, {"n": 1}) for each in asked])
+    inserts = [values for text, values in sent if text.startswith("INSERT")]
+    assert len(inserts) == 3
+    if store.dialect == "postgresql":  # SQLite is in this process: nothing is sent
+        assert not any(isinstance(values, list) for values in inserts)
 
 
 def test_only_one_holds_a_database_and_frees_it_in_the_end(tmp_path: Path) -> None:

@@ -184,6 +184,9 @@ def _engine(url: str) -> sa.Engine:
             "PostgreSQL needs a driver; run: pip install 'easeml-meter[server]'"
         ) from None
 
+    # Rows that are entered together go in one statement, not one by one.
+    engine.dialect.use_insertmanyvalues_wo_returning = True
+
     @sa.event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:
         connection.autocommit = True

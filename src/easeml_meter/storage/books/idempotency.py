@@ -98,6 +98,8 @@ def _put(dialect: str) -> Any:
     insert = sqlite.insert(_TABLE) if dialect == "sqlite" else postgresql.insert(_TABLE)
     keys = [column.name for column in _TABLE.primary_key]
     others = [field.name for field in fields(KeyedRequest) if field.name not in keys]
-    return insert.on_conflict_do_update(
+    put = insert.on_conflict_do_update(
         index_elements=keys, set_={name: insert.excluded[name] for name in others}
     )
+    # SQLAlchemy sends such rows in one statement only if it is to return something of them.
+    return put if dialect == "sqlite" else put.returning(_TABLE.c.key)
