@@ -265,9 +265,13 @@ class Site:
             allowed_losses=self.allowed_losses,
             limits=self.limits,
             room=self.room,
-            claims=self.files.under("claims"),
+            claims=self._claims,
             beside=self.space,
         )
+
+    @cached_property
+    def _claims(self) -> Files:
+        return self.files.under("claims")
 
     def reading(self) -> AbstractContextManager[Books]:
         """Read a consistent snapshot of the books."""

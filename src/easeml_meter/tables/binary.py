@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -28,6 +28,8 @@ from easeml_meter.tables.table import (
 from easeml_meter.tables.wording import named
 
 _BATCH_BYTES = 16 << 20
+_MANNER: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20}
+"""How Parquet is read: piece by piece."""
 
 
 @dataclass(frozen=True)
@@ -41,8 +43,8 @@ class ParquetTable(FileTable):
     repeating: frozenset[str]
     """Columns of text, by their paths, that are written out only after their size was checked."""
     row_bytes: float
-    footer: Any = field(repr=False, compare=False)
-    """As it was read; of memory only, since a file may be another one by now."""
+    opened: Any = field(repr=False, compare=False)
+    """The reader; of memory only, since a file may be another one by now."""
     kind: ClassVar[str] = "Parquet"
 
     @classmethod
@@ -53,7 +55,8 @@ class ParquetTable(FileTable):
         layout = None
         if isinstance(path, Held) and path.limits:
             layout = parquet_layout(path.content, path.limits)
-        with pq.ParquetFile(for_arrow(path)) as file:
+        file = pq.ParquetFile(for_arrow(path), **_MANNER)
+        with nullcontext() if isinstance(path, Held) else file:
             # Only what is asked here is safe to ask: a broken footer makes pyarrow end the process
             # when it is asked about a column of a row group.
             schema, metadata = without_views(file.schema_arrow), file.metadata
@@ -72,7 +75,7 @@ class ParquetTable(FileTable):
                 encoded=encoded,
                 repeating=layout.repeating if layout else frozenset(),
                 row_bytes=size / max(1, metadata.num_rows),
-                footer=metadata if isinstance(path, Held) else None,
+                opened=file if isinstance(path, Held) else None,
             )
 
     def parts(self, columns: Sequence[str], at_most: int) -> list[RowRange]:
@@ -92,23 +95,29 @@ class ParquetTable(FileTable):
         return parts
 
     def _read(self, columns: list[str], groups: Sequence[int] | None = None) -> Batches:
-        import pyarrow.parquet as pq
-
         most = rows_at_once(pa.schema([self.schema.field(name) for name in columns]))
         rows = min(most, max(LEAST_ROWS, int(_BATCH_BYTES / max(1.0, self.row_bytes))))
         # A dot in a name is no path: more columns may come than were asked for. Without names, a
         # file of one column may call it what it likes.
         wanted = None if len(self.columns) == 1 else columns
-        with pq.ParquetFile(
-            for_arrow(self.path),
-            metadata=self.footer,
-            read_dictionary=[*self.encoded, *self.repeating],
-            pre_buffer=False,
-            buffer_size=1 << 20,
-        ) as file:
+        whole = groups is None or len(groups) == len(self.groups)
+        with self._reader(whole=whole) as file:
             yield from file.iter_batches(
                 rows, columns=wanted, row_groups=groups, use_threads=len(columns) > 1
             )
+
+    def _reader(self, *, whole: bool) -> AbstractContextManager[Any]:
+        """Return what reads the file: its own reader, unless several read at the same time."""
+        import pyarrow.parquet as pq
+
+        dictionaries = [*self.encoded, *self.repeating]
+        if self.opened is not None and whole and not dictionaries:
+            return nullcontext(self.opened)
+        footer = None if self.opened is None else self.opened.metadata
+        opened: AbstractContextManager[Any] = pq.ParquetFile(
+            for_arrow(self.path), metadata=footer, read_dictionary=dictionaries, **_MANNER
+        )
+        return opened
 
     def _written_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         batch = super()._written_out(batch)

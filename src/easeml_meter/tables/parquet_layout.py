@@ -174,15 +174,19 @@ class _Reader:
                 number += head >> 4
             else:
                 number, at = self._whole(at)
-            if 4 <= kind <= 6 and content[at] < 128:
-                byte = content[at]
-                found[number], at = byte >> 1 ^ -(byte & 1), at + 1
+            if 4 <= kind <= 6:
+                value, at = content[at], at + 1
+                if value > 127:
+                    value, at = self._varint(at - 1)
+                found[number] = value >> 1 ^ -(value & 1)
             elif kind == 8 and (size := content[at]) < 128:
                 found[number], at = content[at + 1 : at + 1 + size], at + 1 + size
             elif kind == 12:
                 found[number], at = self.struct(at)
             elif kind <= 2:
                 found[number] = kind == 1
+            elif kind in (9, 10):
+                found[number], at = self._list(at)
             else:
                 found[number], at = self._value(kind, at)
             count += 1
@@ -219,6 +223,9 @@ class _Reader:
         if self._left < 0:
             raise _too_many()
         found, kind = [], head & 15
+        numbers = self._content[at : at + size] if 4 <= kind <= 6 else b""
+        if len(numbers) == size and max(numbers, default=0) < 128:  # a byte each
+            return [value >> 1 ^ -(value & 1) for value in numbers], at + size
         for _ in range(size):
             value, at = self.struct(at) if kind == 12 else self._value(kind, at)
             found.append(value)

@@ -33,7 +33,9 @@ def as_texts(column: Any, what: str = "ids") -> Any:
     return column.cast(pa.large_string())
 
 
+_TEXTS = {kind.id for kind in (pa.string(), pa.large_string(), pa.string_view())}
+
+
 def is_text(kind: pa.DataType) -> bool:
     """Whether a type is one of those of text."""
-    tests = (pa.types.is_string, pa.types.is_large_string, pa.types.is_string_view)
-    return any(test(kind) for test in tests)
+    return kind.id in _TEXTS

@@ -27,7 +27,7 @@ from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.executors import Executor, TooLate, open_executor
 from easeml_meter.scoring.forms import Form, form_of, form_of_both
 from easeml_meter.scoring.ids import CommittedIds
-from easeml_meter.scoring.losses import Custom, Output
+from easeml_meter.scoring.losses import Custom, Loss, Output
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.predictor import Limits, Predictor
@@ -147,6 +147,11 @@ class Measured(Closing):
     """For a release: what was accepted once is read as it was then, even if it is refused now."""
 
     @cached_property
+    def loss(self) -> Loss:
+        """The loss of the meter."""
+        return self.space.loss(self.spec)
+
+    @cached_property
     def sealed(self) -> SealedTestSet:
         """The opened test set."""
         return open_sealed(self.space, self.generation)
@@ -165,7 +170,7 @@ class Measured(Closing):
             yield Validation.reopen(
                 path,
                 label=self.validation.settings["label"],
-                loss=self.space.loss(self.spec),
+                loss=self.loss,
                 classes=self.classes,
                 form=self.form,
                 rows=self.validation.rows,
@@ -197,7 +202,7 @@ class Measured(Closing):
     @cached_property
     def form(self) -> Form | None:
         """The form in which a loss that takes any gets the labels of both sets."""
-        loss, label = self.space.loss(self.spec), self.validation.settings["label"]
+        loss, label = self.loss, self.validation.settings["label"]
         if loss.output is not Output.ANY:
             return None
         hidden = self.sealed.schema.field(self.sealed.manifest.label.name).type
@@ -217,7 +222,7 @@ class Measured(Closing):
 
     def expected(self, rows: int) -> Expected:
         """What predictions on so many rows must look like."""
-        return Expected(rows, self.space.loss(self.spec), self.classes, self.form)
+        return Expected(rows, self.loss, self.classes, self.form)
 
     def hidden_ids(self, *, told: bool) -> CommittedIds | None:
         """The ids of the test set, if it was sealed with any; `told`: the sender may know them."""
@@ -272,7 +277,7 @@ class ModelAttempt:
         """Run on the visible rows alone."""
         limits = Limits(seconds=on.conditions.seconds or on.conditions.visible_seconds)
         with on.open_validation() as table:
-            hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes, on.form)
+            hidden = HiddenRows.of(on.sealed, on.loss, on.classes, on.form)
             visible = VisibleRows.of(table, hidden.inputs)
             on.conditions.progress("running on the validation set", 0, visible.expected.rows)
             return score_model(self.predictor, visible, limits).mean
@@ -283,7 +288,7 @@ class ModelAttempt:
         if conditions.hopeless:
             return Losses(None, None, of_model=True)
         with on.open_validation() as table, open_executor(conditions.executor) as executor:
-            hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes, on.form)
+            hidden = HiddenRows.of(on.sealed, on.loss, on.classes, on.form)
             visible = VisibleRows.of(table, hidden.inputs)
             validation, seconds = self._visible(visible, hidden, executor, conditions)
             conditions.reach(on)
@@ -386,7 +391,7 @@ def allotted(estimate: float) -> float:
 
 def model_score(predictor: Predictor, on: Measured) -> Score | None:
     """Return a model's losses on the test set, for its release: nothing is secret any more."""
-    hidden = HiddenRows.of(on.sealed, on.space.loss(on.spec), on.classes, on.form)
+    hidden = HiddenRows.of(on.sealed, on.loss, on.classes, on.form)
     try:
         return score_model(predictor, hidden, Limits(seconds=LONGEST), again=False)
     except (Unscorable, SystemExit):
