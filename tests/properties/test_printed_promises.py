@@ -30,7 +30,15 @@ from easeml_meter.core.history import Folded, MeterState, ledger_of, session_vie
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, MeterRecord, TestSet
-from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, name_of
+from easeml_meter.core.signals import (
+    ABOVE_CEILING,
+    NO_READING,
+    REVERTED,
+    TOO_SPREAD,
+    UNCHANGED,
+    Rules,
+    name_of,
+)
 from easeml_meter.core.views import SessionView
 from easeml_meter.report.gauge import plain
 from easeml_meter.report.page import html_page
@@ -50,6 +58,20 @@ METERS: dict[str, dict[str, Any]] = {
     "no reading": {"protocol": "incremental", "models": True},
     "by band": {"protocol": "incremental", "tolerance": [0.1, 0.2, 0.3]},
     "teams": {"protocol": "incremental", "tenants": (3, 3)},
+    "too spread": {"loss": "absolute", "variance_ceiling": 0.04},
+    "too spread incremental": {
+        "protocol": "incremental",
+        "loss": "absolute",
+        "variance_ceiling": 0.04,
+    },
+    "too spread sticky": {
+        "protocol": "incremental",
+        "loss": "absolute",
+        "variance_ceiling": 0.04,
+        "ceiling": 0.4,
+        "sticky": True,
+    },
+    "ceiling sticky": {"protocol": "incremental", "ceiling": 0.4, "sticky": True},
     "drawn": {"drawn": 0.3},
     "drawn ceiling": {"drawn": 0.3, "ceiling": 0.4, "above": 2},
 }
@@ -98,11 +120,15 @@ class World:
 
 
 def play(
-    spec: MeterSpec, losses: Sequence[tuple[Any, Any]], reset: int | None = None, edges: int = 0
+    spec: MeterSpec,
+    losses: Sequence[tuple[Any, Any]],
+    reset: int | None = None,
+    edges: int = 0,
+    spread: int | None = None,
 ) -> World:
     """Answer models with these losses by the rules, with a reset before one of them.
 
-    `edges` says which ones are drawn, where they are.
+    `edges` says which ones are drawn, where they are; `spread`, which model's losses vary most.
     """
     size = required_labels(spec).labels
     test_set = TestSet("m", 1, Phase.ACTIVE, 1, "", rows=size, count=spec.count)
@@ -116,7 +142,8 @@ def play(
         # Every model has other edges, whatever its losses are.
         drawn = FIRST_EDGES[(len(losses) * step + edges) % 4] if spec.drawn else None
         if test is not None:
-            answer = ledger.rules.drawing(drawn).answer(now.state, validation, test)
+            variance = Fraction(1, 5) if step == spread else Fraction(1, 25)
+            answer = ledger.rules.drawing(drawn).answer(now.state, validation, test, variance)
         models.append(Tried(validation, test, answer, drawn))
         entries.append(
             Entry(
@@ -146,7 +173,10 @@ SENTENCES = {
     "gap between": rf"this model's true gap lies between {NUMBER} and {NUMBER}\.",
     "at most": rf"true error at most {NUMBER} %",
     "at least": rf"(?:and|true error) at least {NUMBER} %",
-    "no bound": r"This answer gives no upper bound on the true error\.",
+    # Losses that are not 0 or 1 are no errors, and are said as they are.
+    "mean at most": rf"true loss at most {NUMBER}(?: and|,|\.)",
+    "mean at least": rf"(?:\d and|true loss) at least {NUMBER},",
+    "no bound": r"This answer gives no upper bound on the true (?:error|loss)\.",
     "loss at least": rf"this model's true loss is at least {NUMBER}\.",
     "plan at least": rf"then its true loss is at least {NUMBER}\)",
     "plan": r"test loss is within [^.]*?(?:\.\d[^.]*?)* of its true loss",
@@ -157,7 +187,7 @@ SENTENCES = {
     "below": r"the test loss can only be below it",
     # What explains the drawing or the table, and claims nothing of a model.
     "caption": r"with them it covers the gap to the true loss, as promised",
-    "heading": r"true error promised",
+    "heading": r"true (?:error|loss) promised",
 }
 CLAIMS = re.compile(r"true (?:gap|loss|error)|no model (?:so far|has)|never below", re.IGNORECASE)
 
@@ -220,6 +250,8 @@ def _holds(kind: str, numbers: list[Fraction], model: Tried, spec: MeterSpec) ->
     losses: Ranges = {
         "at most": lambda: (0, numbers[0] / 100),
         "at least": lambda: (numbers[0] / 100, 1),
+        "mean at most": lambda: (0, numbers[0]),
+        "mean at least": lambda: (numbers[0], 1),
         "loss at least": lambda: (numbers[0], 1),
         "plan at least": lambda: (numbers[0], 1),
     }
@@ -254,9 +286,10 @@ def worlds(name: str, gap: str, every: int = 1) -> Iterator[World]:
     histories = itertools.product(itertools.product(GRID, tests), repeat=2)
     resets = [None, 2] if spec.resets else [None]
     edges = range(4) if spec.drawn else range(1)
-    every_one = itertools.product(histories, resets, edges)
-    for losses, reset, drawn in itertools.islice(every_one, 0, None, every):
-        yield play(spec, losses, reset, drawn)
+    spread = [None, 1, 2] if spec.variance_ceiling else [None]
+    every_one = itertools.product(histories, resets, edges, spread)
+    for losses, reset, drawn, varied in itertools.islice(every_one, 0, None, every):
+        yield play(spec, losses, reset, drawn, varied)
 
 
 @pytest.mark.parametrize("gap", ["absolute", "signed"])
@@ -270,10 +303,11 @@ def test_every_answer_says_what_is_true_of_its_model(name: str, gap: str) -> Non
             check_numbers(data, model, world.view.spec)
             answers.add(model.answer)
     odd = {"ceiling": ABOVE_CEILING, "masked": REVERTED, "no reading": NO_READING}
-    odd["drawn ceiling"] = ABOVE_CEILING
+    odd |= {"drawn ceiling": ABOVE_CEILING, "too spread": TOO_SPREAD}
+    odd |= {"too spread sticky": UNCHANGED, "ceiling sticky": UNCHANGED}
     assert {answer for key, answer in odd.items() if name.startswith(key)} <= answers
     assert "gap at most" in kinds or "gap between" in kinds
-    assert "at most" in kinds
+    assert ("mean at most" if spec_of(name, gap).loss == "absolute" else "at most") in kinds
 
 
 def check_numbers(shown: dict[str, Any], model: Tried, spec: MeterSpec) -> None:
