@@ -249,12 +249,12 @@ def test_no_command_shows_the_help(capsys: pytest.CaptureFixture[str]) -> None:
 
 
 TABLE = {
-    ("--signals", "5", "--published"): {"10": 108_080},
+    ("--signals", "5", "--published"): {"10": 108_080, "100": 832_327},
     ("--count", "all"): {"10": 86_542, "32": 260_905, "100": 805_314, "1000": 8_041_885},
     (): {"10": 48_986, "32": 123_062, "100": 356_132, "1000": 3_469_564},
     ("--ceiling", "0.1"): {"10": 17_943, "32": 45_762, "100": 134_462, "1000": 1_320_654},
-    ("--drawn", "0.05"): {"10": 36_247, "32": 71_859, "100": 184_000},
-    ("--drawn", "0.2"): {"10": 29_332, "32": 41_247, "100": 72_586},
+    ("--drawn", "0.05"): {"10": 36_247, "32": 71_859, "100": 184_000, "1000": 1_692_601},
+    ("--drawn", "0.2"): {"10": 29_332, "32": 41_247, "100": 72_586, "1000": 496_796},
     ("--protocol", "independent"): {"10": 27_169, "32": 32_585, "100": 37_941, "1000": 48_878},
 }
 """Labels by steps, with tolerance and delta 0.01."""
@@ -269,6 +269,14 @@ def test_the_table_of_what_each_count_needs(
 ) -> None:
     answer = plan_json(capsys, "--steps", steps, "--tolerance", "0.01", *options)
     assert answer["labels"] == labels
+
+
+def test_the_table_is_that_of_the_page_on_the_mathematics() -> None:
+    page = (Path(__file__).parents[2] / "docs" / "mathematics.md").read_text("utf-8")
+    for options, row in TABLE.items():
+        cells = (f"{row[steps]:,}" if steps in row else "" for steps in ("10", "32", "100", "1000"))
+        named = f"`{' '.join(options)}`" if options else "nothing more"
+        assert " ".join(f"| {named} | {' | '.join(cells)} |".split()) in page
 
 
 @pytest.mark.parametrize(
