@@ -398,3 +398,21 @@ def test_wrong_edges_are_refused(capsys: pytest.CaptureFixture[str], tmp_path: P
         code, _, err = run(capsys, *asked, *more)
         assert code == 2
         assert err.count("\n") == 1
+
+
+def test_the_table_of_small_evaluations_is_what_the_planner_says(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    page = (Path(__file__).parents[2] / "docs" / "llm-evals.md").read_text(encoding="utf-8")
+    rows = re.findall(r"^\| ([\d,]+) \| (0\.\d+(?: \| 0\.\d+)*) \|$", page, re.MULTILINE)
+    assert [row[0] for row in rows] == ["100", "200", "500", "1,000", "2,000"]
+    columns = [
+        ["--loss", "score[0-1]", "--signals", signals, "--protocol", protocol]
+        for protocol in ("regular", "incremental")
+        for signals in ("2", "3")
+    ] + [["--loss", "score", "--signals", "2"]]
+    for items, shown in rows:
+        asked = ["--labels", items.replace(",", ""), "--steps", "10", "--delta", "0.1"]
+        for column, tolerance in zip(columns, shown.split(" | "), strict=True):
+            reached = plan_json(capsys, *asked, *column)["tolerances"][0]
+            assert reached <= float(tolerance) < reached + 0.001

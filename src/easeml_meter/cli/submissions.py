@@ -40,6 +40,12 @@ _PATH = click.Path(path_type=Path)
 @click.command(context_settings={"allow_extra_args": True})
 @click.option("--test", type=_PATH, help="Predictions for the test set, with --validation.")
 @click.option("--validation", type=_PATH, help="Predictions for the validation set.")
+@click.option(
+    "--from",
+    "reader",
+    metavar="TOOL",
+    help="Both files are logs of a tool: inspect, lm-eval, promptfoo; or scores (id, score).",
+)
 @click.option("--onnx", type=_PATH, help="A model in ONNX format, instead of predictions.")
 @click.option("--command", help='A command, such as "python predict.py", run in a sandbox.')
 @click.option(
@@ -112,6 +118,12 @@ def submit(
     reporters = _reporters(options)
     submitted, name = _submitted(options)
     meter = open_meter(place)
+    if options["reader"] is not None:
+        from easeml_meter.integrations.reading import read_both
+
+        # Read here, before anything is sent: a log may hold the answers.
+        files = options["test"], options["validation"]
+        submitted = read_both(options["reader"], *files, meter.spec)
     gate = _gate(options, meter.spec)
     if options["check"]:
         _check(meter, submitted, tenant, options, as_json=as_json)
@@ -269,6 +281,9 @@ def _submitted(options: dict[str, Any]) -> tuple[Submitted, str]:
         in_order=options["no_ids"],
         missing_wrong=options["missing"] == "wrong",
     )
+    if options["reader"] is not None and (given != ["predictions"] or matching != BY_IDS):
+        needed = "--test and --validation, and no other way to submit or to match rows"
+        raise invalid("--from", options["reader"], needed)
     if matching != BY_IDS and given != ["predictions"]:
         raise invalid("--id, --no-ids, --missing", given[0], "only together with predictions")
     if options["files"] and given != ["--command"]:

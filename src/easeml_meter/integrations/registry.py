@@ -37,7 +37,12 @@ class Group(StrEnum):
 
 
 BUILT_IN: dict[Group, dict[str, str]] = {
-    Group.READERS: {},
+    Group.READERS: {
+        "inspect": "inspect:read",
+        "lm-eval": "lm_eval:read",
+        "promptfoo": "promptfoo:read",
+        "scores": "scores:read",
+    },
     Group.SOURCES: {},
     Group.REPORTERS: {
         "github": "summaries:github",

@@ -1,0 +1,65 @@
+"""promptfoo: what `promptfoo eval -o FILE.json` writes (results of version 3)."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.integrations.reading import (
+    Reading,
+    as_number,
+    lowest,
+    needed_metric,
+    read_json,
+)
+from easeml_meter.spec import MeterSpec
+from easeml_meter.tables.wording import some
+
+_VERSION = 3
+_ERROR = 2
+"""The reason of a failure that is an error, and no assertion that was not met."""
+_KNOWN = 'add metric = "score" or "success", or the name of an assertion\'s metric'
+
+
+def read(path: Path, spec: MeterSpec) -> Reading:
+    """Return the scores of one prompt at one provider; repeats of a test are averaged.
+
+    Raises:
+        InvalidInput: it is of another version, has several prompts or providers, or a test has no
+            id in its metadata.
+    """
+    metric = needed_metric(spec, _KNOWN)
+    results = read_json(path)["results"]
+    if results["version"] != _VERSION:
+        raise InvalidInput(f"results of version {results['version']!r}, {_VERSION} needed")
+    rows = results["results"]
+    tried = {(each["provider"]["id"], each["promptIdx"]) for each in rows}
+    if len(tried) > 1:
+        pairs = [f"{provider}, {prompt}" for provider, prompt in sorted(tried)]
+        raise InvalidInput(
+            f"several models: {some(pairs)}: evaluate one provider with one prompt at a time"
+        )
+    scores: dict[str, list[float]] = {}
+    for row in rows:
+        scores.setdefault(_id(row), []).append(_score(row, metric, spec))
+    means = tuple(sum(each) / len(each) for each in scores.values())
+    return Reading(tuple(scores), means)
+
+
+def _id(row: dict[str, Any]) -> str:
+    metadata = row["testCase"].get("metadata") or {}
+    if "id" not in metadata:
+        raise InvalidInput(f"test {row['testIdx']}: no id: give it metadata: {{id: ...}}")
+    return str(metadata["id"])
+
+
+def _score(row: dict[str, Any], metric: str, spec: MeterSpec) -> float:
+    where = f"{metric} of test {row['testIdx']}"
+    if row["failureReason"] == _ERROR:
+        return lowest(spec)
+    if metric in ("score", "success"):
+        return as_number(row[metric], where)
+    if metric not in row["namedScores"]:
+        raise InvalidInput(f"no {where}: known: {some(['score', 'success', *row['namedScores']])}")
+    return as_number(row["namedScores"][metric], where)
