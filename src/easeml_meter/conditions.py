@@ -168,6 +168,38 @@ class Condition:
         return min(limits)
 
 
+@dataclass(frozen=True)
+class Comparison:
+    """A model beside an old one on the same rows of a test set."""
+
+    rows: int = 0
+    gained: int = 0
+    """Rows where the new one is right and the old one wrong."""
+    lost: int = 0
+    """Rows where it is the other way round."""
+    differing: int = 0
+    """Rows where they predict different things."""
+
+    def __add__(self, other: Comparison) -> Comparison:
+        return Comparison(
+            self.rows + other.rows,
+            self.gained + other.gained,
+            self.lost + other.lost,
+            self.differing + other.differing,
+        )
+
+    def value(self, variable: Variable) -> Fraction:
+        """Return what a clause compares with its threshold."""
+        if variable is Variable.CHANGE:
+            return Fraction(self.gained - self.lost, self.rows)
+        return Fraction(self.differing, self.rows)
+
+    @property
+    def apart(self) -> Fraction:
+        """The share of rows where one of the two is right and the other wrong."""
+        return Fraction(self.gained + self.lost, self.rows)
+
+
 def _exactly(value: float) -> Fraction:
     """Return a number as its shortest decimal says it, without rounding."""
     return Fraction(repr(float(value)))

@@ -25,7 +25,7 @@ from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service import audit, handovers, history, meters, validation
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Clock, Home, Workspace, utc_now
-from easeml_meter.service.submissions import answering, checking
+from easeml_meter.service.submissions import answering, checking, promoting
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
 from easeml_meter.service.testsets import delivery, inputs, parts, release, requests
@@ -209,6 +209,9 @@ class MeterVerbs(Protocol):
     def gate(self, model: str, gate: Gate, *, tenant: int | None = None) -> Verdict:
         """Say whether a model passes, by the newest answer to it: free, and repeatable."""
         return gate.judge(last_told(self.history(tenant=tenant), model))
+
+    def promote(self, model: str, *, tenant: int | None = None) -> int:
+        """Compare the next submissions with this model, which has passed; return its step."""
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Return what it costs if one tenant goes on from another's model; `confirm` requests it.
@@ -413,6 +416,10 @@ class Meter(MeterVerbs):
     def history(self, *, tenant: int | None = None) -> History:
         """Return the sessions of all test sets delivered so far."""
         return History(history.list_sessions(self._acting(tenant), self.workspace))
+
+    def promote(self, model: str, *, tenant: int | None = None) -> int:
+        """Compare the next submissions with this model, which has passed; return its step."""
+        return promoting.promote(self._acting(tenant), self.workspace, model).step
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Return what it costs if one tenant goes on from another's model; `confirm` records it.

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from easeml_meter.checks import finite, listed, one_of, whole
-from easeml_meter.conditions import Condition
+from easeml_meter.conditions import BETTER, Condition
 from easeml_meter.errors import InvalidInput, invalid
 
 
@@ -173,6 +173,10 @@ class MeterSpec:
     """How many models may pass a condition before the one that closes the test set."""
     metric: str = ""
     """Which scores of an evaluation count, as its tool calls them: chosen before any is seen."""
+    disagreement: float | None = None
+    """With "n - o": fail whatever differs from the old model on a larger share of rows."""
+    tolerance: float | None = None
+    """With "better": by how much the test set has to show it."""
 
     def __post_init__(self) -> None:
         for name in ("bands", "tenants", "reverts", "mixture", "classes"):
@@ -226,13 +230,16 @@ class MeterSpec:
         if not isinstance(self.question, str):
             raise invalid("question", self.question, 'a text, such as "n > 0.8 +/- 0.01"')
         if self.condition is None:
-            if self.passes is not None:
-                raise invalid("passes", self.passes, "only with a condition that models pass")
+            for name in ("passes", "disagreement", "tolerance"):
+                if getattr(self, name) is not None:
+                    raise invalid(
+                        name, getattr(self, name), "only with a question, or in [[bands]]"
+                    )
             _check_bands(self.bands)
             return
-        object.__setattr__(self, "question", str(self.condition))
-        if self.condition.needs_old:
-            raise invalid("question", self.question, "a meter answers conditions on n alone")
+        object.__setattr__(self, "question", BETTER if self.ladder else str(self.condition))
+        if self.condition.needs_old and self.models:
+            raise invalid("models", self.models, "only predictions are compared with an old model")
         if not is_zero_one(self.loss):
             raise invalid("loss", self.loss, 'a condition on n needs "0-1" or "top-K"')
         unasked = {
@@ -420,7 +427,17 @@ class MeterSpec:
         """What models pass or fail; None: the question is the gap."""
         if self.question == GAP:
             return None
-        return Condition.parse(self.question, passes=self.passes)
+        return Condition.parse(
+            self.question,
+            disagreement=self.disagreement,
+            passes=self.passes,
+            tolerance=self.tolerance,
+        )
+
+    @property
+    def ladder(self) -> bool:
+        """Whether the old model of each answer is the last one that passed."""
+        return self.question.strip() == BETTER
 
     def _check_scores(self) -> None:
         if not isinstance(self.metric, str) or len(self.metric) > _LONGEST_METRIC:

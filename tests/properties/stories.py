@@ -39,13 +39,13 @@ class Story:
     ceiling: float | None
     elastic: bool
     drawn: bool
-    condition: bool = False
+    condition: str | None = None
 
     @property
     def spec(self) -> MeterSpec:
         """Bands so wide that the two often agree though their losses differ."""
-        if self.condition:
-            return condition_spec(steps=3, passes=1, inputs="public")
+        if self.condition is not None:
+            return condition_spec(steps=3, passes=1, inputs="public", question=self.condition)
         if self.drawn:
             above = None if self.ceiling is None else 1
             drawn = {"signals": 1, "edges": [], "drawn": 0.5, "above": above}
@@ -103,5 +103,5 @@ def stories(
         ceiling=st.sampled_from([None, 0.6]),
         elastic=st.booleans(),
         drawn=st.booleans(),
-        condition=st.booleans(),
+        condition=st.sampled_from([None, None, "n > 0.5 +/- 0.2", "n - o > 0 +/- 0.3"]),
     )

@@ -66,6 +66,7 @@ METER: dict[str, Rule] = {
     "GET /validation-sets/{number}/file": Rule("DLR"),
     "POST /submissions": Rule("DR", tenants=True, params={"model": "m"}, content=b"x"),
     "POST /submissions/check": Rule("DR", tenants=True, content=b"x"),
+    "POST /submissions/promote": Rule("D", tenants=True, json={"model": "m"}),
     "GET /submissions": Rule("DLR", tenants=True),
     "GET /submissions/{submission}": Rule("DLR", tenants=True),
     "GET /submissions/{submission}/events": Rule("DLR", tenants=True),

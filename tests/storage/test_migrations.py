@@ -159,14 +159,14 @@ ROWS = {
     "meters": [written(METER)],
     "generations": [written(GENERATION, "reason", "deadline", "count")],
     "validation_sets": [written(VALIDATION)],
-    "entries": [written(ENTRY, "user", "first_edge") | {"tenant": 0}],
+    "entries": [written(ENTRY, "user", "first_edge", "old") | {"tenant": 0}],
     "audit": [written(LINK)],
 }
 
 
 @pytest.mark.parametrize("version", older())
 def test_every_released_schema_is_upgraded_with_its_rows(empty: str, version: str) -> None:
-    entries = {"entries": [written(ENTRY, "first_edge")]}
+    entries = {"entries": [written(ENTRY, "first_edge", "old")]}
     make(empty, version, ROWS if version < "0003" else ROWS | entries)
     opened = Store.open(empty)
     assert_declared(opened)
@@ -189,7 +189,10 @@ def test_tenants_are_counted_from_one_and_entries_learn_their_users(empty: str) 
     rows = {name: ROWS[name] for name in ("meters", "generations", "validation_sets")}
     rows["entries"] = [
         written(
-            replace(ENTRY, tenant=tenant, step=step, submission=f"{step:064}"), "user", "first_edge"
+            replace(ENTRY, tenant=tenant, step=step, submission=f"{step:064}"),
+            "user",
+            "first_edge",
+            "old",
         )
         for tenant, step in places
     ]
@@ -213,7 +216,7 @@ def test_a_program_of_the_version_before_cannot_enter_answers(empty: str) -> Non
     """It would count tenants from 0, and give the first one a budget that is spent."""
     make(empty, "0002", ROWS)
     Store.open(empty).close()
-    entered = written(replace(ENTRY, step=2, submission="t" * 64), "user", "first_edge")
+    entered = written(replace(ENTRY, step=2, submission="t" * 64), "user", "first_edge", "old")
     with pytest.raises(sa.exc.IntegrityError):
         make(empty, "head", {"entries": [entered]})
 

@@ -1,4 +1,4 @@
-"""`meter submit`: predictions, an ONNX model, or a command."""
+"""`meter submit`: predictions, an ONNX model, or a command; `meter promote`."""
 
 from __future__ import annotations
 
@@ -248,6 +248,23 @@ def _check(
         echo_json(checked.to_json())
     else:
         click.echo("\n".join(checked_lines(checked, meter.spec)))
+
+
+@click.command()
+@click.argument("model")
+@tenant_option
+@place_options
+@json_option
+def promote(model: str, tenant: int | None, place: MeterPlace, as_json: bool) -> None:
+    """Compare the next submissions with MODEL, which has passed: it is the new "o" of "n - o".
+
+    Nothing is charged. A ladder (question = "better") does this by itself.
+    """
+    step = open_meter(place).promote(model, tenant=tenant)
+    if as_json:
+        echo_json({"model": model, "step": step})
+    else:
+        click.echo(f"the next models are compared with {model}, step {step:,}")
 
 
 class Interrupted(MeterError):

@@ -335,6 +335,16 @@ class RemoteMeter(MeterVerbs):
         found = self._connection.listed(self._at("history"), _tenant(tenant))
         return History(self._view(each) for each in found)
 
+    def promote(self, model: str, *, tenant: int | None = None) -> int:
+        """Compare the next submissions with this model, which has passed; return its step."""
+        found = self._connection.call(
+            "POST",
+            self._at("submissions", "promote"),
+            params=_tenant(tenant),
+            json={"model": model},
+        )
+        return int(found["step"])
+
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Return what it costs if one tenant goes on from another's model; `confirm` requests it.
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from easeml_meter.checks import finite
-from easeml_meter.core.signals import Rules, name_of
+from easeml_meter.core.signals import BASELINE, Rules, name_of
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.errors import WrongPhase, invalid
 from easeml_meter.spec import MeterSpec
@@ -61,8 +61,8 @@ class Gate:
         self.check(signal.spec)
         reasons = []
         if signal.passed is False:
-            reasons.append(f"{signal.spec.question} was not passed")
-        elif signal.band is None and not signal.passed:
+            reasons.append(f"{signal.spec.condition} was not passed")
+        elif signal.band is None and not signal.passed and signal.answer != BASELINE:
             reasons.append(f"there is no band to go by ({name_of(signal.answer)})")
         elif self.fail_above is not None and (signal.band or 0) > self.fail_above:
             reasons.append(f"band {signal.band} is above band {self.fail_above}")
@@ -104,7 +104,9 @@ class Verdict:
         told = f"model {signal.model}: step {signal.step} of test set {signal.generation}"
         if self.passed:
             if signal.passed:
-                told += f", {signal.spec.question}"
+                told += f", {signal.spec.condition}"
+            elif signal.answer == BASELINE:
+                told += ", which others are compared with"
             elif signal.spec.drawn is None:
                 told += f", band {signal.band} of {signal.spec.signals}"
             return f"passed: {told}"

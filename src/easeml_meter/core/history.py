@@ -150,7 +150,7 @@ class Histories:
     @property
     def answers(self) -> int:
         """The number of answers that the test set has given."""
-        return sum(each.account.steps for each in self.folded.values())
+        return sum(each.step for each in self.folded.values())
 
     @property
     def all_spent(self) -> bool:
@@ -272,6 +272,7 @@ def signal_of(
         by_name=by_name,
         first_edge=None if first_edge is None else float(first_edge),
         told_edges=rules.range_of(answer) if ledger.spec.merges else None,
+        old=entry.old or None,
         validation_loss=None if loss is None else float(loss),
         true_loss_at_least=least,
         true_loss_at_most=most,

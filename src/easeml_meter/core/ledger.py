@@ -14,7 +14,7 @@ from fractions import Fraction
 from functools import cached_property
 
 from easeml_meter.core.questions.planning import question_of
-from easeml_meter.core.signals import Rules, State
+from easeml_meter.core.signals import BASELINE, Rules, State
 from easeml_meter.core.verdicts import rules_of
 from easeml_meter.errors import invalid
 from easeml_meter.spec import METERS, Count, MeterSpec
@@ -178,7 +178,9 @@ class Ledger:
             symbols, choices = self._symbols(account.state)
             code = code.after(symbols[answer], choices)
         state = self.rules.after(account.state, answer)
-        return Account(account.tenant, account.steps + 1, state, code, account.group)
+        # The model that others are compared with gets an answer that is known beforehand.
+        steps = account.steps + (answer != BASELINE)
+        return Account(account.tenant, steps, state, code, account.group)
 
     def _symbols(self, state: State) -> tuple[dict[int, int], dict[int, int]]:
         """Return the symbol of each answer that may come, and how many values each symbol has.

@@ -28,6 +28,7 @@ class Event(StrEnum):
     VALIDATION_SET = "validation set"
     VALIDATION_REPLACED = "validation replaced"
     TOLD = "told"
+    PROMOTED = "promoted"
     HANDED_OVER = "handed over"
     HAND_OVER_REQUESTED = "hand-over requested"
     HAND_OVER_AGREED = "hand-over agreed"
@@ -258,6 +259,8 @@ class Entry:
     """Id of whoever submitted it, where people have accounts."""
     first_edge: str = ""
     """Where the bands of this answer begin, as a fraction, if a band was told of drawn edges."""
+    old: int = 0
+    """The step of the model that it was compared with; 0: with none."""
 
 
 @dataclass(frozen=True, slots=True)

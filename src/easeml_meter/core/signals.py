@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
 
+from easeml_meter.conditions import Comparison
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Gap, MeterSpec, Protocol
 from easeml_meter.stats.rounding import as_written, at_least, at_most
@@ -23,6 +24,7 @@ TOO_SPREAD = -4
 UNCHANGED = -5
 PASS = -6
 FAIL = -7
+BASELINE = -8
 
 _NAMES = {
     ABOVE_CEILING: "above-ceiling",
@@ -32,6 +34,7 @@ _NAMES = {
     UNCHANGED: "unchanged",
     PASS: "pass",
     FAIL: "fail",
+    BASELINE: "baseline",
 }
 _ANSWERS = {name: answer for answer, name in _NAMES.items()}
 
@@ -60,6 +63,8 @@ class State:
     """The reasons for no reading that a sticky meter has told."""
     passes: int = 0
     """Models that passed, where they are counted."""
+    based: bool = False
+    """Whether there is a model to compare others with."""
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "raised", tuple(self.raised))  # a list, as stored in JSON
@@ -165,10 +170,12 @@ class Rules:
         validation_loss: float | Fraction,
         test_loss: float | Fraction,
         variance: float | Fraction = 0,
+        against: Comparison | None = None,
     ) -> int:
         """Return what is told for a submission with these losses.
 
-        `variance` is that of the losses of single examples of the test set.
+        `variance` is that of the losses of single examples of the test set. The gap of a model does
+        not depend on what it is compared `against`.
         """
         spec = self.spec
         # Each alone, and first: an error that depends on how far they are apart tells something.

@@ -128,6 +128,8 @@ class CheckedSubmission:
     """How many answers the team has in all, as far as promised."""
     repeated: bool
     """An identical submission was answered before: it would use none."""
+    baseline: bool = False
+    """It would be the model that others are compared with, and use none."""
     test: CheckedFile | None = None
     validation: CheckedFile | None = None
     """None: it is a model."""

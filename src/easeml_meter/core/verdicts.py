@@ -9,9 +9,9 @@ from __future__ import annotations
 from dataclasses import dataclass, replace
 from fractions import Fraction
 
-from easeml_meter.conditions import Clause, Condition, Variable
+from easeml_meter.conditions import Clause, Comparison, Condition, Variable
 from easeml_meter.core.questions.passing import meaning
-from easeml_meter.core.signals import FAIL, PASS, Rules, State
+from easeml_meter.core.signals import BASELINE, FAIL, PASS, Rules, State
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written, at_least, at_most
@@ -29,8 +29,11 @@ class Verdicts(Rules):
         return self.spec.condition
 
     def answers(self, state: State) -> tuple[int, ...]:
-        """List both answers, the more usual one first."""
-        return FAIL, PASS
+        """List both answers, the more usual one first; before them comes a model to compare with.
+
+        That first answer is always the same, so it tells nothing and costs nothing.
+        """
+        return (BASELINE,) if self.condition.needs_old and not state.based else (FAIL, PASS)
 
     def answer(
         self,
@@ -38,19 +41,31 @@ class Verdicts(Rules):
         validation_loss: float | Fraction,
         test_loss: float | Fraction,
         variance: float | Fraction = 0,
+        against: Comparison | None = None,
     ) -> int:
-        """Return what is told of a model with this test loss."""
+        """Return what is told of a model with this test loss, and `against` the old one."""
         if not 0 <= test_loss <= 1:
             raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
-        accuracy = 1 - as_written(test_loss)
-        return PASS if all(each.holds(accuracy) for each in self.condition.clauses) else FAIL
+        values = {Variable.ACCURACY: 1 - as_written(test_loss)}
+        if self.condition.needs_old:
+            if against is None:
+                raise AssertionError("a model must be compared with the old one")
+            most = self.condition.disagreement
+            if most is not None and against.apart > as_written(most):
+                return FAIL
+            for variable in (Variable.CHANGE, Variable.DISAGREEMENT):
+                values[variable] = against.value(variable)
+        clauses = self.condition.clauses
+        return PASS if all(each.holds(values[each.variable]) for each in clauses) else FAIL
 
     def unread(self, state: State, reason: int) -> int:
-        """Return "fail": a model without a reading has not passed."""
-        return FAIL
+        """Return "fail": a model without a reading has not passed; the first one is no loss."""
+        return self.answers(state)[0]
 
     def after(self, state: State, answer: int) -> State:
         """Return the state once this was told; passes count where they can close the test set."""
+        if answer == BASELINE:
+            return replace(state, based=True)
         counted = answer == PASS and self.condition.passes is not None
         return replace(state, passes=state.passes + 1) if counted else state
 

@@ -16,6 +16,7 @@ from typing import Any
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
 from easeml_meter.core.signals import (
+    BASELINE,
     FAIL,
     NO_READING,
     PASS,
@@ -57,6 +58,8 @@ class Signal(Shown):
     """Where the bands of this answer begin, if a band was told of drawn edges."""
     told_edges: tuple[float, float] | None = None
     """The edges of the band told, where some may be left out near the ceiling."""
+    old: int | None = None
+    """The step of the model that it was compared with; None: with none."""
     validation_loss: float | None = None
     """The loss on the validation set; None where it was not measured."""
     true_loss_at_least: float | None = None
@@ -124,9 +127,12 @@ class Signal(Shown):
             f"With probability at least {confidence(self.spec)}, for all answers of this test set"
         )
         if isinstance(self.rules, Verdicts):
+            if self.answer == BASELINE:
+                return "Other models are compared with this one; nothing is promised about it."
             if self.answer == FAIL:
                 return "Nothing is promised about a model that fails."
-            return f"{sure} together: this model {self.rules.promised(self.answer)}."
+            old = "" if self.old is None else f" The old model is that of step {self.old:,}."
+            return f"{sure} together: this model {self.rules.promised(self.answer)}.{old}"
         if self.true_gap is None:
             ceiling, least = at_least(self.spec.ceiling or 0.0), self.rules.least_above
             if least is None:
@@ -148,6 +154,7 @@ class Signal(Shown):
             "question": self.spec.question,
             "answer": self.name,
             "passed": self.passed,
+            "old": self.old,
             "band": self.band,
             "gap": self.gap,
             "first_edge": self.first_edge,
@@ -251,6 +258,8 @@ class Truth:
     """Of the losses of single examples of the test set, where the meter has a ceiling on it."""
     passed: bool | None = None
     """Whether the test set shows that the condition holds; None where the gap was asked for."""
+    change: float | None = None
+    """The accuracy minus that of the model it was compared with, on the test set."""
 
 
 @dataclass(frozen=True, repr=False)
@@ -357,6 +366,7 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
         # A server of a version before sends none of these.
         by_name=data.get("by_name", False),
         first_edge=data.get("first_edge"),
+        old=data.get("old"),
         told_edges=tuple(data["gap"]) if spec.merges and data["gap"] else None,
         validation_loss=data.get("validation_loss"),
         true_loss_at_least=data.get("true_loss_at_least"),

@@ -13,6 +13,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
+    BASELINE,
     FAIL,
     NO_READING,
     PASS,
@@ -142,9 +143,13 @@ def _on_last(last: Signal) -> Iterator[Line]:
         )
         yield Role.DEVELOPER, "test the next one on inputs with the same columns first."
     elif last.answer == PASS:
-        yield None, f"The last model passed: {last.spec.question} is promised to hold."
+        yield None, f"The last model passed: {last.spec.condition} is promised to hold."
         if last.spec.passes is not None:
             yield None, f"Pass number {last.spec.passes + 1} closes the test set."
+        if not last.spec.ladder and last.old is not None:
+            yield Role.DEVELOPER, "to compare the next models with it, `meter promote` it."
+    elif last.answer == BASELINE:
+        yield None, "The next models are compared with the last one, which cost nothing."
     elif last.answer == FAIL:
         yield (
             None,

@@ -28,6 +28,8 @@ def checked_lines(checked: CheckedSubmission, spec: MeterSpec) -> list[str]:
         lines.append("The model is run on the validation set when it is submitted.")
     if checked.repeated:
         lines.append("It was answered before: submitting it again costs nothing.")
+    elif checked.baseline:
+        lines.append("Others will be compared with it: submitting it uses no answer.")
     else:
         promised = " promised ones" if spec.elastic else ""
         lines.append(

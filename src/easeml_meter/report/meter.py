@@ -12,6 +12,7 @@ import math
 
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
+    BASELINE,
     FAIL,
     NO_READING,
     PASS,
@@ -50,7 +51,7 @@ from easeml_meter.report.words import (
 from easeml_meter.stats.rounding import at_least, at_most
 
 _THINNEST = 3.0
-_ODD = (ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED, PASS, FAIL)
+_ODD = (ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED, PASS, FAIL, BASELINE)
 
 
 def meter_svg(view: SessionView) -> str:
@@ -81,7 +82,7 @@ def _heading(layout: Layout) -> str:
     even = "bands equally high" if layout.view.spec.drawn is None else "drawn edges"
     caption = f"height: {gap_name(layout.view.spec)}; {even}"
     if layout.view.spec.condition is not None:
-        caption = f"pass or fail: {layout.view.spec.question}"
+        caption = f"pass or fail: {escaped(str(layout.view.spec.condition))}"
     standing = f", {standing_words(layout.view)}"
     room = layout.width - 2 * MARGIN - text_width(standing, BOLD)
     title = escaped(fitted(layout.view.meter, BOLD, room) + standing)
@@ -242,6 +243,8 @@ def _glyph(answer: int) -> str:
         return element("path", d="M-4.5 0h9M-2-2.5L-4.5 0-2 2.5M2-2.5L4.5 0 2 2.5", **line)
     if answer == UNCHANGED:
         return element("path", d="M-4-2h8M-4 2h8", **line)
+    if answer == BASELINE:
+        return element("circle", cx=0, cy=0, r=4, **line)
     if answer == PASS:
         return element("path", d="M-4 0.5l3 3.5 5.5-8", **line)
     return element("path", d="M-3.5-3.5l7 7M3.5-3.5l-7 7", **line)

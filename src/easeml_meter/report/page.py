@@ -139,9 +139,10 @@ def _meter(view: SessionView) -> str:
         f"it covers the gap to the true loss, as promised. {scale}"
     )
     if view.spec.condition is not None:
+        asked = escaped(str(view.spec.condition))
         caption = (
-            f"One column per step. A model passes if {escaped(view.spec.question)} on the test "
-            "set, with the tolerance to spare; nothing is promised about one that fails."
+            f"One column per step. A model passes if {asked} on the test set, with the tolerance "
+            "to spare; nothing is promised about one that fails."
         )
     figure = _scroll("The meter, step by step", meter_svg(view))
     return f"<figure>{figure}<figcaption>{caption}</figcaption></figure>"

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from easeml_meter.core.people import Role
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
+    BASELINE,
     FAIL,
     NO_READING,
     PASS,
@@ -70,6 +71,7 @@ _GLYPHS = {
     UNCHANGED: "=",
     PASS: "✓",
     FAIL: "✗",
+    BASELINE: "○",
 }
 
 

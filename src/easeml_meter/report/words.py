@@ -12,6 +12,7 @@ from itertools import groupby
 
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
+    BASELINE,
     FAIL,
     NO_READING,
     PASS,
@@ -32,6 +33,7 @@ _WITHOUT_BAND = {
     UNCHANGED: "unchanged",
     PASS: "pass",
     FAIL: "fail",
+    BASELINE: "baseline",
 }
 _JOINERS = "\u200c\u200d"
 _MOST_RUNS = 30
@@ -235,7 +237,7 @@ def meaning_words(view: SessionView) -> str:
     """Say what the numbers of the bands stand for, or that they have none."""
     if view.spec.condition is not None:
         return (
-            f"A model passes if {view.spec.question} on the test set, with the tolerance to spare."
+            f"A model passes if {view.spec.condition} on the test set, with the tolerance to spare."
         )
     if view.spec.drawn is not None:
         return (

@@ -19,6 +19,7 @@ class Permission(StrEnum):
     SUBMIT = "submit"
     REPORT_SCORES = "report scores"
     SEE_SIGNALS = "see answers"
+    PROMOTE = "promote a model"
     SET_VALIDATION = "set the validation set"
     SEE_VALIDATION = "see the validation set"
     SEAL = "seal a test set"
@@ -47,6 +48,7 @@ _ALLOWED = {
         Permission.SEE_METER,
         Permission.SUBMIT,
         Permission.SEE_SIGNALS,
+        Permission.PROMOTE,
         Permission.SET_VALIDATION,
         Permission.SEE_VALIDATION,
         Permission.SEE_RELEASED,

@@ -99,7 +99,7 @@ def _agrees(entry: Entry, link: Mapping[str, Any]) -> bool:
     return all(link.get(name) in (None, getattr(entry, name)) for name in _WITNESSED)
 
 
-_WITNESSED = ("answer", "model", "submission", "first_edge")
+_WITNESSED = ("answer", "model", "submission", "first_edge", "old")
 """What a link says of an answer, besides which one it is."""
 
 
@@ -249,6 +249,8 @@ def _shown_to(own: set[int], link: AuditLink) -> bool:
     """Whether developers of these tenants may read a link: their own answers and hand-overs."""
     if link.event in _HAND_OVERS:
         return bool({link.details["giver"], link.details["receiver"]} & own)
+    if link.event == Event.PROMOTED:  # only a model that passed is promoted
+        return link.details["tenant"] in own
     return {tenant for _, tenant, _ in _answers_in(link)} <= own
 
 
@@ -262,6 +264,7 @@ _HAND_OVERS = (
 _SAID: dict[str, dict[str, type]] = {
     **{each: {"generation": int} for each in _PHASES},
     Event.TOLD: {"generation": int, "tenant": int, "step": int},
+    Event.PROMOTED: {"generation": int, "tenant": int, "step": int},
     Event.BOOKS_BEHIND: {"generation": int, "tenant_and_step": list},
     **{each: {"giver": int, "receiver": int} for each in _HAND_OVERS},
 }

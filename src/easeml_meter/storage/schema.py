@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0006"
+HEAD = "0007"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()
@@ -75,6 +75,7 @@ entries = sa.Table(
     sa.Column("told_at", sa.String(32), nullable=False),
     sa.Column("user", sa.String(32), nullable=False),  # empty: not known
     sa.Column("first_edge", sa.String(32), nullable=False, server_default=sa.text("''")),
+    sa.Column("old", sa.Integer, nullable=False, server_default=sa.text("0")),  # a step, or none
     sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
     # An identical submission is answered from here, also after a crash that lost the answer.
     sa.UniqueConstraint("meter", "generation", "tenant", "submission", "validation_set"),

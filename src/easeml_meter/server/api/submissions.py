@@ -13,22 +13,23 @@ from typing import Annotated, Any, Literal
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse, StreamingResponse
-from pydantic import BaseModel
+from pydantic import BaseModel, Field
 
 from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Signal
 from easeml_meter.scoring.ids import RowMatching
-from easeml_meter.server.api.common import Listed, PageHere, body_of, paged, raw
+from easeml_meter.server.api.common import Given, Listed, PageHere, body_of, paged, raw
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import TenantActorHere, WorkHere, WorkspaceHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import Key, once_streamed, replayed
+from easeml_meter.server.idempotency import Key, OnceHere, once_streamed, replayed
 from easeml_meter.server.parameters import Id
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import checking, queue
 from easeml_meter.service.submissions.keyed import Keyed
+from easeml_meter.service.submissions.promoting import promote
 from easeml_meter.service.submissions.queue import Accepted, Incoming, Taken
 
 router = APIRouter(tags=["submissions"], route_class=ApiRoute)
@@ -109,6 +110,19 @@ class SubmissionShown(SubmissionListed):
     signal: dict[str, Any] | None
 
 
+class PromotionAsked(Given):
+    """The name of a model that has passed."""
+
+    model: Annotated[str, Field(min_length=1, max_length=200)]
+
+
+class Promoted(BaseModel):
+    """The model that the next ones are compared with."""
+
+    model: str
+    step: int
+
+
 class FileRead(BaseModel):
     """How a file of predictions was read; `matched` ids are told to those who see the inputs."""
 
@@ -127,6 +141,8 @@ class SubmissionChecked(BaseModel):
     answer: int
     answers: int
     repeated: bool
+    baseline: bool
+    """It becomes the model that others are compared with, which uses no answer."""
     test: FileRead | None
     validation: FileRead | None
     classes: list[str | int]
@@ -194,6 +210,23 @@ async def check_submission(
     body = await body_of(request, request.app.state.settings)
     found = await run_in_threadpool(checking.check_packed, actor, space, body, matching)
     return found.to_json()
+
+
+@router.post(
+    "/meters/{meter}/submissions/promote",
+    responses=answers(404, 409),
+    response_model=Promoted,
+)
+async def promote_model(
+    actor: TenantActorHere, space: WorkspaceHere, once: OnceHere, given: PromotionAsked
+) -> JSONResponse:
+    """Compare the next submissions with a model that has passed: the new `o` of `n - o`."""
+
+    def make() -> tuple[int, Promoted]:
+        entry = promote(actor, space, given.model)
+        return 200, Promoted(model=entry.model, step=entry.step)
+
+    return await once.answer(make, actor=actor, use_case=promote)
 
 
 async def _accepted(request: Request, incoming: Incoming) -> Taken:

@@ -30,13 +30,20 @@ from easeml_meter.service.submissions.deciding import (
     Known,
     validation_in_force,
 )
-from easeml_meter.service.submissions.keeping import Keeping, Kept
+from easeml_meter.service.submissions.keeping import Keeping, Kept, read_kept
 from easeml_meter.service.submissions.keyed import Keyed, Keys
-from easeml_meter.service.submissions.kinds import Submitted
-from easeml_meter.service.submissions.measuring import USUAL, Attempt, Conditions, Measured
+from easeml_meter.service.submissions.kinds import Submitted, kept_predictions
+from easeml_meter.service.submissions.measuring import (
+    USUAL,
+    Attempt,
+    Conditions,
+    Losses,
+    Measured,
+)
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.books import Books
+from easeml_meter.tables.source import Held
 from easeml_meter.vault.keys import fingerprint_key
 
 MANY = 1 << 17
@@ -328,13 +335,37 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
     content = attempt.content()
     if content and not reached:  # once hidden rows were touched, nothing is refused any more
         measured.space.check_room(len(content))
-    losses = attempt.measure(measured)
+    old = decisions.olds.get(draft.entry.tenant)
+    losses = _losses(decisions.state.spec, attempt, measured, old)
     kept = Kept(draft.entry.submission, attempt.suffix, content) if content else None
     loss = "" if losses.validation is None else str(losses.validation)
     entry = replace(draft.entry, validation_loss=loss)
     # Drawn now, because the test set is open now; it leaves with the answer, once that is entered.
     first_edge = measured.first_edge(entry)
-    return replace(draft, entry=entry, losses=losses, first_edge=first_edge, kept=kept)
+    return replace(
+        draft,
+        entry=entry,
+        losses=losses,
+        first_edge=first_edge,
+        kept=kept,
+        old=0 if old is None else old.step,
+    )
+
+
+def _losses(spec: MeterSpec, attempt: Attempt, measured: Measured, old: Entry | None) -> Losses:
+    """Measure a submission, beside the old model if the question compares the two.
+
+    The first one, which others will be compared with, is not measured on the hidden rows.
+    """
+    if spec.condition is None or not spec.condition.needs_old:
+        return attempt.measure(measured)
+    if old is None:
+        return Losses(attempt.validation_loss(measured), None)
+    content, suffix = read_kept(measured.space, old.blob)
+    before = kept_predictions(Held(f"submission{suffix}", content), measured)
+    losses = attempt.measure(measured)
+    against = attempt.compare(measured, before)
+    return replace(losses, against=against, test=None if against is None else losses.test)
 
 
 def _tell(
@@ -421,4 +452,6 @@ def _disclosed(entry: Entry) -> dict[str, object]:
     }
     if entry.first_edge:
         details["first_edge"] = entry.first_edge
+    if entry.old:
+        details["old"] = entry.old
     return details | {"user": entry.user} if entry.user else details

@@ -11,6 +11,7 @@ from dataclasses import replace
 from typing import Any
 
 from easeml_meter.core.history import MeterState
+from easeml_meter.core.signals import BASELINE
 from easeml_meter.core.submissions import CheckedFile, CheckedSubmission
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.scoring.losses import Output
@@ -118,6 +119,7 @@ def _cost(
         answer=account.steps + 1,
         answers=account.steps + ledger.steps_left(account),
         repeated=repeated,
+        baseline=not repeated and ledger.rules.answers(account.state) == (BASELINE,),
     )
 
 

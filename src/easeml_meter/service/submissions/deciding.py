@@ -6,7 +6,7 @@ The same code gives advice before the lock is taken, and decides under it.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from easeml_meter.core.history import Histories, MeterState
@@ -18,6 +18,7 @@ from easeml_meter.errors import MeterError, Spent, WrongPhase
 from easeml_meter.service.journal import histories_of
 from easeml_meter.service.submissions.keeping import Kept
 from easeml_meter.service.submissions.measuring import Losses
+from easeml_meter.service.submissions.promoting import old_model
 from easeml_meter.storage.books import Books
 
 Identity = tuple[int, str, str]
@@ -38,6 +39,8 @@ class Draft:
     first_edge: Fraction | None = None
     """Where its bands begin, if edges are drawn; like the losses, it is known to nobody yet."""
     kept: Kept | None = None
+    old: int = 0
+    """The step of the model that it was compared with; 0: with none."""
 
 
 @dataclass(frozen=True)
@@ -92,6 +95,8 @@ class Decisions:
     """Tenants whose next answer on the newest validation set follows a reset of the maximum."""
     held: frozenset[int] = frozenset()
     """Tenants with a model that runs on hidden rows: an answer must be left for it."""
+    olds: dict[int, Entry] = field(default_factory=dict)
+    """By tenant, the model that the next one is compared with, where the question compares."""
 
     @classmethod
     def read(
@@ -111,6 +116,7 @@ class Decisions:
             Known.read(books, test_set, drafts),
             {tenant for tenant in tenants if _reset_due(books, state, test_set, tenant)},
             _held(books, state, test_set),
+            _olds(books, state, test_set, tenants),
         )
 
     def check_budget(self, entry: Entry, *, reached: bool = False) -> Account:
@@ -153,11 +159,18 @@ class Decisions:
         if losses is None or over:
             raise self.spent()
         account = self.check_budget(entry, reached=losses.of_model)
+        if losses.test is None and account.state.based and not (draft.old or losses.of_model):
+            # No label was touched for a model that was to be compared with others.
+            raise MeterError("another model came first, to compare this one with: submit it again")
         answer = self.histories.ledger.rules.unread(account.state, NO_READING)
         if losses.validation is not None and losses.test is not None:
             rules = self.histories.ledger.rules.drawing(draft.first_edge)
             answer = rules.answer(
-                account.state, losses.validation, losses.test.mean, losses.test.variance
+                account.state,
+                losses.validation,
+                losses.test.mean,
+                losses.test.variance,
+                losses.against,
             )
         # Only a band is told with its edges: an answer without a reading has none to tell.
         told_edge = draft.first_edge if answer > 0 else None
@@ -169,6 +182,7 @@ class Decisions:
             blob=blob,
             told_at=now,
             first_edge="" if told_edge is None else str(told_edge),
+            old=draft.old,
         )
 
     def add(self, entry: Entry) -> None:
@@ -215,6 +229,15 @@ def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) 
     # Not the last answer: it may be that of a model which was begun before the set was replaced.
     used = books.entries.newest_validation(test_set.meter, test_set.number, tenant)
     return used != newest.number
+
+
+def _olds(
+    books: Books, state: MeterState, test_set: TestSet, tenants: set[int]
+) -> dict[int, Entry]:
+    if state.spec.condition is None or not state.spec.condition.needs_old:
+        return {}
+    found = ((tenant, old_model(books, state, test_set, tenant)) for tenant in tenants)
+    return {tenant: entry for tenant, entry in found if entry is not None}
 
 
 def _held(books: Books, state: MeterState, test_set: TestSet) -> frozenset[int]:

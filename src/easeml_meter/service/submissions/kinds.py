@@ -16,14 +16,16 @@ from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
 
+from easeml_meter.conditions import Comparison
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.bundle import MOST_FILES, Bundle
+from easeml_meter.scoring.comparing import compare
 from easeml_meter.scoring.executors import open_executor
 from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.ids import BY_IDS, IN_ORDER, RowMatching
 from easeml_meter.scoring.missing import may_miss
 from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.scoring.score import Score
+from easeml_meter.scoring.score import Score, Unscorable
 from easeml_meter.service.submissions.measuring import (
     Attempt,
     Losses,
@@ -184,6 +186,9 @@ class _PredictionAttempt:
         loss = visible_loss(on, self.visible)
         rehearse(on, self.hidden)
         return loss
+
+    def compare(self, on: Measured, old: Predictions) -> Comparison | None:
+        return compared(on, self.hidden, old)
 
     def measure(self, on: Measured) -> Losses:
         tell = on.conditions.progress
@@ -388,15 +393,28 @@ def measure_again(kept: Held, on: Measured) -> Score | None:
     for model in MODELS.values():
         if kept.suffix in model.kept:
             return model_score(model.read(kept.content).open(on).predictor, on)
+    return hidden_score(on.sealed, kept_predictions(kept, on))
+
+
+def compared(on: Measured, new: Predictions, old: Predictions) -> Comparison | None:
+    """Compare two models on the hidden rows; None if the loss failed there."""
+    groups = on.few_labels or (on.sealed.labels(index) for index in range(on.sealed.row_groups))
+    try:
+        return compare(new, old, groups)
+    except Unscorable:
+        return None
+
+
+def kept_predictions(kept: Held, on: Measured) -> Predictions:
+    """Open what was kept of predictions, as they were accepted."""
     expected = on.expected(on.generation.rows or 0)
     matching = replace(IN_ORDER, missing_wrong=may_miss(expected))
     try:
-        predictions = Predictions.open(kept, expected=expected, matching=matching)
+        return Predictions.open(kept, expected=expected, matching=matching)
     except InvalidInput:
         # It was accepted by a version that gave a loss of one's own each column as it was.
         expected = replace(expected, form=None)
-        predictions = Predictions.open(kept, expected=expected, matching=matching)
-    return hidden_score(on.sealed, predictions)
+        return Predictions.open(kept, expected=expected, matching=matching)
 
 
 def _arrow_bytes(table: pa.Table) -> bytes:

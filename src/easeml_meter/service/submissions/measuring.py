@@ -21,6 +21,7 @@ from typing import Any, Protocol
 
 import numpy as np
 
+from easeml_meter.conditions import Comparison
 from easeml_meter.core.model import Entry, TestSet, ValidationSet
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.classes import Classes, classes_in_force
@@ -80,6 +81,8 @@ class Losses:
     """None: the loss or the model failed on the hidden rows, which is an answer, too."""
     of_model: bool = False
     """Whether a stranger's model ran on the hidden rows."""
+    against: Comparison | None = None
+    """The model beside the old one, where the question compares them."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -132,6 +135,9 @@ class Attempt(Protocol):
 
     def measure(self, on: Measured) -> Losses:
         """Measure on the visible rows, and then on the hidden ones."""
+
+    def compare(self, on: Measured, old: Predictions) -> Comparison | None:
+        """Compare with an old model on the hidden rows; None if the loss failed there."""
 
 
 @dataclass(frozen=True)
@@ -272,6 +278,10 @@ class ModelAttempt:
     def predictions(self) -> dict[str, Predictions]:
         """Return none."""
         return {}
+
+    def compare(self, on: Measured, old: Predictions) -> Comparison | None:
+        """Raise `InvalidInput`: a meter that compares takes predictions only."""
+        raise invalid("submission", "a model", "only predictions are compared with an old model")
 
     def validation_loss(self, on: Measured) -> Fraction:
         """Run on the visible rows alone."""

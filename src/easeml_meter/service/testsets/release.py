@@ -8,6 +8,7 @@ from dataclasses import asdict, replace
 from fractions import Fraction
 from typing import Any
 
+from easeml_meter.conditions import Variable
 from easeml_meter.core.history import MeterState, spec_of
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Entry, Event, TestSet
@@ -15,11 +16,12 @@ from easeml_meter.core.signals import PASS, Rules, State, answer_named
 from easeml_meter.core.verdicts import Verdicts, rules_of
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import NotFound, WrongPhase
+from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile, session_of
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.keeping import read_kept
-from easeml_meter.service.submissions.kinds import measure_again
+from easeml_meter.service.submissions.kinds import compared, kept_predictions, measure_again
 from easeml_meter.service.submissions.measuring import Measured, open_sealed
 from easeml_meter.service.testsets.elsewhere import refuse_elsewhere
 from easeml_meter.service.testsets.requests import settled
@@ -65,7 +67,8 @@ def release(
     truths: list[Truth | None] = [None for _ in entries]
     if state.validation is not None:
         with Measured(space, spec, test_set, state.validation, again=True) as on:
-            truths = [_truth(on, entry) for entry in entries]
+            steps = {(entry.tenant, entry.step): entry for entry in entries}
+            truths = [_truth(on, each, steps.get((each.tenant, each.old))) for each in entries]
     _export(space, spec, test_set, entries, truths)
     draws = _draws(space, spec, test_set)
     # The phase changes last: a release that was cut short is simply done again.
@@ -225,8 +228,16 @@ def truths_of(space: Workspace, test_set: TestSet, tenant: int) -> tuple[Truth |
     return tuple(Truth(**row["truth"]) if row["truth"] else None for row in own)
 
 
-def _truth(on: Measured, entry: Entry) -> Truth | None:
-    """Measure again what was kept; None where a model could not be measured."""
+def _kept(on: Measured, entry: Entry) -> Predictions:
+    content, suffix = read_kept(on.space, entry.blob)
+    return kept_predictions(Held(f"submission{suffix}", content), on)
+
+
+def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
+    """Measure again what was kept, beside the old model if it was compared with one.
+
+    Return None where a model could not be measured.
+    """
     if not entry.blob or not entry.validation_loss:
         return None
     content, suffix = read_kept(on.space, entry.blob)
@@ -236,8 +247,13 @@ def _truth(on: Measured, entry: Entry) -> Truth | None:
     validation_loss = Fraction(entry.validation_loss)
     rules = _told(on.spec, entry)
     if isinstance(rules, Verdicts):
-        passed = rules.answer(State(), validation_loss, score.mean) == PASS
-        return Truth(float(validation_loss), float(score.mean), None, passed=passed)
+        losses = float(validation_loss), float(score.mean)
+        against = None if old is None else compared(on, _kept(on, entry), _kept(on, old))
+        if rules.condition.needs_old and against is None:
+            return Truth(*losses, None)
+        told = rules.answer(State(based=True), validation_loss, score.mean, against=against)
+        change = None if against is None else float(against.value(Variable.CHANGE))
+        return Truth(*losses, None, passed=told == PASS, change=change)
     if not entry.first_edge:  # an answer without a reading has edges that were not told
         rules = rules.drawing(on.first_edge(entry))
     band = rules.band_of(rules.gap(validation_loss, score.mean))

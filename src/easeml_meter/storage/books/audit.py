@@ -28,6 +28,10 @@ class AuditLinks(Repository):
         """Return a meter's chain, the oldest link first."""
         return self._values(schema.audit, AuditLink, "number", meter=meter)
 
+    def of(self, meter: str, event: str) -> list[AuditLink]:
+        """Return the links of one event, the oldest first."""
+        return self._values(schema.audit, AuditLink, "number", meter=meter, event=event)
+
     def newest_at(self) -> datetime | None:
         """Return when the newest link of all chains was made; None if there is none."""
         found = self._connection.execute(sa.select(sa.func.max(schema.audit.c.at))).scalar()

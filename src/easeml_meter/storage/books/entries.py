@@ -48,6 +48,16 @@ class Entries(Repository):
         given = {"tenants": list(tenants), "models": list(models)}
         return [Entry(*row) for row in self._connection.execute(_of_models(), which | given)]
 
+    def at(self, meter: str, generation: int, tenant: int, step: int) -> Entry | None:
+        """Return the answer of a step."""
+        which = {"meter": meter, "generation": generation, "tenant": tenant, "step": step}
+        return next(iter(self._values(schema.entries, Entry, "step", **which)), None)
+
+    def last(self, meter: str, generation: int, tenant: int, answer: str) -> int | None:
+        """Return the last step that got an answer; None: no step did."""
+        which = {"meter": meter, "generation": generation, "tenant": tenant, "answer": answer}
+        return self._connection.execute(_last(), which).scalar()
+
     def newest_validation(self, meter: str, generation: int, tenant: int) -> int | None:
         """Return the number of the newest validation set that a tenant got an answer on."""
         which = {"meter": meter, "generation": generation, "tenant": tenant}
@@ -77,6 +87,12 @@ def _of_models() -> sa.Select[Any]:
         table.c.model.in_(sa.bindparam("models", expanding=True)),
     )
     return chosen.order_by(table.c.step)
+
+
+@cache
+def _last() -> sa.Select[Any]:
+    names = ("meter", "generation", "tenant", "answer")
+    return _select(*names).with_only_columns(sa.func.max(schema.entries.c.step))
 
 
 @cache

@@ -1,0 +1,57 @@
+"""Two models on the same labels: where one is right and the other wrong, and where they differ."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from typing import Any
+
+import numpy as np
+
+from easeml_meter.conditions import Comparison
+from easeml_meter.scoring.outputs import read_labels
+from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.score import unscorable
+from easeml_meter.scoring.silence import silence
+
+
+def compare(new: Predictions, old: Predictions, label_groups: Iterable[Any]) -> Comparison:
+    """Compare two models by a loss of 0 or 1, row group by row group.
+
+    Raises:
+        Unscorable: a label does not fit the loss.
+    """
+    groups = list(label_groups)
+    sizes = [len(group) for group in groups]
+    found: Comparison | None = None
+    # Whatever goes wrong depends on labels, so it is not said, also not as the cause of an error.
+    with suppress(Exception, SystemExit), silence():
+        found = sum(_compared(new, old, groups, sizes), Comparison())
+    if found is None:
+        raise unscorable()
+    return found
+
+
+def _compared(
+    new: Predictions, old: Predictions, groups: list[Any], sizes: list[int]
+) -> Iterator[Comparison]:
+    expected, first = new.expected, 1
+    for group, ours, theirs in zip(groups, new.batches(sizes), old.batches(sizes), strict=True):
+        labels = read_labels(
+            group,
+            expected.loss,
+            expected.classes,
+            form=expected.form,
+            first_row=first,
+            known_only=False,
+            secret=True,
+        )
+        wrong, before = (np.asarray(expected.loss(each, labels), bool) for each in (ours, theirs))
+        unlike = ours != theirs
+        yield Comparison(
+            rows=len(labels),
+            gained=int(np.count_nonzero(before & ~wrong)),
+            lost=int(np.count_nonzero(wrong & ~before)),
+            differing=int(np.count_nonzero(unlike if unlike.ndim == 1 else unlike.any(axis=1))),
+        )
+        first += len(labels)

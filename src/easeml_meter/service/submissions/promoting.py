@@ -1,0 +1,64 @@
+"""The old model: which one the next submission is compared with, and promoting another.
+
+The first submission to a test set is the one that others are compared with, until a model that
+passed is promoted. A promotion is a link of the audit chain, and nothing else. A ladder promotes
+every model that passes by itself.
+"""
+
+from __future__ import annotations
+
+from easeml_meter.core.history import MeterState
+from easeml_meter.core.model import Entry, Event, TestSet
+from easeml_meter.core.signals import PASS, name_of
+from easeml_meter.errors import invalid
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.place import Workspace
+from easeml_meter.storage.books import Books
+
+_PASSED = name_of(PASS)
+
+
+def old_model(books: Books, state: MeterState, test_set: TestSet, tenant: int) -> Entry | None:
+    """Return the submission that a tenant's next one is compared with; None: there is none yet."""
+    place = (test_set.meter, test_set.number, tenant)
+    step = 1
+    if state.spec.ladder:
+        step = books.entries.last(*place, _PASSED) or 1
+    else:
+        for link in books.audit.of(test_set.meter, Event.PROMOTED):
+            if (link.details["generation"], link.details["tenant"]) == place[1:]:
+                step = link.details["step"]
+    return books.entries.at(*place, step)
+
+
+@needs(Permission.PROMOTE)
+def promote(actor: Actor, space: Workspace, model: str) -> Entry:
+    """Let a model that passed be the one that the next submissions are compared with.
+
+    Raises:
+        InvalidInput: the meter compares no models or keeps the last one that passed by itself, or
+            no model of this name has passed on the test set in use.
+        WrongPhase: no test set is in use.
+    """
+    with space.writing() as books:
+        state = space.state(books)
+        condition = state.spec.condition
+        if condition is None or not condition.needs_old:
+            raise invalid("promote", model, "this meter compares no models: ask for n - o")
+        if state.spec.ladder:
+            raise invalid("promote", model, "a ladder goes on from the last model that passed")
+        test_set, tenant = state.active(), state.tenant(actor.acting_for)
+        known = books.entries.of_models(test_set.meter, test_set.number, [tenant], [model])
+        passed = [each for each in known if each.answer == _PASSED]
+        if not passed:
+            raise invalid("promote", model, "a model that has passed on this test set")
+        entry = passed[-1]
+        details = {
+            "generation": entry.generation,
+            "tenant": entry.tenant,
+            "step": entry.step,
+            "model": entry.model,
+        }
+        by = {"user": actor.user} if actor.user else {}
+        books.audit.append(test_set.meter, space.now(), Event.PROMOTED, details | by)
+        return entry
