@@ -148,7 +148,7 @@ def test_the_audit_trail_is_verified_and_hides_answers(
     page = admin.get(f"/admin/meters/{meter}")
     said = words(page)
     assert "every link of the chain matches" in said
-    assert " told - " in said
+    assert "An answer was given." in said
     assert "the-model" not in page.text
     assert "band" not in said.partition("Audit trail")[2].partition("Webhooks")[0]
     table = schema.audit
@@ -235,3 +235,19 @@ def test_a_limited_session_makes_no_unlimited_token(served: Served) -> None:
     assert visitor.get("/account").status_code == 200
     assert visitor.send("/account/tokens", name="x", days="1").status_code == 403
     assert visitor.send("/account/password", current="x", new=PASSWORD).status_code == 403
+
+
+def test_a_new_site_has_a_list_of_first_steps(
+    served: Served, admin: Visitor, tmp_path: Path
+) -> None:
+    said = words(admin.get("/admin"))
+    assert "Set up this site 1 of 5 done" in said  # there are people
+    assert "Add people , done" in said
+    assert "2 Make a meter" in said
+    meter = served.add_meter()
+    said = words(admin.get("/admin"))
+    assert "2 of 5 done" in said
+    assert f'href="/admin/meters/{meter}#seats"' in admin.get("/admin").text
+    begin(served, meter, tmp_path)
+    assert "Set up this site" not in words(admin.get("/admin"))
+    assert "Manage this meter" in words(admin.get(f"/meters/{meter}"))

@@ -3,21 +3,22 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import tomllib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import APIRouter, Query, Response
 
 from easeml_meter import checks
+from easeml_meter.core.history import MeterState
 from easeml_meter.core.people import SEATED
 from easeml_meter.errors import (
     InvalidInput,
     invalid,
 )
-from easeml_meter.report.words import shown
+from easeml_meter.report.audit import audit_words
 from easeml_meter.server.api.audit import audit
 from easeml_meter.server.api.common import Page
 from easeml_meter.server.parameters import Id
@@ -43,15 +44,69 @@ def admin(visit: VisitHere) -> Response:
     actor = visit.at_site()
     permit(actor, meters.create_meter)
     found = meters.list_meters(actor, visit.site, visit.caller)
+    states = [meters.meter_state(visit.at(each.id), visit.site.space(each.id)) for each, _ in found]
     recipient = visit.site.identity.recipient
     digest = hashlib.sha256(recipient.encode()).hexdigest()[:32]
     fingerprint = " ".join(digest[at : at + 4] for at in range(0, 32, 4))
     return visit.render(
         "admin.html",
-        meters=[meter for meter, _ in found],
+        meters=states,
+        steps=_first_steps(states, people=len(users.list_users(actor, visit.site))),
         recipient=recipient,
         fingerprint=fingerprint,
     )
+
+
+@dataclass(frozen=True)
+class FirstStep:
+    """One step of setting up a site."""
+
+    title: str
+    words: str
+    over: bool
+    address: str = ""
+    whose: str = ""
+    """Who takes it, if not the admin."""
+
+
+def _first_steps(states: Sequence[MeterState], *, people: int) -> list[FirstStep]:
+    """Return how far a new site has got; empty once it is set up."""
+    sets = [each for state in states for each in state.generations]
+    given = any(state.validation is not None for state in states)
+    first = f"/admin/meters/{states[0].meter.id}" if states else ""
+    found = [
+        FirstStep(
+            "Add people",
+            "A developer and a labeler at least; a runner if inputs stay hidden. One role each.",
+            people > 1,
+            "/admin/users",
+        ),
+        FirstStep(
+            "Make a meter",
+            "Plan answers, bands and tolerance, and see how many labels that takes.",
+            bool(states),
+            "/planner",
+        ),
+        FirstStep(
+            "Give seats",
+            "A seat makes somebody developer, labeler or runner of a meter.",
+            any(each.rows is not None for each in sets) or given,
+            f"{first}#seats" if first else "",
+        ),
+        FirstStep(
+            "Deliver the labels",
+            "The labeler drops a file. It is encrypted in the browser.",
+            any(each.rows is not None for each in sets),
+            whose="labeler",
+        ),
+        FirstStep(
+            "Hand in a validation set, then a first model",
+            "The first answer appears, with its promise.",
+            given,
+            whose="developer",
+        ),
+    ]
+    return [] if all(step.over for step in found) else found
 
 
 @router.get("/admin/meters/new")
@@ -143,22 +198,13 @@ def _meter_page(
         names=names,
         roles=SEATED,
         trail=audit(actor, space, Page(after=after)),
-        told=lambda details: _told(details, names),
+        told=lambda link: audit_words(link, names),
         after=after,
         webhooks=webhooks.webhooks(actor, site, meter),
         events=all_events(situation.tenants),
         usual=tuple(EVENTS),
         secret=secret,
     )
-
-
-def _told(details: dict[str, Any], names: dict[str, str]) -> str:
-    """Return the details of an audit link in a line, with names instead of users' ids."""
-    words = []
-    for key, value in details.items():
-        plain = names.get(value, value) if isinstance(value, str) else json.dumps(value)
-        words.append(f"{key.replace('_', ' ')} {shown(plain, 80)}")
-    return ", ".join(words)
 
 
 def at_meter(visit: Visit, meter: str, form: str, deed: Callable[[], Response]) -> Response:
