@@ -185,3 +185,16 @@ def test_any_history_can_be_drawn(answers: list[int], left: int) -> None:
     height = float(root.get("height", ""))
     for node in nodes(root, "text"):
         assert float(node.get("y", 0)) < height
+
+
+@pytest.mark.parametrize("gap", ["absolute", "signed"])
+@pytest.mark.parametrize("steps", [2, 40])
+def test_the_caption_fits_into_the_picture(steps: int, gap: str) -> None:
+    """A narrow meter ended in the middle of "bands equally high"."""
+    drawn = meter_svg(session([1] * steps, SPEC.replace(steps=steps, gap=gap)))
+    width = re.search(r'width="([\d.]+)"', drawn)
+    caption = re.search(r">(height: [^<]*)<", drawn)
+    assert width is not None
+    assert caption is not None
+    assert text_width(caption[1], 11) <= float(width[1]) - 2 * MARGIN
+    assert ("bands equally high" in caption[1]) == (steps == 40)

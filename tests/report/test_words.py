@@ -1,6 +1,7 @@
 from __future__ import annotations
 
 import unicodedata
+from dataclasses import replace
 from datetime import datetime, timedelta, timezone
 
 import pytest
@@ -132,6 +133,14 @@ def test_a_band_with_drawn_edges_is_called_by_its_edges() -> None:
     assert "bands of its own, 0.05 wide" in meaning_words(view)
     long = history_words(drawn_session([*[0.01, 0.06] * 20, ABOVE_CEILING]))
     assert long == "41 steps: a gap in 40, above ceiling in 1. The last, at step 41: above ceiling."
+
+
+def test_six_digits_of_a_drawn_edge_are_shown_for_narrow_bands_only() -> None:
+    """Rounded outwards, so the gap is still between them."""
+    (wide,) = drawn_session([0.25]).signals
+    assert told_words(replace(wide, first_edge=0.039942)) == "gap 0.2399 to 0.29"
+    narrow = replace(wide, spec=DRAWN.replace(drawn=0.001), first_edge=0.000941, answer=241)
+    assert told_words(narrow) == "gap 0.239941 to 0.240941"
 
 
 @pytest.mark.parametrize(

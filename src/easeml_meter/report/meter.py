@@ -80,7 +80,9 @@ def meter_svg(view: SessionView) -> str:
 
 def _heading(layout: Layout) -> str:
     even = "bands equally high" if layout.view.spec.drawn is None else "drawn edges"
-    caption = f"height: {gap_name(layout.view.spec)}; {even}"
+    caption = f"height: {gap_name(layout.view.spec)}"
+    if text_width(f"{caption}; {even}", 11) <= layout.width - 2 * MARGIN:
+        caption += f"; {even}"
     if layout.view.spec.condition is not None:
         caption = f"pass or fail: {escaped(str(layout.view.spec.condition))}"
     standing = f", {standing_words(layout.view)}"

@@ -39,6 +39,8 @@ _JOINERS = "\u200c\u200d"
 _MOST_RUNS = 30
 """A history with more changes than this is told by counts: nobody listens to the end."""
 _HARDER = ", or a test loss below the validation loss"
+_WIDE_DRAWN = 0.01
+"""Rounding to four digits adds at most a hundredth of bands as wide as this."""
 LOW_BATTERY = 0.25
 
 
@@ -66,12 +68,14 @@ def answer_words(answer: int) -> str:
 def told_words(signal: Signal, answer: int | None = None) -> str:
     """Return what a signal told, or another answer with its edges, as people say it.
 
-    A band whose edges were drawn has no number that means anything: its edges are told.
+    A band whose edges were drawn has no number that means anything: its edges are told. Six digits
+    of them do not fit beside a meter, so wide bands show four, rounded outwards.
     """
     answer = signal.answer if answer is None else answer
     if answer < 1 or signal.spec.drawn is None:
         return answer_words(answer)
-    return f"gap {gap_words(signal.rules.range_of(answer))}"
+    digits = 4 if signal.spec.drawn >= _WIDE_DRAWN else 6
+    return f"gap {gap_words(signal.rules.range_of(answer), digits)}"
 
 
 def short_words(signal: Signal) -> str:
@@ -80,9 +84,11 @@ def short_words(signal: Signal) -> str:
     return "band" if drawn else answer_words(signal.answer)
 
 
-def gap_words(edges: tuple[float, float] | None) -> str:
-    """Return the edges of a gap."""
-    return "unknown" if edges is None else f"{at_least(edges[0])} to {at_most(edges[1])}"
+def gap_words(edges: tuple[float, float] | None, digits: int = 6) -> str:
+    """Return the edges of a gap, rounded outwards."""
+    if edges is None:
+        return "unknown"
+    return f"{at_least(edges[0], digits)} to {at_most(edges[1], digits)}"
 
 
 def gap_name(spec: MeterSpec) -> str:
