@@ -16,7 +16,7 @@ QUICK = tests/core tests/stats tests/tables tests/storage tests/report tests/ser
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
-.PHONY: help demo test quick lint types imports unit docs reference verify fuzz wheel bench redteam integrations format constraints sbom clean for-use for-work screenshots
+.PHONY: help demo test quick lint types imports unit docs reference verify fuzz wheel bench redteam integrations manifests format constraints sbom clean for-use for-work screenshots
 
 help: ## list these targets
 	@awk -F ':.*## ' '/^[a-z]+:.*## / { printf "make %-12s %s\n", $$1, $$2 }' Makefile
@@ -78,6 +78,11 @@ redteam: for-work ## attack a server of its own: DATABASE=postgresql, or URL= an
 
 integrations: for-use ## try the real tools, each in an environment of its own: TOOLS="mlflow wandb", or all
 	@sh scripts/integrations.sh $(TOOLS)
+
+manifests: ## check deploy/kubernetes against the schemas of Kubernetes, with a tool of its own
+	@test -x .cache/manifests/bin/kubernetes-validate || { python3 -m venv .cache/manifests && \
+		.cache/manifests/bin/pip install --quiet kubernetes-validate==1.37.0; }
+	.cache/manifests/bin/kubernetes-validate --strict deploy/kubernetes/*.yaml
 
 format: for-work ## rewrite the code in the project's style
 	$(BIN)/ruff check --fix

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import Command
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.errors import InvalidInput, MeterError, invalid
 
 try:
     from easeml_meter.server.settings import ENVIRONMENT, Settings, read_settings
@@ -52,6 +52,25 @@ def given_settings(file: Path | None, flags: dict[str, Any]) -> Settings:
     return read_settings(file, os.environ, flags)
 
 
+def systemd_option(command: Command) -> Command:
+    """Add --print-systemd."""
+    return click.option(
+        "--print-systemd",
+        is_flag=True,
+        help="Print a hardened unit of systemd that runs this with --settings FILE, and stop.",
+    )(command)
+
+
+def echo_unit(kind: str, settings: Settings, file: Path | None, flags: dict[str, Any]) -> None:
+    """Print the unit; flags would not be in it, so they are refused."""
+    from easeml_meter.server.units import Kind, unit
+
+    given = [name for name, value in flags.items() if value is not None]
+    if given:
+        raise invalid(given[0], "a flag", "--print-systemd takes all settings from --settings FILE")
+    click.echo(unit(Kind(kind), settings, file), nl=False)
+
+
 def _option(name: str, setting: FieldInfo) -> Callable[[Command], Command]:
     flag = "--" + name.replace("_", "-")
     options: dict[str, Any] = {"default": None, "type": _TYPES.get(setting.annotation)}
@@ -73,8 +92,15 @@ def _shown(value: object) -> str:
 @click.command()
 @click.option("--new-admin-token", is_flag=True, help="Make and print a token for the user admin.")
 @click.option("--demo", is_flag=True, help="Make a new site with people and meters to look at.")
+@systemd_option
 @settings_options()
-def serve(settings_file: Path | None, new_admin_token: bool, demo: bool, **flags: Any) -> None:
+def serve(
+    settings_file: Path | None,
+    new_admin_token: bool,
+    demo: bool,
+    print_systemd: bool,
+    **flags: Any,
+) -> None:
     """Serve meters to teams: REST API, dashboard, accounts, roles.
 
     Prints the address and, while no admin can sign in otherwise, a token for the user "admin".
@@ -85,6 +111,9 @@ def serve(settings_file: Path | None, new_admin_token: bool, demo: bool, **flags
     secrets through the environment or the file: others on this machine can see flags.
     """
     settings = given_settings(settings_file, flags)
+    if print_systemd:
+        echo_unit("serve", settings, settings_file, flags)
+        return
     try:
         from easeml_meter.server.serve import open_site, run
     except ModuleNotFoundError as error:

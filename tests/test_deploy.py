@@ -1,0 +1,143 @@
+"""What `deploy` and docs/deploy.md say: safe as promised, and of one mind with the program."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from tests.nodes import ROOT
+
+from easeml_meter.cli import meter
+from easeml_meter.server.settings import ENVIRONMENT, read_settings
+
+DEPLOY = ROOT / "deploy"
+PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
+MANIFESTS = sorted(DEPLOY.glob("kubernetes/*.yaml"))
+ACCOUNT = 10001
+
+
+def compose() -> dict[str, Any]:
+    loaded: dict[str, Any] = yaml.safe_load((DEPLOY / "compose.yaml").read_text(encoding="utf-8"))
+    return loaded
+
+
+def objects(kind: str) -> dict[str, Any]:
+    """Return the objects of one kind in all manifests, by name."""
+    texts = [path.read_text(encoding="utf-8") for path in MANIFESTS]
+    found = [each for text in texts for each in yaml.safe_load_all(text)]
+    return {each["metadata"]["name"]: each for each in found if each["kind"] == kind}
+
+
+def instructions() -> list[str]:
+    text = (DEPLOY / "Containerfile").read_text(encoding="utf-8").replace("\\\n", "")
+    return [line for line in text.splitlines() if line and not line.startswith("#")]
+
+
+def test_the_image_runs_unprivileged_and_starts_a_server() -> None:
+    last = instructions()[[line.startswith("FROM") for line in instructions()].index(True) + 1 :]
+    assert f"USER {ACCOUNT}:{ACCOUNT}" in last
+    assert last[-2:] == ['ENTRYPOINT ["meter"]', 'CMD ["serve"]']
+    installed = next(line for line in reversed(last) if "apt-get install" in line)
+    for package in ("bubblewrap", "util-linux", "ca-certificates", "python3"):
+        assert package in installed.split()
+
+
+def test_the_image_is_built_from_what_it_needs_and_nothing_else() -> None:
+    ignored = (ROOT / ".containerignore").read_text(encoding="utf-8")
+    assert ignored == (ROOT / ".dockerignore").read_text(encoding="utf-8")
+    let_in = {line[1:] for line in ignored.splitlines() if line.startswith("!")}
+    copied = [
+        line.split()[1:-1]
+        for line in instructions()
+        if line.startswith("COPY") and "--" not in line
+    ]
+    assert {name for names in copied for name in names} == let_in
+    assert [name for name in let_in if not (ROOT / name).exists()] == []
+
+
+def test_compose_starts_two_apis_behind_a_proxy_and_two_workers() -> None:
+    services = compose()["services"]
+    assert set(services) == {
+        *("postgres", "store", "first", "proxy"),
+        *("api1", "api2", "worker1", "worker2"),
+    }
+    proxy = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
+    assert re.findall(r"server (api\d):8080", proxy) == ["api1", "api2"]
+    for name in ("api1", "api2", "worker1", "worker2"):
+        assert services[name]["read_only"]
+        assert services[name]["cap_drop"] == ["ALL"]
+        assert "no-new-privileges:true" in services[name]["security_opt"]
+        assert "key:/srv/key:ro" in services[name]["volumes"]
+    assert [name for name, each in services.items() if "ports" in each] == ["proxy"]
+
+
+def settings_in(environment: dict[str, str], tmp_path: Path) -> Any:
+    """Read the settings as the server would; values that are filled in later get a stand-in."""
+    filled = {name: re.sub(r"\$\{\w+:\?\}", "x", text) for name, text in environment.items()}
+    named = {name for name in filled if name.startswith(ENVIRONMENT)}
+    assert len(named) >= 5
+    return read_settings(None, filled, {"folder": tmp_path})
+
+
+def test_the_variables_of_compose_are_settings(tmp_path: Path) -> None:
+    for name in ("api1", "worker2"):
+        found = settings_in(compose()["services"][name]["environment"], tmp_path)
+        assert found.database.startswith("postgresql://")
+        assert found.files.startswith("s3://")
+        network = compose()["networks"]["inside"]["ipam"]["config"][0]["subnet"]
+        assert found.trusted_proxy == (network,)
+        assert not found.in_the_clear
+
+
+def test_the_variables_of_kubernetes_are_settings(tmp_path: Path) -> None:
+    found = settings_in(objects("ConfigMap")["meter"]["data"], tmp_path)
+    assert found.key_file == Path("/srv/key/server.key")
+    assert "meter" in found.allowed_host  # the name in the probes
+
+
+@pytest.mark.parametrize(("name", "command"), [("meter-api", "serve"), ("meter-worker", "worker")])
+def test_pods_are_locked_and_share_nothing_but_the_key(name: str, command: str) -> None:
+    deployment = objects("Deployment")[name]
+    assert deployment["spec"]["replicas"] == 2
+    pod = deployment["spec"]["template"]["spec"]
+    assert pod["securityContext"]["runAsUser"] == ACCOUNT
+    assert pod["securityContext"]["runAsNonRoot"]
+    assert not pod["automountServiceAccountToken"]
+    for container in (*pod["initContainers"], *pod["containers"]):
+        locked = container["securityContext"]
+        assert locked["readOnlyRootFilesystem"]
+        assert not locked["allowPrivilegeEscalation"]
+        assert locked["capabilities"] == {"drop": ["ALL"]}
+        assert "memory" in container["resources"]["limits"]
+    assert pod["containers"][0]["args"] == [command]
+    assert command in meter.list_commands(meter.make_context("meter", ["plan"]))
+    kinds = {each["name"]: next(key for key in each if key != "name") for each in pod["volumes"]}
+    assert kinds == {"secret": "secret", "key": "emptyDir", "folder": "emptyDir", "tmp": "emptyDir"}
+
+
+def test_only_workers_get_what_the_sandbox_needs() -> None:
+    pods = {name: each["spec"]["template"]["spec"] for name, each in objects("Deployment").items()}
+    assert pods["meter-worker"]["hostUsers"] is False
+    assert pods["meter-worker"]["containers"][0]["securityContext"]["procMount"] == "Unmasked"
+    assert pods["meter-api"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+    assert "procMount" not in pods["meter-api"]["containers"][0]["securityContext"]
+
+
+def test_probes_ask_what_the_server_answers() -> None:
+    api = objects("Deployment")["meter-api"]["spec"]["template"]["spec"]["containers"][0]
+    paths = {
+        name: api[f"{name}Probe"]["httpGet"]["path"]
+        for name in ("startup", "liveness", "readiness")
+    }
+    assert paths == {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}
+
+
+def test_commands_that_were_run_on_a_fresh_debian_are_marked_for_every_way() -> None:
+    assert set(re.findall(r"<!-- fresh: (\w+) -->\n```sh", PAGE)) == {
+        "command",
+        "systemd",
+        "container",
+    }
