@@ -79,15 +79,24 @@ def tell(folder: Path) -> None:
             shutil.copyfile(name, target)
 
 
+# Not by chroot alone: the kernel makes no user namespaces there, and the sandbox needs one.
+ENTER = """
+mount --bind "$0" "$0"
+mount -t proc proc "$0/proc"
+mount --rbind /dev "$0/dev"
+cd "$0"
+mkdir old
+pivot_root . old
+exec chroot . sh -c 'umount -l /old; exec sh /fresh.sh'
+"""
+
+
 def by_command(base: Path) -> None:
-    """Run the commands in a chroot whose processes end with it."""
+    """Run the commands with a root and processes of their own, which end with them."""
     folder = fresh(base, "command")
     (folder / "fresh.sh").write_text(commands("command"))
-    _run(
-        *("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-ec"),
-        'mount -t proc proc "$0/proc"; mount --rbind /dev "$0/dev"; chroot "$0" sh /fresh.sh',
-        str(folder),
-    )
+    words = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", ENTER)
+    _run(*words, str(folder))
 
 
 def by_systemd(base: Path) -> None:

@@ -1,7 +1,8 @@
-"""Uploads: pieces on disk, one writer at a time, swept when nobody finishes them."""
+"""Uploads: pieces in any order and from anywhere, swept when nobody finishes them."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -38,16 +39,61 @@ def labeler(served: Served, inbox: Inbox) -> Actor:
     return Actor(((Role.LABELER, 0),), user=served.users["labeler"].id)
 
 
-def test_two_at_once_do_not_mix(inbox: Inbox, labeler: Actor) -> None:
+def test_pieces_come_in_any_order_and_at_the_same_time(inbox: Inbox, labeler: Actor) -> None:
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
+    with uploads.receive_piece(labeler, inbox, found.id, 6) as last:
+        last.write(b"7890")
+        with uploads.receive_piece(labeler, inbox, found.id, 0) as first:
+            first.write(b"123")
+        assert inbox.missing(found) == [(3, 10)]
+    assert inbox.missing(found) == [(3, 6)]
+    with uploads.receive_piece(labeler, inbox, found.id, 3) as piece:
+        with pytest.raises(InvalidInput, match="more bytes"):
+            piece.write(b"4567")
+        piece.write(b"456")
+    assert inbox.missing(found) == []
+    with inbox.whole(found) as path:
+        assert path.read_bytes() == b"1234567890"
+    assert not list(inbox.folder.iterdir())
+
+
+def test_two_that_send_the_same_bytes_do_no_harm(inbox: Inbox, labeler: Actor) -> None:
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
+    with uploads.receive_piece(labeler, inbox, found.id, 0) as longer:
+        longer.write(b"12345")
+        with uploads.receive_piece(labeler, inbox, found.id, 3) as other:
+            other.write(b"4567890")
+    assert inbox.arrived(found) == 10
+    with inbox.whole(found) as path:
+        assert path.read_bytes() == b"1234567890"
+
+
+def test_a_long_piece_is_kept_span_by_span(
+    inbox: Inbox, labeler: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "SPAN", 4)
     found = uploads.begin_upload(labeler, inbox, "set", 10)
     with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
         piece.write(b"123")
-        with (
-            pytest.raises(MeterError, match="another request"),
-            uploads.receive_piece(labeler, inbox, found.id, 3),
-        ):
-            pass
-    assert inbox.arrived(found) == 3
+        assert inbox.arrived(found) == 0
+        piece.write(b"456789")
+        assert inbox.pieces(found) == [(0, 4), (4, 8)]
+    assert inbox.pieces(found) == [(0, 4), (4, 8), (8, 9)]
+
+
+def test_many_tiny_pieces_are_refused(
+    inbox: Inbox, labeler: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(uploads, "MOST_PIECES", 2)
+    found = uploads.begin_upload(labeler, inbox, "set", 10)
+    for offset in (0, 1):
+        with uploads.receive_piece(labeler, inbox, found.id, offset) as piece:
+            piece.write(b"1")
+    with (
+        pytest.raises(MeterError, match="send larger ones"),
+        uploads.receive_piece(labeler, inbox, found.id, 2),
+    ):
+        pass
 
 
 def test_what_arrived_before_a_failure_is_kept(inbox: Inbox, labeler: Actor) -> None:
@@ -107,6 +153,22 @@ def test_those_that_nobody_finishes_are_swept(
     with pytest.raises(NotFound):
         uploads.find_upload(labeler, inbox, old.id)
     assert uploads.find_upload(labeler, inbox, young.id) == young
-    assert list(inbox.folder.iterdir()) == [inbox.path(young)]
+    assert inbox.pieces(old) == []
+    assert inbox.pieces(young) == [(0, 5)]
     with pytest.raises(Denied):
         uploads.sweep_uploads(labeler, served.site, inbox.folder)
+
+
+def test_what_a_killed_server_left_on_its_disk_is_swept(
+    served: Served, inbox: Inbox, clock: Clock
+) -> None:
+    killed = inbox.folder / "upload-killed"
+    killed.mkdir(parents=True)
+    (inbox.folder / "of-an-earlier-version.part").write_bytes(b"123")
+    fresh = inbox.folder / "upload-fresh"
+    fresh.mkdir()
+    for path, age in ((killed, 2), (inbox.folder / "of-an-earlier-version.part", 2), (fresh, 0)):
+        moment = (clock.moment - age * KEPT).timestamp()
+        os.utime(path, (moment, moment))
+    uploads.sweep_uploads(SYSTEM, served.site, inbox.folder)
+    assert list(inbox.folder.iterdir()) == [fresh]

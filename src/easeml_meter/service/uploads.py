@@ -1,19 +1,20 @@
-"""Uploads of sealed files: in pieces, resumable, kept on this machine until they are taken in.
+"""Uploads of sealed files: in pieces, resumable, kept with the meter's files until taken in.
 
-Only what is sealed comes this way, so nothing here is in the clear. An upload's file lies on the
-machine where it began; where it is missing, the upload starts again at offset 0.
+Only what is sealed comes this way, so nothing here is in the clear. Each piece is a file of its
+own, named by where it begins, that appears whole or not at all: so any server takes any piece, and
+what is here is what a listing shows.
 """
 
 from __future__ import annotations
 
-import fcntl
-import os
 import secrets
+import shutil
 from collections.abc import Iterator
-from contextlib import contextmanager
-from dataclasses import dataclass
+from contextlib import ExitStack, contextmanager
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import BinaryIO
 
 from easeml_meter.checks import check_name
@@ -24,32 +25,77 @@ from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.room import MOST_UPLOADS
 from easeml_meter.service.testsets.parts import add_labels
 from easeml_meter.service.testsets.reuse import UNDECIDED, Decisions
-from easeml_meter.storage.files import sync, unusable
+from easeml_meter.storage.files import unusable
 
 KEPT = timedelta(days=1)
 """How long an upload that nobody finishes is kept."""
 LARGEST = 1 << 50
+MOST_PIECES = 10_000
+"""Pieces of one upload: all of them are listed whenever one arrives."""
+SPAN = 64 << 20
+"""Bytes after which the rest of a long piece becomes one of its own."""
+_MOST_SPANS = 1000
 _WAIT = 60
 """Seconds after which a client tries again when too many uploads are unfinished."""
 
 
 @dataclass(frozen=True)
 class Inbox:
-    """Where the uploads for one meter arrive: a folder of this machine, shared by all meters."""
+    """Where the uploads for one meter arrive: as files of the meter, which all servers share."""
 
     space: Workspace
     folder: Path
+    """A folder of this machine, where an upload is put together at its end."""
+
+    def at(self, meter: str) -> Inbox:
+        """Return the inbox of another meter of the same server."""
+        beside = self.space.beside
+        return self if beside is None else replace(self, space=beside(meter))
+
+    def pieces(self, upload: Upload) -> list[tuple[int, int]]:
+        """Return where the pieces that are here begin and end, in order."""
+        sizes = self.space.files.sizes(_folder(upload))
+        return sorted((int(name), int(name) + size) for name, size in sizes.items())
+
+    def missing(self, upload: Upload) -> list[tuple[int, int]]:
+        """Return the ranges of an upload that are not here yet, in order."""
+        gaps, here = [], 0
+        for start, end in [*self.pieces(upload), (upload.size, upload.size)]:
+            if start > here:
+                gaps.append((here, start))
+            here = max(here, end)
+        return gaps
 
     def arrived(self, upload: Upload) -> int:
         """Return how many bytes are here, on disk."""
-        try:
-            return self.path(upload).stat().st_size
-        except FileNotFoundError:
-            return 0
+        return upload.size - sum(end - start for start, end in self.missing(upload))
 
-    def path(self, upload: Upload) -> Path:
-        """Return where the bytes of an upload lie."""
-        return self.folder / f"{upload.id}.part"
+    @contextmanager
+    def whole(self, upload: Upload) -> Iterator[Path]:
+        """Give a path on this machine with all bytes of an upload, for reading."""
+        files, names = self.space.files, [_name(upload, start) for start, _ in self.pieces(upload)]
+        if len(names) == 1:
+            with files.local(names[0]) as path:
+                yield path
+            return
+        self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+        with TemporaryDirectory(prefix="upload-", dir=self.folder) as scratch:
+            path = Path(scratch) / "whole"
+            with path.open("wb") as target:
+                for (start, _), name in zip(self.pieces(upload), names, strict=True):
+                    with files.local(name) as source, source.open("rb") as stream:
+                        # Two requests may have sent the same bytes: the same ones come last.
+                        target.seek(start)
+                        shutil.copyfileobj(stream, target, 1 << 20)
+            yield path
+
+
+def _folder(upload: Upload) -> str:
+    return f"uploads/{upload.id}"
+
+
+def _name(upload: Upload, start: int) -> str:
+    return f"{_folder(upload)}/{start:0{len(str(LARGEST))}d}"
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -83,8 +129,10 @@ def _check_room(actor: Actor, inbox: Inbox, unfinished: list[Upload], size: int)
     if room.per_user and sum(each.size for each in own) + size > room.per_user:
         line = f"size: {size:,} bytes given, your uploads may take {room.per_user:,} in all"
         raise TooLarge(f"{line}: finish or cancel another one")
-    coming = sum(each.size - inbox.arrived(each) for each in unfinished)
-    room.check_disk(inbox.folder, coming + size)
+    free = inbox.space.files.free()
+    if free is not None:
+        coming = sum(each.size - inbox.at(each.meter).arrived(each) for each in unfinished)
+        room.check_free(free, coming + size)
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -104,31 +152,26 @@ def find_upload(actor: Actor, inbox: Inbox, identifier: str) -> Upload:
 @needs(Permission.ADD_TEST_SET)
 @contextmanager
 def receive_piece(actor: Actor, inbox: Inbox, identifier: str, offset: int) -> Iterator[Piece]:
-    """Take a piece that begins at `offset`; what was written is on disk at the end.
+    """Take a piece that begins at `offset`; what was written is kept, even of half a piece.
+
+    Pieces may come in any order, at the same time, and at any server.
 
     Raises:
         NotFound: there is no such upload of the actor's.
-        MeterError: another offset is next, or another request writes this upload.
+        MeterError: a piece that is here has this offset, or there are too many pieces.
     """
     upload = find_upload(actor, inbox, identifier)
+    free = next((gap for gap in inbox.missing(upload) if gap[0] <= offset < gap[1]), None)
+    if free is None:
+        here = next((start for start, _ in inbox.missing(upload)), upload.size)
+        raise MeterError(f"offset: {offset} given, {here} is next")
+    if len(inbox.pieces(upload)) >= MOST_PIECES:
+        raise MeterError(f"upload: {MOST_PIECES:,} pieces have arrived: send larger ones")
+    piece = Piece(inbox, upload, offset, free[1] - offset)
     try:
-        inbox.folder.mkdir(parents=True, exist_ok=True)
-        handle = os.open(inbox.path(upload), os.O_WRONLY | os.O_CREAT, 0o600)
-        with os.fdopen(handle, "wb", buffering=0) as file:
-            try:
-                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
-            except BlockingIOError:
-                raise MeterError("another request writes this upload: wait for it") from None
-            here = file.seek(0, os.SEEK_END)
-            if offset != here:
-                raise MeterError(f"offset: {offset} given, {here} is next")
-            try:
-                yield Piece(upload, file, upload.size - here)
-            finally:
-                os.fsync(file.fileno())  # the offset told next must survive a power cut
-        sync(inbox.folder)
-    except OSError as error:
-        raise unusable(inbox.folder, error) from error
+        yield piece
+    finally:
+        piece.close()  # what came before a connection broke is kept
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -152,7 +195,9 @@ def finish_upload(
         raise MeterError(f"upload: {here:,} of {upload.size:,} bytes have arrived: send the rest")
     if inbox.space.room is not None:
         inbox.space.room.check_free(inbox.space.files.free(), upload.size)
-    added = add_labels(actor, inbox.space, inbox.path(upload), decisions, part=part)
+        inbox.space.room.check_disk(inbox.folder, upload.size)
+    with inbox.whole(upload) as path:
+        added = add_labels(actor, inbox.space, path, decisions, part=part)
     _remove(inbox, upload)
     return added
 
@@ -175,27 +220,67 @@ def sweep_uploads(_: Actor, site: Site, folder: Path) -> None:
         old = books.uploads.before(oldest)
     for upload in old:
         _remove(Inbox(site.space(upload.meter), folder), upload)
+    # What a killed server was putting together, and the uploads of versions that kept them here.
+    for left in folder.iterdir() if folder.is_dir() else ():
+        if left.stat().st_mtime < (site.clock() - KEPT).timestamp():
+            shutil.rmtree(left) if left.is_dir() else left.unlink()
 
 
 def _remove(inbox: Inbox, upload: Upload) -> None:
     with inbox.space.writing() as books:
         books.uploads.remove(upload.id)
-    inbox.path(upload).unlink(missing_ok=True)
+    for start, _ in inbox.pieces(upload):
+        inbox.space.files.remove(_name(upload, start))
 
 
-@dataclass
 class Piece:
-    """What is being received; never more than was announced."""
+    """What is being received; never more than is missing there.
 
-    upload: Upload
-    file: BinaryIO
-    left: int
+    Long ones are kept in spans, each as soon as it is full: a server that is killed loses no more
+    than one, and its disk holds no more than one where files lie in a bucket.
+    """
+
+    def __init__(self, inbox: Inbox, upload: Upload, offset: int, left: int) -> None:
+        self.upload = upload
+        self.left = left
+        self._files = inbox.space.files
+        self._next = offset
+        self._span = max(SPAN, -(-upload.size // _MOST_SPANS))
+        self._room = 0
+        """Bytes that the open span still takes; 0: none is open."""
+        self._open = ExitStack()
+        self._file: BinaryIO | None = None
 
     def write(self, data: bytes) -> None:
-        """Add bytes."""
+        """Add bytes.
+
+        Raises:
+            InvalidInput: more than are missing.
+        """
         if len(data) > self.left:
             raise invalid("upload", "more bytes", "as many as were announced as its size")
         view = memoryview(data)
         while view:
-            view = view[self.file.write(view) :]
-        self.left -= len(data)
+            count = self._write(view)
+            self.left -= count
+            view = view[count:]
+
+    def _write(self, view: memoryview) -> int:
+        if self._file is None:
+            path = self._open.enter_context(self._files.writing(_name(self.upload, self._next)))
+            self._file = self._open.enter_context(path.open("wb", buffering=0))
+            self._room = self._span
+        try:
+            count = self._file.write(view[: self._room])
+        except OSError as error:
+            raise unusable(Path(self._file.name).parent, error) from error
+        self._next += count
+        self._room -= count
+        if not self._room:
+            self.close()
+        return count
+
+    def close(self) -> None:
+        """Keep the open span, whole or not; after it returns, it is on disk."""
+        self._file = None
+        self._open.close()

@@ -14,7 +14,7 @@ import shutil
 import stat
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from copy import copy
 from pathlib import Path, PurePosixPath
 from typing import Protocol
@@ -47,6 +47,9 @@ class Files(Protocol):
 
     def names(self, folder: str) -> list[str]:
         """List the names of the files in a folder, sorted."""
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Return the names of the files in a folder, each with its bytes."""
 
     def size(self, folder: str) -> int:
         """Return how many bytes the files in a folder have together."""
@@ -137,6 +140,14 @@ class FolderFiles:
             return []
         found = (each for each in path.iterdir() if each.is_file() and each.name[0] != ".")
         return sorted(each.name for each in found)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Return the files in a folder that are whole, each with its bytes."""
+        found = {}
+        for name in self.names(folder):
+            with suppress(FileNotFoundError):  # removed meanwhile
+                found[name] = self._path(f"{folder}/{name}").stat().st_size
+        return found
 
     def size(self, folder: str) -> int:
         """Return how many bytes the files in a folder have, without a look into folders in it."""
@@ -279,6 +290,16 @@ class RemoteFiles:
         except FileNotFoundError:
             return []
         return sorted(PurePosixPath(each).name for each in found)
+
+    def sizes(self, folder: str) -> dict[str, int]:
+        """Return the objects in a folder, each with its bytes."""
+        try:
+            with self._told(folder):
+                found = self._system.ls(self._path(folder), detail=True)
+        except FileNotFoundError:
+            return {}
+        files = [each for each in found if each["type"] == "file"]
+        return {PurePosixPath(each["name"]).name: int(each["size"]) for each in files}
 
     def size(self, folder: str) -> int:
         """Return how many bytes the objects in a folder have together."""

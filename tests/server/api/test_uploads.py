@@ -52,18 +52,23 @@ def test_pieces_follow_each_other(served: Served, meter: str, inbox: Inbox, labe
     shown = client.get(f"/meters/{meter}/uploads/{identifier}").json()
     assert (shown["offset"], shown["size"]) == (len(content), len(content))
     found = uploads.find_upload(labeler, inbox, identifier)
-    assert inbox.path(found).read_bytes() == content
+    assert shown["missing"] == []
+    with inbox.whole(found) as path:
+        assert path.read_bytes() == content
 
 
-def test_a_wrong_offset_says_which_is_next(served: Served, meter: str) -> None:
+def test_an_offset_that_is_here_says_which_is_next(served: Served, meter: str) -> None:
     labeler, path = served.client("labeler"), begun(served, meter, 10)
     assert labeler.put(path, params={"offset": 0}, content=b"12345").json()["offset"] == 5
-    for offset in (0, 4, 6):
+    for offset in (0, 4, 10):
         refused = labeler.put(path, params={"offset": offset}, content=b"12345")
         assert (refused.status_code, refused.json()["error"]) == (409, "conflict")
         assert "5 is next" in refused.json()["message"]
     assert labeler.put(path, params={"offset": 5}, content=b"").json()["offset"] == 5
-    assert labeler.put(path, params={"offset": 5}, content=b"67890").json()["offset"] == 10
+    later = labeler.put(path, params={"offset": 8}, content=b"90").json()
+    assert (later["offset"], later["missing"]) == (5, [[5, 8]])
+    assert labeler.put(path, params={"offset": 5}, content=b"6789").status_code == 413
+    assert labeler.put(path, params={"offset": 5}, content=b"678").json()["offset"] == 10
 
 
 def test_more_than_announced_is_refused(served: Served, meter: str) -> None:
@@ -100,7 +105,7 @@ def test_an_upload_can_be_cancelled(served: Served, meter: str, inbox: Inbox) ->
     assert labeler.put(path, params={"offset": 0}, content=b"12345").is_success
     assert labeler.delete(path).status_code == 204
     assert labeler.get(path).status_code == 404
-    assert not list(inbox.folder.iterdir())
+    assert inbox.space.files.names(f"uploads/{path.rpartition('/')[2]}") == []
 
 
 def test_a_large_upload_takes_little_memory(tmp_path: Path) -> None:

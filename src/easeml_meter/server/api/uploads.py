@@ -41,11 +41,13 @@ class UploadShown(BaseModel):
     name: str
     size: int
     offset: int
-    """Bytes that are here, on disk: the next piece begins there."""
+    """Bytes from the beginning that are here, on disk: a piece that begins there is next."""
+    missing: list[tuple[int, int]]
+    """Where the ranges that are not here begin and end: their pieces may come at the same time."""
 
 
 async def the_inbox(space: WorkspaceHere, settings: SettingsHere) -> Inbox:
-    """Return where the uploads for a meter arrive at this machine."""
+    """Return where the uploads for a meter arrive."""
     return Inbox(space, settings.folder / "uploads")
 
 
@@ -71,8 +73,11 @@ async def begin_upload(
 
 
 def _shown(inbox: Inbox, upload: Upload) -> UploadShown:
-    offset = inbox.arrived(upload)
-    return UploadShown(id=upload.id, name=upload.name, size=upload.size, offset=offset)
+    missing = inbox.missing(upload)
+    offset = missing[0][0] if missing else upload.size
+    return UploadShown(
+        id=upload.id, name=upload.name, size=upload.size, offset=offset, missing=missing
+    )
 
 
 @router.get("/meters/{meter}/uploads/{upload}", responses=answers(404))
@@ -93,9 +98,10 @@ async def send_piece(
     upload: Id,
     offset: Annotated[int, Query(ge=0, le=LARGEST)],
 ) -> UploadShown:
-    """Send bytes from `offset` on; 409 says which offset is next.
+    """Send bytes from `offset` on; 409 if those are here, and which offset is next.
 
-    What arrived before a connection broke is kept.
+    Pieces may be sent in any order, at the same time, and to any server of several. What arrived
+    before a connection broke is kept.
     """
     receiving = uploads.receive_piece(actor, inbox, upload, offset)
     piece = await run_in_threadpool(receiving.__enter__)
@@ -115,7 +121,7 @@ async def _receive(request: Request, piece: Piece) -> None:
             waiting += data
             left -= len(data)
             if left < 0:
-                raise TooLarge("upload: more bytes than were announced as its size")
+                raise TooLarge("upload: more bytes than are missing there")
             if len(waiting) >= _BUFFER:
                 await run_in_threadpool(piece.write, bytes(waiting))
                 waiting.clear()

@@ -1,0 +1,185 @@
+"""Several servers on one PostgreSQL and one bucket: any of them answers any request.
+
+They share no folder, and any of them may be killed at any moment.
+"""
+
+from __future__ import annotations
+
+import socket
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import httpx
+import numpy as np
+import pytest
+from tests.postgresql import Cluster
+from tests.server.driving import give_validation, sealed, submission
+from tests.server.helpers import PASSWORD, Served, serve
+from tests.server.process import Process, started
+from tests.server.team import wait
+from tests.service.helpers import Labels, rows
+
+
+@dataclass
+class Both:
+    """Two servers, what they share, and the tokens of their users."""
+
+    servers: list[Process]
+    meter: str
+    tokens: dict[str, str]
+    labels: Labels
+    content: bytes
+    """A sealed test set for the meter."""
+
+    def client(self, server: int, user: str) -> httpx.Client:
+        return self.servers[server].client(self.tokens[user])
+
+    def kill(self, server: int) -> None:
+        self.servers[server].popen.kill()
+        self.servers[server].popen.wait()
+
+
+def labels_for(served: Served, meter: str) -> Labels:
+    """Make as many labels as the meter asks for."""
+    asked = served.client("labeler").get(f"/meters/{meter}/requests").json()["items"][0]
+    needed: int = asked["labels_needed"]
+    return np.random.default_rng(1).integers(0, 2, needed)
+
+
+@pytest.fixture
+def both(tmp_path: Path, postgresql: Cluster, s3_url: str) -> Iterator[Both]:
+    database = postgresql.new_database(empty=False)
+    with serve(tmp_path / "first", database=database, files=s3_url) as served:
+        meter = served.add_meter()
+        served.add_user("ann", password=PASSWORD)
+        labels = labels_for(served, meter)
+        content = sealed(served, meter, rows(labels, seed=1), tmp_path)
+    key = str(tmp_path / "first" / "server.key")
+    shared = ("--database", database, "--files", s3_url, "--key", key)
+    with ExitStack() as running:
+        servers = [
+            running.enter_context(started(tmp_path / name, *shared)) for name in ("one", "two")
+        ]
+        yield Both(servers, meter, served.tokens, labels, content)
+
+
+def begin(both: Both) -> str:
+    body = {"name": "set", "size": len(both.content)}
+    with both.client(0, "labeler") as labeler:
+        begun = labeler.post(f"/meters/{both.meter}/uploads", json=body)
+    assert begun.status_code == 201, begun.text
+    return f"/meters/{both.meter}/uploads/{begun.json()['id']}"
+
+
+def test_pieces_sent_to_both_at_the_same_time_become_one_test_set(both: Both) -> None:
+    place, step = begin(both), -(-len(both.content) // 8)
+    starts = list(range(0, len(both.content), step))
+
+    def send(start: int) -> int:
+        with both.client(starts.index(start) % 2, "labeler") as labeler:
+            piece = both.content[start : start + step]
+            return labeler.put(place, params={"offset": start}, content=piece).status_code
+
+    with ThreadPoolExecutor(4) as sending:
+        assert set(sending.map(send, reversed(starts))) == {200}
+    with both.client(1, "labeler") as labeler:
+        assert labeler.get(place).json()["missing"] == []
+        body = {"upload": place.rpartition("/")[2]}
+        added = labeler.post(f"/meters/{both.meter}/test-sets", json=body)
+        assert added.status_code == 201, added.text
+        assert labeler.get(place).status_code == 404
+
+
+def test_an_upload_goes_on_at_the_other_when_one_is_killed_in_the_middle(both: Both) -> None:
+    place, half = begin(both), len(both.content) // 2
+    with both.client(0, "labeler") as labeler:
+        sent = labeler.put(place, params={"offset": 0}, content=both.content[:half])
+        assert sent.json()["offset"] == half
+    # Half of the second piece is on its way when the server dies.
+    host, port = both.servers[0].address.removeprefix("http://").split(":")
+    with socket.create_connection((host, int(port))) as wire:
+        head = (
+            f"PUT /api/v1{place}?offset={half} HTTP/1.1\r\nHost: {host}\r\n"
+            f"Authorization: Bearer {both.tokens['labeler']}\r\n"
+            f"Content-Length: {len(both.content) - half}\r\n\r\n"
+        )
+        wire.sendall(head.encode() + both.content[half : half + 100])
+        both.kill(0)
+    with both.client(1, "labeler") as labeler:
+        assert labeler.get(place).json()["offset"] == half
+        sent = labeler.put(place, params={"offset": half}, content=both.content[half:])
+        assert sent.json()["missing"] == []
+        body = {"upload": place.rpartition("/")[2]}
+        assert labeler.post(f"/meters/{both.meter}/test-sets", json=body).status_code == 201
+
+
+def give_sets(both: Both) -> None:
+    """Make the meter answer."""
+    place = begin(both)
+    with both.client(0, "labeler") as labeler:
+        labeler.put(place, params={"offset": 0}, content=both.content)
+        body = {"upload": place.rpartition("/")[2]}
+        assert labeler.post(f"/meters/{both.meter}/test-sets", json=body).status_code == 201
+    with both.client(1, "developer") as developer:
+        assert give_validation(developer, both.meter).status_code == 201
+
+
+def submit(both: Both, server: int, key: str) -> httpx.Response:
+    with both.client(server, "developer") as developer:
+        return developer.post(
+            f"/meters/{both.meter}/submissions",
+            params={"model": "m1", "wait": 30},
+            headers={"Idempotency-Key": key},
+            content=submission(both.labels),
+        )
+
+
+def answers(both: Both, server: int) -> Any:
+    with both.client(server, "developer") as developer:
+        return developer.get(f"/meters/{both.meter}/history").json()
+
+
+def test_a_key_that_one_answered_is_answered_the_same_by_the_other(both: Both) -> None:
+    give_sets(both)
+    first = submit(both, 0, "k-1")
+    assert first.status_code in (200, 201), first.text
+    both.kill(0)
+    again = submit(both, 1, "k-1")
+    assert again.headers["Idempotency-Replayed"] == "true"
+    assert again.json() == first.json()
+    repeated = submit(both, 1, "k-2").json()["signal"]
+    assert (repeated["repeated"], repeated["step"]) == (True, first.json()["signal"]["step"])
+
+
+def test_a_sign_in_counts_everywhere_and_so_does_its_end(both: Both) -> None:
+    given = {"name": "ann", "password": PASSWORD}
+    with both.servers[0].client("none") as client:
+        token = client.post("/login", json=given).json()["token"]
+    with both.servers[1].client(token) as other:
+        assert other.get("/me").json()["user"]["name"] == "ann"
+        assert other.post("/logout").status_code == 204
+    with both.servers[0].client(token) as client:
+        assert client.get("/me").status_code == 401
+
+
+def test_events_of_one_are_seen_at_the_other(both: Both) -> None:
+    give_sets(both)
+    told = submit(both, 0, "k-1").json()
+    path = f"/meters/{both.meter}/submissions/{told['id']}/events"
+    with both.client(1, "developer") as developer, developer.stream("GET", path) as stream:
+        assert '"state": "done"' in "".join(stream.iter_text())
+    wait(lambda: answers(both, 1) == answers(both, 0))
+
+
+def test_a_second_server_on_one_sqlite_database_is_refused(tmp_path: Path) -> None:
+    refusal = "another meter serve or meter restore uses it"
+    with (
+        started(tmp_path / "site"),
+        pytest.raises(AssertionError, match=refusal),
+        started(tmp_path / "site"),
+    ):
+        pass
