@@ -119,3 +119,29 @@ def test_the_folder_may_be_named_before_the_command(tmp_path: Path) -> None:
     shown = desk.run("-C", "meter", "backup", "meter.backup")
     assert (shown.code, shown.err) == (0, "")
     assert (tmp_path / "meter.backup").is_file()
+
+
+def test_backups_in_a_folder_are_checked_and_restored(
+    folder: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    shelf = tmp_path / "shelf"
+    for _ in range(2):
+        code, out, err = run(capsys, "backup", "--to", str(shelf), "-C", str(folder))
+        assert (code, err) == (0, "")
+        assert "restored and audited: sound" in out
+    assert len(list((shelf / "backups").iterdir())) == 2
+    code, out, _ = run(capsys, "restore", str(shelf), "--check", "-C", str(folder))
+    assert (code, out.splitlines()[0].rpartition(", ")[2]) == (0, "sound")
+    code, _, err = run(capsys, "restore", str(shelf), "--backup", "1999.json", "-C", str(folder))
+    assert (code, err.count("\n")) == (2, 1)
+    assert "the newest is" in err
+    code, out, _ = run(capsys, "restore", str(shelf), "-C", str(folder))
+    assert code == 0
+
+
+@pytest.mark.parametrize(
+    "words", [(), ("a.tar", "--to", "b"), ("a.tar", "--keep", "3")], ids=["none", "both", "keep"]
+)
+def test_a_backup_goes_to_one_place(folder: Path, capsys: Captured, words: tuple[str, ...]) -> None:
+    code, _, err = run(capsys, "backup", *words, "-C", str(folder))
+    assert (code, err.count("\n")) == (2, 1)

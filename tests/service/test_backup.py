@@ -15,18 +15,26 @@ import pytest
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import InvalidInput, MeterError, NotFound, Spent, StorageError
+from easeml_meter.errors import (
+    InvalidInput,
+    MeterError,
+    NotFound,
+    Spent,
+    StorageError,
+    Unauthenticated,
+)
 from easeml_meter.meter import Meter
 from easeml_meter.service import backup, seats, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
-from easeml_meter.service.backup import Backup, Place, back_up
+from easeml_meter.service.backup import Backup, Place, back_up, shelve
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.place import TEST_SETS, Home, Site
-from easeml_meter.service.restore import Restored, restore
+from easeml_meter.service.restore import Restored, check_backup, restore
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.copies import LEFT_OUT, METER_TABLES, SITE_TABLES
 from easeml_meter.storage.journal import SUFFIX, entries_in
+from easeml_meter.storage.shelf import Shelf
 from easeml_meter.tables.archive import File, pack
 from easeml_meter.vault.keys import Identity
 
@@ -140,8 +148,13 @@ def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path:
         ("small", 4, 4),
         ("other", 1, 1),
     ]
+    assert tokens.recognize(ANYONE, site, token).admin
+    with pytest.raises(Unauthenticated):  # it may have been revoked since the backup
+        tokens.recognize(ANYONE, there, token)
+    with site.writing() as books, there.reading() as copied:
+        moment = next(iter(copied.copies.rows("tokens")))["revoked_at"]
+        books.tokens.revoke(moment)
     assert rows_of(there) == rows_of(site)
-    assert tokens.recognize(ANYONE, there, token).admin
     for original in (room, other):
         copy = as_there(original, there)
         assert copy.meter.status() == original.meter.status()
@@ -579,3 +592,65 @@ class TestAFolder:
             restore(SYSTEM, other, tmp_path / "b.tar")
         place.store.close()
         other.store.close()
+
+
+def test_a_shelf_keeps_what_did_not_change_once(
+    site: Site, room: Room, fresh: Fresh, tmp_path: Path
+) -> None:
+    shelf, place = Shelf.at(tmp_path / "shelf"), Place.of_site(site)
+    room.submit(1, model="m1")
+    first = shelve(SYSTEM, place, shelf)
+    before = set(shelf.contents())
+    room.submit(2, model="m2")
+    second = shelve(SYSTEM, place, shelf)
+    assert shelf.names() == [first.name, second.name]
+    sealed = [name for name in second.members if name.endswith(".sealed")]
+    assert sealed
+    assert {second.members[name] for name in sealed} <= before
+    for contents, answers in ((first, 1), (second, 2)):
+        there = fresh(contents.name)
+        restored = restore(SYSTEM, Place.of_site(there), tmp_path / "shelf", name=contents.name)
+        assert [each.answers_now for each in restored] == [answers]
+
+
+def test_old_backups_are_dropped_with_what_only_they_need(
+    site: Site, room: Room, tmp_path: Path
+) -> None:
+    shelf, place = Shelf.at(tmp_path / "shelf"), Place.of_site(site)
+    shelve(SYSTEM, place, shelf)
+    for number in (1, 2):
+        room.submit(number, model=f"m{number}")
+        last = shelve(SYSTEM, place, shelf, keep=1)
+    assert shelf.names() == [last.name]
+    assert set(shelf.contents()) == set(last.members.values())
+    assert [
+        each.answers_now for each in check_backup(SYSTEM, site.identity, tmp_path / "shelf")
+    ] == [2]
+
+
+def test_a_check_finds_a_content_that_is_lost_or_changed(
+    site: Site, room: Room, tmp_path: Path
+) -> None:
+    place, folder = Place.of_site(site), tmp_path / "shelf"
+    room.submit(1, model="m1")
+    contents = shelve(SYSTEM, place, Shelf.at(folder))
+    digest = next(digest for name, digest in contents.members.items() if name.endswith(".sealed"))
+    path = folder / "contents" / digest
+    whole = path.read_bytes()
+    path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
+    with pytest.raises(MeterError, match="damaged"):
+        check_backup(SYSTEM, site.identity, folder)
+    path.unlink()
+    with pytest.raises(MeterError, match="damaged"):
+        check_backup(SYSTEM, site.identity, folder)
+    path.write_bytes(whole)
+    assert check_backup(SYSTEM, site.identity, folder)
+
+
+def test_a_check_finds_books_that_were_changed(site: Site, room: Room, tmp_path: Path) -> None:
+    room.submit(1, model="m1")
+    with site.writing() as books:
+        books.connection.execute(schema.entries.update().values(model="another"))
+    shelve(SYSTEM, Place.of_site(site), Shelf.at(tmp_path / "shelf"))
+    with pytest.raises(MeterError, match="is not sound"):
+        check_backup(SYSTEM, site.identity, tmp_path / "shelf")

@@ -6,12 +6,12 @@ from collections.abc import Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from easeml_meter.cli.common import Command, echo_json, file_argument, json_option
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.cli.common import Command, echo_json, json_option
+from easeml_meter.errors import InvalidInput, MeterError, invalid
 from easeml_meter.service.actor import SYSTEM
 
 if TYPE_CHECKING:
@@ -37,14 +37,23 @@ def _where(command: Command) -> Command:
 
 
 @click.command()
-@file_argument("out")
+@click.argument("out", type=click.Path(path_type=Path), required=False)
+@click.option(
+    "--to",
+    "shelf",
+    metavar="PLACE",
+    help="Add it to the backups in a folder, or under a URL (s3://...): only what changed is new.",
+)
+@click.option("--keep", type=click.IntRange(1), help="With --to: drop all but the newest so many.")
 @click.option("--meter", "identifier", help="Id of one meter of a server. Default: all meters.")
 @click.option("--with-key", is_flag=True, help="Include the secret key.")
 @_where
 @json_option
 def backup(
-    out: Path,
+    out: Path | None,
     *,
+    shelf: str | None,
+    keep: int | None,
     identifier: str | None,
     with_key: bool,
     folder: Path | None,
@@ -54,11 +63,20 @@ def backup(
 ) -> None:
     """Back up a meter's folder, or a server, to the file OUT, even while it is in use.
 
+    With --to instead of OUT, the backup joins earlier ones, and is verified at once: it is
+    restored into a folder of its own, audited there, and removed. Run that on a schedule.
+
     Test sets and stored submissions stay encrypted; validation sets and released test sets are
     plain. The key that opens everything is not included, unless you say --with-key.
     """
-    from easeml_meter.service.backup import back_up
+    from easeml_meter.service.backup import back_up, shelve
+    from easeml_meter.service.restore import check_backup
+    from easeml_meter.storage.shelf import Shelf
 
+    if (out is None) == (shelf is None):
+        raise InvalidInput("backup: give either a file, or --to with a folder or URL")
+    if keep is not None and shelf is None:
+        raise invalid("keep", keep, "it goes with --to: a file is one backup")
     folder = _typed(folder)
     home = _embedded(folder or Path())
     if home is not None:
@@ -70,17 +88,29 @@ def backup(
                 f"{settings.key_file}: there is no key: name the folder of a meter or of a server"
             )
         opened, key = _site(settings), settings.key_file
+    secret = key if with_key else None
     with opened as place:
-        contents = back_up(SYSTEM, place, out, meter=identifier, key=key if with_key else None)
+        if shelf is None:
+            contents = back_up(SYSTEM, place, cast(Path, out), meter=identifier, key=secret)
+        else:
+            where = Shelf.at(shelf)
+            contents = shelve(SYSTEM, place, where, meter=identifier, key=secret, keep=keep)
+            check_backup(SYSTEM, place.identity, shelf, name=contents.name)
     if as_json:
         shown = asdict(contents) | {"members": len(contents.members)}
-        echo_json({"file": str(out), **shown})
+        named = {"file": str(out)} if shelf is None else {"to": shelf, "backup": contents.name}
+        echo_json({**named, **shown})
         return
     for each in contents.meters:
         click.echo(f"meter {each.name} ({each.id}): {each.answers} answers")
     for name in contents.missing:
         click.echo(f"warning: {name} is missing", err=True)
-    click.echo(f"backed up to {out}: {len(contents.members)} members, {out.stat().st_size:,} bytes")
+    if out is not None:
+        size = f"{len(contents.members)} members, {out.stat().st_size:,} bytes"
+        click.echo(f"backed up to {out}: {size}")
+    else:
+        size = f"{len(contents.members)} members"
+        click.echo(f"backed up to {shelf} as {contents.name}: {size}; restored and audited: sound")
     if with_key:
         click.echo("warning: the key is in it: whoever reads this file reads the labels", err=True)
     else:
@@ -88,46 +118,57 @@ def backup(
 
 
 @click.command()
-@file_argument("file")
+@click.argument("source")
+@click.option("--backup", "name", help="Which of several in SOURCE. Default: the newest.")
+@click.option("--check", is_flag=True, help="Restore into a folder of its own, audit, remove it.")
 @click.option("--meter", "identifier", help="Id of one meter in it. Default: all.")
 @_where
 @json_option
 def restore(
-    file: Path,
+    source: str,
     *,
+    name: str | None,
+    check: bool,
     identifier: str | None,
     folder: Path | None,
     settings_file: Path | None = None,
     as_json: bool,
     **flags: Any,
 ) -> None:
-    """Restore FILE into an empty folder or server, or over an existing one.
+    """Restore SOURCE into an empty folder or server, or over an existing one.
 
-    Nothing that is there is lost: answers given since the backup still count. Stop a server
-    on SQLite first.
+    SOURCE is a file, or the folder or URL of meter backup --to. Nothing that is there is lost:
+    answers given since the backup still count. Stop a server on SQLite first. Accounts come back
+    without their tokens: people sign in again. With --check, nothing here is changed.
     """
     from easeml_meter.service.backup import Backup
     from easeml_meter.service.place import Home
+    from easeml_meter.service.restore import check_backup
     from easeml_meter.service.restore import restore as bring_back
     from easeml_meter.spec import MeterSpec
     from easeml_meter.storage.store import alone
+    from easeml_meter.vault.keys import Identity
 
     folder = _typed(folder)
-    if not file.is_file():
-        raise InvalidInput(f"{file}: there is no such file")
+    if "://" not in source and not Path(source).exists():
+        raise InvalidInput(f"{source}: there is no such file")
     home = None
-    with Backup.open(file) as found:
+    with Backup.open(source, name) as found:
         if found.contents.single:
             home = Home(folder or Path())
             database, key, opened = f"sqlite:///{home.database}", home.key, _home(home)
         else:
             settings = _settings(folder, settings_file, flags)
             database, key, opened = settings.database_url, settings.key_file, _site(settings)
+        if check:
+            for each in check_backup(SYSTEM, Identity.read(key), source, name=name):
+                click.echo(f"meter {each.name} ({each.id}): {each.answers_then} answers, sound")
+            return
         _place_key(found, key)
         if home is not None:
             home.prepare()
     with alone(database), opened as place:
-        meters = bring_back(SYSTEM, place, file, meter=identifier)
+        meters = bring_back(SYSTEM, place, source, meter=identifier, name=name)
         if home is not None and not home.settings.exists():
             with place.store.reading() as books:
                 MeterSpec.from_mapping(books.meters.get().settings).write(home.settings)

@@ -6,7 +6,7 @@ given.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
@@ -43,7 +43,7 @@ def verify(actor: Actor, space: Workspace) -> Audit:
     problems += _wrong_draws(state, entered, links)
     problems += _unknown_answers(space, state.generations, entered)
     listed = {each for link in links for each in _answers_in(link)}
-    problems += _restorations(links)
+    problems += restorations(links)
     if unlisted := told - listed:
         problems.append(f"{len(unlisted)} answers were entered without an audit link")
     if unentered := listed - told:
@@ -201,7 +201,8 @@ def _unknown_answers(
             )
 
 
-def _restorations(links: list[AuditLink]) -> Iterator[str]:
+def restorations(links: Iterable[AuditLink]) -> Iterator[str]:
+    """Yield what a restore or an older copy of the books left unknown."""
     for link in links:
         if link.event == Event.BOOKS_BEHIND:
             count = len(link.details["tenant_and_step"])

@@ -1,9 +1,9 @@
-"""Backups: one file with the books and the files of one meter, or of a whole site.
+"""Backups: the books and the files of one meter, or of a whole site.
 
-An archive (`tables.archive`). The rows of each table are JSON lines from one snapshot of the books;
-sealed files, kept submissions and notices go in as they lie there, encrypted; validation sets and
-released test sets are plain. A manifest lists every member with its SHA-256 and is signed with the
-server's key.
+One file (`tables.archive`), or one of several on a shelf (`storage.shelf`). The rows of each table
+are JSON lines from one snapshot of the books; sealed files, kept submissions and notices go in as
+they lie there, encrypted; validation sets and released test sets are plain. A manifest lists every
+member with its SHA-256 and is signed with the server's key.
 """
 
 from __future__ import annotations
@@ -13,10 +13,12 @@ import hmac
 import json
 import re
 import zipfile
+from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
+from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
@@ -32,6 +34,7 @@ from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SCHEMA, SITE_TABLES
 from easeml_meter.storage.files import Files
 from easeml_meter.storage.journal import SUFFIX
+from easeml_meter.storage.shelf import Shelf
 from easeml_meter.storage.store import Store
 from easeml_meter.tables import archive
 from easeml_meter.tables.writing import new_file
@@ -96,6 +99,11 @@ class Contents:
     members: dict[str, str]
     """The SHA-256 of each member."""
 
+    @property
+    def name(self) -> str:
+        """What the backup is called on a shelf; later ones come later."""
+        return f"{re.sub(r'[^0-9]', '', self.at[:26])}.json"
+
 
 @needs(Permission.OPERATE)
 def back_up(
@@ -103,39 +111,65 @@ def back_up(
 ) -> Contents:
     """Write a backup of one meter, or of all; with the secret key in `key`, if given."""
     with new_file(out, private=True) as stream:
-        writer = _Writer(stream)
-        with place.store.reading() as books:
-            at = stamp(place.clock())
-            rows = [row for row in books.meters.all() if meter in (None, row.id)]
-            if not rows:
-                raise NotFound("there is no such meter" if meter else "there is no meter")
-            for row in rows:
-                for table in METER_TABLES:
-                    lines = _lines(books.copies.rows(table, row.id))
-                    writer.lines(f"meters/{row.id}/books/{table}.jsonl", lines)
-            if meter is None:
-                for table in SITE_TABLES:
-                    writer.lines(f"site/{table}.jsonl", _lines(books.copies.rows(table)))
-            named = {row.id: _named_files(books, row.id) for row in rows}
-            counted = tuple(Counted(row.id, row.name, books.copies.answers(row.id)) for row in rows)
-        # After the rows: what they name is there, and journals may hold more but never less.
-        for row in rows:
-            _copy_files(writer, f"meters/{row.id}/files", place.space(row.id).files, named[row.id])
-        if key is not None:
-            writer.write(KEY, [key.read_bytes()])
-        contents = Contents(
-            at=at,
-            recipient=place.identity.recipient,
-            whole=meter is None,
-            single=place.single,
-            meters=counted,
-            missing=tuple(writer.missing),
-            with_key=key is not None,
-            members=writer.members,
-        )
+        contents = _fill(_Packing(stream), place, meter, key)
         archive.add(stream, MANIFEST, [_manifest(contents, place.identity)])
         archive.finish(stream)
     return contents
+
+
+@needs(Permission.OPERATE)
+def shelve(
+    _: Actor,
+    place: Place,
+    shelf: Shelf,
+    *,
+    meter: str | None = None,
+    key: Path | None = None,
+    keep: int | None = None,
+) -> Contents:
+    """Add a backup to a shelf, where only what changed is new; with `keep`, drop the oldest ones.
+
+    One at a time: another backup that is being added could lose what it has just kept.
+    """
+    contents = _fill(_Shelving(shelf), place, meter, key)
+    shelf.add(contents.name, _manifest(contents, place.identity))
+    if keep is not None:
+        names = shelf.names()
+        kept = [_members(shelf.manifest(name)) for name in names[-keep:]]
+        shelf.drop(names[:-keep], {digest for members in kept for digest in members.values()})
+    return contents
+
+
+def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) -> Contents:
+    with place.store.reading() as books:
+        at = stamp(place.clock())
+        rows = [row for row in books.meters.all() if meter in (None, row.id)]
+        if not rows:
+            raise NotFound("there is no such meter" if meter else "there is no meter")
+        for row in rows:
+            for table in METER_TABLES:
+                lines = _lines(books.copies.rows(table, row.id))
+                writer.lines(f"meters/{row.id}/books/{table}.jsonl", lines)
+        if meter is None:
+            for table in SITE_TABLES:
+                writer.lines(f"site/{table}.jsonl", _lines(books.copies.rows(table)))
+        named = {row.id: _named_files(books, row.id) for row in rows}
+        counted = tuple(Counted(row.id, row.name, books.copies.answers(row.id)) for row in rows)
+    # After the rows: what they name is there, and journals may hold more but never less.
+    for row in rows:
+        _copy_files(writer, f"meters/{row.id}/files", place.space(row.id).files, named[row.id])
+    if key is not None:
+        writer.write(KEY, [key.read_bytes()])
+    return Contents(
+        at=at,
+        recipient=place.identity.recipient,
+        whole=meter is None,
+        single=place.single,
+        meters=counted,
+        missing=tuple(writer.missing),
+        with_key=key is not None,
+        members=writer.members,
+    )
 
 
 def _lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
@@ -170,18 +204,34 @@ def _copy_files(writer: _Writer, prefix: str, files: Files, named: set[str]) -> 
             writer.missing.append(f"{prefix}/{name}")
 
 
-class _Writer:
+class _Writer(ABC):
     """Writes members, and remembers their digests."""
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        self._stream = stream
+    def __init__(self) -> None:
         self.members: dict[str, str] = {}
         self.missing: list[str] = []
 
     def lines(self, name: str, lines: Iterable[str]) -> None:
+        """Write a member of lines."""
         self.write(name, (f"{line}\n".encode() for line in lines))
 
     def write(self, name: str, content: Iterable[bytes]) -> None:
+        """Write a member."""
+        self.members[name] = self._digest(name, content)
+
+    @abstractmethod
+    def _digest(self, name: str, content: Iterable[bytes]) -> str:
+        """Write a member; return its SHA-256."""
+
+
+class _Packing(_Writer):
+    """Into an archive."""
+
+    def __init__(self, stream: IO[bytes]) -> None:
+        super().__init__()
+        self._stream = stream
+
+    def _digest(self, name: str, content: Iterable[bytes]) -> str:
         digest = hashlib.sha256()
 
         def digested() -> Iterator[bytes]:
@@ -190,7 +240,48 @@ class _Writer:
                 yield piece
 
         archive.add(self._stream, name, digested())
-        self.members[name] = digest.hexdigest()
+        return digest.hexdigest()
+
+
+class _Shelving(_Writer):
+    """Onto a shelf, where the same content is kept once."""
+
+    def __init__(self, shelf: Shelf) -> None:
+        super().__init__()
+        self._shelf = shelf
+
+    def _digest(self, name: str, content: Iterable[bytes]) -> str:
+        return self._shelf.put(content)
+
+
+class _Shelved:
+    """A backup on a shelf, read as an archive is."""
+
+    def __init__(self, shelf: Shelf, name: str | None) -> None:
+        self._shelf = shelf
+        self._manifest = shelf.manifest(name)
+        try:
+            self._members = _members(self._manifest)
+        except (KeyError, TypeError, ValueError):
+            raise archive.Damaged("the manifest cannot be read") from None
+
+    def namelist(self) -> list[str]:
+        """List the members, and the manifest."""
+        return [*self._members, MANIFEST]
+
+    def open(self, name: str) -> IO[bytes]:
+        """Open a member; KeyError if there is none of this name."""
+        if name == MANIFEST:
+            return BytesIO(self._manifest)
+        try:
+            return self._shelf.open(self._members[name])
+        except FileNotFoundError:
+            raise archive.Damaged(f"{name} is not on the shelf") from None
+
+
+def _members(manifest: bytes) -> dict[str, str]:
+    members = json.loads(json.loads(manifest)["manifest"])["members"]
+    return {str(name): str(digest) for name, digest in members.items()}
 
 
 def _manifest(contents: Contents, identity: Identity) -> bytes:
@@ -212,7 +303,9 @@ def _signature(manifest: str, identity: Identity) -> str:
 class Backup:
     """A backup opened for reading."""
 
-    def __init__(self, opened: archive.Archive | zipfile.ZipFile, path: Path) -> None:
+    def __init__(
+        self, opened: archive.Archive | zipfile.ZipFile | _Shelved, path: Path | str
+    ) -> None:
         self._archive = opened
         self._path = path
         self._schema = SCHEMA
@@ -220,15 +313,22 @@ class Backup:
 
     @classmethod
     @contextmanager
-    def open(cls, path: Path) -> Iterator[Backup]:
-        """Open a backup and read its manifest."""
+    def open(cls, source: Path | str, name: str | None = None) -> Iterator[Backup]:
+        """Open a backup and read its manifest; of a shelf (a folder or URL), the newest or `name`.
+
+        Raises:
+            InvalidInput: there is none, or it is of another kind.
+        """
         try:
-            with path.open("rb") as stream:
+            if "://" in str(source) or Path(source).is_dir():
+                yield cls(_Shelved(Shelf.at(source), name), source)
+                return
+            with Path(source).open("rb") as stream:
                 # Version 0.1.0 wrote zip files.
                 zipped = stream.read(4) == b"PK\3\4"
-                yield cls(zipfile.ZipFile(stream) if zipped else archive.Archive(stream), path)
+                yield cls(zipfile.ZipFile(stream) if zipped else archive.Archive(stream), source)
         except (zipfile.BadZipFile, archive.Damaged):
-            raise _damaged(path) from None
+            raise _damaged(source) from None
 
     def _read_manifest(self) -> tuple[str, str, Contents]:
         try:
@@ -306,5 +406,5 @@ class Backup:
         return self.member(f"meters/{meter}/files/{name}")
 
 
-def _damaged(path: Path) -> MeterError:
+def _damaged(path: Path | str) -> MeterError:
     return MeterError(f"{path}: damaged, or changed since it was made: nothing was restored")

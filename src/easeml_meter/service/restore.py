@@ -6,20 +6,25 @@ import shutil
 from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import AuditLink, Entry, Event, TestSet
+from easeml_meter.core.model import AuditLink, Entry, Event, TestSet, stamp
 from easeml_meter.errors import MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.audit import restorations, verify
 from easeml_meter.service.backup import Backup, Counted, Place
 from easeml_meter.service.journal import reconcile
-from easeml_meter.service.place import TEST_SETS, Workspace
+from easeml_meter.service.place import TEST_SETS, Site, Workspace
 from easeml_meter.service.testsets.delivery import claim
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
+from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import SUFFIX, Journal, entries_in
+from easeml_meter.storage.store import Store
+from easeml_meter.vault.keys import Identity
 
 RESTORED = Event.RESTORED
 
@@ -41,13 +46,29 @@ class Restored:
 
 
 @needs(Permission.OPERATE)
-def restore(_: Actor, place: Place, path: Path, *, meter: str | None = None) -> list[Restored]:
-    """Restore all meters of a backup, or one; accounts only where there are none yet."""
-    with Backup.open(path) as backup:
+def restore(
+    _: Actor,
+    place: Place,
+    source: Path | str,
+    *,
+    meter: str | None = None,
+    name: str | None = None,
+) -> list[Restored]:
+    """Restore all meters of a backup, or one; accounts only where there are none yet.
+
+    Which tokens were revoked since the backup is not known here, so all that come with accounts
+    are revoked. On a shelf, `name` chooses the backup.
+
+    Raises:
+        InvalidInput: the backup cannot be read, or belongs to another key.
+        MeterError: it is damaged, or contradicts what is here; nothing is restored.
+        NotFound: it has no such meter.
+    """
+    with Backup.open(source, name) as backup:
         backup.check(place.identity)
         chosen = [each for each in backup.contents.meters if meter in (None, each.id)]
         if not chosen:
-            raise NotFound(f"{path}: holds no such meter")
+            raise NotFound(f"{source}: holds no such meter")
         if place.single:
             _check_single(place, chosen)
         cases = [_Case.read(place, backup, each) for each in chosen]
@@ -59,9 +80,35 @@ def restore(_: Actor, place: Place, path: Path, *, meter: str | None = None) -> 
             if backup.contents.whole and not any(books.copies.rows("users")):
                 for table in SITE_TABLES:
                     books.copies.add(table, backup.rows(table))
+                books.tokens.revoke(stamp(place.clock()))
             for case in cases:
                 books.lock(case.meter.id)
             return [case.bring_books(books) for case in cases]
+
+
+@needs(Permission.OPERATE)
+def check_backup(
+    actor: Actor, identity: Identity, source: Path | str, *, name: str | None = None
+) -> list[Restored]:
+    """Restore a backup into a folder of its own, audit every meter there, and remove it all.
+
+    Raises:
+        MeterError: it is damaged, or a meter in it is not sound.
+    """
+    with TemporaryDirectory(prefix="easeml-meter-") as folder:
+        files = FolderFiles(Path(folder) / "files")
+        site = Site(Store.at(Path(folder) / "meter.db"), files, identity)
+        try:
+            restored = restore(actor, Place.of_site(site), source, name=name)
+            for each in restored:
+                found = verify(actor, site.space(each.id))
+                # That nobody can know of later answers is true of every backup, and no fault of it.
+                expected = set(restorations(found.links))
+                if problems := [text for text in found.problems if text not in expected]:
+                    raise MeterError(f"{source}: meter {each.name!r} is not sound: {problems[0]}")
+        finally:
+            site.close()
+    return restored
 
 
 @dataclass

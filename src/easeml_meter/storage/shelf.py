@@ -1,0 +1,83 @@
+"""A shelf of backups: contents named by their digest, each kept once, and a manifest per backup.
+
+What did not change since an earlier backup is on the shelf already. Nothing on it is ever changed,
+so a backup that breaks off leaves the earlier ones whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Collection, Iterable
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import IO
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.storage.files import Files, copy_into, open_files
+
+_CONTENTS = "contents"
+_MANIFESTS = "backups"
+
+
+class Shelf:
+    """Contents and manifests in a folder, or under a URL."""
+
+    def __init__(self, files: Files) -> None:
+        self._files = files
+
+    @classmethod
+    def at(cls, place: str | Path) -> Shelf:
+        """Open the shelf in a folder, or under a URL such as s3://."""
+        return cls(open_files(place))
+
+    def put(self, content: Iterable[bytes]) -> str:
+        """Keep a content; return its SHA-256."""
+        digest = hashlib.sha256()
+        with TemporaryDirectory(prefix="easeml-meter-") as folder:
+            path = Path(folder) / "content"
+            with path.open("wb") as stream:
+                for piece in content:
+                    digest.update(piece)
+                    stream.write(piece)
+            name = f"{_CONTENTS}/{digest.hexdigest()}"
+            if not self._files.exists(name):
+                copy_into(self._files, name, path)
+        return digest.hexdigest()
+
+    def open(self, digest: str) -> IO[bytes]:
+        """Open a content; FileNotFoundError if it is not here."""
+        with self._files.local(f"{_CONTENTS}/{digest}") as path:
+            return path.open("rb")  # an open file stays readable when a local copy is removed
+
+    def contents(self) -> list[str]:
+        """List the digests of all contents."""
+        return self._files.names(_CONTENTS)
+
+    def add(self, name: str, manifest: bytes) -> None:
+        """Keep a manifest: from now on, there is a backup of this name."""
+        self._files.put(f"{_MANIFESTS}/{name}", manifest)
+
+    def names(self) -> list[str]:
+        """List the names of the backups, the oldest first."""
+        return self._files.names(_MANIFESTS)
+
+    def manifest(self, name: str | None = None) -> bytes:
+        """Return the manifest of a backup; without a name, of the newest.
+
+        Raises:
+            InvalidInput: there is no such backup.
+        """
+        names = self.names()
+        chosen = name if name is not None else names[-1] if names else None
+        if chosen not in names:
+            there = f"the newest is {names[-1]}" if names else "none is here"
+            raise InvalidInput(f"there is no backup {(chosen or '')[:80]!r}: {there}")
+        return self._files.read(f"{_MANIFESTS}/{chosen}")
+
+    def drop(self, names: Iterable[str], kept: Collection[str]) -> None:
+        """Remove backups, then all contents but those that are `kept`."""
+        for name in names:
+            self._files.remove(f"{_MANIFESTS}/{name}")
+        for digest in self.contents():
+            if digest not in kept:
+                self._files.remove(f"{_CONTENTS}/{digest}")

@@ -1,0 +1,49 @@
+"""A shelf: contents by their digest, backups by their name, in a folder or a bucket."""
+
+from __future__ import annotations
+
+import hashlib
+from pathlib import Path
+
+import pytest
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.storage.shelf import Shelf
+
+
+@pytest.fixture(params=["folder", "s3_url"])
+def shelf(request: pytest.FixtureRequest, tmp_path: Path) -> Shelf:
+    if request.param == "folder":
+        return Shelf.at(tmp_path / "shelf")
+    return Shelf.at(request.getfixturevalue("s3_url"))
+
+
+def test_a_content_is_kept_once_and_comes_back(shelf: Shelf) -> None:
+    digest = shelf.put([b"one", b"two"])
+    assert digest == hashlib.sha256(b"onetwo").hexdigest()
+    assert shelf.put([b"onetwo"]) == digest
+    assert shelf.contents() == [digest]
+    with shelf.open(digest) as stream:
+        assert stream.read() == b"onetwo"
+    with pytest.raises(FileNotFoundError):
+        shelf.open("0" * 64)
+
+
+def test_the_newest_manifest_is_found_unless_another_is_named(shelf: Shelf) -> None:
+    with pytest.raises(InvalidInput, match="none is here"):
+        shelf.manifest()
+    shelf.add("2.json", b"new")
+    shelf.add("1.json", b"old")
+    assert (shelf.manifest(), shelf.manifest("1.json")) == (b"new", b"old")
+    with pytest.raises(InvalidInput, match=r"the newest is 2\.json"):
+        shelf.manifest("3.json")
+
+
+def test_what_is_dropped_takes_along_what_nobody_keeps(shelf: Shelf) -> None:
+    kept, gone = shelf.put([b"kept"]), shelf.put([b"gone"])
+    shelf.add("1.json", b"old")
+    shelf.add("2.json", b"new")
+    shelf.drop(["1.json"], {kept})
+    assert shelf.names() == ["2.json"]
+    assert shelf.contents() == [kept]
+    assert gone not in shelf.contents()
