@@ -44,6 +44,37 @@ def test_the_digits_march_to_the_end_of_the_meter(tmp_path: Path) -> None:
     assert (tmp_path / "meter" / ".meter" / "released" / "1" / "report.html").exists()
 
 
+def example(name: str, folder: Path) -> str:
+    done = subprocess.run(
+        [sys.executable, ROOT / "examples" / f"{name}.py", folder],
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_a_month_of_nightly_builds_deploys_only_better_models(tmp_path: Path) -> None:
+    told = example("nightly", tmp_path)
+    steps = re.findall(r"pass, deployed; truly (0\.\d+) -> (0\.\d+)$", told, re.MULTILINE)
+    assert steps
+    assert all(before < after for before, after in steps)
+    assert told.count(": fail") == 30 - len(steps)
+    assert "problems found by the audit: 0" in told
+
+
+@pytest.mark.slow
+def test_an_agent_climbs_a_ladder(tmp_path: Path) -> None:
+    told = example("agent_ladder", tmp_path)
+    found = re.search(r"^kept (\d+) of the tries; true accuracy (.*)$", told, re.MULTILINE)
+    assert found is not None
+    climbed = found[2].split(" -> ")
+    assert len(climbed) == int(found[1]) + 1 > 1
+    assert climbed == sorted(climbed), "a ladder only climbs"
+    assert f"fails: {200 - int(found[1])}" in told
+
+
 @pytest.mark.slow
 def test_the_notebook_runs_and_draws(tmp_path: Path) -> None:
     """Run every cell with Jupyter's own machinery."""
