@@ -61,3 +61,16 @@ def test_an_answer_is_reported(mails: Path) -> None:
     assert code == 0, out
     assert "### Overfitting meter: band 1\n" in out
     assert "| model | `v1` |" in out
+
+
+def test_the_private_rows_of_a_solution_are_sealed(mails: Path) -> None:
+    code, out = run(mails, "sh", EXAMPLES / "seal_solution.sh")
+    assert code == 0, out
+    assert "sealed 300 rows as test set 1" in out
+    assert "test set 1 is active" in out
+
+
+def test_a_model_is_submitted_as_it_is(tmp_path: Path) -> None:
+    code, out = run(tmp_path, "python", EXAMPLES / "model_object.py", tmp_path)
+    assert code == 0, out
+    assert "Step 1: band 1 of 3, model LogisticRegression-" in out

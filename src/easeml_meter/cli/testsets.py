@@ -23,9 +23,11 @@ from easeml_meter.cli.common import (
     validate_step,
 )
 from easeml_meter.cli.progress import progress_bar
+from easeml_meter.errors import invalid
 
 if TYPE_CHECKING:
     from easeml_meter.core.model import LabelRequest
+    from easeml_meter.tables.memory import Data
 
 
 def _names(_: click.Context, __: click.Parameter, given: str | None) -> list[str] | None:
@@ -56,6 +58,18 @@ def _names(_: click.Context, __: click.Parameter, given: str | None) -> list[str
     help="Labels outside the class list are meant: every model is wrong there.",
 )
 @click.option("--part", is_flag=True, help="These are some of the rows; more will follow.")
+@click.option(
+    "--from",
+    "tool",
+    metavar="TOOL",
+    help="DATA is an export of label-studio, argilla, doccano, prodigy, or a solution of kaggle.",
+)
+@click.option("--usage", help="With --from kaggle: the rows of this usage, such as Private.")
+@click.option(
+    "--allow-left-out",
+    is_flag=True,
+    help="With --from: go on although examples without a clear label are left out.",
+)
 @place_options
 @json_option
 def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
@@ -67,13 +81,29 @@ def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any
     repeated ids, labels out of range. Labels outside the class list are listed.
     """
     options["drop"] = options["drop"] or ()
-    manifest = open_meter(place).seal(data, out, **options)
+    rows, left_out = _rows(data, options)
+    manifest = open_meter(place).seal(rows, out, **options)
     if as_json:
         echo_json(asdict(manifest))
     else:
+        if left_out:
+            click.echo(left_out)
         click.echo(f"sealed {manifest.rows:,} rows as test set {manifest.generation} in {out}")
         part = "--part " if options["part"] else ""
         next_step(place, f"testset add {part}{shlex.quote(str(out))}")
+
+
+def _rows(data: Path, options: dict[str, Any]) -> tuple[Data, str]:
+    """Read what --from names; without it, the file is taken as it is."""
+    tool, usage, allowed = (options.pop(name) for name in ("tool", "usage", "allow_left_out"))
+    if tool is None:
+        if usage or allowed:
+            raise invalid("--usage, --allow-left-out", "no --from", "only together with --from")
+        return data, ""
+    from easeml_meter.integrations.sourcing import Wanted, rows_from
+
+    wanted = Wanted(options["label"], options["id_column"], options["columns"], usage)
+    return rows_from(tool, data, wanted, allow_left_out=allowed)
 
 
 @click.group()

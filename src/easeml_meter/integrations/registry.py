@@ -6,7 +6,7 @@ when its name is asked for: other people's tools are heavy, and most commands ne
 | group | called as | by `meter` |
 | --- | --- | --- |
 | `easeml_meter.readers` | `read(path, spec) -> Reading` | `submit --from NAME` |
-| `easeml_meter.sources` | `rows(path, options) -> (table, left out)` | `seal --from NAME` |
+| `easeml_meter.sources` | `rows(path, wanted) -> (table, left out)` | `seal --from NAME` |
 | `easeml_meter.reporters` | `reporter(where) -> report(signal, view)` | `submit --report NAME` |
 """
 
@@ -43,7 +43,13 @@ BUILT_IN: dict[Group, dict[str, str]] = {
         "promptfoo": "promptfoo:read",
         "scores": "scores:read",
     },
-    Group.SOURCES: {},
+    Group.SOURCES: {
+        "argilla": "argilla:rows",
+        "doccano": "doccano:rows",
+        "kaggle": "kaggle:rows",
+        "label-studio": "label_studio:rows",
+        "prodigy": "prodigy:rows",
+    },
     Group.REPORTERS: {
         "github": "summaries:github",
         "markdown": "summaries:markdown",

@@ -1,0 +1,56 @@
+"""Rows from the solution file of a Kaggle competition: ids, targets, and who is scored by them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.integrations.sourcing import Example, LeftOut, Rows, Wanted, gather, no_label
+from easeml_meter.tables.opening import open_table
+
+_USAGE = "Usage"
+
+
+def rows(path: Path, wanted: Wanted) -> Rows:
+    """Return the rows of one usage; a target of one column for each class becomes one label."""
+    if wanted.id_column is None:
+        raise InvalidInput("the column of ids is not given: --id NAME")
+    table = _used(open_table(path, texts=[wanted.label]).in_memory(), wanted)
+    if wanted.label in table.column_names:
+        return table, {}
+    classes = [name for name in table.column_names if name != wanted.id_column]
+    found = table.to_pylist()
+    if not all(each[name] in (0, 1) for each in found for name in classes):
+        raise no_label(wanted.label, classes)
+    return gather(
+        [
+            Example({wanted.id_column: each[wanted.id_column]}, [_class(each, classes)])
+            for each in found
+        ],
+        wanted,
+    )
+
+
+def _used(table: pa.Table, wanted: Wanted) -> pa.Table:
+    if _USAGE not in table.column_names:
+        if wanted.usage is not None:
+            raise InvalidInput(f"no column {_USAGE!r}: leave --usage away")
+        return table
+    usages = [str(each) for each in table.column(_USAGE).to_pylist()]
+    if wanted.usage not in usages:
+        counted = ", ".join(f"{name} {count:,}" for name, count in Counter(usages).items())
+        why = "the public rows have told something to whoever saw the leaderboard"
+        raise InvalidInput(f"rows of several uses ({counted}): choose --usage, e.g. Private: {why}")
+    chosen = pa.array([usage == wanted.usage for usage in usages])
+    return table.filter(chosen).drop_columns([_USAGE])
+
+
+def _class(row: dict[str, Any], classes: list[str]) -> Any:
+    chosen = [name for name in classes if row[name] == 1]
+    if len(chosen) == 1:
+        return chosen[0]
+    return LeftOut.SEVERAL if chosen else LeftOut.UNLABELLED

@@ -1,0 +1,157 @@
+"""Labelled rows from the exports of labeling tools: one row for each example, and what is left out.
+
+An example that annotators skip, or disagree about, is often a hard one. Without it the sample is no
+longer random, so what is left out is counted, and whoever seals has to accept it.
+"""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import Any
+
+import pyarrow as pa
+
+from easeml_meter.errors import InvalidInput
+from easeml_meter.integrations.registry import Group, find
+from easeml_meter.tables.memory import as_source
+from easeml_meter.tables.opening import open_table
+from easeml_meter.tables.source import Held, Source
+from easeml_meter.tables.wording import about, named, no_column
+
+OWN_ID = "id"
+"""What `--id` calls the tool's own id of an example, unless an input has that name."""
+
+
+class LeftOut(StrEnum):
+    """Why an example has no label."""
+
+    DISAGREE = "annotators disagree"
+    SKIPPED = "skipped"
+    UNLABELLED = "not labelled"
+    SEVERAL = "more than one label"
+    REJECTED = "rejected"
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """What `meter seal` was asked for."""
+
+    label: str
+    """The name of the label: of a control, question or column of the tool."""
+    id_column: str | None = None
+    columns: Sequence[str] | None = None
+    """The inputs; None: all that the export has."""
+    usage: str | None = None
+    """Which rows of a Kaggle solution."""
+
+
+@dataclass(frozen=True)
+class Example:
+    """What annotators said of one example: a label each, or why there is none."""
+
+    inputs: Mapping[str, Any]
+    answers: Sequence[Any]
+    own_id: Any = None
+
+
+Rows = tuple[pa.Table, dict[str, int]]
+"""One row for each example, and how many are left out for which reason; 0: an unknown number."""
+
+
+def rows_from(name: str, path: Path, wanted: Wanted, *, allow_left_out: bool) -> tuple[Source, str]:
+    """Return the rows of an export as a file to seal, and a line about what is left out.
+
+    Raises:
+        InvalidInput: the export cannot be read, or something is left out that was not accepted.
+    """
+    source = find(Group.SOURCES, name)
+    with about(path):
+        table, left_out = source(path, wanted)
+    if not left_out:
+        return _held(table, path), ""
+    total = table.num_rows + sum(left_out.values())
+    reasons = ", ".join(
+        f"{count:,} {reason}" if count else reason for reason, count in left_out.items()
+    )
+    line = f"{table.num_rows:,} of {total:,} examples; left out: {reasons}"
+    if not allow_left_out:
+        why = "without the hard ones the sample is no longer random"
+        raise InvalidInput(f"{named(path)}: {line}: {why}; --allow-left-out to go on")
+    return _held(table, path), line
+
+
+def _held(table: pa.Table, path: Path) -> Source:
+    held = as_source(table, "rows", a_set=True)
+    return replace(held, title=named(path)) if isinstance(held, Held) else held
+
+
+def gather(examples: Iterable[Example], wanted: Wanted) -> Rows:
+    """Give each example one label, and count those that have none."""
+    rows, left_out = [], Counter[str]()
+    for each in examples:
+        label = _vote(each.answers)
+        if isinstance(label, LeftOut):
+            left_out[str(label)] += 1
+            continue
+        row = dict(each.inputs)
+        if wanted.id_column == OWN_ID and each.own_id is not None:
+            row.setdefault(OWN_ID, each.own_id)
+        if wanted.label in row:
+            raise InvalidInput(f"{wanted.label!r} is the label and an input: rename one of them")
+        rows.append(row | {wanted.label: label})
+    try:
+        return pa.Table.from_pylist(rows), dict(left_out)
+    except pa.ArrowException:
+        raise InvalidInput("values of one input or label are of several kinds") from None
+
+
+def _vote(answers: Sequence[Any]) -> Any:
+    """Return the label that most annotators gave; a tie is none."""
+    silent = (LeftOut.SKIPPED, LeftOut.UNLABELLED, LeftOut.REJECTED)
+    votes = Counter(each for each in answers if each not in silent)
+    if not votes:
+        return next((each for each in silent if each in answers), LeftOut.UNLABELLED)
+    (first, most), *others = votes.most_common(2)
+    return LeftOut.DISAGREE if others and others[0][1] == most else first
+
+
+def only(labels: Any) -> Any:
+    """Return the one label of a list, or why there is none."""
+    if not isinstance(labels, list):
+        return LeftOut.UNLABELLED if labels is None or labels == "" else labels
+    if len(labels) == 1:
+        return only(labels[0])
+    return LeftOut.SEVERAL if labels else LeftOut.UNLABELLED
+
+
+def records(path: Path) -> list[dict[str, Any]]:
+    """Read an export: a JSON array, JSON Lines, or a table such as CSV."""
+    if path.suffix.lower() not in (".json", ".jsonl", ".ndjson"):
+        found: list[dict[str, Any]] = open_table(path).in_memory().to_pylist()
+        return found
+    try:
+        text = path.read_text(encoding="utf-8-sig")
+        read = (
+            json.loads(text)
+            if path.suffix.lower() == ".json"
+            else [json.loads(line) for line in text.split("\n") if line.strip()]
+        )
+    except OSError as error:
+        raise InvalidInput(f"cannot be read: {error.strerror or error}") from None
+    except (ValueError, RecursionError):  # JSON that is none, or bytes that are no UTF-8
+        raise InvalidInput("no JSON: export it again") from None
+    if not isinstance(read, list) or not all(isinstance(each, dict) for each in read):
+        raise InvalidInput("no list of examples: is it an export of this tool?")
+    if not read:
+        raise InvalidInput("no examples in it")
+    return read
+
+
+def no_label(wanted: str, known: Iterable[str]) -> InvalidInput:
+    """Say that the export has no such label, and which one was probably meant."""
+    return InvalidInput(no_column(wanted, sorted(known)).replace("no column", "no label", 1))
