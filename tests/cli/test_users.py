@@ -7,6 +7,11 @@ from tests.cli.office import Admins
 from tests.service.helpers import actor_of
 
 from easeml_meter.service import tokens
+from easeml_meter.service.actor import ANYONE
+from easeml_meter.service.invitations import redeem
+from easeml_meter.service.users import check_password
+
+PASSWORD = "a secret of some length"  # noqa: S105 - of a made-up account
 
 
 @pytest.fixture
@@ -34,6 +39,17 @@ def test_an_account_is_disabled_and_enabled(office: Admins) -> None:
     for verb, disabled in (("disable", True), ("enable", False)):
         changed = office.json("user", verb, user)
         assert (changed["name"], changed["disabled"]) == (name, disabled)
+
+
+def test_whoever_opens_the_link_chooses_the_password(office: Admins) -> None:
+    name = office.user("developer")
+    first = office.acting("admin").ok("user", "invite", name).strip()
+    link = office.json("user", "invite", name)["link"]
+    assert link.partition("/join#")[0] == first.partition("/join#")[0]
+    site, secret = office.site.served.site, link.partition("#")[2]
+    redeem(ANYONE, site, secret, PASSWORD)
+    assert check_password(site, name, PASSWORD).name == name
+    assert "no account has that name" in office.refused(2, "user", "invite", "nobody")
 
 
 def test_accounts_that_cannot_be_disabled(office: Admins) -> None:

@@ -43,6 +43,24 @@ def add_user(place: MeterPlace, name: str, email: str | None, admin: bool, as_js
         click.echo(f"account {made['name']} opened, its id is {made['id']}")
 
 
+@user.command()
+@click.argument("name")
+@server_options
+@json_option
+def invite(place: MeterPlace, name: str, as_json: bool) -> None:
+    """Print a link by which whoever is to have the account NAME chooses its password.
+
+    It works once, and for three days. An earlier link no longer works.
+    """
+    with connected(place) as connection:
+        path = f"/users/{user_id_of(connection, name)}/invitations"
+        link = connection.server + connection.call("POST", path)["path"]
+    if as_json:
+        echo_json({"link": link})
+    else:
+        click.echo(link)
+
+
 @user.command(name="list")
 @server_options
 @json_option

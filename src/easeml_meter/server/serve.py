@@ -103,10 +103,14 @@ def _serve(
         with _listen(settings, connections) as listening, _background(app, sender):
 
             def listens() -> None:
-                if new_admin_token or not admin_can_sign_in(SYSTEM, site):
-                    secret = make_admin_token(SYSTEM, site)
+                needed = new_admin_token or not admin_can_sign_in(SYSTEM, site)
+                if needed:
+                    secret, invitation = make_admin_token(SYSTEM, site)
                     tell(f"admin token, valid for a day, shown only now: {secret}")
-                _announce(settings, listening, tell)
+                address = _announce(settings, listening, tell)
+                if needed:
+                    link = f"{settings.public_url or address}/join#{invitation}"
+                    tell(f"or choose the password of admin, once, within a day: {link}")
 
             server = Server(config, app.state.stopping, listens, connections)
             server.run(sockets=[listening])
@@ -115,7 +119,8 @@ def _serve(
         site.close()
 
 
-def _announce(settings: Settings, listening: socket.socket, tell: Callable[[str], None]) -> None:
+def _announce(settings: Settings, listening: socket.socket, tell: Callable[[str], None]) -> str:
+    """Tell the address at which the server listens, and return it."""
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     address = f"{'https' if settings.tls_key else 'http'}://{shown}:{port}"
@@ -126,6 +131,7 @@ def _announce(settings: Settings, listening: socket.socket, tell: Callable[[str]
             "tokens travel in the clear: set tls_certificate and tls_key, or listen at 127.0.0.1 "
             "behind a trusted_proxy"
         )
+    return address
 
 
 class Server(uvicorn.Server):

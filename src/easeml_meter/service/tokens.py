@@ -22,6 +22,9 @@ TOKEN_PREFIX = "emt_"  # noqa: S105 - what a token looks like, not one
 
 FIRST_ADMIN = "admin"
 
+INVITATION = "invitation"
+"""The kind of a token that is good for choosing a password, and for nothing else."""
+
 _DAY = timedelta(days=1)
 
 SCOPE = rf"^({Role.ADMIN}|({'|'.join(SEATED)})(:[0-9a-f]{{32}})?)$"
@@ -102,10 +105,19 @@ def recognize_all(_actor: Actor, site: Site, given: Sequence[str]) -> list[Calle
     return [_caller(site, holders.get(digest)) for digest in digests]
 
 
+def holder_of(site: Site, secret: str) -> Holder | None:
+    """Return a token of any kind, with its user and the user's seats, if there is one."""
+    digest = _digest(secret)
+    with site.reading() as books:
+        return books.tokens.holders({digest}).get(digest)
+
+
 def _caller(site: Site, holder: Holder | None) -> Caller | Unauthenticated:
     if holder is None:
         return Unauthenticated("the token is not known: log in again")
     token, user, seats = holder
+    if token.kind == INVITATION:
+        return Unauthenticated("this is an invitation: open its link in a browser")
     if token.revoked_at is not None:
         return Unauthenticated("the token was revoked: log in again")
     if token.expires_at <= site.now():
@@ -132,7 +144,7 @@ def log_in(
         Unauthenticated: name or password is wrong, or the account is locked or disabled.
     """
     user = users.check_password(site, name, password, address)
-    return _issue(site, user.id, purpose, days=days, kind="session")
+    return issue(site, user.id, purpose, days=days, kind="session")
 
 
 @needs(Permission.SIGN_IN)
@@ -147,7 +159,7 @@ def log_in_by_token(
     caller = recognize(actor, site, secret)
     if caller.token.scopes or caller.user.name != name:
         raise Unauthenticated("the token is limited, or another user's: give your password")
-    return _issue(site, caller.user.id, purpose, days=days, kind="session")
+    return issue(site, caller.user.id, purpose, days=days, kind="session")
 
 
 @needs(Permission.MAKE_TOKENS)
@@ -159,10 +171,10 @@ def make_token(
     Raises:
         InvalidInput: no name, scope or number of days that a token can have.
     """
-    return _issue(site, actor.user, name, scopes=tuple(scopes), days=days)
+    return issue(site, actor.user, name, scopes=tuple(scopes), days=days)
 
 
-def _issue(
+def issue(
     site: Site,
     user: str,
     name: str,
@@ -171,6 +183,7 @@ def _issue(
     days: float,
     kind: str = "api",
 ) -> tuple[Token, str]:
+    """Make a token of an account, and its secret, of which only the digest is kept."""
     check_token(name, scopes, days)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = site.clock()
@@ -254,7 +267,7 @@ def admin_can_sign_in(_actor: Actor, site: Site) -> bool:
         return any(
             books.users.credentials(admin.id).password is not None
             or any(
-                token.revoked_at is None and token.expires_at > now
+                token.revoked_at is None and token.expires_at > now and token.kind != INVITATION
                 for token in books.tokens.of(admin.id)
             )
             for admin in books.users.admins()
@@ -262,8 +275,8 @@ def admin_can_sign_in(_actor: Actor, site: Site) -> bool:
 
 
 @needs(Permission.MANAGE)
-def make_admin_token(actor: Actor, site: Site) -> str:
-    """Return the secret of a new token for a day, of the user "admin".
+def make_admin_token(actor: Actor, site: Site) -> tuple[str, str]:
+    """Return the secrets of a new token and of an invitation for a day, of the user "admin".
 
     The account is opened if there is none, and enabled and made an admin's if it is not.
     """
@@ -273,7 +286,11 @@ def make_admin_token(actor: Actor, site: Site) -> str:
         admin = users.add_user(actor, site, FIRST_ADMIN, admin=True)
     else:
         admin = users.change_user(actor, site, found.id, admin=True, disabled=False)
-    return _issue(site, admin.id, "from meter serve", days=1)[1]
+    with site.writing() as books:
+        books.tokens.revoke(site.now(), user=admin.id, kind=INVITATION)
+    _, secret = issue(site, admin.id, "from meter serve", days=1)
+    _, invitation = issue(site, admin.id, "from meter serve", days=1, kind=INVITATION)
+    return secret, invitation
 
 
 def _digest(secret: str) -> str:

@@ -157,18 +157,33 @@ def change_password(actor: Actor, site: Site, current: str, new: str, address: s
     _change(actor, site, actor.user, password=new)
 
 
+def join(actor: Actor, site: Site, identifier: str, invitation: str, password: str) -> User:
+    """Set the password of an account by an invitation, given by its id.
+
+    Raises:
+        Unauthenticated: somebody else was faster.
+    """
+    return _change(actor, site, identifier, invitation=invitation, password=password)
+
+
 def _check_current(site: Site, identifier: str, password: str, address: str) -> None:
     with site.reading() as books:
         name = books.users.get(identifier).name
     check_password(site, name, password, address)
 
 
-def _change(actor: Actor, site: Site, identifier: str, **changes: Any) -> User:
+def _change(
+    actor: Actor, site: Site, identifier: str, *, invitation: str | None = None, **changes: Any
+) -> User:
     _check_email(changes.get("email"))
     new_password = "password" in changes
     password = changes.pop("password", None)
     hashed = hash_password(password) if password is not None else None
     with site.writing() as books:
+        if invitation is not None:  # looked at before the password was hashed, and again here
+            token = books.tokens.find(invitation)
+            if token is None or token.revoked_at is not None:
+                raise Unauthenticated("the invitation was used: ask an admin for another one")
         before = books.users.get(identifier)
         user = replace(before, **changes)
         books.users.update(user)

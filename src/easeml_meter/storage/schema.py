@@ -157,7 +157,7 @@ tokens = sa.Table(
     sa.Column("id", sa.String(32), primary_key=True),
     sa.Column("user", sa.String(32), sa.ForeignKey("users.id"), nullable=False),
     sa.Column("name", sa.String(200), nullable=False),
-    sa.Column("kind", sa.String(16), nullable=False),  # api, or session of a browser
+    sa.Column("kind", sa.String(16), nullable=False),  # api, session of a browser, or invitation
     sa.Column("digest", sa.String(64), nullable=False, unique=True),
     sa.Column("scopes", sa.JSON, nullable=False),  # what it is limited to
     sa.Column("created_at", sa.String(32), nullable=False),

@@ -21,7 +21,7 @@ from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import address_of, count_login
 from easeml_meter.server.parameters import Id
-from easeml_meter.service import users
+from easeml_meter.service import invitations, users
 from easeml_meter.service.users import EMAIL, LONGEST_PASSWORD, SHORTEST_PASSWORD
 
 router = APIRouter(tags=["accounts"], route_class=ApiRoute)
@@ -42,6 +42,12 @@ class UserShown(BaseModel):
     admin: bool
     disabled: bool
     created_at: str
+
+
+class InvitationMade(BaseModel):
+    """An invitation: whoever opens PATH of the server first chooses the password."""
+
+    path: str
 
 
 class NewUser(Given):
@@ -112,3 +118,19 @@ async def change_user(
     except Unauthenticated:
         request.app.state.metrics.count_failed_login()
         raise
+
+
+@router.post(
+    "/users/{user}/invitations",
+    status_code=201,
+    response_model=InvitationMade,
+    responses=answers(404),
+)
+async def invite(site: SiteHere, actor: SiteActorHere, once: OnceHere, user: Id) -> JSONResponse:
+    """Invite whoever is to have an account to choose its password (admins). Good once, for days."""
+
+    def make() -> tuple[int, InvitationMade]:
+        secret = invitations.invite(actor, site, user)
+        return 201, InvitationMade(path=f"/join#{secret}")
+
+    return await once.answer(make, actor=actor, use_case=invitations.invite, secret=True)

@@ -21,6 +21,7 @@ from easeml_meter.server.web.admin import router as admin
 from easeml_meter.server.web.badges import router as badges
 from easeml_meter.server.web.handovers import router as handovers
 from easeml_meter.server.web.history import router as history
+from easeml_meter.server.web.invitations import router as invitations
 from easeml_meter.server.web.meters import router as meters
 from easeml_meter.server.web.pages import error_page, recognise, static
 from easeml_meter.server.web.planner import router as planner
@@ -35,6 +36,7 @@ from easeml_meter.server.web.validation import router as validation
 ROUTERS = [
     static,
     tokens,
+    invitations,
     meters,
     history,
     handovers,

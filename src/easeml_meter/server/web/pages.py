@@ -118,6 +118,14 @@ class Visit:
     caller: Caller
     form: dict[str, str]
 
+    @property
+    def server(self) -> str:
+        """The address of this server, for commands and links that people copy.
+
+        The Host header is whatever the request says, so the settings come first.
+        """
+        return self.settings.public_url or str(self.request.base_url).rstrip("/")
+
     def at(self, meter: str, tenant: int | None = None) -> Actor:
         """Return the visitor as an actor at a meter.
 

@@ -61,8 +61,6 @@ def labels_page(page: LabelingHere) -> Response:
     """Show what is asked for, and how far it has got."""
     visit, actor, space = page.visit, page.actor, page.space
     columns = parts.columns_before(actor, space)
-    # The Host header is whatever the request says, and the labeler copies these lines to a shell.
-    server = visit.settings.public_url or str(visit.request.base_url).rstrip("/")
     shown = show_meter(actor, space)
     scores = meter_state(actor, space).spec.takes_scores
     return visit.render(
@@ -74,7 +72,7 @@ def labels_page(page: LabelingHere) -> Response:
         releasable=release.releasable(actor, space),
         notices=[each for each in reversed(list_notices(actor, space)) if each.rows_shared != 0],
         columns=columns,
-        commands=_commands(server, page.meter, columns, scores=scores),
+        commands=_commands(visit.server, page.meter, columns, scores=scores),
         scores=scores,
         recipient=shown.recipient,
         largest=parts.LARGEST_FROM_BROWSER,

@@ -14,6 +14,7 @@ from easeml_meter.server.web.forms import fill, show_forms
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import seats
 from easeml_meter.service import users as service
+from easeml_meter.service.invitations import DAYS, invite
 
 router = APIRouter(include_in_schema=False)
 
@@ -77,9 +78,11 @@ def user(visit: VisitHere, user: Id) -> Response:
 def _user(
     visit: Visit,
     user: str,
+    *,
     status: int = 200,
     problems: dict[str, str] | None = None,
     password: str = "",
+    invitation: str = "",
 ) -> Response:
     actor = visit.at_site()
     return show_forms(
@@ -90,20 +93,24 @@ def _user(
         seats=seats.seats_of_user(actor, visit.site, user),
         user=service.show_user(actor, visit.site, user),
         password=password,
+        invitation=f"{visit.server}/join#{invitation}" if invitation else "",
+        days=DAYS,
     )
 
 
 @router.post("/admin/users/{user}")
 def change_user(visit: VisitHere, user: Id) -> Response:
-    """Change an account in one way, or give it a new password, which is shown once."""
+    """Change an account in one way; a new password, or an invitation, is shown once."""
     actor, chosen = visit.at_site(), visit.form.get("change", "")
 
     def change() -> Response:
         if chosen == "password":
             password = service.reset_password(actor, visit.site, user)
             return _user(visit, user, password=password)
+        if chosen == "invite":
+            return _user(visit, user, invitation=invite(actor, visit.site, user))
         if chosen not in _CHANGES:
-            raise invalid("change", chosen[:40], f"one of password, {', '.join(_CHANGES)}")
+            raise invalid("change", chosen[:40], f"one of password, invite, {', '.join(_CHANGES)}")
         field, value, told = _CHANGES[chosen]
         changed = service.change_user(actor, visit.site, user, **{field: value})
         return visit.redirect(f"/admin/users/{user}", f"{changed.name} {told}.")

@@ -1,0 +1,87 @@
+"""The page where somebody who was invited chooses a password.
+
+The secret stands behind the # of the link, which browsers do not send: a script puts it into the
+form. So it is in no log, and nothing that only follows the link uses it up.
+"""
+
+from __future__ import annotations
+
+import secrets
+from functools import partial
+
+from fastapi import APIRouter, Request, Response
+from fastapi.responses import RedirectResponse
+
+from easeml_meter.errors import InvalidInput, Unauthenticated
+from easeml_meter.server.auth import SiteHere
+from easeml_meter.server.limits import LoginCounted
+from easeml_meter.server.web.pages import (
+    DOOR,
+    SESSION,
+    SESSION_DAYS,
+    FormHere,
+    check_csrf,
+    csrf_token,
+    get_cookie,
+    render,
+    set_cookie,
+)
+from easeml_meter.service import tokens
+from easeml_meter.service.actor import ANYONE
+from easeml_meter.service.invitations import redeem
+from easeml_meter.service.place import Site
+from easeml_meter.service.users import LONGEST_PASSWORD, SHORTEST_PASSWORD
+
+router = APIRouter(include_in_schema=False)
+
+
+@router.get("/join")
+def join_page(request: Request) -> Response:
+    """Show the form."""
+    return _form(request)
+
+
+def _form(
+    request: Request, *, invitation: str = "", problem: str = "", status: int = 200
+) -> Response:
+    site: Site = request.app.state.site
+    door = get_cookie(request, DOOR) or secrets.token_urlsafe(24)
+    answer = render(
+        request,
+        "join.html",
+        status=status,
+        invitation=invitation,
+        problem=problem,
+        shortest=SHORTEST_PASSWORD,
+        longest=LONGEST_PASSWORD,
+        door_csrf=csrf_token(site, door),
+    )
+    set_cookie(request, answer, DOOR, door)
+    return answer
+
+
+@router.post("/join")
+async def join(request: Request, site: SiteHere, form: FormHere, _: LoginCounted) -> Response:
+    """Set the password, and open a session with it."""
+    secret, password = form.get("invitation", "").strip(), form.get("password", "")
+    door = get_cookie(request, DOOR)
+    if not door:
+        problem = "This browser sent no cookie back: allow cookies of this site, and try again."
+        return _form(request, problem=problem, status=403)
+    check_csrf(request, form, csrf_token(site, door))
+
+    def enter() -> str:
+        user = redeem(ANYONE, site, secret, password)
+        return tokens.issue(site, user.id, "browser", days=SESSION_DAYS, kind="session")[1]
+
+    try:
+        session = await request.app.state.hashing(partial(enter))
+    except Unauthenticated as error:
+        request.app.state.metrics.count_failed_login()
+        return _form(request, problem=f"{str(error).capitalize()}.", status=401)
+    except InvalidInput as error:
+        problem = f"{str(error).capitalize()}."
+        return _form(request, invitation=secret[:200], problem=problem, status=422)
+    answer = RedirectResponse("/meters", 303)
+    set_cookie(request, answer, SESSION, session)
+    return answer

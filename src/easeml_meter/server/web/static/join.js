@@ -1,0 +1,6 @@
+"use strict";
+// Take the secret from the link into the form, and out of the address bar and the history.
+if (location.hash.length > 1) {
+  document.getElementById("invitation").value = location.hash.slice(1);
+  history.replaceState(null, "", location.pathname);
+}

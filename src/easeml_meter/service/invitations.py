@@ -1,0 +1,46 @@
+"""Invitations: whoever has the secret of one chooses the password of an account, once."""
+
+from __future__ import annotations
+
+from easeml_meter.core.people import User
+from easeml_meter.errors import Unauthenticated
+from easeml_meter.service import tokens, users
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.place import Site
+from easeml_meter.service.tokens import INVITATION
+
+DAYS = 3.0
+"""How long an invitation is good for."""
+
+
+@needs(Permission.MANAGE)
+def invite(_actor: Actor, site: Site, user: str, *, days: float = DAYS) -> str:
+    """Return the secret of a new invitation to an account; earlier ones no longer count.
+
+    Raises:
+        NotFound: no account has this id.
+    """
+    with site.writing() as books:
+        books.users.get(user)
+        books.tokens.revoke(site.now(), user=user, kind=INVITATION)
+    return tokens.issue(site, user, "invitation", days=days, kind=INVITATION)[1]
+
+
+@needs(Permission.SIGN_IN)
+def redeem(actor: Actor, site: Site, secret: str, password: str) -> User:
+    """Give the account of an invitation its first password, and end the invitation.
+
+    Like every new password this revokes all tokens of the account. It is entered into the chain of
+    every meter where the account has a seat, because the admin who invited knew the secret, too.
+
+    Raises:
+        Unauthenticated: there is no such invitation, or it is used, revoked or expired.
+        InvalidInput: the password is too short or too long.
+    """
+    holder = tokens.holder_of(site, secret)
+    if holder is None or holder[0].kind != INVITATION:
+        raise Unauthenticated("the invitation is not known: ask an admin for another one")
+    token, user, _ = holder
+    if token.revoked_at is not None or token.expires_at <= site.now() or user.disabled:
+        raise Unauthenticated("the invitation was used or has expired: ask an admin for another")
+    return users.join(actor, site, user.id, token.id, password)
