@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from datetime import timedelta
+from itertools import cycle
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.server.driving import begin, submission
@@ -19,7 +21,9 @@ from easeml_meter.service import tokens
 from easeml_meter.service.actor import ANYONE, Actor
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.keyed import Keyed, Keys
+from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.service.submissions.queue import Accepted, Incoming
+from easeml_meter.storage.books import Books
 
 
 @pytest.fixture
@@ -45,13 +49,17 @@ def labels(served: Served, meter: str, tmp_path: Path) -> Labels:
 
 @pytest.fixture
 def unseen(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let all look for keys before any of them is entered, as on several machines at once."""
-    monkeypatch.setattr(queue, "Keys", _Late)
+    """Let each look for its key before any other is entered, as on several machines at once.
 
+    The first look of a submission finds nothing; the second is made under the lock.
+    """
+    looks = cycle((False, True))
+    read = Keys.read
 
-class _Late(Keys):
-    def before(self, keyed: object) -> None:
-        """Find nothing."""
+    def look(books: Books, given: Iterable[Keyed[Any] | None]) -> Keys:
+        return read(books, given) if next(looks) else Keys({})
+
+    monkeypatch.setattr(Keys, "read", look)
 
 
 def developer(served: Served, meter: str) -> Actor:
@@ -101,20 +109,23 @@ def test_the_same_key_at_the_same_time_counts_once(
     assert steps(served, meter) == 1
 
 
-@pytest.mark.usefixtures("labels")
-def test_a_model_is_queued_once_and_leaves_no_second_file(
-    served: Served, meter: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+@pytest.mark.usefixtures("labels", "unseen")
+def test_a_model_is_queued_once_and_leaves_no_second_file(served: Served, meter: str) -> None:
     body = Bundle("predict").to_bytes()
     first, again = (incoming(served, meter, body, "k") for _ in range(2))
     queued = taken(meter, first)
-    # The first look finds nothing yet, the second is made under the lock.
-    looks = iter((Keys({}),))
-    read = Keys.read
-    monkeypatch.setattr(Keys, "read", lambda books, given: next(looks, None) or read(books, given))
     assert brought_back(meter, again) == queued
     assert len(served.site.space(meter).files.names("submissions")) == 1
     assert steps(served, meter) == 1
+
+
+def test_what_a_key_brings_back_is_not_looked_at(
+    served: Served, meter: str, labels: Labels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = incoming(served, meter, submission(labels), "k")
+    answered = taken(meter, first)
+    monkeypatch.setattr(PredictionFiles, "open", None)
+    assert brought_back(meter, first) == answered
 
 
 def test_an_answer_found_by_name_is_kept_under_its_key(

@@ -153,13 +153,15 @@ def answer_all(
     """
     digests = [_same_bytes(each) for each in submissions]
     with space.reading() as books:
+        keys = Keys.read(books, (each.keyed for each in submissions))
+        before = [_each(keys.before, each.keyed) for each in submissions]
         state = space.state(books)
         given = books.validation.all(state.meter.id) if conditions.reached else []
         try:
             test_set, validation = in_use(state, conditions, given)
         except MeterError as error:
-            return [error for _ in submissions]
-        begun = [
+            return [found or error for found in before]
+        made = [
             _each(
                 _own,
                 actor,
@@ -168,6 +170,7 @@ def answer_all(
             )
             for each, digest in zip(submissions, digests, strict=True)
         ]
+        begun = [found or draft for found, draft in zip(before, made, strict=True)]
         known = Known.read(books, test_set, [each for each in begun if isinstance(each, Draft)])
     if len(submissions) > 1 and (test_set.rows or 0) > MANY:
         return _side_by_side(actor, space, submissions, conditions)

@@ -113,21 +113,17 @@ def accept_all(_meter: str, together: Sequence[Incoming]) -> list[Taken | Except
 
     Where the key that one came with is known, nothing but what that brings back is returned.
     """
-    space, keys = together[0].space, Keys({})
-    if any(incoming.keyed for incoming in together):
-        with space.reading() as books:
-            keys = Keys.read(books, (incoming.keyed for incoming in together))
     outcomes: list[Submission | Taken | Exception] = []
     for incoming in together:
         try:
-            outcomes.append(keys.before(incoming.keyed) or _received(incoming))
+            outcomes.append(_received(incoming))
         except MeterError as error:  # reported to its own caller; the rest of the batch goes on
             outcomes.append(to_keep(error))
         except Exception as error:
             outcomes.append(error)
     given = [each for each in outcomes if isinstance(each, Submission)]
     # The batch is of several people, whose permissions were checked one by one as they came in.
-    answered = iter(answer_all(SYSTEM, space, given) if given else ())
+    answered = iter(answer_all(SYSTEM, together[0].space, given) if given else ())
     found: list[Taken | Exception] = []
     for incoming, outcome in zip(together, outcomes, strict=True):
         told = next(answered) if isinstance(outcome, Submission) else outcome
@@ -147,6 +143,10 @@ def _received(incoming: Incoming) -> Submission | Taken:
             keyed.request, lambda signal: keyed.answered(incoming.accepted(signal))
         )
         return replace(given, keyed=shown)
+    if keyed is not None:
+        with incoming.space.reading() as books:
+            if (before := Keys.read(books, [keyed]).before(keyed)) is not None:
+                return before
     if (signal := answered_by_name(actor, incoming.space, given)) is not None:
         return _kept(incoming, incoming.accepted(signal))
     return _enqueue(incoming, given, submitted)
