@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import hashlib
 import importlib.util
+import json
 import re
 import tomllib
+from datetime import datetime
 from types import ModuleType
 from typing import Any
 
@@ -80,6 +82,28 @@ def test_the_bill_of_materials_is_cyclonedx_and_whole(sbom: ModuleType) -> None:
     known = {*references, bill["metadata"]["component"]["bom-ref"]}
     for edge in bill["dependencies"]:
         assert {edge["ref"], *edge["dependsOn"]} <= known
+
+
+def test_the_bill_of_materials_has_the_fields_of_the_schema_and_no_other(sbom: ModuleType) -> None:
+    """What the schema of CycloneDX 1.6 asks for, where a change of ours could miss it."""
+    bill = json.loads(json.dumps(sbom.bill()))
+    assert set(bill) == {
+        *("$schema", "bomFormat", "specVersion", "serialNumber", "version"),
+        *("metadata", "components", "dependencies"),
+    }
+    assert datetime.fromisoformat(bill["metadata"]["timestamp"]).tzinfo is not None
+    fields = {"type", "bom-ref", "name", "version", "purl", "licenses", "hashes", "pedigree"}
+    for each in [bill["metadata"]["component"], *bill["components"]]:
+        assert {"type", "name"} <= set(each) <= fields
+        # One expression, or any number of licenses: the schema takes no expression beside another.
+        assert [set(named) for named in each.get("licenses", [])] in ([], [{"expression"}])
+        for digest in each.get("hashes", []):
+            assert digest["alg"] == "SHA-256"
+            assert re.fullmatch("[0-9a-f]{64}", digest["content"])
+    for edge in bill["dependencies"]:
+        assert set(edge) == {"ref", "dependsOn"}
+        assert len(set(edge["dependsOn"])) == len(edge["dependsOn"])
+    assert len({edge["ref"] for edge in bill["dependencies"]}) == len(bill["dependencies"])
 
 
 def pins(name: str) -> dict[str, str]:
