@@ -9,6 +9,7 @@ import time
 from statistics import median
 from urllib.parse import urlsplit
 
+from easeml_meter.server.settings import Settings
 from redteam import attack
 from redteam.target import Client, Target, command, hold, refused
 
@@ -89,9 +90,14 @@ def odd_json(client: Client) -> None:
 )
 def a_flood_of_requests(client: Client) -> None:
     flooder = client.target.person("flooder")
+    started = time.monotonic()
     with client.target.client(flooder) as own, concurrent.futures.ThreadPoolExecutor(20) as pool:
         statuses = list(pool.map(lambda _: own.get("/me").status_code, range(1200)))
-    hold(429 in statuses, "1,200 requests at once are all answered")
+    # On a busy machine the flood is slower, and more of it is within the share.
+    usual, took = Settings(), time.monotonic() - started
+    share, answered = usual.burst + usual.requests_per_second * took, statuses.count(200)
+    hold(set(statuses) <= {200, 429}, f"statuses {set(statuses)}")
+    hold(answered <= share + 1, f"{answered} of 1,200 requests are answered in {took:.1f} s")
 
 
 def open_idle(target: Target, wires: list[socket.socket], number: int, first: bytes = b"") -> None:

@@ -12,7 +12,7 @@ from easeml_meter.server.auth import callers
 from easeml_meter.server.batching import Batches
 from easeml_meter.server.errors import PREFIX
 from easeml_meter.server.idempotency import Keys
-from easeml_meter.server.limits import Hashing, RateLimits
+from easeml_meter.server.limits import Apart, RateLimits
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.middleware import Frame
 from easeml_meter.server.settings import Settings
@@ -37,7 +37,8 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     app.state.site = site
     app.state.settings = settings
     app.state.limits = RateLimits(settings)
-    app.state.hashing = Hashing()
+    app.state.hashing = Apart()
+    app.state.labeling = Apart()
     app.state.metrics = Metrics()
     app.state.stopping = threading.Event()
     app.state.worker = None

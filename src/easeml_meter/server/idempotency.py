@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass, replace
 from typing import Annotated, Any
 
@@ -37,6 +37,7 @@ Key = Annotated[
 ]
 
 
+Run = Callable[[Callable[[], "Answer"]], Awaitable["Answer"]]
 Answer = tuple[int, Any]
 """The status and the body of an answer; the body is JSON, or a model of pydantic's."""
 
@@ -60,26 +61,27 @@ class Once:
         use_case: Callable[..., Any],
         body: bytes = b"",
         secret: bool = False,
+        run: Run = run_in_threadpool,
     ) -> JSONResponse:
         """Answer with the status and body that `make` returns, or returned when the key came first.
 
-        `make` has the actor run the use case, in a thread. What it needs is checked here, too: a
-        stored answer is only for those who may still ask for it. `body` is the body if it was
-        streamed.
+        `make` has the actor run the use case, in a thread that `run` has. What it needs is checked
+        here, too: a stored answer is only for those who may still ask for it. `body` is the body if
+        it was streamed.
         A request that fails leaves its key unused. With `secret`, only the server's key opens what
         is stored.
         """
         permit(actor, use_case)
         asked = self.asked(body)
         if asked is None:
-            status, content = await _made(make)
+            status, content = await _made(make, run)
             return JSONResponse(content, status)
         entered = await self.keys.begun(self.user, asked)
         if entered.status is not None:
             content = _opened(self.site, entered.body) if secret else entered.body
             return replayed(replace(entered, body=content))
         try:
-            status, content = await _made(make)
+            status, content = await _made(make, run)
         except BaseException:
             await run_in_threadpool(self._forget)
             raise
@@ -106,8 +108,8 @@ def replayed(request: KeyedRequest) -> JSONResponse:
     return JSONResponse(request.body, request.status or 200, {"Idempotency-Replayed": "true"})
 
 
-async def _made(make: Callable[[], Answer]) -> Answer:
-    status, content = await run_in_threadpool(make)
+async def _made(make: Callable[[], Answer], run: Run) -> Answer:
+    status, content = await run(make)
     if isinstance(content, BaseModel):
         content = content.model_dump(mode="json")
     return status, content

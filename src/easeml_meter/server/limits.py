@@ -172,8 +172,8 @@ class Waits:
                 del self._of[user]
 
 
-class Hashing:
-    """Runs what hashes passwords in threads of its own: others never wait for a thread."""
+class Apart:
+    """Runs slow work of one kind in threads of its own: others never wait for a thread."""
 
     def __init__(self) -> None:
         self._turns = CapacityLimiter(4)

@@ -3,7 +3,11 @@
 from __future__ import annotations
 
 import io
+import threading
+from concurrent.futures import ThreadPoolExecutor
+from importlib import import_module
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -21,6 +25,7 @@ from tests.server.driving import (
 from tests.server.helpers import Served
 from tests.service.helpers import rows, small_spec
 
+from easeml_meter.service.actor import Permission, needs
 from easeml_meter.service.submissions.measuring import open_sealed
 
 LABELS = np.random.default_rng(5).integers(0, 2, 40)
@@ -234,3 +239,26 @@ def test_a_test_set_is_retired_early(served: Served, meter: str, tmp_path: Path,
     assert (refused.status_code, refused.json()["error"]) == (409, "spent")
     again = served.client(user).post(path)
     assert (again.status_code, again.json()["error"]) == (409, "wrong-time")
+
+
+def test_whoever_delivers_or_releases_holds_up_nobody(
+    served: Served, meter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Fifty of them held all threads, and nobody else was answered until they were done."""
+    slow, routes = threading.Event(), import_module("easeml_meter.server.api.testsets")
+    monkeypatch.setattr(routes, "finish_upload", gated(lambda *_, **__: slow.wait(60)))
+    monkeypatch.setattr(routes.release, "release", gated(lambda *_, **__: slow.wait(60)))
+    path, post = f"/meters/{meter}/test-sets", served.client("labeler").post
+    with ThreadPoolExecutor(100) as pool:
+        waiting = [pool.submit(post, path, json={"upload": "0" * 32}) for _ in range(50)]
+        waiting += [pool.submit(post, f"{path}/1/release") for _ in range(50)]
+        try:
+            assert served.client("developer").get(path).status_code == 200
+            assert not any(each.done() for each in waiting)
+        finally:
+            slow.set()
+
+
+def gated(function: Any) -> Any:
+    """Return a use case of labelers."""
+    return needs(Permission.ADD_TEST_SET)(function)

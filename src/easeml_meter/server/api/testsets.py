@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter
+from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
@@ -191,7 +191,7 @@ def list_test_sets(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Li
     response_model=TestSetAdded,
 )
 async def add_test_set(
-    inbox: InboxHere, actor: ActorHere, once: OnceHere, given: NewTestSet
+    request: Request, inbox: InboxHere, actor: ActorHere, once: OnceHere, given: NewTestSet
 ) -> JSONResponse:
     """Take in a sealed file that was uploaded (a labeler's deed).
 
@@ -204,7 +204,8 @@ async def add_test_set(
         added = finish_upload(actor, inbox, given.upload, decisions, part=given.part)
         return 201, TestSetAdded(**added.test_set.to_json(), labels_here=added.labels_here)
 
-    return await once.answer(make, actor=actor, use_case=finish_upload)
+    run = request.app.state.labeling
+    return await once.answer(make, actor=actor, use_case=finish_upload, run=run)
 
 
 @router.get("/meters/{meter}/test-sets/{number}", responses=answers(404))
@@ -250,7 +251,7 @@ async def retire_test_set(
     name="release",
 )
 async def release_test_set(
-    actor: ActorHere, space: WorkspaceHere, once: OnceHere, number: Number
+    request: Request, actor: ActorHere, space: WorkspaceHere, once: OnceHere, number: Number
 ) -> JSONResponse:
     """Hand a spent test set to the developers, with what really happened (a labeler's deed)."""
     from easeml_meter.report.page import html_page
@@ -260,7 +261,8 @@ async def release_test_set(
         files = space.files.names(release.released_folder(number))
         return 200, Released(generation=number, files=files)
 
-    return await once.answer(make, actor=actor, use_case=release.release)
+    run = request.app.state.labeling
+    return await once.answer(make, actor=actor, use_case=release.release, run=run)
 
 
 @router.get(

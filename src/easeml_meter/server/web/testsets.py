@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import shlex
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
-from fastapi.concurrency import run_in_threadpool
 
 from easeml_meter.core.model import LabelRequest
 from easeml_meter.report.page import html_page
@@ -114,7 +114,7 @@ async def add_labels(
     )
     largest = parts.LARGEST_FROM_BROWSER + _HEADER
     pieces = [piece async for piece in streamed(page.visit.request, largest)]
-    added = await run_in_threadpool(
+    add = partial(
         parts.add_labels_from_browser,
         page.actor,
         page.space,
@@ -123,6 +123,7 @@ async def add_labels(
         Decisions(ids_renumbered, accept_shared),
         kind=kind,
     )
+    added = await page.visit.request.app.state.labeling(add)
     answer = page.back(_progress(added))
     # The script goes there with the browser: if it followed by itself, it would eat the message.
     answer.status_code = 204
@@ -160,9 +161,10 @@ def withdraw(page: LabelingHere, number: Number, part: Number) -> Response:
 
 
 @router.post("/meters/{meter}/labels/{number}/release")
-def release_test_set(page: LabelingHere, number: Number) -> Response:
+async def release_test_set(page: LabelingHere, number: Number) -> Response:
     """Hand a spent test set to the developers, with what really happened."""
-    release.release(page.actor, page.space, number, draw=html_page)
+    hand_out = partial(release.release, page.actor, page.space, number, draw=html_page)
+    await page.visit.request.app.state.labeling(hand_out)
     return page.back(f"Test set {number} is released to the developers.")
 
 
