@@ -4,11 +4,13 @@ from __future__ import annotations
 
 import contextlib
 import os
+import re
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
+from tests.integrations.test_reading import LOGS, bench_of
 
 from easeml_meter import Meter, MeterSpec
 from easeml_meter.demo import tutorial
@@ -74,3 +76,31 @@ def test_a_model_is_submitted_as_it_is(tmp_path: Path) -> None:
     code, out = run(tmp_path, "python", EXAMPLES / "model_object.py", tmp_path)
     assert code == 0, out
     assert "Step 1: band 1 of 3, model LogisticRegression-" in out
+
+
+@pytest.mark.slow
+def test_an_agent_overfits_is_told_so_and_stops_at_the_gate(tmp_path: Path) -> None:
+    code, out = run(tmp_path, sys.executable, EXAMPLES / "agent_loop.py", tmp_path / "loop")
+    assert code == 0, out
+    with_meter, without = out.split("Without one")
+    assert re.findall(r"(\d+) hints.*(passed|failed):", with_meter) == [
+        *(("3", "passed"), ("6", "passed"), ("12", "failed")),
+    ]
+    assert "The agent stops here" in with_meter
+    claims = re.findall(r"(\d+) hints, (\d+)% wrong claimed, (\d+)% wrong in truth", without)
+    (_, kept, kept_true), (_, claimed, true) = ((int(each) for each in row) for row in claims)
+    assert kept_true - kept < 15  # what the gate let through holds
+    assert claimed < 5
+    assert true > 40
+
+
+@pytest.mark.parametrize("tool", LOGS)
+def test_an_evaluation_is_submitted_and_gated(tool: str, tmp_path: Path) -> None:
+    metric, hidden, visible, *counts = LOGS[tool]
+    bench_of(tmp_path, metric, *counts)
+    (tmp_path / "meter").rename(tmp_path / "quiz")
+    script = ("sh", EXAMPLES / "evaluation.sh", tool, str(hidden), str(visible), "3f2c1d0")
+    for _ in range(2):  # with --once, a job that is run again costs nothing
+        code, out = run(tmp_path, *script)
+        assert code == 0, out
+        assert "passed: model 3f2c1d0: step 1 of test set 1" in out
