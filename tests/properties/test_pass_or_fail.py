@@ -230,3 +230,34 @@ def test_a_server_answers_pass_or_fail(tmp_path: Path) -> None:
                     shown = browser.get(f"{place}/{name}")
                     assert shown.status_code == 200
                     assert "fail" in shown.text
+
+
+@pytest.mark.slow
+def test_a_server_compares_and_promotes(tmp_path: Path) -> None:
+    """The first model is the old one; a model that passed is promoted; every page shows it."""
+    spec = condition_spec(question="n - o > 0.1 +/- 0.2", inputs="public")
+    with live(tmp_path / "site") as site:
+        meter = site.served.add_meter(spec, prefix="o-")
+        with (
+            site.meter("o-labeler", meter) as labeler,
+            site.meter("o-developer", "o-meter") as developer,
+        ):
+            people = People(tmp_path, labeler, developer)
+            labels = people.begin()
+            rows = len(labels)
+            assert people.submit(labels, rows, model="deployed").name == "baseline"
+            report = developer.status()
+            assert report.steps_left == 4
+            passed = people.submit(labels, rows // 2, model="better")
+            assert (passed.name, passed.old) == ("pass", 1)
+            assert developer.promote("better") == 2
+            failed = people.submit(labels, rows // 2 - 1, model="next")
+            assert (failed.name, failed.old) == ("fail", 2)
+            with pytest.raises(InvalidInput, match="has passed"):
+                developer.promote("next")
+            with httpx.Client(
+                base_url=site.address,
+                headers={"Authorization": f"Bearer {site.served.tokens['o-developer']}"},
+            ) as browser:
+                for name in ("status", "report.html", "report.svg", "badge.svg"):
+                    assert browser.get(f"/api/v1/meters/{meter}/{name}").status_code == 200

@@ -22,6 +22,7 @@ _SENTENCES = {
     Event.VALIDATION_SET: "Validation set {number} was handed in, {rows} rows.",
     Event.VALIDATION_REPLACED: "Validation set {number} replaced the one before, {rows} rows.",
     Event.TOLD: "Team {tenant} got answer {step} from test set {generation}: {answer}.",
+    Event.PROMOTED: "Team {tenant} promoted step {step} of test set {generation}: {model}.",
     Event.HANDED_OVER: "Team {giver} handed over to team {receiver}: they share one history.",
     Event.HAND_OVER_REQUESTED: "A hand-over from team {giver} to team {receiver} was requested.",
     Event.HAND_OVER_AGREED: "A team agreed to the hand-over from team {giver} to team {receiver}.",
@@ -34,6 +35,7 @@ _SENTENCES = {
 }
 _HIDDEN = {
     Event.TOLD: "An answer was given.",
+    Event.PROMOTED: "A model was promoted.",
 }
 """Where the reader may not see the details."""
 

@@ -278,7 +278,7 @@ def settings_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
 def _asked_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
     """Return what each answer tells."""
     if spec.condition is not None:
-        return [("Question", str(spec.question), "each model passes or fails")]
+        return [("Question", str(spec.condition), "each model passes or fails")]
     least, most = min(spec.tolerances), max(spec.tolerances)
     tolerance = loss_words(spec, most) if least == most else range_words(spec, (least, most))
     if spec.drawn is not None:
