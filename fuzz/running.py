@@ -6,6 +6,7 @@ import faulthandler
 import json
 import os
 import resource
+import signal
 import subprocess
 import sys
 import tempfile
@@ -16,8 +17,10 @@ from pathlib import Path
 
 from fuzz import Target, all_targets, draw_of
 
-LONGEST = 60
-"""Seconds for one case; whatever takes longer hangs."""
+LONGEST = 60.0
+"""Seconds of processor time for one case; whatever takes longer is too slow."""
+PATIENCE = 10
+"""Times as many by the clock: whatever takes longer hangs, even beside busy neighbours."""
 MOST_MEMORY = 1 << 10
 """MB that one case may take beside what was there before."""
 _ADDRESSES = 12 << 30
@@ -97,26 +100,32 @@ def _crashes(target: Target, seed: int, case: int) -> Iterator[str | bool]:
         yield f"case {case}: {_peak() - before:,.0f} MB"
 
 
+def watch() -> None:
+    """End this process with a traceback if the case that begins now takes too long."""
+    signal.setitimer(signal.ITIMER_PROF, LONGEST)
+    faulthandler.dump_traceback_later(PATIENCE * LONGEST, exit=True)
+
+
 def _main(name: str, seed: int, case: int, seconds: float, at: Path) -> None:
     """Run cases until the time is up; say at the end what came of them."""
     # A leak, or an allocation of any size, must not take the machine with it.
     resource.setrlimit(resource.RLIMIT_AS, (_ADDRESSES, _ADDRESSES))
     target = all_targets()[name]
-    faulthandler.dump_traceback_later(LONGEST, exit=True)
+    faulthandler.register(signal.SIGPROF, chain=True)
+    watch()
     target.run(target.make(draw_of(name, seed, case)))  # imports are not counted as its memory
     start, base = time.monotonic(), _peak()
     taken, crashes = 0, list[str]()
     file = os.open(at, os.O_WRONLY)
     while time.monotonic() - start < seconds:
         os.pwrite(file, f"{case:012}".encode(), 0)
-        faulthandler.dump_traceback_later(LONGEST, exit=True)
+        watch()
         for found in _crashes(target, seed, case):
             if isinstance(found, str):
                 crashes.append(found)
             else:
                 taken += found
         case += 1
-    faulthandler.cancel_dump_traceback_later()
     said = {"taken": taken, "megabytes": _peak() - base, "crashes": crashes}
     print(json.dumps(said), flush=True)
     os._exit(0)  # threads of a server must not keep the process

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import secrets
+import subprocess
+import sys
 from random import Random
 
 import pyarrow as pa
@@ -108,3 +110,14 @@ def test_a_refusal_is_one_line(line: str) -> None:
 def test_a_process_that_dies_is_noticed_and_its_case_known(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.executable", "/bin/false")
     assert run_for("csv", 3, 0.01, first=5).crashes[0] == "case 5: ended with 1: "
+
+
+@pytest.mark.parametrize(("case", "ended"), [("while True: pass", -27), ("time.sleep(0.5)", 0)])
+def test_a_case_that_takes_too_long_is_ended_by_its_processor_time(case: str, ended: int) -> None:
+    """By the clock, a slow start beside busy neighbours was a crash."""
+    program = "import faulthandler, signal, time; from fuzz import running; running.LONGEST = 0.2"
+    program += f"\nfaulthandler.register(signal.SIGPROF, chain=True); running.watch()\n{case}"
+    words = [sys.executable, "-c", program]
+    done = subprocess.run(words, capture_output=True, text=True, check=False)
+    assert done.returncode == ended, done.stderr
+    assert bool(ended) == ("most recent call first" in done.stderr)
