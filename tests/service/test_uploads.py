@@ -13,6 +13,7 @@ from easeml_meter.core.people import Role
 from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound
 from easeml_meter.service import uploads
 from easeml_meter.service.actor import SYSTEM, Actor
+from easeml_meter.service.place import Workspace
 from easeml_meter.service.uploads import KEPT, Inbox
 
 from .helpers import Clock
@@ -172,3 +173,24 @@ def test_what_a_killed_server_left_on_its_disk_is_swept(
         os.utime(path, (moment, moment))
     uploads.sweep_uploads(SYSTEM, served.site, inbox.folder)
     assert list(inbox.folder.iterdir()) == [fresh]
+
+
+def test_what_is_taken_in_is_what_was_checked(
+    inbox: Inbox, labeler: Actor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A slower request for the same bytes replaced the file after it was checked."""
+    found = uploads.begin_upload(labeler, inbox, "set", 3)
+    slower = uploads.receive_piece(labeler, inbox, found.id, 0)
+    slower.__enter__().write(b"bad")
+    with uploads.receive_piece(labeler, inbox, found.id, 0) as piece:
+        piece.write(b"fit")
+    seen = []
+
+    def add_labels(_actor: Actor, _space: Workspace, path: Path, *_: object, **__: object) -> None:
+        seen.append(path.read_bytes())
+        slower.__exit__(None, None, None)
+        seen.append(path.read_bytes())
+
+    monkeypatch.setattr(uploads, "add_labels", add_labels)
+    uploads.finish_upload(labeler, inbox, found.id)
+    assert seen[0] == seen[1]

@@ -72,12 +72,12 @@ class Inbox:
 
     @contextmanager
     def whole(self, upload: Upload) -> Iterator[Path]:
-        """Give a path on this machine with all bytes of an upload, for reading."""
+        """Give a path on this machine with all bytes of an upload, for reading.
+
+        Always a copy: a slower request for the same bytes may still replace a piece, and what is
+        taken in must be what was checked.
+        """
         files, names = self.space.files, [_name(upload, start) for start, _ in self.pieces(upload)]
-        if len(names) == 1:
-            with files.local(names[0]) as path:
-                yield path
-            return
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryDirectory(prefix="upload-", dir=self.folder) as scratch:
             path = Path(scratch) / "whole"
