@@ -16,8 +16,9 @@ from easeml_meter.service.actor import SYSTEM
 
 if TYPE_CHECKING:
     from easeml_meter.server.settings import Settings
-    from easeml_meter.service.backup import Backup, Place
+    from easeml_meter.service.backup import Backup, Contents, Place
     from easeml_meter.service.place import Home
+    from easeml_meter.service.restore import Restored
 
 
 def _where(command: Command) -> Command:
@@ -96,25 +97,7 @@ def backup(
             where = Shelf.at(shelf)
             contents = shelve(SYSTEM, place, where, meter=identifier, key=secret, keep=keep)
             check_backup(SYSTEM, place.identity, shelf, name=contents.name)
-    if as_json:
-        shown = asdict(contents) | {"members": len(contents.members)}
-        named = {"file": str(out)} if shelf is None else {"to": shelf, "backup": contents.name}
-        echo_json({**named, **shown})
-        return
-    for each in contents.meters:
-        click.echo(f"meter {each.name} ({each.id}): {each.answers} answers")
-    for name in contents.missing:
-        click.echo(f"warning: {name} is missing", err=True)
-    if out is not None:
-        size = f"{len(contents.members)} members, {out.stat().st_size:,} bytes"
-        click.echo(f"backed up to {out}: {size}")
-    else:
-        size = f"{len(contents.members)} members"
-        click.echo(f"backed up to {shelf} as {contents.name}: {size}; restored and audited: sound")
-    if with_key:
-        click.echo("warning: the key is in it: whoever reads this file reads the labels", err=True)
-    else:
-        click.echo(f"the key is not in it: keep a copy of {key} elsewhere")
+    _echo_backup(contents, out, shelf, None if with_key else key, as_json=as_json)
 
 
 @click.command()
@@ -172,6 +155,10 @@ def restore(
         if home is not None and not home.settings.exists():
             with place.store.reading() as books:
                 MeterSpec.from_mapping(books.meters.get().settings).write(home.settings)
+    _echo_restored(meters, as_json=as_json)
+
+
+def _echo_restored(meters: list[Restored], *, as_json: bool) -> None:
     if as_json:
         echo_json([asdict(each) for each in meters])
         return
@@ -186,6 +173,31 @@ def restore(
                 "unknown, and meter audit says so from now on",
                 err=True,
             )
+
+
+def _echo_backup(
+    contents: Contents, out: Path | None, shelf: str | None, key: Path | None, *, as_json: bool
+) -> None:
+    """Say what is in a backup; `key` is the one that is not."""
+    if as_json:
+        shown = asdict(contents) | {"members": len(contents.members)}
+        named = {"file": str(out)} if shelf is None else {"to": shelf, "backup": contents.name}
+        echo_json({**named, **shown})
+        return
+    for each in contents.meters:
+        click.echo(f"meter {each.name} ({each.id}): {each.answers} answers")
+    for name in contents.missing:
+        click.echo(f"warning: {name} is missing", err=True)
+    if out is not None:
+        size = f"{len(contents.members)} members, {out.stat().st_size:,} bytes"
+        click.echo(f"backed up to {out}: {size}")
+    else:
+        size = f"{len(contents.members)} members"
+        click.echo(f"backed up to {shelf} as {contents.name}: {size}; restored and audited: sound")
+    if key is None:
+        click.echo("warning: the key is in it: whoever reads this file reads the labels", err=True)
+    else:
+        click.echo(f"the key is not in it: keep a copy of {key} elsewhere")
 
 
 def _typed(folder: Path | None) -> Path | None:

@@ -47,7 +47,7 @@ def make(out: Path) -> None:
     spec = MeterSpec.uniform(
         signals=3, tolerance=0.2, steps=6, delta=0.1, edges=[0.1, 0.3], inputs="public"
     )
-    meter = Meter.init(out / "meter", spec)
+    meter = Meter.create(out / "meter", spec)
     hidden = labelled(given / "hidden.csv", meter.plan.labels, 0, draw)
     visible = labelled(given / "validation.csv", 40, 10_000, draw)
     meter.set_validation(given / "validation.csv", label="label")
