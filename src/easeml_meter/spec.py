@@ -619,11 +619,15 @@ class MeterSpec:
         except InvalidInput as error:
             raise InvalidInput(f"{path}: {str(error).removeprefix('meter.toml: ')}") from error
 
-    def write(self, path: Path) -> None:
-        """Write as meter.toml."""
+    def to_toml(self) -> str:
+        """Return it as the text of a meter.toml."""
         import tomli_w
 
-        path.write_text(tomli_w.dumps(self.to_mapping()), encoding="utf-8")
+        return tomli_w.dumps(self.to_mapping())
+
+    def write(self, path: Path) -> None:
+        """Write as meter.toml."""
+        path.write_text(self.to_toml(), encoding="utf-8")
 
 
 def _band(number: int, data: object) -> Band:

@@ -82,8 +82,8 @@ def test_logout_from_a_server_that_is_gone(tmp_path: Path, monkeypatch: pytest.M
         monkeypatch.setenv("METER_TOKEN", site.served.tokens["stranger"])
         assert Workbench(tmp_path).run("login", "--server", site.address).code == 0
         monkeypatch.delenv("METER_TOKEN")
-    shown = Workbench(tmp_path).run("logout", "--server", site.address)
-    assert shown.out == f"logged out of {site.address}\n"
+    shown = Workbench(tmp_path).run("logout", "--server", site.address, "--json")
+    assert json.loads(shown.out) == {"server": site.address, "revoked": False}
     assert shown.err.startswith("warning: the token was not revoked: ")
     assert find(site.address) is None
 

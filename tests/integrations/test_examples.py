@@ -104,3 +104,11 @@ def test_an_evaluation_is_submitted_and_gated(tool: str, tmp_path: Path) -> None
         code, out = run(tmp_path, *script)
         assert code == 0, out
         assert "passed: model 3f2c1d0: step 1 of test set 1" in out
+
+
+def test_a_job_lets_a_model_through_or_not(mails: Path) -> None:
+    for version, code in (("v1", 0), ("v3", 6), ("v3", 6)):
+        assert run(mails, "sh", EXAMPLES / "gate.sh", version)[0] == code
+    assert (mails / "summary.md").read_text(encoding="utf-8").count("### Overfitting meter") == 3
+    with contextlib.closing(Meter.open(mails / "mail")) as meter:
+        assert len(meter.status().signals) == 2

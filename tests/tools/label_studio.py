@@ -1,6 +1,6 @@
 """The three exports of a Label Studio server; given a folder, they are recorded there."""
 
-# needs: label-studio==1.23.2
+# apart: label-studio==1.23.2
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ LEFT_OUT = {"annotators disagree": 1, "skipped": 1, "not labelled": 2}
 
 
 def main(folder: Path, data: Path) -> None:
-    command = [Path(sys.executable).with_name("label-studio"), "start", "--no-browser"]
+    command = [Path(sys.prefix, "apart", "bin", "label-studio"), "start", "--no-browser"]
     options = ["--port", PORT, "--data-dir", data, "--user-token", TOKEN]
     person = ["--username", "ann@example.org", "--password", "correct-horse"]
     server = subprocess.Popen(

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import chart_option, save_chart
+from easeml_meter.cli.presets import check_alone, preset_option
 from easeml_meter.cli.questions import delta_of, plan_question, question_options, show_question
 from easeml_meter.errors import invalid
 from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
@@ -96,8 +97,12 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
     callback=lambda context, _, path: _write_page(context, path),
     help="Write a page that plans in the browser, and nothing else.",
 )
+@preset_option
+@click.option("--toml", "as_toml", is_flag=True, help="Print the meter.toml of the plan.")
 @click.option("--json", "as_json", is_flag=True, help="Print JSON.")
-def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -> None:
+def plan(
+    as_toml: bool, as_json: bool, labels: int | None, path: Path | None, **options: Any
+) -> None:
     """How many labels does the hidden test set need?
 
     Give steps and tolerance to get the labels. Give labels and tolerance to get the steps. Give
@@ -109,8 +114,12 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
       meter plan --labels 50000 --tolerance 0.01
       meter plan --labels 50000 --steps 20
       meter plan --question "n > 0.8 +/- 0.01" --steps 32 --delta 0.0001
+      meter plan --preset agent --toml > meter.toml
     """
-    if path is None and plan_question(options, labels, as_json=as_json):
+    if as_toml and as_json:
+        raise invalid("--toml", "with --json", "one of them")
+    check_alone(path)
+    if path is None and plan_question(options, labels, as_json=as_json, as_toml=as_toml):
         return
     from easeml_meter.scoring.losses import parse_loss
     from easeml_meter.stats.bands import reachable_with_default_bands
@@ -120,7 +129,7 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
     spec = spec_from(path, labels, options)
     parse_loss(spec.loss)
     if spec.condition is not None:
-        _plan_condition(spec, labels, as_json=as_json)
+        _plan_condition(spec, labels, as_json=as_json, as_toml=as_toml)
         return
     if labels is None:
         answer = required_labels(spec)
@@ -131,6 +140,9 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
         answer = reached(spec, labels)
     else:
         answer = supported_steps(spec, labels)
+    if as_toml:
+        click.echo(answer.spec.to_toml(), nl=False)
+        return
     # Asked for a tolerance as well, the plan also says whether the labels reach it.
     wanted = None
     if labels is not None and asked_steps and (path is not None or options["tolerance"]):
@@ -152,12 +164,16 @@ def plan(as_json: bool, labels: int | None, path: Path | None, **options: Any) -
         click.echo("would need fewer labels.")
 
 
-def _plan_condition(spec: MeterSpec, labels: int | None, *, as_json: bool) -> None:
+def _plan_condition(spec: MeterSpec, labels: int | None, *, as_json: bool, as_toml: bool) -> None:
     """Plan a meter that asks a condition; with labels, for how many steps they are enough."""
     from easeml_meter.core.questions.planning import plan_of
 
     plan = plan_of(spec, labels)
-    if as_json:
+    if as_toml and labels is not None:
+        raise invalid("--toml", "with --labels", "for a condition, --toml with --steps")
+    if as_toml:
+        click.echo(spec.to_toml(), nl=False)
+    elif as_json:
         click.echo(json.dumps(plan.to_dict(), indent=2))
     else:
         show_plan(plan, labels_given=labels is not None, steps_given=False)

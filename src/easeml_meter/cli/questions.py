@@ -60,13 +60,17 @@ def question_options(command: Command) -> Command:
     return command
 
 
-def plan_question(options: dict[str, Any], labels: int | None, *, as_json: bool) -> bool:
+def plan_question(
+    options: dict[str, Any], labels: int | None, *, as_json: bool, as_toml: bool = False
+) -> bool:
     """Plan the question that the options ask; return False if they ask for the gap."""
     from easeml_meter.core.questions import asking
 
     asked = {name: value for name, value in options.items() if value not in (None, False, ())}
     if not asking.asks(asked):
         return False
+    if as_toml:
+        raise invalid("--toml", "a question", "a plan of the gap, or of a meter.toml with --spec")
     for name in ("tolerance", "weights", "edges"):
         if name in asked:
             asked[name] = _numbers(name, asked[name])

@@ -174,7 +174,8 @@ def ask_password(question: str = "Password", *, twice: bool = False) -> str:
 
 @click.command()
 @server_options
-def logout(place: MeterPlace) -> None:
+@json_option
+def logout(place: MeterPlace, as_json: bool) -> None:
     """Log out of a server: revoke the token there, and forget it here."""
     from easeml_meter.client import credentials
     from easeml_meter.client.connection import Connection
@@ -185,13 +186,18 @@ def logout(place: MeterPlace) -> None:
     if kept is None:
         raise invalid("server", server, "you are not logged in there")
     connection = Connection(server, kept.token, ca=place.ca)
+    revoked = True
     try:
         connection.call("POST", "/logout")
     except Unauthenticated:  # it has expired, or was revoked before
         pass
     except Unreachable as error:
+        revoked = False
         click.echo(f"warning: the token was not revoked: {error}", err=True)
     finally:
         connection.close()
     credentials.forget(server)
-    click.echo(f"logged out of {server}")
+    if as_json:
+        echo_json({"server": server, "revoked": revoked})
+    else:
+        click.echo(f"logged out of {server}")
