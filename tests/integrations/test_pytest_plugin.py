@@ -10,7 +10,7 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
-from tests.service.helpers import Session, make_session
+from tests.service.helpers import Session, condition_spec, make_session
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = "easeml_meter.integrations.pytest_plugin"
@@ -149,3 +149,11 @@ def test_modules():
     assert not {"numpy", "pyarrow", "sqlalchemy", "click", "httpx"} & set(sys.modules)
 """
     assert "1 passed" in run(tmp_path, code)[0]
+
+
+@pytest.mark.parametrize(("errors", "answer"), [(0, "pass"), (30, "fail")])
+def test_a_condition_is_a_gate_without_limits(tmp_path: Path, errors: int, answer: str) -> None:
+    session = make_session(tmp_path, condition_spec())
+    out, properties = run(tmp_path, written(session, errors, 0, limits=""), "--meter")
+    assert ("n > 0.5 +/- 0.2 was not passed" in out) is (answer == "fail")
+    assert properties["meter.answer"] == answer

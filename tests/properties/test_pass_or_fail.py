@@ -200,6 +200,8 @@ def test_a_meter_is_planned_and_made_from_its_file(tmp_path: Path) -> None:
     size = json.loads(plan.stdout)["labels"]
     more = run(session, "plan", "--spec", "meter.toml", "--labels", str(size), "--json")
     assert json.loads(more.stdout)["steps"] == 4
+    other = run(session, "plan", "--spec", "meter.toml", "--tolerance", "0.3")
+    assert (other.returncode, other.stdout) == (2, "")
     made = run(session, "init", "--spec", "meter.toml", "--yes")
     assert (made.returncode, made.stderr) == (0, "")
     assert f"it needs {size:,} labels" in made.stdout

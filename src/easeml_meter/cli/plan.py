@@ -235,6 +235,8 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
         spec = MeterSpec.read(path)
         if signals not in (None, spec.signals) and spec.drawn is None:
             raise invalid("signals", signals, f"{path} has {spec.signals} bands")
+        if tolerances is not None and spec.condition is not None:
+            raise invalid("tolerance", tolerances, f"{path} has its own: change it there")
         if tolerances is not None:
             spec = spec.with_tolerances(_one_each(tolerances, spec.signals))
         return spec.replace(**given)

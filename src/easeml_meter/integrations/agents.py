@@ -88,8 +88,8 @@ class Tools:
         )
         return self.meter.submit_any(submitted, model=model, once=True).to_dict()
 
-    def gate(self, model: str, fail_above: int) -> Answer:
-        """Return whether a model passes."""
+    def gate(self, model: str, fail_above: int | None) -> Answer:
+        """Return whether a model passes; a condition needs no band."""
         return self.meter.gate(model, Gate(fail_above)).to_dict()
 
     def file(self, given: str, endings: tuple[str, ...] = tuple(FORMATS)) -> Held:

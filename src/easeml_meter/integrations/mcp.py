@@ -77,8 +77,11 @@ def build(tools: Tools) -> Any:
         """
         return tools.submit(model, test, validation, onnx, id_column)
 
-    def meter_gate(model: str, fail_above: int) -> Answer:
-        """Say whether a model passes by what it was told: band `fail_above` or lower. Free."""
+    def meter_gate(model: str, fail_above: int | None = None) -> Answer:
+        """Say whether a model passes by what it was told: band `fail_above` or lower. Free.
+
+        A meter that answers pass or fail needs no band.
+        """
         return tools.gate(model, fail_above)
 
     for title, tool, hints in (

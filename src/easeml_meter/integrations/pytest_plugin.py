@@ -94,12 +94,16 @@ class Asked:
         return self._judged(lambda: self._meter.evaluate(*given, once=once, **options))
 
     def _judged(self, asked: Callable[[], Signal]) -> Signal:
+        from easeml_meter.core.gate import Gate
+
         signal = _plainly(asked)
         for name in ("step", "generation", "steps_left", "repeated"):
             self._properties.append((f"meter.{name}", getattr(signal, name)))
         self._properties.append(("meter.answer", signal.name))
-        if self._gate is not None:
-            verdict = self._gate.judge(signal)
+        # A meter that answers pass or fail is a gate by itself.
+        gate = self._gate or (None if signal.spec.condition is None else Gate())
+        if gate is not None:
+            verdict = gate.judge(signal)
             if not verdict.passed:
                 pytest.fail(f"{verdict.sentence}. {signal.promise}", pytrace=False)
         return signal
