@@ -174,8 +174,16 @@ class Adversary:
     the set of data sets still possible, a bit for each.
     """
 
-    def __init__(self, tolerance: Fraction, drawn: Fraction, *, aimed: bool = False) -> None:
+    def __init__(
+        self,
+        tolerance: Fraction,
+        drawn: Fraction,
+        *,
+        aimed: bool = False,
+        ceiling: Fraction = Fraction(1),
+    ) -> None:
         half = Fraction(1, 2)
+        self.silent = frozenset(k for k in range(EXAMPLES + 1) if Fraction(k, EXAMPLES) > ceiling)
         self.errors = [
             [
                 sum(1 << w for w in WORLDS if (model ^ w).bit_count() == k)
@@ -183,7 +191,8 @@ class Adversary:
             ]
             for model in WORLDS
         ]
-        bad = [k for k in range(EXAMPLES + 1) if abs(Fraction(k, EXAMPLES) - half) > tolerance]
+        away = [abs(Fraction(k, EXAMPLES) - half) for k in range(EXAMPLES + 1)]
+        bad = [k for k, each in enumerate(away) if each > tolerance and k not in self.silent]
         self.broken = [sum(masks[k] for k in bad) for masks in self.errors]
         self.questions = list(self._questions(drawn))
         if aimed:  # an edge that is known before, wherever the developer wants it
@@ -203,15 +212,19 @@ class Adversary:
                 offset = drawn * place / places
                 told: dict[int, set[int]] = {}
                 for k, gap in enumerate(gaps):
-                    told.setdefault((gap - offset) // drawn, set()).add(k)
+                    if k not in self.silent:
+                        told.setdefault((gap - offset) // drawn, set()).add(k)
                 found[tuple(sorted(map(frozenset, told.values()), key=min))] += 1
             yield {cells: Fraction(times, places) for cells, times in found.items()}
 
-    def best(self, steps: int) -> Fraction:
-        """Count the data sets on which the best strategy breaks a promise, on average."""
+    def best(self, steps: int, above: int = 0) -> Fraction:
+        """Count the data sets on which the best strategy breaks a promise, on average.
+
+        So many answers "above the ceiling" leave the test set in use.
+        """
 
         @cache
-        def most(left: int, spared: int) -> Fraction:
+        def most(left: int, spared: int, above: int) -> Fraction:
             if left == 1:
                 return Fraction(max((spared & broken).bit_count() for broken in self.broken))
             found = Fraction(0)
@@ -222,7 +235,9 @@ class Adversary:
                 @cache
                 def after(cells: Cells, model: int = model, kept: int = kept) -> Fraction:
                     masks = (kept & sum(self.errors[model][k] for k in cell) for cell in cells)
-                    return sum((most(left - 1, mask) for mask in masks if mask), Fraction(0))
+                    read = sum((most(left - 1, mask, above) for mask in masks if mask), Fraction(0))
+                    silent = kept & sum(self.errors[model][k] for k in self.silent)
+                    return read + most(left - 1, silent, above - 1) if silent and above else read
 
                 later = (
                     sum((share * after(cells) for cells, share in question.items()), Fraction(0))
@@ -231,7 +246,7 @@ class Adversary:
                 found = max(found, now + max(later))
             return found
 
-        return most(steps, (1 << len(WORLDS)) - 1)
+        return most(steps, (1 << len(WORLDS)) - 1, above)
 
 
 @pytest.mark.parametrize(
@@ -252,6 +267,20 @@ def test_the_best_adversary_of_a_small_world(tolerance: Fraction, drawn: Fractio
     reached = {steps: adversary.best(steps) / tail for steps in (2, 3)}
     assert 1 < reached[2] <= 1 + ratio
     assert reached[2] < reached[3] <= 1 + ratio + ratio**2
+
+
+@pytest.mark.parametrize("above", [0, 1, 2])
+def test_the_best_adversary_below_a_ceiling(above: int) -> None:
+    """After so many answers "above the ceiling", the next one ends the test set."""
+    tolerance, drawn = Fraction(2, 5), Fraction(1)
+    adversary = Adversary(tolerance, drawn, ceiling=Fraction(1, 2))
+    tail = adversary.broken[0].bit_count()
+    ratio = 1 + Fraction(math.ceil(2 * tolerance / drawn * 96), 96)
+    reached = {steps: adversary.best(steps, above) / tail for steps in (2, 3)}
+    for steps, found in reached.items():
+        bound = math.exp(log_few(ratio, steps, above))
+        assert 1 < found <= bound * (1 + 1e-12)
+    assert reached[3] > Fraction(3, 2) + Fraction(above, 2)
 
 
 def test_an_edge_that_can_be_aimed_breaks_the_bound() -> None:
