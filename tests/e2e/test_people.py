@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from playwright.sync_api import Browser, expect
 from tests.live import Live
-from tests.server.driving import begin
+from tests.server.driving import begin, submit
 from tests.server.process import started
 from tests.service.helpers import actor_of
 
@@ -196,3 +196,18 @@ def test_behind_tls_cookies_are_secure(
                 flags = cookie["secure"], cookie["httpOnly"], cookie["sameSite"]
                 assert flags == (True, True, "Strict"), name
         server.stop()
+
+
+def test_what_a_colleague_submits_appears_on_an_open_page(
+    site: Live, browser: Browser, tmp_path: Path
+) -> None:
+    served = site.served
+    meter = served.add_meter(prefix="shared ")
+    labels = begin(served, meter, tmp_path, prefix="shared ")
+    with tab(browser, site, "shared developer") as found:
+        page = found.go(f"/meters/{meter}")
+        expect(page.locator("#live")).to_have_class("live on")
+        submit(served.client("shared runner"), meter, labels, model="by a colleague")
+        expect(page.locator("#history")).to_contain_text("by a colleague")
+        expect(page.locator("#session")).to_contain_text("Band 1 of 3")
+        assert found.violations() == []

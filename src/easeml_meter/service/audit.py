@@ -29,6 +29,13 @@ Told = tuple[int, int, int]
 
 
 @needs(Permission.AUDIT)
+def newest_link(_actor: Actor, space: Workspace) -> int:
+    """Return the number of the newest link: it grows with all that is disclosed or changed."""
+    with space.reading() as books:
+        return books.audit.newest(space.meter or space.state(books).meter.id)
+
+
+@needs(Permission.AUDIT)
 def verify(actor: Actor, space: Workspace) -> Audit:
     """Verify the chain, the books and the journals against each other."""
     with space.reading() as books:

@@ -22,6 +22,8 @@ from easeml_meter.server.web.badges import router as badges
 from easeml_meter.server.web.handovers import router as handovers
 from easeml_meter.server.web.history import router as history
 from easeml_meter.server.web.invitations import router as invitations
+from easeml_meter.server.web.live import Live
+from easeml_meter.server.web.live import router as following
 from easeml_meter.server.web.meters import router as meters
 from easeml_meter.server.web.pages import error_page, recognise, static
 from easeml_meter.server.web.planner import router as planner
@@ -39,6 +41,7 @@ ROUTERS = [
     invitations,
     meters,
     history,
+    following,
     handovers,
     submitting,
     validation,
@@ -57,6 +60,7 @@ _KEPT = ("retry-after", "allow")
 
 def install(app: FastAPI) -> None:
     """Add the pages to an app, and make errors of pages be pages."""
+    app.state.live = Live(app.state.site)
     for router in ROUTERS:
         app.include_router(router)
     for kind in (MeterError, RequestValidationError, HTTPException):

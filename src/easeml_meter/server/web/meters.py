@@ -21,6 +21,7 @@ from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.server.web.planner import toml_of
 from easeml_meter.service import meters
 from easeml_meter.service.actor import Actor, Permission
+from easeml_meter.service.audit import newest_link
 from easeml_meter.service.history import list_sessions, show_session
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.testsets.inputs import inputs_visible
@@ -171,6 +172,10 @@ class MeterPage:
     def loss_name(self) -> str:
         """What people call the loss."""
         return loss_name(self.state.spec)
+
+    def newest_link(self) -> int:
+        """Return up to which link of the audit chain the page is."""
+        return newest_link(self.actor, self.visit.site.space(self.meter))
 
     def waiting(self) -> list[Receipt]:
         """Return submissions that wait, are under way, or were refused after they had waited."""

@@ -37,6 +37,11 @@ class AuditLinks(Repository):
         found = self._connection.execute(sa.select(sa.func.max(schema.audit.c.at))).scalar()
         return None if found is None else datetime.fromisoformat(found)
 
+    def newest(self, meter: str) -> int:
+        """Return the number of a meter's newest link; 0 if it has none."""
+        last = self._connection.execute(_last_link(), {"meter": meter}).first()
+        return last.number if last else 0
+
     def append(self, meter: str, at: str, event: str, details: dict[str, Any]) -> AuditLink:
         """Add a link to the chain."""
         return self.append_all(meter, [(at, event, details)])[0]

@@ -13,7 +13,9 @@ const meter = (() => {
   function show(place, html) {
     const found = new DOMParser().parseFromString(html, "text/html");
     for (const part of found.querySelectorAll("template[data-replace]")) {
-      document.getElementById(part.dataset.replace)?.replaceChildren(part.content);
+      const old = document.getElementById(part.dataset.replace);
+      // What somebody is typing in stays.
+      if (!old?.contains(document.activeElement)) old?.replaceChildren(part.content);
       part.remove();
     }
     place.replaceChildren(...found.body.childNodes);
@@ -76,6 +78,34 @@ const meter = (() => {
 
   return { headers, show, problem, send };
 })();
+
+// The page of a meter follows it while it is looked at. A hidden page lets go of its connection,
+// since a browser has only a few for each site.
+const live = document.getElementById("live");
+if (live) {
+  let source, due;
+  let { after } = live.dataset;
+  const update = async () => {
+    const answer = await fetch(live.dataset.changed + location.search, { headers: meter.headers() });
+    if (answer.ok) meter.show(document.createElement("div"), await answer.text());
+  };
+  const follow = () => {
+    source?.close();
+    live.classList.remove("on");
+    if (document.hidden) return;
+    source = new EventSource(`${live.dataset.stream}?after=${after}`);
+    source.onopen = () => live.classList.add("on");
+    source.onerror = () => live.classList.remove("on");
+    source.addEventListener("changed", (event) => {
+      after = event.lastEventId;
+      clearTimeout(due);
+      // Not all pages at the same moment.
+      due = setTimeout(update, 500 * Math.random());
+    });
+  };
+  document.addEventListener("visibilitychange", follow);
+  follow();
+}
 
 // A tar of files, as blobs: nothing is read into memory.
 function tar(files) {

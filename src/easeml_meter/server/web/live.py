@@ -1,0 +1,125 @@
+"""Open pages that follow a meter: one watcher of the books per process, however many pages.
+
+A page is told only that there is a newer link in the audit chain; everyone who may follow the meter
+may count its links anyway. It then asks for what is new, as its reader may see it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import AsyncIterator, Iterator
+from contextlib import contextmanager
+from typing import Annotated
+
+from fastapi import APIRouter, Header, Query, Request, Response
+from fastapi.concurrency import run_in_threadpool
+from fastapi.responses import StreamingResponse
+
+from easeml_meter.server.api.history import Generation
+from easeml_meter.server.parameters import Id, Tenant
+from easeml_meter.server.web.history import LookHere
+from easeml_meter.server.web.meters import MeterPage
+from easeml_meter.server.web.pages import VisitHere
+from easeml_meter.service.actor import SYSTEM, Permission
+from easeml_meter.service.audit import newest_link
+from easeml_meter.service.place import Site
+
+router = APIRouter(include_in_schema=False)
+
+_LOOK = 1.0
+"""Seconds between two looks at the books."""
+_SIGN_OF_LIFE = 15
+"""Looks after which a page hears that the connection still stands."""
+_LONGEST = 600
+"""Looks after which a page has to ask again, and to show that it still may."""
+
+After = Annotated[int, Query(ge=0, le=10**12)]
+
+
+class Live:
+    """Looks at the books once a second while any page is open, and wakes the pages."""
+
+    def __init__(self, site: Site) -> None:
+        self._site = site
+        self._open: dict[str, int] = defaultdict(int)
+        self._newest: dict[str, int] = {}
+        self._looked = asyncio.Event()
+        self._task: asyncio.Task[None] | None = None
+
+    @contextmanager
+    def following(self, meter: str) -> Iterator[None]:
+        """Watch a meter for as long as a page is open."""
+        self._open[meter] += 1
+        if self._task is None or self._task.done():
+            self._task = asyncio.create_task(self._watch())
+        try:
+            yield
+        finally:
+            self._open[meter] -= 1
+            if not self._open[meter]:
+                del self._open[meter]
+
+    def newest(self, meter: str) -> int:
+        """Return the number of the newest link seen; 0 before the first look."""
+        return self._newest.get(meter, 0)
+
+    async def next_look(self) -> None:
+        """Wait for the next look at the books."""
+        await self._looked.wait()
+
+    def _look(self, meters: tuple[str, ...]) -> dict[str, int]:
+        return {meter: newest_link(SYSTEM, self._site.space(meter)) for meter in meters}
+
+    async def _watch(self) -> None:
+        while self._open:
+            self._newest = await run_in_threadpool(self._look, tuple(self._open))
+            # Whoever waits now holds the old event; those who come later wait for the next look.
+            looked, self._looked = self._looked, asyncio.Event()
+            looked.set()
+            await asyncio.sleep(_LOOK)
+
+
+@router.get("/meters/{meter}/live")
+async def follow(
+    visit: VisitHere,
+    meter: Id,
+    after: After = 0,
+    last_event_id: Annotated[str, Header(max_length=12, pattern="^[0-9]*$")] = "",
+) -> Response:
+    """Tell a page whenever there is something new, by server-sent events."""
+    actor = (await run_in_threadpool(visit.at, meter)).granted(Permission.AUDIT)
+    with visit.request.app.state.limits.waits.counted(actor.user):
+        pass  # refused while a status can still be sent
+    events = _events(visit.request, actor.user, meter, int(last_event_id or after))
+    return StreamingResponse(events, media_type="text/event-stream")
+
+
+async def _events(request: Request, user: str, meter: str, after: int) -> AsyncIterator[str]:
+    state = request.app.state
+    if state.limits.waits.full(user):
+        return
+    with state.limits.waits.counted(user), state.live.following(meter):
+        yield ": open\n\n"
+        for look in range(_LONGEST):
+            await state.live.next_look()
+            if state.stopping.is_set():
+                return
+            newest = state.live.newest(meter)
+            if newest > after:
+                after = newest
+                yield f"id: {newest}\nevent: changed\ndata: {newest}\n\n"
+            elif look % _SIGN_OF_LIFE == 0:
+                yield ": waiting\n\n"
+
+
+@router.get("/meters/{meter}/changed")
+def changed(
+    visit: VisitHere,
+    meter: Id,
+    look: LookHere,
+    tenant: Tenant = None,
+    generation: Generation = None,
+) -> Response:
+    """Return the parts of a meter's page that change, to be put into it."""
+    return MeterPage.open(visit, meter, tenant, generation, look).render("changed.html")

@@ -1,0 +1,115 @@
+"""Pages that follow a meter, over a real connection."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+import httpx
+import pytest
+from tests.live import Live, live
+from tests.server.driving import begin, submit
+from tests.service.helpers import Labels
+
+from easeml_meter.server.web.pages import SESSION
+from easeml_meter.service import audit
+from easeml_meter.service.actor import SYSTEM
+
+
+@pytest.fixture(scope="module")
+def site(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Live]:
+    with live(tmp_path_factory.mktemp("live") / "site", working=False) as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def meter(site: Live) -> str:
+    return site.served.add_meter()
+
+
+@pytest.fixture(scope="module")
+def labels(site: Live, meter: str, tmp_path_factory: pytest.TempPathFactory) -> Labels:
+    folder: Path = tmp_path_factory.mktemp("labels")
+    return begin(site.served, meter, folder)
+
+
+def browser(site: Live, user: str) -> httpx.Client:
+    cookies = {SESSION: site.served.session(user)}
+    return httpx.Client(base_url=site.address, cookies=cookies, timeout=30)
+
+
+def events(answer: httpx.Response) -> Iterator[str]:
+    """Give the events of a stream, signs of life left out."""
+    text = ""
+    for piece in answer.iter_text():
+        text += piece
+        while "\n\n" in text:
+            event, _, text = text.partition("\n\n")
+            if not event.startswith(":"):
+                yield event
+
+
+def test_a_page_hears_of_what_a_colleague_submits(site: Live, meter: str, labels: Labels) -> None:
+    with browser(site, "developer") as client:
+        page = client.get(f"/meters/{meter}").text
+        found = re.search(r'data-after="(\d+)"', page)
+        assert found is not None
+        place = f"/meters/{meter}/live?after={found[1]}"
+        with client.stream("GET", place) as answer:
+            assert answer.headers["content-type"].startswith("text/event-stream")
+            heard = events(answer)
+            submit(site.served.client("runner"), meter, labels, model="by a colleague")
+            number = int(found[1]) + 1
+            assert next(heard) == f"id: {number}\nevent: changed\ndata: {number}"
+        news = client.get(f"/meters/{meter}/changed", headers={"HX-Request": "true"}).text
+        assert "by a colleague" in news
+        assert 'data-replace="chart"' in news
+
+
+def test_a_page_that_comes_late_is_told_at_once(site: Live, meter: str, labels: Labels) -> None:
+    with browser(site, "labeler") as client:
+        newest = audit.newest_link(SYSTEM, site.served.site.space(meter))
+        with client.stream("GET", f"/meters/{meter}/live?after={newest - 1}") as answer:
+            assert next(events(answer)).startswith(f"id: {newest}\n")
+        resumed = {"Last-Event-ID": str(newest - 1)}
+        with client.stream(
+            "GET", f"/meters/{meter}/live?after={newest}", headers=resumed
+        ) as answer:
+            assert next(events(answer)).startswith(f"id: {newest}\n")
+
+
+def test_only_those_who_may_count_the_answers_follow(site: Live, meter: str) -> None:
+    codes = {}
+    for user in ("runner", "admin"):
+        with browser(site, user) as client:
+            page = client.get(f"/meters/{meter}")
+            codes[user] = ("data-after" in page.text, "data-stream" in page.text)
+    assert codes["runner"] == (False, False)
+    with browser(site, "runner") as client:
+        assert client.get(f"/meters/{meter}/live").status_code == 403
+    with httpx.Client(base_url=site.address) as client:
+        assert client.get(f"/meters/{meter}/live").status_code == 303
+
+
+def test_many_pages_share_one_look_at_the_books(
+    site: Live, meter: str, labels: Labels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    looks = []
+    real = audit.newest_link
+
+    def counted(*given: object) -> int:
+        looks.append(given)
+        return real(*given)  # type: ignore[arg-type]
+
+    monkeypatch.setattr("easeml_meter.server.web.live.newest_link", counted)
+    with browser(site, "developer") as client:
+        newest = real(SYSTEM, site.served.site.space(meter))
+        place = f"/meters/{meter}/live?after={newest}"
+        streams = [client.stream("GET", place) for _ in range(10)]
+        answers = [stream.__enter__() for stream in streams]
+        submit(site.served.client("developer"), meter, labels, model="one", salt="many")
+        assert [next(events(answer)).split()[1] for answer in answers] == [str(newest + 1)] * 10
+        assert len(looks) < 10
+        for stream in streams:
+            stream.__exit__(None, None, None)
