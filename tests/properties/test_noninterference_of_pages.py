@@ -38,6 +38,10 @@ PAGES = {
     "/test-sets/1/released/testset.parquet": "/meters/METER/test-sets/1/released/testset.parquet",
     "/validation-sets/1/file": "/meters/METER/validation/1",
     "/notices": "/meters/METER/labels",
+    "/submissions": "/meters/METER/history.csv",
+    "/test-sets/1": "/meters/METER/test-sets",
+    "/validation-sets": "/meters/METER/validation",
+    "/requests": "/meters/METER/changed",
 }
 """What a developer opens in place of an address of the API; the meter's page for all others."""
 
@@ -98,7 +102,7 @@ def test_pages_are_what_is_compared() -> None:
     with two_sides(labels, 1 - labels, small_spec(inputs="public"), Browser) as sides:
         shown = [perform(side, ("submit", ([0] * ROWS, 0)), 0) for side in sides]
         assert [each["status"] for each in shown] == [200, 200]
-        assert "Step 1: band 1." in str(shown[0]["body"])
+        assert "Answer 1: band 1." in str(shown[0]["body"])
         assert shown[0] != shown[1]
         statuses = {look: sides[0].ask("GET", look)["status"] for look in PAGES}
         expected = dict.fromkeys(PAGES, 200) | {

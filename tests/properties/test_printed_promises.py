@@ -171,11 +171,11 @@ NUMBER = r"(\d+(?:\.\d+)?(?:e-?\d+)?)"
 SENTENCES = {
     "gap at most": rf"this model's true gap is at most {NUMBER}\.",
     "gap between": rf"this model's true gap lies between {NUMBER} and {NUMBER}\.",
-    "at most": rf"true error at most {NUMBER} %",
-    "at least": rf"(?:and|true error) at least {NUMBER} %",
+    "at most": rf"[Tt]rue error at most {NUMBER} %",
+    "at least": rf"(?:and|[Tt]rue error) at least {NUMBER} %",
     # Losses that are not 0 or 1 are no errors, and are said as they are.
-    "mean at most": rf"true loss at most {NUMBER}(?: and|,|\.)",
-    "mean at least": rf"(?:\d and|true loss) at least {NUMBER},",
+    "mean at most": rf"[Tt]rue loss at most {NUMBER}(?: |,|\.)",
+    "mean at least": rf"(?:\d and|[Tt]rue loss) at least {NUMBER}[ ,]",
     "no bound": r"This answer gives no upper bound on the true (?:error|loss)\.",
     "loss at least": rf"this model's true loss is at least {NUMBER}\.",
     "plan at least": rf"then its true loss is at least {NUMBER}\)",
@@ -187,7 +187,9 @@ SENTENCES = {
     "below": r"the test loss can only be below it",
     # What explains the drawing or the table, and claims nothing of a model.
     "caption": r"with them it covers the gap to the true loss, as promised",
-    "heading": r"true (?:error|loss) promised",
+    "heading": r"[Tt]rue (?:error|loss) promised",
+    "legend": r"the true (?:error|loss) is below the cap, [\d.]+ % sure",
+    "nothing": r"[Tt]rue (?:error|loss) (?:Nothing promised|No answers yet|no upper bound)",
 }
 CLAIMS = re.compile(r"true (?:gap|loss|error)|no model (?:so far|has)|never below", re.IGNORECASE)
 
