@@ -23,7 +23,7 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 settings.register_profile("meter", derandomize=True, deadline=None, database=None)
 settings.load_profile("meter")
 
-pytest_plugins = ["tests.hurry", "tests.postgresql", "tests.s3"]
+pytest_plugins = ["tests.hurry", "tests.postgresql", "tests.s3", "tests.template"]
 
 
 # Fixtures, and values of parameters, that start another program.
