@@ -6,12 +6,13 @@ import concurrent.futures
 import contextlib
 import socket
 import time
+from collections.abc import Iterator
 from statistics import median
 from urllib.parse import urlsplit
 
 from easeml_meter.server.settings import Settings
 from redteam import attack
-from redteam.target import Client, Target, command, hold, refused
+from redteam.target import Client, Ground, Target, command, hold, refused
 
 
 def connection(target: Target) -> socket.socket:
@@ -117,11 +118,9 @@ def open_idle(target: Target, wires: list[socket.socket], number: int, first: by
     small=False,
 )
 def a_crowd(client: Client) -> str:
-    """1,100 idle connections and 150 sleeping models, beside somebody who submits predictions."""
+    """Somebody submits predictions, alone and beside 1,100 connections and 150 models."""
     ground = client.target.meter(steps=100)
     sleepy = [client.target.meter(models=True) for _ in range(8)]
-    wires: list[socket.socket] = []
-    queued: list[str] = []
 
     def latency() -> float:
         times = []
@@ -131,15 +130,31 @@ def a_crowd(client: Client) -> str:
             times.append(time.perf_counter() - started)
         return median(times)
 
+    ratios = []
     # Of three tries the best: the neighbours of this machine are no part of the attack.
-    alone = min(latency() for _ in range(3))
+    for _ in range(3):
+        alone = latency()
+        with idle_and_sleeping(client, sleepy):
+            ratios.append(latency() / alone)
+        if ratios[-1] <= 2:
+            break
+    figure = f"an answer takes {min(ratios):.2f} times as long"
+    hold(min(ratios) <= 2, figure)
+    return figure
+
+
+@contextlib.contextmanager
+def idle_and_sleeping(client: Client, grounds: list[Ground]) -> Iterator[None]:
+    """Hold 1,100 idle connections and 150 sleeping models, of which the last still wait."""
+    wires: list[socket.socket] = []
+    queued: list[str] = []
     try:
         for number in range(150):
-            where = sleepy[number % len(sleepy)]
-            made = where.submit(client, sleeper(5)).raise_for_status().json()
-            queued.append(where.at(f"/submissions/{made['id']}"))
+            ground = grounds[number % len(grounds)]
+            made = ground.submit(client, sleeper(5)).raise_for_status().json()
+            queued.append(ground.at(f"/submissions/{made['id']}"))
         open_idle(client.target, wires, 1100)
-        ratio = min(latency() for _ in range(3)) / alone
+        yield
         hold(len(wires) == 1100, f"{len(wires)} of 1,100 connections are open")
         states = {client.get(each).json()["state"] for each in queued[-3:]}
         hold(states == {"queued"}, f"the last models are {states}, so nobody had to wait")
@@ -148,8 +163,6 @@ def a_crowd(client: Client) -> str:
             wire.close()
         for each in queued:
             client.delete(each)
-    hold(ratio <= 2, f"an answer takes {ratio:.2f} times as long")
-    return f"an answer takes {ratio:.2f} times as long"
 
 
 @attack(who="outsider", finding="a slow body is waited for", attempts=[29], small=False)
