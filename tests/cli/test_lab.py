@@ -73,6 +73,10 @@ def test_other_bad_input(
     assert not list(tmp_path.iterdir())
 
 
+def test_figures_say_how_to_name_their_folder(capsys: pytest.CaptureFixture[str]) -> None:
+    assert "meter lab figures --out figures" in run(capsys, "lab", "figures")[2]
+
+
 def test_a_missing_extra_is_one_line(
     capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:

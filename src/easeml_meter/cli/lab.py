@@ -12,6 +12,7 @@ import click
 
 from easeml_meter.cli.common import echo_json, json_option, print_rich
 from easeml_meter.cli.lazy import LazyGroup
+from easeml_meter.errors import invalid
 
 if TYPE_CHECKING:
     from easeml_meter.lab.results import Report
@@ -33,10 +34,10 @@ def lab(context: click.Context) -> None:
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write to; needed.")
 @click.option("--only", multiple=True, metavar="NAME", help="Only this figure. Repeatable.")
 @json_option
-def figures(out: Path, only: tuple[str, ...], as_json: bool) -> None:
+def figures(out: Path | None, only: tuple[str, ...], as_json: bool) -> None:
     """Draw every figure of the paper's evaluation, and check every claim and number.
 
     Writes NAME.svg, NAME.png and NAME.csv for each figure, then numbers.csv, claims.csv,
@@ -47,6 +48,8 @@ def figures(out: Path, only: tuple[str, ...], as_json: bool) -> None:
     """
     from easeml_meter.lab.figures import FIGURES, draw
 
+    if out is None:
+        raise invalid("out", None, "name a folder: meter lab figures --out figures")
     names = only or tuple(FIGURES)
     with _progress(len(set(names)) + 1) as show:
         report = draw(out, names, show)
