@@ -23,6 +23,8 @@ from easeml_meter.vault.inspection import Delivered, Inspected
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.sealing import SealedTestSet
 
+pytestmark = pytest.mark.usefixtures("apart")
+
 MEGABYTES = 100
 """What a refusal may take of the process that asked; each file here stands for at least 1,000."""
 

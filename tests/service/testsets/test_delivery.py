@@ -216,6 +216,7 @@ def test_a_set_sealed_without_a_secret_is_refused_where_edges_are_drawn(tmp_path
         assert meter.generations[-1].phase is Phase.REQUESTED
 
 
+@pytest.mark.usefixtures("apart")
 def test_a_small_file_that_decodes_to_gigabytes_is_refused_at_a_server(tmp_path: Path) -> None:
     """Before, it was decoded in the server's process: the class of each row was written out."""
     site = make_site(tmp_path / "site", f"sqlite:///{tmp_path}/first.db")
