@@ -203,7 +203,7 @@ def test_what_a_colleague_submits_appears_on_an_open_page(
 ) -> None:
     served = site.served
     meter = served.add_meter(prefix="shared ")
-    labels = begin(served, meter, tmp_path, prefix="shared ")
+    labels = begin(served, meter, tmp_path, prefix="shared ", seed=3)
     with tab(browser, site, "shared developer") as found:
         page = found.go(f"/meters/{meter}")
         expect(page.locator("#live")).to_have_class("live on")
