@@ -90,6 +90,9 @@ def test_only_those_who_may_count_the_answers_follow(site: Live, meter: str) -> 
         assert client.get(f"/meters/{meter}/live").status_code == 403
     with httpx.Client(base_url=site.address) as client:
         assert client.get(f"/meters/{meter}/live").status_code == 303
+        browsers = {"Accept": "text/event-stream"}
+        ended = client.get(f"/meters/{meter}/live", headers=browsers)
+        assert (ended.status_code, list(ended.cookies)) == (401, [])
 
 
 def test_many_pages_share_one_look_at_the_books(

@@ -362,7 +362,9 @@ def _to_sign_in(request: Request) -> Response:
         # A link from elsewhere comes without our cookie; asked for by ourselves, it has it.
         return render(request, "again.html", address=here(request))
     address = f"/sign-in?back={quote(here(request), safe='/')}{'&ended=1' if ended else ''}"
-    if wants_fragment(request):
+    # An open stream must not fetch the sign-in page by itself: that would void the form of another.
+    streams = request.headers.get("accept") == "text/event-stream"
+    if wants_fragment(request) or streams:
         return Response(status_code=401, headers={"HX-Redirect": address})
     answer = RedirectResponse(address, 303)
     set_cookie(request, answer, SESSION, "")
