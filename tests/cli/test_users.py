@@ -47,7 +47,7 @@ def test_whoever_opens_the_link_chooses_the_password(office: Admins) -> None:
     link = office.json("user", "invite", name)["link"]
     assert link.partition("/join#")[0] == first.partition("/join#")[0]
     site, secret = office.site.served.site, link.partition("#")[2]
-    redeem(ANYONE, site, secret, PASSWORD)
+    redeem(ANYONE, site, secret, PASSWORD, days=1, purpose="browser")
     assert check_password(site, name, PASSWORD).name == name
     assert "no account has that name" in office.refused(2, "user", "invite", "nobody")
 

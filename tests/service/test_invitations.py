@@ -14,9 +14,9 @@ from tests.service.helpers import Clock, small_spec
 from easeml_meter.core.model import Event
 from easeml_meter.core.people import Role, User
 from easeml_meter.errors import Denied, InvalidInput, NotFound, Unauthenticated
-from easeml_meter.service import tokens
+from easeml_meter.service import invitations, tokens
 from easeml_meter.service.actor import ANYONE, SYSTEM
-from easeml_meter.service.invitations import DAYS, invite, redeem
+from easeml_meter.service.invitations import DAYS, invite
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.place import Site
 from easeml_meter.service.seats import add_seat
@@ -38,20 +38,26 @@ def anna(site: Site) -> User:
     return add_user(SYSTEM, site, "anna")
 
 
+def redeem(site: Site, secret: str, password: str) -> str:
+    """Give the secret of the session."""
+    return invitations.redeem(ANYONE, site, secret, password, days=1, purpose="browser")[1]
+
+
 def test_it_is_good_once(site: Site, anna: User) -> None:
     secret = invite(SYSTEM, site, anna.id)
-    assert redeem(ANYONE, site, secret, PASSWORD) == anna
+    session = redeem(site, secret, PASSWORD)
+    assert tokens.recognize(ANYONE, site, session).user == anna
     assert check_password(site, "anna", PASSWORD) == anna
     with pytest.raises(Unauthenticated, match="was used"):
-        redeem(ANYONE, site, secret, "another secret, too")
+        redeem(site, secret, "another secret, too")
     check_password(site, "anna", PASSWORD)
 
 
 def test_a_second_one_ends_the_first(site: Site, anna: User) -> None:
     first, second = (invite(SYSTEM, site, anna.id) for _ in range(2))
     with pytest.raises(Unauthenticated):
-        redeem(ANYONE, site, first, PASSWORD)
-    redeem(ANYONE, site, second, PASSWORD)
+        redeem(site, first, PASSWORD)
+    redeem(site, second, PASSWORD)
 
 
 def test_it_expires(site: Site, anna: User) -> None:
@@ -59,7 +65,7 @@ def test_it_expires(site: Site, anna: User) -> None:
     assert isinstance(site.clock, Clock)
     site.clock.moment += timedelta(days=DAYS)
     with pytest.raises(Unauthenticated, match="expired"):
-        redeem(ANYONE, site, secret, PASSWORD)
+        redeem(site, secret, PASSWORD)
 
 
 def test_it_is_no_token_and_a_token_is_none(site: Site, anna: User) -> None:
@@ -69,21 +75,21 @@ def test_it_is_no_token_and_a_token_is_none(site: Site, anna: User) -> None:
     _, token = tokens.issue(site, anna.id, "script", days=1)
     for other in (token, "emt_nobody", ""):
         with pytest.raises(Unauthenticated, match="not known"):
-            redeem(ANYONE, site, other, PASSWORD)
+            redeem(site, other, PASSWORD)
 
 
 def test_a_disabled_account_is_not_joined(site: Site, anna: User) -> None:
     secret = invite(SYSTEM, site, anna.id)
     change_user(SYSTEM, site, anna.id, disabled=True)
     with pytest.raises(Unauthenticated):
-        redeem(ANYONE, site, secret, PASSWORD)
+        redeem(site, secret, PASSWORD)
 
 
 def test_a_short_password_leaves_it_good(site: Site, anna: User) -> None:
     secret = invite(SYSTEM, site, anna.id)
     with pytest.raises(InvalidInput):
-        redeem(ANYONE, site, secret, "short")
-    redeem(ANYONE, site, secret, PASSWORD)
+        redeem(site, secret, "short")
+    redeem(site, secret, PASSWORD)
 
 
 def test_only_admins_invite_and_only_users(site: Site, anna: User) -> None:
@@ -100,7 +106,7 @@ def test_of_two_who_redeem_it_at_the_same_time_one_joins(site: Site, anna: User)
     def run(password: str) -> None:
         ready.wait()
         try:
-            redeem(ANYONE, site, secret, password)
+            redeem(site, secret, password)
             outcomes.append(password)
         except Unauthenticated:
             outcomes.append("")
@@ -118,7 +124,7 @@ def test_of_two_who_redeem_it_at_the_same_time_one_joins(site: Site, anna: User)
 def test_the_chain_of_a_meter_says_that_a_password_was_set(site: Site, anna: User) -> None:
     meter = create_meter(SYSTEM, site, small_spec(), "meter").id
     add_seat(SYSTEM, site.space(meter), anna.id, Role.LABELER)
-    redeem(ANYONE, site, invite(SYSTEM, site, anna.id), PASSWORD)
+    redeem(site, invite(SYSTEM, site, anna.id), PASSWORD)
     with site.reading() as books:
         events = [link.event for link in books.audit.all(meter)]
     assert events[-1] == Event.PASSWORD_SET

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from easeml_meter.core.people import User
+from easeml_meter.core.people import Token
 from easeml_meter.errors import Unauthenticated
 from easeml_meter.service import tokens, users
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -27,11 +27,14 @@ def invite(_actor: Actor, site: Site, user: str, *, days: float = DAYS) -> str:
 
 
 @needs(Permission.SIGN_IN)
-def redeem(actor: Actor, site: Site, secret: str, password: str) -> User:
-    """Give the account of an invitation its first password, and end the invitation.
+def redeem(
+    actor: Actor, site: Site, secret: str, password: str, *, days: float, purpose: str
+) -> tuple[Token, str]:
+    """Give the account of an invitation its first password; return the token of a session.
 
-    Like every new password this revokes all tokens of the account. It is entered into the chain of
-    every meter where the account has a seat, because the admin who invited knew the secret, too.
+    That ends the invitation. Like every new password it revokes all tokens of the account. It is
+    entered into the chain of every meter where the account has a seat, because the admin who
+    invited knew the secret, too.
 
     Raises:
         Unauthenticated: there is no such invitation, or it is used, revoked or expired.
@@ -43,4 +46,5 @@ def redeem(actor: Actor, site: Site, secret: str, password: str) -> User:
     token, user, _ = holder
     if token.revoked_at is not None or token.expires_at <= site.now() or user.disabled:
         raise Unauthenticated("the invitation was used or has expired: ask an admin for another")
-    return users.join(actor, site, user.id, token.id, password)
+    users.join(actor, site, user.id, token.id, password)
+    return tokens.issue(site, user.id, purpose, days=days, kind="session")

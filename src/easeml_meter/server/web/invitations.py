@@ -26,7 +26,6 @@ from easeml_meter.server.web.pages import (
     render,
     set_cookie,
 )
-from easeml_meter.service import tokens
 from easeml_meter.service.actor import ANYONE
 from easeml_meter.service.invitations import redeem
 from easeml_meter.service.place import Site
@@ -70,12 +69,9 @@ async def join(request: Request, site: SiteHere, form: FormHere, _: LoginCounted
         return _form(request, problem=problem, status=403)
     check_csrf(request, form, csrf_token(site, door))
 
-    def enter() -> str:
-        user = redeem(ANYONE, site, secret, password)
-        return tokens.issue(site, user.id, "browser", days=SESSION_DAYS, kind="session")[1]
-
+    exchange = partial(redeem, ANYONE, site, secret, password, days=SESSION_DAYS)
     try:
-        session = await request.app.state.hashing(partial(enter))
+        _, session = await request.app.state.hashing(partial(exchange, purpose="browser"))
     except Unauthenticated as error:
         request.app.state.metrics.count_failed_login()
         return _form(request, problem=f"{str(error).capitalize()}.", status=401)
