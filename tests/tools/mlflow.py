@@ -4,6 +4,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import os
 import tempfile
@@ -77,6 +78,6 @@ def refusal(where: str) -> str:
 
 
 if __name__ == "__main__":
-    with tempfile.TemporaryDirectory() as name:
+    with tempfile.TemporaryDirectory() as name, contextlib.chdir(name):  # files go to ./mlruns
         main(Path(name))
     print("MLflow has a run, its metrics, tags and files; and a model in the registry")
