@@ -38,7 +38,7 @@ from tests.service.helpers import Clock, Labels, rows, small_spec
 from easeml_meter.spec import MeterSpec
 
 IDS = re.compile(r"[0-9a-f]{16,64}|age1[0-9a-z]{58}")
-_START = re.compile(r"(meter_start_time_seconds) \S+\n")
+_CLOCKS = re.compile(r"meter_(start_time_seconds|request_seconds_(bucket|sum))[ {].*\n")
 LOOKS = (
     "",
     "/status",
@@ -118,9 +118,9 @@ class Side:
         return self.developer.request(method, f"/meters/{self.meter}{path}", **options)
 
     def metrics(self) -> str:
-        """Read the counts, as someone on the server's machine may."""
+        """Read all that is counted, as someone on the server's machine may, without clocks."""
         client = self.served.client_from("127.0.0.1")
-        return _START.sub("", client.get("http://server/metrics").text)
+        return _CLOCKS.sub("", client.get("http://server/metrics").text)
 
     def answers(self) -> list[str]:
         """Give the signal history."""

@@ -41,7 +41,8 @@ class Work:
         self.go_on = threading.Event()
         if not held:
             self.go_on.set()
-        self.gathered = Batches(self._do, patience=patience)
+        self.told: list[int] = []
+        self.gathered = Batches(self._do, patience=patience, sized=self.told.append)
         self._under_way: dict[str, int] = {}
         self._lock = threading.Lock()
 
@@ -105,6 +106,7 @@ def test_who_comes_at_the_same_time_is_served_together_in_order() -> None:
 
     assert run(main) == [6, 2, 4]
     assert work.batches == [("a", [3, 1, 2])]
+    assert work.told == [3]
 
 
 def test_one_batch_at_a_time_and_the_next_is_all_that_came_meanwhile() -> None:

@@ -1,22 +1,35 @@
-"""The metrics: counts, for those who may see them."""
+"""The metrics: counts and times, for those who may see them."""
 
 from __future__ import annotations
 
+from datetime import timedelta
 from pathlib import Path
 
+import numpy as np
+from tests.scoring.onnx_models import classifier
+from tests.server.driving import begin, packed, submit
 from tests.server.helpers import Served, serve
+from tests.service.helpers import Labels, StoppedClock, small_spec
+
+from easeml_meter.server.metrics import Histogram
+
+URL = "http://server/metrics"
+
+
+def lines_of(served: Served) -> list[str]:
+    """Read the metrics as an admin."""
+    return served.client("admin").get(URL).text.splitlines()
 
 
 def test_metrics_are_counts_for_admins_and_this_machine(served: Served) -> None:
-    url = "http://server/metrics"
-    assert served.client().get(url).status_code == 401
-    assert served.client("stranger").get(url).status_code == 403
-    assert served.client("admin").get(url).status_code == 200
+    assert served.client().get(URL).status_code == 401
+    assert served.client("stranger").get(URL).status_code == 403
+    assert served.client("admin").get(URL).status_code == 200
     for address, code in (("127.0.0.1", 200), ("::1", 200), ("192.0.2.1", 401)):
-        assert served.client_from(address).get(url).status_code == code
+        assert served.client_from(address).get(URL).status_code == code
     passed_on = {"X-Forwarded-For": "192.0.2.1"}
-    assert served.client_from("127.0.0.1").get(url, headers=passed_on).status_code == 401
-    text = served.client("admin").get(url)
+    assert served.client_from("127.0.0.1").get(URL, headers=passed_on).status_code == 401
+    text = served.client("admin").get(URL)
     assert text.headers["content-type"] == "text/plain; charset=utf-8"
     line = 'meter_requests_total{method="GET",route="/metrics",status="200"} 3'
     assert line in text.text.splitlines()
@@ -24,13 +37,70 @@ def test_metrics_are_counts_for_admins_and_this_machine(served: Served) -> None:
 
 def test_metrics_for_everyone_if_asked_for(tmp_path: Path) -> None:
     with serve(tmp_path / "site", metrics_public=True) as served:
-        assert served.client().get("http://server/metrics").status_code == 200
+        shown = served.client().get(URL)
+        assert shown.status_code == 200
+        assert "meter_requests_total" in shown.text
+        # How long others' requests took inside the server is for those who run it.
+        assert "meter_request_seconds" not in shown.text
+        assert "meter_request_seconds" in served.client_from("127.0.0.1").get(URL).text
 
 
 def test_odd_methods_are_not_counted_one_by_one(served: Served) -> None:
     client = served.client("admin")
     for method in ("BREW", "SPILL"):
         assert client.request(method, "/me").status_code == 405
-    text = client.get("http://server/metrics").text
+    text = client.get(URL).text
     assert "BREW" not in text
     assert 'method="-",route="/api/v1/me",status="405"} 2' in text
+
+
+def test_a_histogram_counts_up_to_each_bound() -> None:
+    histogram = Histogram((1, 2, 4))
+    for value in (1, 2, 2, 3, 9):
+        histogram.add(value)
+    assert histogram.lines("size", 'of="all"') == [
+        'size_bucket{of="all",le="1"} 1',
+        'size_bucket{of="all",le="2"} 3',
+        'size_bucket{of="all",le="4"} 4',
+        'size_bucket{of="all",le="+Inf"} 5',
+        'size_sum{of="all"} 17',
+        'size_count{of="all"} 5',
+    ]
+    assert Histogram((1,)).lines("size")[-2:] == ["size_sum 0", "size_count 0"]
+
+
+def test_latencies_are_kept_by_the_template_of_a_route(served: Served, meter: str) -> None:
+    client = served.client("developer")
+    for path in (f"/meters/{meter}", f"/meters/{'0' * 32}", "/nowhere/secret-path"):
+        client.get(path)
+    lines = lines_of(served)
+    took = "meter_request_seconds"
+    of_meters = 'method="GET",route="/api/v1/meters/{meter}"'
+    assert f"{took}_count{{{of_meters}}} 2" in lines
+    assert f'{took}_bucket{{{of_meters},le="+Inf"}} 2' in lines
+    assert f'{took}_count{{method="GET",route="-"}} 1' in lines
+    assert not any(meter in line or "secret-path" in line for line in lines)
+
+
+def test_batches_of_submissions_are_counted(served: Served, meter: str, labels: Labels) -> None:
+    for salt in "ab":
+        assert submit(served.client("developer"), meter, labels, salt=salt).is_success
+    assert {"meter_batch_size_sum 2", "meter_batch_size_count 2"} <= {*lines_of(served)}
+
+
+def test_the_age_of_the_queue_is_that_of_its_oldest_submission(
+    served_on_each_database: Served, clock: StoppedClock, tmp_path: Path
+) -> None:
+    served = served_on_each_database
+    assert 'meter_oldest_submission_seconds{state="queued"} 0' in lines_of(served)
+    meter = served.add_meter(small_spec(models=True))
+    begin(served, meter, tmp_path)
+    for weight in (1, 2):
+        body = packed(model_onnx=classifier(weight * np.eye(2, dtype="float32")))
+        place = f"/meters/{meter}/submissions"
+        sent = served.client("developer").post(place, params={"model": "net"}, content=body)
+        assert sent.status_code == 202, sent.text
+        clock.pass_by(timedelta(minutes=1))
+    lines = lines_of(served)
+    assert 'meter_oldest_submission_seconds{state="queued"} 120' in lines
+    assert 'meter_oldest_submission_seconds{state="running"} 0' in lines

@@ -43,7 +43,7 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     app.state.stopping = threading.Event()
     app.state.worker = None
     app.state.callers = callers(site)
-    app.state.submissions = Batches(queue.accept_all)
+    app.state.submissions = Batches(queue.accept_all, sized=app.state.metrics.count_batch)
     app.state.keys = Keys(site)
     errors.install(app)
     app.include_router(health.router)

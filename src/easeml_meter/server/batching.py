@@ -41,7 +41,8 @@ class Batches(Generic[Key, Item, Result]):
     Clients that ask again and again come back soon after an answer. So a batch waits for those that
     were just answered to join those that came meanwhile, as long as requests keep coming; where
     they come one by one, none waits. Without `patience` a batch is what is there. `work` returns a
-    result or an error for each item, in order; what it raises is raised for all of them.
+    result or an error for each item, in order; what it raises is raised for all of them. `sized` is
+    told the size of every batch.
     """
 
     def __init__(
@@ -49,8 +50,10 @@ class Batches(Generic[Key, Item, Result]):
         work: Callable[[Key, list[Item]], list[Result | Exception]],
         *,
         patience: bool = True,
+        sized: Callable[[int], object] = lambda _: None,
     ) -> None:
         self._work = work
+        self._sized = sized
         self._patience = patience
         # One set of queues for each event loop: a future belongs to the loop that made it.
         self._queues: WeakKeyDictionary[AbstractEventLoop, dict[Key, _Queue[Item, Result]]]
@@ -77,6 +80,7 @@ class Batches(Generic[Key, Item, Result]):
                 await _gather(queue)
                 batch = queue.waiting[:MOST]
                 del queue.waiting[:MOST]
+                self._sized(len(batch))
                 await self._serve_batch(key, batch)
                 # Two groups of clients that take turns would stay apart, at twice the work, if the
                 # next batch did not wait for both.

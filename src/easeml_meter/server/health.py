@@ -54,17 +54,19 @@ def _proxy(request: Request) -> Finding:
 
 @router.get("/metrics", openapi_extra={"security": [{"HTTPBearer": []}]})
 def metrics(request: Request, site: SiteHere) -> str:
-    """Return counts for Prometheus.
+    """Return counts and times for Prometheus.
 
     How much all tenants submit is not for each of them to know: without an admin's token this
     answers only to the machine itself, unless the setting `metrics_public` says otherwise.
     """
-    if request.app.state.settings.metrics_public or _from_here(request):
+    here, public = _from_here(request), request.app.state.settings.metrics_public
+    if here or public:
         actor = SYSTEM
     else:
         actor = noted(request, recognize(ANYONE, site, token_of(request))).at_site()
     counts: Metrics = request.app.state.metrics
-    return counts.text(actor, site)
+    # Times measured inside the server are free of the network's noise: not for everyone to see.
+    return counts.text(actor, site, timed=here or not public)
 
 
 def _from_here(request: Request) -> bool:

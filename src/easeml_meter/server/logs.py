@@ -1,6 +1,6 @@
 """Logs for operators: one JSON object per line, without anything that was sent or read.
 
-How long a request took is in here and nowhere else: developers cannot reach it.
+How long a request took is in here and in `metrics`: developers can reach neither.
 """
 
 from __future__ import annotations

@@ -96,7 +96,7 @@ class Frame:
 
     def _note(self, scope: Scope, status: int, request_id: str, seconds: float) -> None:
         route = route_of(scope)
-        self._metrics.count_request(_method(scope), route, status)
+        self._metrics.count_request(_method(scope), route, status, seconds)
         fields = {
             "method": _method(scope),
             "route": route,

@@ -17,6 +17,15 @@ class Counts(Repository):
         counted = sa.select(state, sa.func.count()).group_by(state).order_by(state)
         return {row[0]: row[1] for row in self._connection.execute(counted)}
 
+    def oldest(self, *states: str) -> dict[str, str | None]:
+        """Return when the oldest submission of each state was handed in; None: there is none."""
+        table = schema.submissions
+        first = sa.select(sa.func.min(table.c.created_at))
+        return {
+            state: self._connection.execute(first.where(table.c.state == state)).scalar_one()
+            for state in states
+        }
+
     def answers(self) -> int:
         """Return how many answers were given."""
         counted = sa.select(sa.func.count()).select_from(schema.entries)
