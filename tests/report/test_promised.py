@@ -6,7 +6,7 @@ from xml.etree import ElementTree
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from tests.report.sessions import SPEC, session
+from tests.report.sessions import SPEC, released, session
 
 from easeml_meter.core.views import SessionView
 from easeml_meter.report.promised import MOST, best_promise, bounded, promised_svg
@@ -118,3 +118,31 @@ def test_any_session_can_be_drawn(answers: list[tuple[int, float]], name: str, p
     named = tuple(replace(signal, model=name) for signal in view.signals)
     svg = promised_svg(replace(view, signals=named), phone=phone)
     parsed(svg)
+
+
+def test_after_release_the_test_losses_are_drawn_into_the_promises() -> None:
+    view = released(SPEC, [(0.2, 0.21), None, (0.1, 0.3)])
+    for phone in (False, True):
+        svg = promised_svg(view, phone=phone)
+        assert len(kinds(svg, "ring")) == 2
+        (line,) = kinds(svg, "truth")
+        assert line.get("d", "").count("M") == 2, "the line is broken where nothing is known"
+    lowest, highest = (float(node.get("cy", "")) for node in kinds(promised_svg(view), "ring"))
+    assert highest < lowest
+    assert "test error 30 %" in svg
+    assert "best promise" not in svg
+
+
+def test_before_release_there_is_no_truth_to_draw() -> None:
+    svg = promised_svg(told([1, 2], [0.2, 0.1]))
+    assert not kinds(svg, "ring")
+    assert not kinds(svg, "truth")
+    assert "test error" not in svg
+
+
+def test_only_the_truths_of_the_columns_drawn_are_drawn() -> None:
+    view = released(SPEC, [(0.1, 0.12)] * MOST + [(0.1, 0.5)] * 2)
+    rings = kinds(promised_svg(view), "ring")
+    assert len(rings) == MOST
+    assert len({node.get("cy") for node in rings[-2:]}) == 1
+    assert rings[-1].get("cy") != rings[0].get("cy")

@@ -1,24 +1,25 @@
 """How good each model is: its validation loss, and where the true loss lies as promised.
 
 One column per submission, on a linear axis from 0. It is coloured by classes alone, for pages that
-have tones for bands, light and dark.
+have tones for bands, light and dark. After release, the test losses are drawn into the promises.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.core.views import SessionView, Signal, Truth
 from easeml_meter.report.scale import tone
 from easeml_meter.report.svg import element, escaped, fitted, number, text_width
 from easeml_meter.report.words import (
     is_error,
     loss_name,
     loss_words,
+    measured_words,
     shown,
     told_words,
     validation_words,
@@ -52,13 +53,6 @@ def best_promise(view: SessionView) -> Signal | None:
     """Return the answer with the least upper bound on the true loss, the first of several."""
     found = [signal for signal in view.signals if bounded(signal) is not None]
     return min(found, key=lambda signal: bounded(signal) or 0.0, default=None)
-
-
-def point_words(signal: Signal) -> str:
-    """Say in a line what a column shows."""
-    name, most = loss_name(signal.spec), bounded(signal)
-    bound = "no upper bound" if most is None else f"at most {loss_words(signal.spec, most)}"
-    return f"validation {validation_words(signal)}, {told_words(signal)}, true {name} {bound}"
 
 
 @dataclass(frozen=True)
@@ -99,18 +93,30 @@ class _Chart:
         return min(36.0, 0.62 * self.column)
 
     @cached_property
+    def truths(self) -> tuple[Truth | None, ...]:
+        """What each submission that is drawn really was; empty before release."""
+        known = self.view.retrospective
+        count = len(self.view.signals)
+        return (known + (None,) * count)[:count][-len(self.shown) :] if known else ()
+
+    @cached_property
+    def largest(self) -> float:
+        """The largest loss that has to be on the axis."""
+        values = [value for each in self.shown for value in _values(each)]
+        values += [truth.test_loss for truth in self.truths if truth is not None]
+        return max(*values, 0.01) if values else 0.25
+
+    @cached_property
     def step(self) -> float:
         """The distance between two lines of the axis: 1, 2 or 5 times a power of ten."""
-        highest = max((value for each in self.shown for value in _values(each)), default=0.25)
-        rough = max(highest, 0.01) * 1.1 / 5
+        rough = self.largest * 1.1 / 5
         power = 10.0 ** math.floor(math.log10(rough))
         return next(k * power for k in (1, 2, 5, 10) if k * power >= rough * 0.999)
 
     @cached_property
     def highest(self) -> float:
         """The top of the axis."""
-        values = [value for each in self.shown for value in _values(each)] or [0.25]
-        return min(1.0, self.step * math.ceil(1.08 * max(*values, 0.01) / self.step))
+        return min(1.0, self.step * math.ceil(1.08 * self.largest / self.step))
 
     def y(self, loss: float) -> float:
         share = min(max(loss, 0.0), self.highest) / self.highest
@@ -123,9 +129,9 @@ class _Chart:
         """Write the drawing."""
         heights = 40.0 + (38.0 if self.named else 22.0)
         content = [*self._axis(), *self._slots(), *self._bars(), *self._best(), *self._measured()]
-        content += [*self._strip(), *self._links()]
+        content += [*self._truth(), *self._strip(), *self._links()]
         name = loss_name(self.view.spec)
-        last = f" Latest: {point_words(self.shown[-1])}." if self.shown else ""
+        last = f" Latest: {', '.join(self._words(len(self.shown) - 1))}." if self.shown else ""
         label = f"Validation {name} of {len(self.shown)} submissions, each with the promised range "
         return element(
             "svg",
@@ -172,7 +178,7 @@ class _Chart:
     def _best(self) -> Iterator[str]:
         """Draw a line at the best promise so far."""
         best = best_promise(self.view)
-        if best is None or len(self.view.signals) < 2:
+        if best is None or len(self.view.signals) < 2 or self.truths:
             return
         y = self.y(bounded(best) or 0.0)
         start = self.x(self.shown.index(best)) if best in self.shown else _LEFT_EDGE
@@ -183,22 +189,42 @@ class _Chart:
 
     def _measured(self) -> Iterator[str]:
         """Draw the validation losses, with numbers where there is room."""
-        path, pen = "", "M"
-        for index, signal in enumerate(self.shown):
-            if signal.validation_loss is None:
-                pen = "M"
-                continue
-            path += f"{pen}{number(self.x(index))} {number(self.y(signal.validation_loss))}"
-            pen = "L"
-        yield element("path", class_="seen", d=path) if path else ""
+        yield self._path("seen", [signal.validation_loss for signal in self.shown])
         best = best_promise(self.view)
         for index, signal in enumerate(self.shown):
             telling = self.named or index in (0, len(self.shown) - 1) or signal is best
-            yield from self._point(self.x(index), signal, telling=telling)
+            yield from self._point(index, signal, telling=telling)
 
-    def _point(self, x: float, signal: Signal, *, telling: bool) -> Iterator[str]:
-        most, loss = bounded(signal), signal.validation_loss
-        if telling and most is not None:
+    def _path(self, kind: str, losses: Sequence[float | None]) -> str:
+        """Draw a line through losses, broken where one is not known."""
+        path, pen = "", "M"
+        for index, loss in enumerate(losses):
+            if loss is None:
+                pen = "M"
+                continue
+            path += f"{pen}{number(self.x(index))} {number(self.y(loss))}"
+            pen = "L"
+        return element("path", class_=kind, d=path) if path else ""
+
+    def _truth(self) -> Iterator[str]:
+        """Draw the test losses, with numbers where there is room."""
+        yield self._path(
+            "truth", [None if each is None else each.test_loss for each in self.truths]
+        )
+        for index, truth in enumerate(self.truths):
+            if truth is None:
+                continue
+            x, y = self.x(index), self.y(truth.test_loss)
+            yield element("circle", class_="ring", cx=x, cy=y, r=min(5.0, 0.2 * self.column + 1))
+            if self.named or index in (0, len(self.shown) - 1):
+                words = measured_words(self.view.spec, truth.test_loss).removesuffix(" %")
+                above = truth.test_loss >= truth.validation_loss
+                yield _text(words, x, y - 11 if above else y + 20, "cap halo")
+
+    def _point(self, index: int, signal: Signal, *, telling: bool) -> Iterator[str]:
+        most, loss, x = bounded(signal), signal.validation_loss, self.x(index)
+        # After release the test loss has its number there.
+        if telling and most is not None and not self.truths:
             words = loss_words(signal.spec, most).removesuffix(" %")
             yield _text(words, x, self.y(most) - 8, "cap halo")
         if loss is None:
@@ -207,7 +233,8 @@ class _Chart:
         yield element("circle", class_="dot", cx=x, cy=y, r=min(5.5, 0.2 * self.column + 1))
         if telling:
             words = validation_words(signal).removesuffix(" %")
-            low = y + 20 < self.bottom
+            truth = self.truths[index] if self.truths else None
+            low = y + 20 < self.bottom and (truth is None or truth.test_loss >= loss)
             yield _text(words, x, y + 20 if low else y - 11, "measured halo")
 
     def _strip(self) -> Iterator[str]:
@@ -235,23 +262,36 @@ class _Chart:
         telling = self.named or index in (0, len(self.shown) - 1)
         return [f"{self.shown[index].step:,}"] if telling else []
 
+    def _words(self, index: int) -> list[str]:
+        """Say in a few lines what a column shows."""
+        signal, name = self.shown[index], loss_name(self.view.spec)
+        most, truth = bounded(signal), self.truths[index] if self.truths else None
+        bound = "no upper bound" if most is None else f"at most {loss_words(signal.spec, most)}"
+        found = [f"validation {validation_words(signal)}, {told_words(signal)}"]
+        found.append(f"true {name} {bound}")
+        if truth is not None:
+            found.append(f"test {name} {measured_words(signal.spec, truth.test_loss)}")
+        return found
+
     def _links(self) -> Iterator[str]:
         """Make each column a link to its row, with a tip on hover and focus."""
         for index, signal in enumerate(self.shown):
-            x, words = self.x(index), point_words(signal)
+            x, words = self.x(index), self._words(index)
             size = {"y": 8, "width": self.column, "height": self.bottom + _STRIP + 8, "rx": 6}
             hit = element("rect", class_="hit", x=x - self.column / 2, **size)
             left = min(max(x - _TIP / 2, 4.0), self.width - _TIP - 4)
-            lines = (fitted(signal.model, 13, _TIP - 24), *words.rsplit(", ", 1))
-            tip = [element("rect", x=left, y=self.bottom - 74, width=_TIP, height=66, rx=7)]
+            lines = (fitted(signal.model, 13, _TIP - 24), *words)
+            height = 12 + 18.0 * len(lines)
+            top = self.bottom - 8 - height
+            tip = [element("rect", x=left, y=top, width=_TIP, height=height, rx=7)]
             for line, part in enumerate(lines):
-                tip.append(_text(part, left + 12, self.bottom - 54 + 18 * line, "", "start"))
+                tip.append(_text(part, left + 12, top + 20 + 18 * line, "", "start"))
             yield element(
                 "a",
                 hit,
                 element("g", *tip, class_="tip"),
                 href=f"#answer-{signal.step}",
-                aria_label=shown(f"{signal.model}: {words}", 300),
+                aria_label=shown(f"{signal.model}: {', '.join(words)}", 300),
             )
 
 

@@ -28,6 +28,7 @@ from easeml_meter.server.web.meters import router as meters
 from easeml_meter.server.web.pages import error_page, recognise, static
 from easeml_meter.server.web.planner import router as planner
 from easeml_meter.server.web.seats import router as seats
+from easeml_meter.server.web.stories import router as stories
 from easeml_meter.server.web.styleguide import router as styleguide
 from easeml_meter.server.web.submissions import router as submitting
 from easeml_meter.server.web.testsets import router as labeling
@@ -47,6 +48,7 @@ ROUTERS = [
     validation,
     badges,
     labeling,
+    stories,
     planner,
     admin,
     users,

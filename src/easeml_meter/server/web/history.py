@@ -9,6 +9,7 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
+from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.advice import advice
@@ -221,6 +222,15 @@ class Session:
     def answers(self) -> int:
         """The answers given, and those that are promised."""
         return len(self.view.signals) + self.view.steps_left
+
+    @property
+    def labels_per_answer(self) -> str:
+        """What an answer costs: of those given, or as planned while more can follow."""
+        labels = self.view.rows or self.view.labels_needed
+        if self.view.phase in (Phase.ACTIVE, Phase.REQUESTED):
+            return f"{labels / self.answers:,.0f} planned" if self.answers else ""
+        given = len(self.view.signals)
+        return f"{labels / given:,.0f}" if given else "no answers"
 
     @property
     def pips(self) -> list[bool]:

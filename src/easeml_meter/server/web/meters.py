@@ -19,6 +19,7 @@ from easeml_meter.server.parameters import Tenant
 from easeml_meter.server.web.history import NEWEST_FIRST, Look, LookHere, Session
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.server.web.planner import toml_of
+from easeml_meter.server.web.timeline import Span, spans
 from easeml_meter.service import meters
 from easeml_meter.service.actor import Actor, Permission
 from easeml_meter.service.audit import newest_link
@@ -107,12 +108,12 @@ class MeterPage:
         view = show_session(self.actor, self.visit.site.space(self.meter), self.generation)
         return Session.of(self.visit, self.meter, view, self.actor.role, self.look)
 
-    def sessions(self) -> list[Session]:
-        """Return the sessions of all test sets, the newest first, for those who see answers."""
+    def timeline(self) -> dict[int, Span]:
+        """Return all test sets on one time line, for those who see answers."""
         if not self.may("SEE_SIGNALS"):
-            return []
+            return {}
         found = list_sessions(self.actor, self.visit.site.space(self.meter))
-        return [Session(view, self.actor.role, {}) for view in reversed(found)]
+        return spans([Session(view, self.actor.role, {}) for view in found])
 
     @property
     def address(self) -> str:

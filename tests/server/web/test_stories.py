@@ -1,0 +1,167 @@
+"""The story of a released test set, and its picture."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+from tests.server.driving import begin, submit
+from tests.server.helpers import Served
+from tests.server.web.helpers import Visitor, words
+from tests.service.helpers import small_spec
+
+from easeml_meter.server.web.history import NEWEST
+from easeml_meter.spec import MeterSpec
+
+
+def release(served: Served, meter: str) -> None:
+    """Retire the test set and hand it out."""
+    labeler = served.client("labeler")
+    labeler.post(f"/meters/{meter}/test-sets/1/retire")
+    released = labeler.post(f"/meters/{meter}/test-sets/1/release")
+    assert released.status_code == 200, released.text
+
+
+def told(served: Served, spec: MeterSpec, folder: Path) -> str:
+    """Make a meter that answered three submissions; the second is the best on validation."""
+    meter = served.add_meter(spec)
+    labels = begin(served, meter, folder)
+    for number, (errors, seen) in enumerate(
+        [(len(labels) // 5, 10), (len(labels) // 2, 2), (5, 8)]
+    ):
+        answer = submit(
+            served.client("developer"),
+            meter,
+            labels,
+            errors=errors,
+            validation_errors=seen,
+            model=f"model {number}",
+        )
+        assert answer.status_code == 200, answer.text
+    return meter
+
+
+def test_the_story_tells_what_was_seen_and_what_was_true(served: Served, tmp_path: Path) -> None:
+    meter = told(served, small_spec(), tmp_path)
+    release(served, meter)
+    visitor = Visitor(served, "developer")
+    records = visitor.get(f"/meters/{meter}/test-sets/1/released/retrospective.json").json()
+    truth = records[1]["truth"]
+    assert truth["validation_loss"] == min(each["truth"]["validation_loss"] for each in records)
+    page = visitor.get(f"/meters/{meter}/test-sets/1")
+    said = words(page)
+    saw, was = (f"{100 * truth[name]:.4g} %" for name in ("validation_loss", "test_loss"))
+    assert f"You saw {saw} . It was {was} ." in said
+    assert "model 1 has the best validation error" in said
+    assert "3 of 3 In all 3 steps with losses, the answer was right." in said
+    for each in records:
+        assert f"{100 * each['truth']['test_loss']:.4g} %" in said
+    assert page.text.count('id="answer-') == 3
+    assert 'class="ring"' in page.text
+    assert "style=" not in page.text
+    ids = re.findall(r' id="([^"]+)"', page.text)
+    assert len(ids) == len(set(ids))
+
+
+def test_the_story_is_linked_and_its_links_lead_somewhere(served: Served, tmp_path: Path) -> None:
+    meter = told(served, small_spec(), tmp_path)
+    release(served, meter)
+    visitor = Visitor(served, "developer")
+    story = f"/meters/{meter}/test-sets/1"
+    for path in (f"/meters/{meter}?generation=1", f"/meters/{meter}/test-sets"):
+        assert f'href="{story}?tenant=1"' in visitor.get(path).text
+    links = set(re.findall(r'href="(/meters[^"#]*)"', visitor.get(story).text))
+    assert f"{story}/story.svg?tenant=1" in links
+    for link in links:
+        assert visitor.get(link.replace("&amp;", "&")).status_code == 200
+
+
+def test_the_picture_stands_alone(served: Served, tmp_path: Path) -> None:
+    meter = told(served, small_spec(), tmp_path)
+    release(served, meter)
+    answer = Visitor(served, "developer").get(f"/meters/{meter}/test-sets/1/story.svg")
+    assert answer.headers["content-type"] == "image/svg+xml"
+    assert answer.headers["content-disposition"] == 'attachment; filename="test-set-1.svg"'
+    assert "You saw" in answer.text
+    assert "model 1" not in answer.text
+
+
+@pytest.mark.parametrize("path", ["", "/story.svg"])
+def test_before_release_there_is_no_story(served: Served, tmp_path: Path, path: str) -> None:
+    meter = told(served, small_spec(), tmp_path)
+    visitor = Visitor(served, "developer")
+    for number in (1, 2, 7):
+        answer = visitor.get(f"/meters/{meter}/test-sets/{number}{path}")
+        assert answer.status_code == 404
+        assert "It was" not in answer.text
+    assert "its story" not in words(visitor.get(f"/meters/{meter}/test-sets"))
+    served.client("labeler").post(f"/meters/{meter}/test-sets/1/retire")
+    assert visitor.get(f"/meters/{meter}/test-sets/1{path}").status_code == 404
+
+
+@pytest.mark.parametrize("path", ["", "/story.svg"])
+def test_each_team_has_its_own_story(served: Served, tmp_path: Path, path: str) -> None:
+    meter = served.add_meter(small_spec(steps=4, tenants=(2, 2)))
+    labels = begin(served, meter, tmp_path)
+    submit(served.client("developer"), meter, labels, validation_errors=3, model="first team's")
+    submit(served.client("developer2"), meter, labels, validation_errors=9, model="second team's")
+    release(served, meter)
+    story = f"/meters/{meter}/test-sets/1{path}"
+    one, two = (Visitor(served, user).get(story) for user in ("developer", "developer2"))
+    assert one.status_code == two.status_code == 200
+    assert "second team" not in one.text
+    assert "first team" not in two.text
+    assert words(one) != words(two)
+    others = Visitor(served, "developer2").get(story, params={"tenant": 1})
+    assert others.status_code in (403, 404)
+    assert Visitor(served, "stranger").get(story).status_code == 404
+    assert Visitor(served, "runner").get(story).status_code == 403
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        MeterSpec((), steps=4, delta=0.2, question="n > 0.5 +/- 0.2", classes=(0, 1)),
+        small_spec(protocol="incremental"),
+        small_spec(drawn=0.3, tolerance=0.2),
+        small_spec(ceiling=0.3),
+    ],
+    ids=["pass or fail", "incremental", "drawn edges", "ceiling"],
+)
+def test_every_kind_of_meter_has_a_story(served: Served, tmp_path: Path, spec: MeterSpec) -> None:
+    meter = told(served, spec, tmp_path)
+    release(served, meter)
+    visitor = Visitor(served, "developer")
+    page = visitor.get(f"/meters/{meter}/test-sets/1")
+    assert page.status_code == 200
+    assert "model 1 has the best validation error" in words(page)
+    assert "the answer was right." in words(page)
+    assert visitor.get(f"/meters/{meter}/test-sets/1/story.svg").status_code == 200
+    assert "its story" in words(visitor.get(f"/meters/{meter}/test-sets"))
+
+
+def test_a_test_set_that_gave_no_answer_has_nothing_to_tell(served: Served, tmp_path: Path) -> None:
+    meter = served.add_meter()
+    begin(served, meter, tmp_path)
+    release(served, meter)
+    visitor = Visitor(served, "developer")
+    said = words(visitor.get(f"/meters/{meter}/test-sets/1"))
+    assert "No losses to compare. No answers were given from this test set." in said
+    assert "You saw" not in said
+    assert "0 of" in said
+    assert "no answers" in said
+
+
+def test_long_stories_list_the_newest(served: Served, tmp_path: Path) -> None:
+    meter = served.add_meter(small_spec(steps=NEWEST + 3, signals=1, edges=[]))
+    labels = begin(served, meter, tmp_path)
+    for number in range(NEWEST + 2):
+        submit(
+            served.client("developer"), meter, labels, model=f"number {number}", salt=f"{number}"
+        )
+    release(served, meter)
+    page = Visitor(served, "developer").get(f"/meters/{meter}/test-sets/1")
+    assert page.text.count('id="answer-') == NEWEST
+    assert f"These are the newest {NEWEST} of {NEWEST + 2} submissions." in words(page)
+    assert len(page.content) < 100_000
