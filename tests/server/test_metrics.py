@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+import json
+import re
 from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
+import yaml
+from tests.nodes import ROOT
 from tests.scoring.onnx_models import classifier
 from tests.server.driving import begin, packed, submit
 from tests.server.helpers import Served, serve
@@ -104,3 +108,48 @@ def test_the_age_of_the_queue_is_that_of_its_oldest_submission(
     lines = lines_of(served)
     assert 'meter_oldest_submission_seconds{state="queued"} 120' in lines
     assert 'meter_oldest_submission_seconds{state="running"} 0' in lines
+
+
+def test_test_sets_are_nearly_spent_by_the_number_of_answers(
+    served_on_each_database: Served, tmp_path: Path
+) -> None:
+    served = served_on_each_database
+    meter = served.add_meter(small_spec(steps=5))
+    labels = begin(served, meter, tmp_path)
+    shown = []
+    for number in range(5):
+        sent = submit(served.client("developer"), meter, labels, errors=number, salt=str(number))
+        assert sent.is_success, sent.text
+        shown += [line for line in lines_of(served) if line.startswith("meter_test_sets_nearly")]
+    # The fourth of five; the fifth spends the set, and a spent one is no longer nearly so.
+    assert [line.split()[1] for line in shown] == ["0", "0", "0", "1", "0"]
+
+
+def test_labels_are_overdue_once_their_deadline_is_over(
+    served_on_each_database: Served, clock: StoppedClock
+) -> None:
+    served = served_on_each_database
+    asked = [f"/meters/{served.add_meter(prefix=name)}/requests/1" for name in ("one", "two")]
+    deadline = {"deadline": (clock() + timedelta(hours=1)).isoformat()}
+    assert served.client("admin").patch(asked[0], json=deadline).status_code == 200
+    assert {"meter_label_requests 2", "meter_label_requests_overdue 0"} <= {*lines_of(served)}
+    clock.pass_by(timedelta(hours=2))
+    assert {"meter_label_requests 2", "meter_label_requests_overdue 1"} <= {*lines_of(served)}
+
+
+def test_alerts_and_dashboard_ask_for_metrics_that_exist(served: Served) -> None:
+    typed = [line.split() for line in lines_of(served) if line.startswith("# TYPE")]
+    known = {"meter_backup_time_seconds"}  # of whoever makes backups: the server knows of none
+    assert "meter_backup_time_seconds" in (ROOT / "docs" / "server.md").read_text(encoding="utf-8")
+    for _, _, name, kind in typed:
+        parts = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
+        known |= {name + part for part in parts}
+    alerts = yaml.safe_load((ROOT / "deploy" / "alerts.yml").read_text(encoding="utf-8"))
+    dashboard = json.loads((ROOT / "deploy" / "grafana-dashboard.json").read_text(encoding="utf-8"))
+    asked = [rule["expr"] for group in alerts["groups"] for rule in group["rules"]]
+    asked += [target["expr"] for panel in dashboard["panels"] for target in panel["targets"]]
+    for expression in asked:
+        names = {*re.findall(r"\bmeter_\w+", expression)}
+        assert names, expression
+        assert names <= known, expression
+        assert expression.count("(") == expression.count(")")

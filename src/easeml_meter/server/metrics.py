@@ -109,6 +109,12 @@ class Metrics:
             ),
             *_head("meter_answers", "gauge", "Answers given, by all meters."),
             f"meter_answers {total.answers}",
+            *_head("meter_test_sets_nearly_spent", "gauge", "Active ones with few answers left."),
+            f"meter_test_sets_nearly_spent {total.nearly_spent}",
+            *_head("meter_label_requests", "gauge", "Test sets that labels are needed for."),
+            f"meter_label_requests {total.requests}",
+            *_head("meter_label_requests_overdue", "gauge", "Those whose deadline is over."),
+            f"meter_label_requests_overdue {total.overdue}",
         ]
         return "\n".join([*lines, ""])
 

@@ -5,10 +5,14 @@ from __future__ import annotations
 from dataclasses import dataclass
 from datetime import datetime
 
+from easeml_meter.core.history import MeterState
+from easeml_meter.core.model import stamp
 from easeml_meter.core.submissions import FINAL, SubmissionState
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site
 
+NEARLY = 0.8
+"""Share of its promised answers that a test set has given when it is nearly spent."""
 _OPEN = tuple(each for each in SubmissionState if each not in FINAL)
 
 
@@ -21,6 +25,12 @@ class Totals:
     oldest: dict[str, float]
     """How many seconds ago the oldest one was handed in that is queued or running; 0: none is."""
     answers: int
+    nearly_spent: int
+    """Active test sets that have given most of the answers they promise."""
+    requests: int
+    """Test sets that labels are needed for."""
+    overdue: int
+    """Those of them whose deadline is over."""
 
 
 @needs(Permission.MANAGE)
@@ -32,4 +42,16 @@ def totals(_actor: Actor, site: Site) -> Totals:
             state: (now - datetime.fromisoformat(since)).total_seconds() if since else 0.0
             for state, since in books.counts.oldest(*_OPEN).items()
         }
-        return Totals(books.counts.submissions(), oldest, books.counts.answers())
+        deadlines = [each.deadline for each in books.testsets.requested()]
+        # What was answered stays out of it: only how often counts.
+        answers = books.counts.answers_of_active()
+        specs = {each.id: MeterState.of(each, (), None).spec for each in books.meters.all()}
+        nearly = [n >= NEARLY * specs[meter].steps for meter, n in answers.items()]
+        return Totals(
+            submissions=books.counts.submissions(),
+            oldest=oldest,
+            answers=books.counts.answers(),
+            nearly_spent=sum(nearly),
+            requests=len(deadlines),
+            overdue=sum(each is not None and each < stamp(now) for each in deadlines),
+        )

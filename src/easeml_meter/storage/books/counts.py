@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlalchemy as sa
 
+from easeml_meter.core.lifecycle import Phase
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.repository import Repository
 
@@ -25,6 +26,15 @@ class Counts(Repository):
             state: self._connection.execute(first.where(table.c.state == state)).scalar_one()
             for state in states
         }
+
+    def answers_of_active(self) -> dict[str, int]:
+        """Return how many answers the active test set of each meter has given."""
+        sets, entries = schema.generations, schema.entries
+        own = (entries.c.meter == sets.c.meter) & (entries.c.generation == sets.c.number)
+        given = sa.select(sa.func.count()).select_from(entries).where(own)
+        active = sets.c.phase == str(Phase.ACTIVE)
+        counted = sa.select(sets.c.meter, given.scalar_subquery()).where(active)
+        return {row[0]: row[1] for row in self._connection.execute(counted)}
 
     def answers(self) -> int:
         """Return how many answers were given."""
