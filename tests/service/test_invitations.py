@@ -121,10 +121,10 @@ def test_of_two_who_redeem_it_at_the_same_time_one_joins(site: Site, anna: User)
     check_password(site, "anna", joined)
 
 
-def test_the_chain_of_a_meter_says_that_a_password_was_set(site: Site, anna: User) -> None:
+def test_the_chain_of_a_meter_says_that_a_password_was_chosen(site: Site, anna: User) -> None:
     meter = create_meter(SYSTEM, site, small_spec(), "meter").id
     add_seat(SYSTEM, site.space(meter), anna.id, Role.LABELER)
     redeem(site, invite(SYSTEM, site, anna.id), PASSWORD)
     with site.reading() as books:
         events = [link.event for link in books.audit.all(meter)]
-    assert events[-1] == Event.PASSWORD_SET
+    assert events[-1] == Event.INVITATION_REDEEMED

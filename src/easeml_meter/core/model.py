@@ -39,6 +39,7 @@ class Event(StrEnum):
     MEMBER_ADDED = "member added"
     MEMBER_REMOVED = "member removed"
     PASSWORD_SET = "password set by an admin"  # noqa: S105 - an event, not a password
+    INVITATION_REDEEMED = "password chosen by invitation"
     ACCOUNT_DISABLED = "account disabled"
     ACCOUNT_ENABLED = "account enabled"
     WEBHOOK_ADDED = "webhook added"

@@ -30,6 +30,7 @@ _SENTENCES = {
     Event.MEMBER_ADDED: "{user} got a seat as {role}.",
     Event.MEMBER_REMOVED: "{user} lost the seat as {role}.",
     Event.PASSWORD_SET: "An admin gave {user} a new password.",
+    Event.INVITATION_REDEEMED: "Whoever had the invitation of {user} chose the password.",
     Event.ACCOUNT_DISABLED: "The account of {user} was disabled.",
     Event.ACCOUNT_ENABLED: "The account of {user} was enabled.",
 }

@@ -6,6 +6,7 @@ import re
 import secrets
 import threading
 import unicodedata
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import datetime
 from typing import Any
@@ -195,20 +196,20 @@ def _change(
             # Whoever knew the old password may have made tokens with it.
             books.tokens.revoke(site.now(), user=identifier)
         if identifier != actor.user:
-            _tell_meters(books, site.now(), before, user, new_password=new_password)
+            event = Event.PASSWORD_SET if invitation is None else Event.INVITATION_REDEEMED
+            _tell_meters(books, site.now(), before, user, [event] if new_password else [])
     return user
 
 
-def _tell_meters(books: Books, now: str, before: User, after: User, *, new_password: bool) -> None:
+def _tell_meters(
+    books: Books, now: str, before: User, after: User, events: Sequence[Event]
+) -> None:
     """Enter what an admin did to an account into the chain of every meter where it has a seat.
 
     Whoever sets a password can sign in with it, and then sees what the account may see.
     """
-    events = []
-    if new_password:
-        events.append(Event.PASSWORD_SET)
     if after.disabled != before.disabled:
-        events.append(Event.ACCOUNT_DISABLED if after.disabled else Event.ACCOUNT_ENABLED)
+        events = [*events, Event.ACCOUNT_DISABLED if after.disabled else Event.ACCOUNT_ENABLED]
     # In one order for everybody, so that two admins do not wait for each other's locks.
     for meter in sorted({seat.meter for seat in books.seats.of(after.id)}):
         if events:

@@ -12,12 +12,13 @@ import pytest
 from tests.server.driving import begin, submission
 from tests.server.helpers import Served
 from tests.server.web.helpers import PASSWORD, Visitor, shown_secret, words
-from tests.service.helpers import actor_of, with_errors
+from tests.service.helpers import actor_of, small_spec, with_errors
 
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Unauthenticated
 from easeml_meter.service import seats, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
+from easeml_meter.service.meters import create_meter
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.storage import schema
 
@@ -244,10 +245,11 @@ def test_a_new_site_has_a_list_of_first_steps(
     assert "Set up this site 1 of 5 done" in said  # there are people
     assert "Add people , done" in said
     assert "2 Make a meter" in said
+    empty = create_meter(SYSTEM, served.site, small_spec(), "first").id
+    assert "2 of 5 done" in words(admin.get("/admin"))
+    assert f'href="/admin/meters/{empty}#seats"' in admin.get("/admin").text
     meter = served.add_meter()
-    said = words(admin.get("/admin"))
-    assert "2 of 5 done" in said
-    assert f'href="/admin/meters/{meter}#seats"' in admin.get("/admin").text
+    assert "3 of 5 done" in words(admin.get("/admin"))  # it has a labeler and a developer
     begin(served, meter, tmp_path)
     assert "Set up this site" not in words(admin.get("/admin"))
     assert "Manage this meter" in words(admin.get(f"/meters/{meter}"))

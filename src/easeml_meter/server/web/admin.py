@@ -13,7 +13,7 @@ from fastapi import APIRouter, Query, Response
 
 from easeml_meter import checks
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.people import SEATED
+from easeml_meter.core.people import SEATED, Role, Seat
 from easeml_meter.errors import (
     InvalidInput,
     invalid,
@@ -36,6 +36,8 @@ router = APIRouter(include_in_schema=False)
 
 Place = Annotated[str, Query(max_length=300)]
 _LONGEST_TOML = 100_000
+_FIRST_METERS = 3
+"""A new site has few; the seats of more are not looked at."""
 
 
 @router.get("/admin")
@@ -51,10 +53,22 @@ def admin(visit: VisitHere) -> Response:
     return visit.render(
         "admin.html",
         meters=states,
-        steps=_first_steps(states, people=len(users.list_users(actor, visit.site))),
+        steps=_first_steps(
+            states,
+            people=len(users.list_users(actor, visit.site)),
+            seated=any(
+                {Role.LABELER, Role.DEVELOPER} <= {seat.role for seat in _seats(visit, state)}
+                for state in states[:_FIRST_METERS]
+            ),
+        ),
         recipient=recipient,
         fingerprint=fingerprint,
     )
+
+
+def _seats(visit: Visit, state: MeterState) -> list[Seat]:
+    meter = state.meter.id
+    return seats.list_seats(visit.at(meter), visit.site.space(meter))
 
 
 @dataclass(frozen=True)
@@ -69,7 +83,7 @@ class FirstStep:
     """Who takes it, if not the admin."""
 
 
-def _first_steps(states: Sequence[MeterState], *, people: int) -> list[FirstStep]:
+def _first_steps(states: Sequence[MeterState], *, people: int, seated: bool) -> list[FirstStep]:
     """Return how far a new site has got; empty once it is set up."""
     sets = [each for state in states for each in state.generations]
     given = any(state.validation is not None for state in states)
@@ -90,7 +104,7 @@ def _first_steps(states: Sequence[MeterState], *, people: int) -> list[FirstStep
         FirstStep(
             "Give seats",
             "A seat makes somebody developer, labeler or runner of a meter.",
-            any(each.rows is not None for each in sets) or given,
+            seated or given or any(each.rows is not None for each in sets),
             f"{first}#seats" if first else "",
         ),
         FirstStep(
