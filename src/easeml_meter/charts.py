@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+from importlib.util import find_spec
 from typing import Any
 
 from easeml_meter.errors import MeterError
@@ -15,6 +16,11 @@ def svg(chart: Any) -> str:
     stream = io.StringIO()
     chart.save(stream, format="svg")
     return stream.getvalue()
+
+
+def draws_png() -> bool:
+    """Whether the extra that makes PNGs is installed."""
+    return find_spec("vl_convert") is not None
 
 
 def png(drawn: str) -> bytes:

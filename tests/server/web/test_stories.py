@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import sys
 from pathlib import Path
 
 import pytest
@@ -11,6 +12,7 @@ from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, words
 from tests.service.helpers import small_spec
 
+from easeml_meter import charts
 from easeml_meter.server.web.history import NEWEST
 from easeml_meter.spec import MeterSpec
 
@@ -80,14 +82,33 @@ def test_the_story_is_linked_and_its_links_lead_somewhere(served: Served, tmp_pa
 def test_the_picture_stands_alone(served: Served, tmp_path: Path) -> None:
     meter = told(served, small_spec(), tmp_path)
     release(served, meter)
-    answer = Visitor(served, "developer").get(f"/meters/{meter}/test-sets/1/story.svg")
+    visitor, story = Visitor(served, "developer"), f"/meters/{meter}/test-sets/1"
+    answer = visitor.get(f"{story}/story.svg")
     assert answer.headers["content-type"] == "image/svg+xml"
     assert answer.headers["content-disposition"] == 'attachment; filename="test-set-1.svg"'
     assert "You saw" in answer.text
     assert "model 1" not in answer.text
+    assert visitor.get(f"{story}/story.gif").status_code == 422
 
 
-@pytest.mark.parametrize("path", ["", "/story.svg"])
+def test_the_picture_is_a_png_where_the_extra_is_installed(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    pytest.importorskip("vl_convert")
+    meter = told(served, small_spec(), tmp_path)
+    release(served, meter)
+    visitor, story = Visitor(served, "developer"), f"/meters/{meter}/test-sets/1"
+    assert f'href="{story}/story.png?tenant=1"' in visitor.get(story).text
+    assert visitor.get(f"{story}/story.png").content.startswith(b"\x89PNG")
+    monkeypatch.setitem(sys.modules, "vl_convert", None)
+    monkeypatch.setattr(charts, "draws_png", lambda: False)
+    assert "story.png" not in visitor.get(story).text
+    refused = visitor.get(f"{story}/story.png")
+    assert refused.is_client_error
+    assert "charts need the extra" in words(refused)
+
+
+@pytest.mark.parametrize("path", ["", "/story.svg", "/story.png"])
 def test_before_release_there_is_no_story(served: Served, tmp_path: Path, path: str) -> None:
     meter = told(served, small_spec(), tmp_path)
     visitor = Visitor(served, "developer")

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Literal
 
 from fastapi import APIRouter, Response
 
+from easeml_meter import charts
 from easeml_meter.report.checks import Check
 from easeml_meter.report.story import Story, share_svg
 from easeml_meter.report.words import measured_words
@@ -67,13 +69,23 @@ def show_story(visit: VisitHere, meter: str, number: Number, tenant: Tenant = No
         chosen=chosen,
         best=best,
         lines=_lines(story),
+        kinds=("png", "svg") if charts.draws_png() else ("svg",),
     )
 
 
-@router.get("/meters/{meter}/test-sets/{number}/story.svg")
-def share_image(visit: VisitHere, meter: str, number: Number, tenant: Tenant = None) -> Response:
+@router.get("/meters/{meter}/test-sets/{number}/story.{kind}")
+def share_image(
+    visit: VisitHere,
+    meter: str,
+    number: Number,
+    kind: Literal["svg", "png"],
+    tenant: Tenant = None,
+) -> Response:
     """Return the story as a picture."""
     view = released_session(visit.at(meter, tenant), visit.site.space(meter), number)
-    name = f"test-set-{view.generation}.svg"
+    drawn = share_svg(Story(view))
+    name = f"test-set-{view.generation}.{kind}"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(share_svg(Story(view)), media_type="image/svg+xml", headers=headers)
+    if kind == "png":
+        return Response(charts.png(drawn), media_type="image/png", headers=headers)
+    return Response(drawn, media_type="image/svg+xml", headers=headers)
