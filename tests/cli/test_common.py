@@ -218,7 +218,7 @@ def test_every_command_that_leaves_a_next_step_says_it(tmp_path: Path) -> None:
         ("submit a.csv b.csv", "a.csv b.csv: say what they are: meter submit --test PREDICTIONS"),
         ("submit", "nothing to submit: meter submit --test PREDICTIONS --validation PREDICTIONS"),
         ("submit --onnx a.onnx --command ls", "--onnx and --command' given, one of them: meter"),
-        ("lab figures", "Missing option '--out': see meter lab figures --help"),
+        ("lab figures", "out: nothing given, name a folder: meter lab figures --out figures"),
         ("worker", "database: nothing given, name the server's with --database postgresql://"),
     ],
 )

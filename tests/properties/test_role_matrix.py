@@ -94,6 +94,7 @@ SITE: dict[str, Rule] = {
     "POST /users": Rule("A", json={"name": "new"}),
     "GET /users/{user}": Rule("A"),
     "PATCH /users/{user}": Rule("A", json={"email": "x@example.org"}),
+    "POST /users/{user}/invitations": Rule("A"),
     "GET /tokens": Rule("DLRA"),
     "POST /tokens": Rule("DLRA", json={"name": "t"}),
     "DELETE /tokens/{token}": Rule("DLRA"),

@@ -23,6 +23,7 @@ from tests.service.submissions.conftest import fewer_starts  # noqa: F401 - for 
 
 from easeml_meter.core.notifications import Message
 from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.storage.books.tokens import Tokens
 
 from .before import (
     Json,
@@ -96,7 +97,19 @@ def empty_database(request: pytest.FixtureRequest, database: str) -> Iterator[st
 def recorded(name: str) -> Json:
     content = (DATA / f"{name}.json").read_bytes()
     read = json.loads(content, object_hook=lambda each: unidentified(timeless(numbered(each))))
+    if name == "server":
+        send_again_what_was_under_way(read)
     return planned_later(read) if name == "incremental" else read
+
+
+def send_again_what_was_under_way(record: Json) -> None:
+    """Let the upload begin anew: pieces of the version before lay in a folder of one server."""
+    for move, found in zip(record["moves"], record["opened"], strict=True):
+        if isinstance(move, dict) and "/uploads/" in move["path"]:
+            if move.get("method", "GET") == "GET":
+                found["body"]["offset"] = 0
+            elif move.get("from"):
+                move["params"]["offset"] = move["from"] = 0
 
 
 def planned_later(value: Json) -> Json:
@@ -187,8 +200,11 @@ def test_a_server_goes_on(before: Path, database: str) -> None:
 
 
 def test_a_servers_backup_is_restored_and_goes_on(
-    before: Path, empty_database: str, capsys: Captured
+    before: Path, empty_database: str, capsys: Captured, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    # A restore ends all tokens, as tests/service/test_backup.py shows. Not here, so that what
+    # the server answers to them can be compared.
+    monkeypatch.setattr(Tokens, "revoke", lambda *_, **__: None)
     record, there = recorded("server"), before / "there"
     file = str(before / "backups" / "server.zip")
     place = ["--database", empty_database] if empty_database else []

@@ -36,7 +36,7 @@ FIRST_PAUSE = 0.1
 _LONGEST_PAUSE = 60.0
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
-"""What takes longer is asked for again by its key: then the server says that it is under way."""
+"""What takes longer is asked for again by its key, which the server does not carry out twice."""
 _PIECE = 1 << 18
 _PAGE = 200
 
