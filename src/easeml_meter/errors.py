@@ -81,6 +81,12 @@ class TooMany(MeterError):
         self.wait = math.ceil(wait)
 
 
+class TooSoon(TooMany):
+    """The token has had its answers of a day; the next is possible after `wait` seconds."""
+
+    exit_code, word = 4, "too-soon"
+
+
 class StorageError(MeterError):
     """The database cannot be used; nothing was written."""
 
@@ -117,6 +123,7 @@ ANSWERED: tuple[type[MeterError], ...] = (
     TooLarge,
     InvalidInput,
     TooMany,
+    TooSoon,
     StorageError,
 )
 """The errors that a server answers with, by status; all others look like `MeterError`."""

@@ -140,10 +140,23 @@ def test_scopes_of_a_token(office: Admins) -> None:
     office.using(made["token"])
     assert office.json("meters")[0]["roles"] == ["developer"]
     refused = office.refused(5, "token", "new", "--name", "more")
-    assert "a token with scopes may not do this: log in" in refused
+    assert "a token with scopes or a pace may not do this: log in" in refused
     office.acting("developer")
     other = office.new_token("--scope", "labeler")
     assert office.using(other["token"]).ok("meters") == "you have no seat at any meter\n"
+
+
+def test_pace_of_a_token(office: Admins) -> None:
+    office.acting("developer")
+    made = office.new_token("--scope", "developer", "--pace", "5/day")
+    assert (made["pace"], office.new_token()["pace"]) == (5, None)
+    assert "ci (developer, 5/day), until 20" in office.ok("token", "list")
+    for pace in ("5", "5/hour", "/day", "-1/day", "1.5/day", "²/day", "5/day "):
+        refused = office.refused(2, "token", "new", "--name", "ci", "--pace", pace)
+        assert "given, a number of answers a day, such as 5/day" in refused
+    for pace in ("0/day", "1000001/day"):
+        refused = office.refused(2, "token", "new", "--name", "ci", "--pace", pace)
+        assert "a whole number from 1 to 1,000,000" in refused
 
 
 @pytest.mark.parametrize(

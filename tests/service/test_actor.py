@@ -19,9 +19,11 @@ OWN = {
 }
 
 
-def caller(*seats: tuple[str, Role, int], admin: bool = False, scopes: str = "") -> Caller:
+def caller(
+    *seats: tuple[str, Role, int], admin: bool = False, scopes: str = "", pace: int | None = None
+) -> Caller:
     user = User("u", "anna", None, admin, False, "")
-    token = Token("t", "u", "test", "api", tuple(scopes.split()), "", "", None)
+    token = Token("t", "u", "test", "api", tuple(scopes.split()), "", "", None, pace)
     return Caller(user, token, tuple(Seat("u", meter, role, at, "") for meter, role, at in seats))
 
 
@@ -44,8 +46,17 @@ def test_a_token_with_scopes_leads_to_no_wider_one() -> None:
     managing = caller(admin=True, scopes="admin").at_site()
     assert managing.may(Permission.MANAGE)
     assert not managing.may(Permission.MAKE_TOKENS)
-    with pytest.raises(Denied, match="a token with scopes may not do this: log in"):
+    with pytest.raises(Denied, match="a token with scopes or a pace may not do this: log in"):
         managing.granted(Permission.MAKE_TOKENS)
+
+
+def test_a_token_with_a_pace_leads_to_none_without() -> None:
+    paced = caller(("m", Role.DEVELOPER, 1), pace=5)
+    assert permissions(paced.at_site()) == permissions(caller(scopes="developer").at_site())
+    acting = paced.at("m")
+    assert (acting.token, acting.pace) == (paced.token.id, 5)
+    free = caller(("m", Role.DEVELOPER, 1)).at("m")
+    assert (free.token, free.pace) == ("", None)
 
 
 def test_a_meter_without_a_seat_looks_like_none() -> None:

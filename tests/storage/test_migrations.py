@@ -159,14 +159,14 @@ ROWS = {
     "meters": [written(METER)],
     "generations": [written(GENERATION, "reason", "deadline", "count")],
     "validation_sets": [written(VALIDATION)],
-    "entries": [written(ENTRY, "user", "first_edge", "old") | {"tenant": 0}],
+    "entries": [written(ENTRY, "user", "first_edge", "old", "token") | {"tenant": 0}],
     "audit": [written(LINK)],
 }
 
 
 @pytest.mark.parametrize("version", older())
 def test_every_released_schema_is_upgraded_with_its_rows(empty: str, version: str) -> None:
-    entries = {"entries": [written(ENTRY, "first_edge", "old")]}
+    entries = {"entries": [written(ENTRY, "first_edge", "old", "token")]}
     make(empty, version, ROWS if version < "0003" else ROWS | entries)
     opened = Store.open(empty)
     assert_declared(opened)
@@ -193,6 +193,7 @@ def test_tenants_are_counted_from_one_and_entries_learn_their_users(empty: str) 
             "user",
             "first_edge",
             "old",
+            "token",
         )
         for tenant, step in places
     ]
@@ -216,7 +217,7 @@ def test_a_program_of_the_version_before_cannot_enter_answers(empty: str) -> Non
     """It would count tenants from 0, and give the first one a budget that is spent."""
     make(empty, "0002", ROWS)
     Store.open(empty).close()
-    entered = written(replace(ENTRY, step=2, submission="t" * 64), "user", "first_edge", "old")
+    entered = written(replace(ENTRY, step=2, submission="t" * 64), "user", "first_edge", "old", "token")
     with pytest.raises(sa.exc.IntegrityError):
         make(empty, "head", {"entries": [entered]})
 

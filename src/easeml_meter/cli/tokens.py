@@ -39,18 +39,34 @@ def token() -> None:
     multiple=True,
     help="Limit it to a role, or to a seat at one meter. Repeatable.",
 )
+@click.option(
+    "--pace",
+    metavar="N/day",
+    help="Give it at most N answers of a meter in any 24 hours. Default: no limit.",
+)
 @server_options
 @json_option
-def new(place: MeterPlace, name: str, days: float, scopes: tuple[str, ...], as_json: bool) -> None:
+def new(  # noqa: PLR0917
+    place: MeterPlace,
+    name: str,
+    days: float,
+    scopes: tuple[str, ...],
+    pace: str | None,
+    as_json: bool,
+) -> None:
     """Make a token of your account, and print it once.
 
-    Without --scope it may do everything you may. A token with scopes cannot make other tokens.
+    Without --scope it may do everything you may. A token with scopes or a pace cannot make other
+    tokens.
     """
     from easeml_meter.service.tokens import check_token
 
-    check_token(name, [each.partition(":")[0] for each in scopes], days)
+    most = None if pace is None else _per_day(pace)
+    check_token(name, [each.partition(":")[0] for each in scopes], days, most)
     with connected(place) as connection:
         given = {"name": name, "days": days, "scopes": [_scope(place, each) for each in scopes]}
+        if most is not None:  # a server of a version before knows none
+            given["pace"] = most
         made = connection.call("POST", "/tokens", json=given)
     if as_json:
         echo_json(made)
@@ -75,7 +91,9 @@ def list_tokens(place: MeterPlace, as_json: bool) -> None:
         return
     for each in found:
         if each["revoked_at"] is None:
-            limits = f" ({', '.join(each['scopes'])})" if each["scopes"] else ""
+            pace = each.get("pace")  # a server of a version before tells none
+            named = [*each["scopes"], *([f"{pace}/day"] if pace else [])]
+            limits = f" ({', '.join(named)})" if named else ""
             click.echo(f"{each['name']}{limits}, until {each['expires_at'][:10]}, id {each['id']}")
 
 
@@ -98,6 +116,13 @@ def revoke(place: MeterPlace, identifier: str, as_json: bool) -> None:
         echo_json({"id": identifier, "revoked": True})
     else:
         click.echo(f"token {identifier} is revoked")
+
+
+def _per_day(given: str) -> int:
+    number, _, unit = given.partition("/")
+    if unit != "day" or not (number.isascii() and number.isdigit()):
+        raise invalid("pace", given, "a number of answers a day, such as 5/day")
+    return int(number)
 
 
 def _scope(place: MeterPlace, given: str) -> str:

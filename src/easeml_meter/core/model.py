@@ -262,6 +262,8 @@ class Entry:
     """Where the bands of this answer begin, as a fraction, if a band was told of drawn edges."""
     old: int = 0
     """The step of the model that it was compared with; 0: with none."""
+    token: str = ""
+    """Id of the token it was submitted with, if that has a pace: its answers are counted."""
 
 
 @dataclass(frozen=True, slots=True)

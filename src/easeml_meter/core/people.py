@@ -15,7 +15,7 @@ class Role(StrEnum):
     ADMIN = "admin"  # manages users and keys; sees neither labels nor losses nor signals
     OWNER = "owner"  # embedded mode: one person's machine, an honour system
     USER = "user"  # whoever has signed in, wherever they have a seat
-    LIMITED = "limited token"  # a user by a token with scopes, which must not make a wider one
+    LIMITED = "limited token"  # a user by a token with limits, which must not make a wider one
     ANYONE = "anyone"  # not signed in
 
 
@@ -75,3 +75,10 @@ class Token:
     created_at: str
     expires_at: str
     revoked_at: str | None
+    pace: int | None = None
+    """How many answers it gets of a meter in any 24 hours; None: as many as there are."""
+
+    @property
+    def limited(self) -> bool:
+        """Whether its user may do more than it may."""
+        return bool(self.scopes) or self.pace is not None

@@ -21,6 +21,8 @@ REACHED = "reached"
 """The option of a ticket that says which sets it ran on."""
 TURN = "turn"
 """The option that says when it is its turn."""
+TOKEN = "token"  # noqa: S105 - the name of an option
+"""The option that names the token it came with, if that has a pace."""
 
 FINAL = (SubmissionState.DONE, SubmissionState.REFUSED)
 """States after which nothing more happens."""
@@ -59,7 +61,7 @@ class Ticket:
     kind: str
     blob: str
     options: dict[str, str]
-    """Where it stands besides its state: `REACHED`, `TURN`."""
+    """Where it stands besides its state: `REACHED`, `TURN`; and `TOKEN`."""
     state: SubmissionState
     problem: dict[str, str] | None
     generation: int | None
@@ -81,6 +83,11 @@ class Ticket:
     def turn(self) -> int:
         """When it is its turn among all that wait, the lowest first."""
         return int(self.options.get(TURN, "0"))
+
+    @property
+    def token(self) -> str:
+        """Id of the token it came with, if that has a pace; else empty."""
+        return self.options.get(TOKEN, "")
 
     def reaching(self, test_set: int, validation: int) -> Ticket:
         """Return it with the mark that it is about to run on hidden rows."""

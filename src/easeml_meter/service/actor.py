@@ -95,7 +95,7 @@ _ALLOWED = {
         Permission.REVOKE_TOKENS,
         Permission.LOG_OUT,
     },
-    # A leaked token with scopes must not lead to one without, nor to the account or its tokens.
+    # A leaked token with limits must not lead to one without, nor to the account or its tokens.
     Role.LIMITED: {Permission.SIGN_IN, Permission.SEE_ACCOUNT, Permission.LOG_OUT},
     Role.ANYONE: {Permission.SIGN_IN},
 }
@@ -111,6 +111,10 @@ class Actor:
     """The tenant asked for; None: the actor's own."""
     user: str = ""
     """Id of the user, where people have accounts."""
+    token: str = ""
+    """Id of the token, if that has a pace."""
+    pace: int | None = None
+    """How many answers the token gets in 24 hours; None: as many as there are."""
 
     @classmethod
     def embedded(cls, role: Role = Role.OWNER, tenant: int | None = None) -> Actor:
@@ -134,7 +138,7 @@ class Actor:
     def _refused(self, permissions: tuple[Permission, ...]) -> Denied:
         roles = {role for role, _ in self.seats}
         if Role.LIMITED in roles and any(allowed(Role.USER, each) for each in permissions):
-            return Denied("a token with scopes may not do this: log in")
+            return Denied("a token with scopes or a pace may not do this: log in")
         if Permission.MANAGE in permissions:
             return Denied("only an admin may do this")
         plural = " and ".join(sorted(f"{role}s" for role in roles))

@@ -32,6 +32,9 @@ SCOPE = rf"^({Role.ADMIN}|({'|'.join(SEATED)})(:[0-9a-f]{{32}})?)$"
 
 LONGEST_DAYS = 3660
 
+FASTEST = 1_000_000
+"""Answers in 24 hours that a pace may allow."""
+
 
 @dataclass(frozen=True, slots=True)
 class Caller:
@@ -70,11 +73,12 @@ class Caller:
         seats = tuple((seat.role, seat.tenant) for seat in self.seats(meter))
         if not seats:
             raise NotFound(f"meter {meter[:32]!r}: none of that name that you have a seat at")
-        return Actor(seats, tenant, self.user.id)
+        pace = self.token.pace
+        return Actor(seats, tenant, self.user.id, "" if pace is None else self.token.id, pace)
 
     def at_site(self) -> Actor:
         """Return the caller as an actor for what belongs to no meter."""
-        own = (Role.LIMITED if self.token.scopes else Role.USER, 0)
+        own = (Role.LIMITED if self.token.limited else Role.USER, 0)
         return Actor(((Role.ADMIN, 0), own) if self.admin else (own,), user=self.user.id)
 
 
@@ -151,27 +155,35 @@ def log_in(
 def log_in_by_token(
     actor: Actor, site: Site, name: str, secret: str, *, days: float, purpose: str
 ) -> tuple[Token, str]:
-    """Exchange a name and a token without scopes for the token of a session, and its secret.
+    """Exchange a name and a token without limits for the token of a session, and its secret.
 
     Raises:
-        Unauthenticated: the token is not valid, has scopes, or belongs to somebody else.
+        Unauthenticated: the token is not valid, is limited, or belongs to somebody else.
     """
     caller = recognize(actor, site, secret)
-    if caller.token.scopes or caller.user.name != name:
+    if caller.token.limited or caller.user.name != name:
         raise Unauthenticated("the token is limited, or another user's: give your password")
     return issue(site, caller.user.id, purpose, days=days, kind="session")
 
 
 @needs(Permission.MAKE_TOKENS)
 def make_token(
-    actor: Actor, site: Site, name: str, *, scopes: Iterable[str] = (), days: float = 90
+    actor: Actor,
+    site: Site,
+    name: str,
+    *,
+    scopes: Iterable[str] = (),
+    days: float = 90,
+    pace: int | None = None,
 ) -> tuple[Token, str]:
     """Make a token of one's own account, and its secret, of which only the digest is kept.
 
+    `pace`: the answers that it gets of a meter in any 24 hours; None: as many as there are.
+
     Raises:
-        InvalidInput: no name, scope or number of days that a token can have.
+        InvalidInput: no name, scope, number of days or pace that a token can have.
     """
-    return issue(site, actor.user, name, scopes=tuple(scopes), days=days)
+    return issue(site, actor.user, name, scopes=tuple(scopes), days=days, pace=pace)
 
 
 def issue(
@@ -182,9 +194,10 @@ def issue(
     scopes: tuple[str, ...] = (),
     days: float,
     kind: str = "api",
+    pace: int | None = None,
 ) -> tuple[Token, str]:
     """Make a token of an account, and its secret, of which only the digest is kept."""
-    check_token(name, scopes, days)
+    check_token(name, scopes, days, pace)
     secret = TOKEN_PREFIX + secrets.token_urlsafe(32)
     now = site.clock()
     token = Token(
@@ -196,21 +209,24 @@ def issue(
         created_at=stamp(now),
         expires_at=stamp(now + days * _DAY),
         revoked_at=None,
+        pace=pace,
     )
     with site.writing() as books:
         books.tokens.add(token, _digest(secret))
     return token, secret
 
 
-def check_token(name: str, scopes: Iterable[str], days: float) -> None:
+def check_token(name: str, scopes: Iterable[str], days: float, pace: int | None = None) -> None:
     """Refuse what no token can be made of.
 
     Raises:
-        InvalidInput: no name, scope or number of days that a token can have.
+        InvalidInput: no name, scope, number of days or pace that a token can have.
     """
     check_name("name", name)
     if not 0 < days <= LONGEST_DAYS:
         raise invalid("days", days, f"a number above 0, at most {LONGEST_DAYS}")
+    if pace is not None and not 1 <= pace <= FASTEST:
+        raise invalid("pace", pace, f"answers in 24 hours: a whole number from 1 to {FASTEST:,}")
     for scope in scopes:
         if not re.fullmatch(SCOPE, scope):
             roles = ", ".join(SEATED)

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0007"
+HEAD = "0008"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()
@@ -76,6 +76,7 @@ entries = sa.Table(
     sa.Column("user", sa.String(32), nullable=False),  # empty: not known
     sa.Column("first_edge", sa.String(32), nullable=False, server_default=sa.text("''")),
     sa.Column("old", sa.Integer, nullable=False, server_default=sa.text("0")),  # a step, or none
+    sa.Column("token", sa.String(32), nullable=False, server_default=sa.text("''")),  # with a pace
     sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
     # An identical submission is answered from here, also after a crash that lost the answer.
     sa.UniqueConstraint("meter", "generation", "tenant", "submission", "validation_set"),
@@ -163,6 +164,7 @@ tokens = sa.Table(
     sa.Column("created_at", sa.String(32), nullable=False),
     sa.Column("expires_at", sa.String(32), nullable=False),
     sa.Column("revoked_at", sa.String(32)),
+    sa.Column("pace", sa.Integer),  # answers in 24 hours; None: as many as there are
 )
 
 uploads = sa.Table(

@@ -72,6 +72,23 @@ class TestTokens:
         answer = served.client("admin").post("/tokens", json={"name": "x", "days": days})
         assert answer.status_code == 422
 
+    def test_pace(self, served: Served) -> None:
+        served.add_user("dev", password=PASSWORD)
+        dev = served.client("dev")
+        made = dev.post("/tokens", json={"name": "agent", "pace": 5}).json()
+        assert made["pace"] == 5
+        listed = {token["name"]: token["pace"] for token in dev.get("/tokens").json()["items"]}
+        assert listed == {"agent": 5, "test": None}
+        limited = served.client(token=made["token"])
+        assert limited.get("/me").json()["token"]["pace"] == 5
+        assert limited.post("/tokens", json={"name": "y"}).status_code == 403
+
+    @SQLITE
+    @pytest.mark.parametrize("pace", [0, -1, 1_000_001, 1.5, "5", True])
+    def test_pace_that_is_none(self, served: Served, pace: object) -> None:
+        answer = served.client("admin").post("/tokens", json={"name": "x", "pace": pace})
+        assert answer.status_code == 422
+
 
 class TestScopes:
     def test_limit_roles_and_meters(self, served: Served) -> None:

@@ -212,6 +212,22 @@ def test_a_token_is_made_shown_once_and_revoked(served: Served) -> None:
         tokens.recognize(ANYONE, served.site, secret)
 
 
+def test_a_token_may_have_a_pace(served: Served) -> None:
+    visitor = Visitor(served, "stranger")
+    page = visitor.send("/account/tokens", name="agent", days="7", scope="developer", pace="5")
+    assert tokens.recognize(ANYONE, served.site, shown_secret(page)).token.pace == 5
+    shown = words(visitor.get("/account"))
+    assert "developer 5/day" in shown
+    assert "everything you may do no limit" in shown
+    for pace in ("0", "many", "1.5"):
+        page = visitor.send("/account/tokens", name="x", days="7", scope="", pace=pace)
+        assert page.status_code == 422
+        assert (
+            f'name="pace" type="number" min="1" max="1000000" placeholder="no limit" value="{pace}"'
+            in page.text
+        )
+
+
 def test_nobody_revokes_the_tokens_of_others(served: Served, admin: Visitor) -> None:
     token = tokens.list_tokens(actor_of(served.users["stranger"].id), served.site)[0]
     assert admin.send("/account/tokens/revoke", token=token.id).status_code == 404

@@ -95,7 +95,8 @@ class TestSigningIn:
     def test_a_limited_token_does_not(self, served: Served) -> None:
         anna = served.users["anna"].id
         _, limited = tokens.make_token(actor_of(anna), served.site, "ci", scopes=["developer"])
-        for token in (limited, served.tokens["stranger"], "emt_unknown"):
+        _, paced = tokens.make_token(actor_of(anna), served.site, "agent", pace=5)
+        for token in (limited, paced, served.tokens["stranger"], "emt_unknown"):
             visitor = Visitor(served)
             assert sign_in(visitor, password=token).status_code == 401
             assert not is_signed_in(visitor)

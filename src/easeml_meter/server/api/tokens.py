@@ -23,7 +23,7 @@ from easeml_meter.server.limits import LoginCounted, address_of
 from easeml_meter.server.parameters import Id
 from easeml_meter.service import tokens
 from easeml_meter.service.actor import ANYONE
-from easeml_meter.service.tokens import LONGEST_DAYS, SCOPE
+from easeml_meter.service.tokens import FASTEST, LONGEST_DAYS, SCOPE
 
 router = APIRouter(tags=["accounts"], route_class=ApiRoute)
 
@@ -54,6 +54,7 @@ class TokenShown(BaseModel):
     created_at: str
     expires_at: str
     revoked_at: str | None
+    pace: int | None
 
 
 class NewToken(Given):
@@ -62,6 +63,8 @@ class NewToken(Given):
     name: Line
     scopes: list[Scope] = Field(default_factory=list, max_length=100)
     days: Annotated[float, Field(gt=0, le=LONGEST_DAYS)] = 90
+    pace: Annotated[int, Field(ge=1, le=FASTEST)] | None = None
+    """How many answers it gets of a meter in any 24 hours; null: as many as there are."""
 
 
 class TokenMade(TokenShown):

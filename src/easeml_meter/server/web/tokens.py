@@ -124,7 +124,7 @@ def _account(
     visit: Visit, status: int = 200, problems: dict[str, str] | None = None, secret: str = ""
 ) -> Response:
     actor = visit.at_site()
-    # A session by a token with scopes shows nothing of the account's other tokens.
+    # A session by a token with limits shows nothing of the account's other tokens.
     may_list = actor.may(Permission.REVOKE_TOKENS)
     listed = tokens.list_tokens(actor, visit.site) if may_list else []
     return show_forms(
@@ -151,6 +151,7 @@ def make_token(visit: VisitHere) -> Response:
             visit.field("name", longest=MAX_NAME),
             days=_days(visit.field("days")),
             scopes=[scope] if scope else [],
+            pace=_pace(visit.form.get("pace", "")),
         )
         return _account(visit, secret=secret)
 
@@ -162,6 +163,13 @@ def _days(text: str) -> float:
         return float(text)
     except ValueError:
         raise invalid("days", text[:40], "a number") from None
+
+
+def _pace(text: str) -> int | None:
+    try:
+        return int(text) if text.strip() else None
+    except ValueError:
+        raise invalid("pace", text[:40], "a whole number of answers, or nothing") from None
 
 
 @router.post("/account/tokens/revoke")

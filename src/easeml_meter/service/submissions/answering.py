@@ -59,6 +59,10 @@ class Submission:
     tenant: int = 1
     user: str = ""
     """Id of whoever submitted it, where people have accounts."""
+    token: str = ""
+    """Id of the token it came with, if that has a pace."""
+    pace: int | None = None
+    """How many answers the token gets in 24 hours; None: as many as there are."""
     sees_inputs: bool = False
     """Whether its sender may see the test inputs even if they are not public."""
     reports_scores: bool = False
@@ -81,6 +85,8 @@ def submission_of(
         model,
         actor.acting_for,
         actor.user,
+        actor.token,
+        actor.pace,
         sees_inputs=actor.may(Permission.SEE_TEST_INPUTS),
         reports_scores=actor.may(Permission.REPORT_SCORES),
         once=once,
@@ -107,6 +113,7 @@ def answer(
         Denied: the loss is made of scores, and the actor may not report any.
         InvalidInput: something is wrong with the files, the name, or the tenant.
         Spent: the test set has no answer left.
+        TooSoon: the actor's token has had its answers of a day.
         WrongPhase: there is no test set or no validation set yet.
     """
     submission = submission_of(actor, submitted, model, once=once)
@@ -134,6 +141,14 @@ def answered_by_name(actor: Actor, space: Workspace, submission: Submission) -> 
         histories = histories_of(books, state, test_set)
     account = histories.account(entry.tenant)
     return signal_of(state, histories.ledger, entry, account, repeated=True, by_name=True)
+
+
+def answered_before(books: Books, space: Workspace, submission: Submission) -> bool:
+    """Whether the same bytes were answered before, so that they use no answer."""
+    state = space.state(books)
+    digest = _same_bytes(submission)
+    draft = draft_of(submission, *in_use(state, USUAL), digest and _name(space, state.spec, digest))
+    return Known.read(books, state.current, [draft]).same(draft) is not None
 
 
 # Before the lock everything is advice, inside it is law. Measuring may take minutes, and others go
@@ -184,7 +199,7 @@ def answer_all(
         ]
         fresh = [each.draft for each in opened if isinstance(each, Opened)]
         with space.reading() as books:
-            decisions = Decisions.read(books, state, test_set, fresh)
+            decisions = Decisions.read(books, state, test_set, fresh, space.clock)
         outcomes = [
             _each(_measure, decisions, each, measured) if isinstance(each, Opened) else each
             for each in opened
@@ -300,8 +315,9 @@ def draft_of(
         blob="",
         told_at="",
         user=submission.user,
+        token=submission.token,
     )
-    return Draft(entry, same_bytes, submission.once)
+    return Draft(entry, same_bytes, submission.once, pace=submission.pace)
 
 
 def _open(draft: Draft, submission: Submission, measured: Measured) -> Opened:
@@ -335,6 +351,7 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
     if not reached:
         decisions.state.active()
     decisions.check_budget(draft.entry, reached=reached)
+    decisions.check_pace(draft)
     content = attempt.content()
     if content and not reached:  # once hidden rows were touched, nothing is refused any more
         measured.space.check_room(len(content))
@@ -391,7 +408,7 @@ def _tell(
         state = space.state(books)
         test_set = state.numbered(test_set.number)
         histories, unjournaled = reconcile(space, books, state, test_set)
-        decisions = Decisions.read(books, state, test_set, drafts, histories)
+        decisions = Decisions.read(books, state, test_set, drafts, space.clock, histories=histories)
         keys = Keys.read(books, keyed)
         for draft, key, blob in zip(drafts, keyed, blobs, strict=True):
             try:

@@ -103,14 +103,16 @@ def _cost(
 
     Raises:
         Spent: there is none left.
+        TooSoon: the token has had its answers of a day.
     """
     tenant = state.tenant(submission.tenant)
     with space.reading() as books:
-        decisions = Decisions.read(books, state, state.current, [draft])
+        decisions = Decisions.read(books, state, state.current, [draft], space.clock)
     repeated = decisions.known.same(draft) is not None
     if not repeated:
         state.active()
         decisions.check_budget(draft.entry)
+        decisions.check_pace(draft)
     account, ledger = decisions.histories.account(tenant), decisions.histories.ledger
     return CheckedSubmission(
         kind=submission.submitted.kind,

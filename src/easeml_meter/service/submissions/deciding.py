@@ -16,8 +16,10 @@ from easeml_meter.core.model import Entry, TestSet, ValidationSet
 from easeml_meter.core.signals import NO_READING, name_of
 from easeml_meter.errors import MeterError, Spent, WrongPhase
 from easeml_meter.service.journal import histories_of
+from easeml_meter.service.place import Clock
 from easeml_meter.service.submissions.keeping import Kept
 from easeml_meter.service.submissions.measuring import Losses
+from easeml_meter.service.submissions.pacing import Paces
 from easeml_meter.service.submissions.promoting import old_model
 from easeml_meter.storage.books import Books
 
@@ -41,6 +43,8 @@ class Draft:
     kept: Kept | None = None
     old: int = 0
     """The step of the model that it was compared with; 0: with none."""
+    pace: int | None = None
+    """How many answers its token gets in 24 hours; None: as many as there are."""
 
 
 @dataclass(frozen=True)
@@ -91,6 +95,7 @@ class Decisions:
     test_set: TestSet
     histories: Histories
     known: Known
+    paces: Paces
     resets_due: set[int]
     """Tenants whose next answer on the newest validation set follows a reset of the maximum."""
     held: frozenset[int] = frozenset()
@@ -105,15 +110,19 @@ class Decisions:
         state: MeterState,
         test_set: TestSet,
         drafts: Sequence[Draft],
+        clock: Clock,
+        *,
         histories: Histories | None = None,
     ) -> Decisions:
         """Read what the books say about entries that have no answer yet."""
+        paced = {draft.entry.token for draft in drafts if draft.pace is not None}
         tenants = {draft.entry.tenant for draft in drafts}
         return cls(
             state,
             test_set,
             histories or histories_of(books, state, test_set),
             Known.read(books, test_set, drafts),
+            Paces.read(books, test_set.meter, paced, clock),
             {tenant for tenant in tenants if _reset_due(books, state, test_set, tenant)},
             _held(books, state, test_set),
             _olds(books, state, test_set, tenants),
@@ -139,6 +148,15 @@ class Decisions:
             raise MeterError(f"{line}: submit again when it is answered")
         return account
 
+    def check_pace(self, draft: Draft) -> None:
+        """Refuse a draft whose token has had its answers of a day.
+
+        Raises:
+            TooSoon: it has.
+        """
+        if draft.pace is not None:
+            self.paces.check(draft.entry.token, draft.pace)
+
     def decide(self, draft: Draft, blob: str, now: str) -> Entry:
         """Return the entry of a draft with its answer, which follows all answers before it.
 
@@ -149,6 +167,7 @@ class Decisions:
 
         Raises:
             Spent: the test set has no answer left for the tenant.
+            TooSoon: the token has had its answers of a day.
             MeterError: the last one is set aside for a model that runs on hidden rows.
         """
         # Retired while this was measured, the test set still answers: the submission has touched
@@ -159,6 +178,7 @@ class Decisions:
         if losses is None or over:
             raise self.spent()
         account = self.check_budget(entry, reached=losses.of_model)
+        self.check_pace(draft)
         if losses.test is None and account.state.based and not (draft.old or losses.of_model):
             # No label was touched for a model that was to be compared with others.
             raise MeterError("another model came first, to compare this one with: submit it again")
@@ -189,6 +209,7 @@ class Decisions:
         """Add an answer, so that the next decision follows it."""
         self.histories = self.histories.after(entry)
         self.known.add(entry)
+        self.paces.add(entry)
         if entry.after_reset:
             self.resets_due.discard(entry.tenant)
 

@@ -14,7 +14,7 @@ from typing import cast
 
 from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.model import Entry, stamp
-from easeml_meter.core.submissions import TURN, Receipt, SubmissionState, Ticket, next_turn
+from easeml_meter.core.submissions import TOKEN, TURN, Receipt, SubmissionState, Ticket, next_turn
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, MeterError, NotFound, Spent, StorageError, TooMany, to_keep
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
@@ -26,6 +26,7 @@ from easeml_meter.service.submissions.answering import (
     Submission,
     answer,
     answer_all,
+    answered_before,
     answered_by_name,
     submission_of,
 )
@@ -39,6 +40,7 @@ from easeml_meter.service.submissions.kinds import (
     unpack,
 )
 from easeml_meter.service.submissions.measuring import VISIBLE_SECONDS, Conditions, Measured
+from easeml_meter.service.submissions.pacing import Paces
 from easeml_meter.storage import jobs
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.jobs import Job, Queue
@@ -99,6 +101,7 @@ def accept(
         InvalidInput: the submission cannot be measured.
         TooLarge: there is no room to keep it.
         Spent: the test set has no answer left for the tenant.
+        TooSoon: the actor's token has had its answers of a day.
         WrongPhase: there is no test set or no validation set yet.
     """
     incoming = Incoming(actor, space, model, body, matching, once)
@@ -182,7 +185,8 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
         model=given.model,
         kind=submitted.kind,
         blob=space.files.put(f"submissions/{identifier}", content),
-        options={"once": "true"} if given.once else {},
+        options=({"once": "true"} if given.once else {})
+        | ({TOKEN: given.token} if given.token else {}),
         state=SubmissionState.QUEUED,
         problem=None,
         generation=None,
@@ -202,6 +206,11 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
             if len(own) >= MOST_WAITING:
                 line = f"{len(own)} models of this team wait already"
                 raise TooMany(f"{line}: submit again when one is answered", _WAIT)
+            # The one check of a model's pace: from here on it counts, as one that waits and then
+            # as an answer, so that those after it are refused.
+            if given.pace is not None and not answered_before(books, space, given):
+                paces = Paces.read(books, ticket.meter, [given.token], space.clock, waiting)
+                paces.check(given.token, given.pace)
             turn = next_turn(waiting, ticket.meter, ticket.tenant)
             ticket = replace(ticket, options=ticket.options | {TURN: str(turn)})
             books.submissions.add(ticket)
@@ -266,7 +275,7 @@ def work(
             reached=ticket.reached,
             reach=lambda on: _reach(on, identifier),
         )
-        sender = replace(actor, tenant=ticket.tenant, user=ticket.user)
+        sender = replace(actor, tenant=ticket.tenant, user=ticket.user, token=ticket.token)
         once = "once" in ticket.options
         signal = answer(sender, space, submitted, ticket.model, conditions, once=once)
     except Exception as error:
@@ -305,7 +314,7 @@ def _reach(on: Measured, identifier: str) -> None:
     with on.space.writing() as books:
         ticket = books.submissions.get(identifier)
         state = on.space.state(books)
-        decisions = Decisions.read(books, state, on.generation, [])
+        decisions = Decisions.read(books, state, on.generation, [], on.space.clock)
         ledger, histories = decisions.histories.ledger, decisions.histories
         if ticket is None or not ledger.may_submit(histories.account(ticket.tenant)):
             raise decisions.spent()

@@ -58,6 +58,11 @@ class Entries(Repository):
         which = {"meter": meter, "generation": generation, "tenant": tenant, "answer": answer}
         return self._connection.execute(_last(), which).scalar()
 
+    def told_to(self, meter: str, tokens: Collection[str], since: str) -> list[tuple[str, str]]:
+        """Return the tokens and times of a meter's answers after a moment, the oldest first."""
+        given = {"meter": meter, "tokens": list(tokens), "since": since}
+        return [(row.token, row.told_at) for row in self._connection.execute(_told_to(), given)]
+
     def newest_validation(self, meter: str, generation: int, tenant: int) -> int | None:
         """Return the number of the newest validation set that a tenant got an answer on."""
         which = {"meter": meter, "generation": generation, "tenant": tenant}
@@ -93,6 +98,16 @@ def _of_models() -> sa.Select[Any]:
 def _last() -> sa.Select[Any]:
     names = ("meter", "generation", "tenant", "answer")
     return _select(*names).with_only_columns(sa.func.max(schema.entries.c.step))
+
+
+@cache
+def _told_to() -> sa.Select[Any]:
+    table = schema.entries
+    chosen = _select("meter").where(
+        table.c.token.in_(sa.bindparam("tokens", expanding=True)),
+        table.c.told_at > sa.bindparam("since"),
+    )
+    return chosen.with_only_columns(table.c.token, table.c.told_at).order_by(table.c.told_at)
 
 
 @cache
