@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import re
 from typing import Any
+from unittest import mock
 
 import httpx
 import numpy as np
@@ -24,13 +25,15 @@ from tests.server.driving import parquet
 from tests.server.web.helpers import Visitor
 from tests.service.helpers import rows, small_spec
 
+from easeml_meter.server.web import live
+
 PAGES = {
     "": "/meters/METER",
     "/status": "/meters/METER?generation=1",
     "/history": "/meters/METER?tenant=1&generation=1",
     "/signals": "/meters/METER?tenant=2",
     "/report.html": "/meters/METER/report.html",
-    "/report.svg": "/meters/METER/report.html?generation=1",
+    "/report.svg": "/meters/METER/live",
     "/badge.svg": "/badge/METER.svg",
     "/audit": "/admin/meters/METER",
     "/test-sets": "/meters",
@@ -67,7 +70,25 @@ class Browser(Side):
         else:
             page, headers = PAGES.get(path, PAGES[""]), {}
         address = f"http://server{page.replace('METER', self.meter)}"
+        if page.endswith("/live"):
+            return self.follow(address)
         return self.visitor.client.request(method, address, headers=headers, **options)
+
+    def follow(self, address: str) -> httpx.Response:
+        """Let a page hear what happened up to now, at the first of two looks at the books."""
+        with mock.patch.multiple(live, _LOOK=0, _LONGEST=2):
+            answer = self.visitor.client.get(address)
+            self.served.portal.call(self._watched)
+        return answer
+
+    async def _watched(self) -> None:
+        """Wait until the watcher has seen that nobody follows any more."""
+        await self.served.app.state.live._task
+
+    def ask(self, method: str, path: str, **options: Any) -> dict[str, object]:
+        """Ask; how often the watcher looked while a page was told is up to the machine."""
+        found = super().ask(method, path, **options)
+        return found | {"work": []} if PAGES.get(path, "").endswith("/live") else found
 
 
 @given(story=told)
@@ -95,6 +116,24 @@ def test_a_validation_set_made_of_test_rows_gives_the_same_pages() -> None:
                 for side, probe in zip(sides, probes, strict=True)
             ]
             assert seen[0] == seen[1]
+
+
+def test_a_page_hears_only_how_many_links_the_chain_has() -> None:
+    labels = np.zeros(ROWS, dtype=np.int64)
+    with two_sides(labels, labels, small_spec(inputs="public"), Browser) as sides:
+        for number in range(3):
+            heard = [side.ask("GET", "/report.svg") for side in sides]
+            links = len(
+                sides[0]
+                .served.client("labeler")
+                .get(f"/meters/{sides[0].meter}/audit")
+                .json()["items"]
+            )
+            told = f"id: {links}\nevent: changed\ndata: {links}\n\n"
+            assert heard[0] == heard[1]
+            assert heard[0]["body"] == f": open\n\n{told}"
+            for side in sides:
+                perform(side, ("submit", ([number % 2] * ROWS, 0)), number)
 
 
 def test_pages_are_what_is_compared() -> None:

@@ -2,7 +2,8 @@
 
 Two servers differ in nothing but the labels of their test sets. The same developer drives both,
 side by side. As long as the signals are the same, everything else must be, byte for byte: status
-codes, headers, bodies, events, pictures, files, counts, what is logged; ids and times aside.
+codes, headers, bodies, events, pictures, files, counts, what is logged, and the statements that the
+books are asked; ids and times aside.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pytest
+import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties.stories import INPUTS_SEED, ROWS, Action, Story, one_secret, patient, stories
@@ -73,6 +75,24 @@ class Lines(logging.Handler):
         self.lines.append(IDS.sub("<id>", f"{record.levelname} {record.getMessage()} {fields}"))
 
 
+@contextmanager
+def statements() -> Iterator[list[str]]:
+    """Write down what the books are asked: what is done in the same steps takes as long.
+
+    The time itself depends on the machine.
+    """
+    executed: list[str] = []
+
+    def note(_connection: Any, _cursor: Any, statement: str, *_: Any) -> None:
+        executed.append(statement)
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        yield executed
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+
+
 @dataclass
 class Side:
     """One of the two servers, and what its developer sees."""
@@ -102,7 +122,8 @@ class Side:
         logger.setLevel(logging.DEBUG)
         self.lines.lines.clear()
         try:
-            answer = self.send(method, path, **options)
+            with statements() as executed:
+                answer = self.send(method, path, **options)
         finally:
             logger.removeHandler(self.lines)
             logger.setLevel(level)
@@ -111,6 +132,7 @@ class Side:
             "headers": [(name, IDS.sub("<id>", value)) for name, value in answer.headers.items()],
             "body": IDS.sub("<id>", answer.content.decode("latin-1")),
             "log": list(self.lines.lines),
+            "work": executed,
         }
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
