@@ -224,10 +224,15 @@ class Consequence:
             return f"Teams {_and(self.sharing)} share one history from now on."
         if not self.agreed:
             return "Nothing is recorded yet."
-        missing = self.waiting_for
-        teams = f"Team {missing[0]} has" if len(missing) == 1 else f"Teams {_and(missing)} have"
         command = f"meter handover {self.giver} {self.receiver}"
-        return f"{teams} to agree: `{command} --accept` or `--decline`."
+        return f"{self.missing}: `{command} --accept` or `--decline`."
+
+    @property
+    def missing(self) -> str:
+        """Say who has to agree."""
+        teams = self.waiting_for
+        named = f"Team {teams[0]} has" if len(teams) == 1 else f"Teams {_and(teams)} have"
+        return f"{named} to agree"
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON has it, with what it says to people."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
@@ -28,12 +29,18 @@ class TestHandover:
         for _ in range(2):
             shown = visitor.send(path, giver="1", receiver="2")
             assert "Teams 1 and 2 will share one history on test set 1" in words(shown)
+            left = re.findall(r'right number">([0-9]+)(?:, shared)?<', shown.text)
+            assert left == ["3", "4", "3", "4"], "each team: now, and shared afterwards"
         answer = visitor.send(path, giver="1", receiver="2", confirm="yes")
         assert answer.status_code == 303
         assert "Team 2 has to agree" in words(visitor.get(f"/meters/{meter}"))
         assert "Withdraw" in words(visitor.get(f"/meters/{meter}"))
         other = Visitor(served, "developer2")
-        assert "Hand-over from team 1 to team 2" in words(other.get(f"/meters/{meter}"))
+        for page in (f"/meters/{meter}", f"/meters/{meter}/changed"):
+            said = words(other.get(page))
+            assert "Hand-over from team 1 to team 2 Team 2 has to agree" in said
+            assert "1 3 4, shared yes 2 (yours) 3 4, shared not yet" in said
+            assert "Agree to share one history Decline" in said
         accepted = other.send(f"{path}/answer", giver="1", receiver="2", answer="accept")
         assert accepted.status_code == 303
         assert "share one history from now on" in words(other.get(f"/meters/{meter}"))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
 from collections.abc import Iterator
 from pathlib import Path
@@ -12,6 +13,7 @@ from tests.live import Live, live
 from tests.server.driving import begin, submit
 from tests.service.helpers import Labels
 
+from easeml_meter.server.web import live as live_pages
 from easeml_meter.server.web.pages import SESSION
 from easeml_meter.service import audit
 from easeml_meter.service.actor import SYSTEM
@@ -116,3 +118,52 @@ def test_many_pages_share_one_look_at_the_books(
         assert len(looks) < 10
         for stream in streams:
             stream.__exit__(None, None, None)
+
+
+def test_news_are_drawn_once_for_all_who_see_the_same(
+    site: Live, meter: str, labels: Labels, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    drawn = []
+    real = live_pages.fragment
+
+    def counted(*given: object, **values: object) -> str:
+        drawn.append(given)
+        return real(*given, **values)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(live_pages, "fragment", counted)
+    site.served.app.state.live._news.clear()
+    with browser(site, "developer") as developer, browser(site, "labeler") as labeler:
+        first = developer.get(f"/meters/{meter}/changed").text
+        assert developer.get(f"/meters/{meter}/changed").text == first
+        assert len(drawn) == 1
+        assert "csrf" not in first, "what is kept is nobody's own"
+        assert labeler.get(f"/meters/{meter}/changed").text != first
+        assert developer.get(f"/meters/{meter}/changed?q=nothing").text != first
+        assert len(drawn) == 3
+        submit(site.served.client("developer"), meter, labels, model="news", salt="news")
+        assert "news" in developer.get(f"/meters/{meter}/changed").text
+        assert len(drawn) == 4
+
+
+def test_pages_are_told_one_after_another(monkeypatch: pytest.MonkeyPatch) -> None:
+    waited: list[float] = []
+
+    async def sleep(seconds: float) -> None:
+        waited.append(seconds)
+
+    async def crowd() -> None:
+        live = live_pages.Live(None)  # type: ignore[arg-type]
+        for _ in range(26):
+            await live.turn()
+
+    monkeypatch.setattr(live_pages.asyncio, "sleep", sleep)
+    asyncio.run(crowd())
+    assert waited[0] == 0
+    assert 0.5 < waited[-1] <= 1
+
+
+def test_only_the_newest_drawings_are_kept() -> None:
+    live = live_pages.Live(None)  # type: ignore[arg-type]
+    for number in range(100):
+        live.keep(number, "drawn")
+    assert [live.news(number) for number in (0, 49, 50, 99)] == [None, None, "drawn", "drawn"]

@@ -31,7 +31,10 @@ class TestSubmitting:
         )
         assert "3 answers promised" in said
         replaced = re.findall(r'data-replace="(\w+)"', answer.text)
-        assert replaced == ["state", "session", "chart", "next", "history", "waiting"]
+        assert replaced == [
+            *("state", "session", "chart", "next", "history"),
+            *("waiting", "handovers"),
+        ]
         page = visitor.get(f"/meters/{meter}").text
         assert all(f'id="{each}"' in page for each in replaced)
         assert "net" in answer.text.partition('data-replace="history"')[2]

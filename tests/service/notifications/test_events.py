@@ -14,7 +14,7 @@ from tests.service.sites import make_room, make_site
 from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
 from easeml_meter.service.actor import SYSTEM, Actor
-from easeml_meter.service.handovers import hand_over
+from easeml_meter.service.handovers import answer_handover, hand_over
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.place import Site
@@ -131,16 +131,20 @@ def test_unknown_events_are_refused(tmp_path: Path, events: list[str]) -> None:
     site.close()
 
 
-def test_a_hand_over_is_told_when_it_is_requested_and_when_it_counts(
+def test_a_hand_over_is_told_when_it_is_requested_answered_and_counts(
     site: Site, tmp_path: Path
 ) -> None:
     room = make_room(site, tmp_path / "room", small_spec(steps=6, tenants=(2, 2, 2)))
     webhooks.add_webhook(SYSTEM, site, room.id, URL)
     space = site.space(room.id)
-    for team in (1, 2):
-        hand_over(Actor(((Role.DEVELOPER, team),), user="u"), space, 1, 2, confirm=True)
+    first, second = (Actor(((Role.DEVELOPER, team),), user="u") for team in (1, 2))
+    hand_over(first, space, 1, 2, confirm=True)
+    answer_handover(second, space, 1, 2, accept=False)
+    for actor in (first, second):
+        hand_over(actor, space, 1, 2, confirm=True)
     mailbox = Mailbox()
-    assert deliver_due(site, mailbox) == 2
-    assert mailbox.events == ["hand-over requested", "handed over"]
+    deliver_due(site, mailbox)
+    requested = "hand-over requested"
+    assert mailbox.events == [requested, "hand-over declined", requested, "handed over"]
     pair = {"generation": 1, "giver": 1, "receiver": 2}
-    assert [message.body["details"] for message in mailbox.messages] == [pair, pair]
+    assert [message.body["details"] for message in mailbox.messages] == [pair] * 4

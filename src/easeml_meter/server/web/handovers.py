@@ -5,6 +5,7 @@ from __future__ import annotations
 from fastapi import APIRouter, Response
 
 from easeml_meter.core.people import Role
+from easeml_meter.core.views import Consequence
 from easeml_meter.errors import invalid
 from easeml_meter.server.parameters import Id
 from easeml_meter.server.web.meters import MeterPage
@@ -24,7 +25,7 @@ def handover(visit: VisitHere, meter: Id) -> Response:
     own = giver if actor.acts_for(giver) else receiver
     if not confirmed:
         return MeterPage.open(visit, meter, own).render("handover.html", found=found)
-    return visit.redirect(f"/meters/{meter}?tenant={own}", found.standing.replace("`", ""))
+    return visit.redirect(f"/meters/{meter}?tenant={own}", _standing(found))
 
 
 @router.post("/meters/{meter}/handover/answer")
@@ -34,9 +35,14 @@ def answer(visit: VisitHere, meter: Id) -> Response:
     actor, space = visit.at(meter), visit.site.space(meter)
     accept = visit.field("answer", longest=7) == "accept"
     found = answer_handover(actor, space, giver, receiver, accept=accept)
-    said = found.standing.replace("`", "") if accept else "The hand-over is declined."
+    said = _standing(found) if accept else "The hand-over is declined."
     admin = actor.role is Role.ADMIN
     return visit.redirect(f"/admin/meters/{meter}" if admin else f"/meters/{meter}", said)
+
+
+def _standing(found: Consequence) -> str:
+    """Say where it stands, to people who have buttons for the rest."""
+    return found.standing if found.recorded else f"The hand-over is requested. {found.missing}."
 
 
 def _tenant(visit: Visit, name: str) -> int:

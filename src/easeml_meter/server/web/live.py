@@ -1,14 +1,16 @@
 """Open pages that follow a meter: one watcher of the books per process, however many pages.
 
 A page is told only that there is a newer link in the audit chain; everyone who may follow the meter
-may count its links anyway. It then asks for what is new, as its reader may see it.
+may count its links anyway. It then asks for what is new, as its reader may see it. However many
+pages are open, answering submissions comes first: pages are told one after another, and what is new
+is drawn once for all readers of one kind.
 """
 
 from __future__ import annotations
 
 import asyncio
 from collections import defaultdict
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Annotated
 
@@ -16,11 +18,12 @@ from fastapi import APIRouter, Header, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import StreamingResponse
 
+from easeml_meter.core.views import Consequence
 from easeml_meter.server.api.history import Generation
 from easeml_meter.server.parameters import Id, Tenant
 from easeml_meter.server.web.history import LookHere
 from easeml_meter.server.web.meters import MeterPage
-from easeml_meter.server.web.pages import VisitHere
+from easeml_meter.server.web.pages import VisitHere, fragment
 from easeml_meter.service.actor import SYSTEM, Permission
 from easeml_meter.service.audit import newest_link
 from easeml_meter.service.place import Site
@@ -33,6 +36,10 @@ _SIGN_OF_LIFE = 15
 """Looks after which a page hears that the connection still stands."""
 _LONGEST = 600
 """Looks after which a page has to ask again, and to show that it still may."""
+_PACE = 25
+"""Pages that are told in a second, at most."""
+_KEPT = 50
+"""Drawings of what is new that are kept, the newest ones."""
 
 After = Annotated[int, Query(ge=0, le=10**12)]
 
@@ -46,6 +53,8 @@ class Live:
         self._newest: dict[str, int] = {}
         self._looked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
+        self._turn = 0.0
+        self._news: dict[Hashable, str] = {}
 
     @contextmanager
     def following(self, meter: str) -> Iterator[None]:
@@ -67,6 +76,22 @@ class Live:
     async def next_look(self) -> None:
         """Wait for the next look at the books."""
         await self._looked.wait()
+
+    async def turn(self) -> None:
+        """Wait until one more page may be told."""
+        now = asyncio.get_running_loop().time()
+        self._turn = max(now, self._turn + 1 / _PACE)
+        await asyncio.sleep(self._turn - now)
+
+    def news(self, kind: Hashable) -> str | None:
+        """Return what was drawn for a kind of readers."""
+        return self._news.get(kind)
+
+    def keep(self, kind: Hashable, drawn: str) -> None:
+        """Keep what was drawn; the oldest drawing goes."""
+        self._news[kind] = drawn
+        for old in list(self._news)[:-_KEPT]:
+            self._news.pop(old, None)
 
     def _look(self, meters: tuple[str, ...]) -> dict[str, int]:
         return {meter: newest_link(SYSTEM, self._site.space(meter)) for meter in meters}
@@ -107,7 +132,8 @@ async def _events(request: Request, user: str, meter: str, after: int) -> AsyncI
                 return
             newest = state.live.newest(meter)
             if newest > after:
-                after = newest
+                await state.live.turn()
+                after = newest = max(newest, state.live.newest(meter))
                 yield f"id: {newest}\nevent: changed\ndata: {newest}\n\n"
             elif look % _SIGN_OF_LIFE == 0:
                 yield ": waiting\n\n"
@@ -122,4 +148,21 @@ def changed(
     generation: Generation = None,
 ) -> Response:
     """Return the parts of a meter's page that change, to be put into it."""
-    return MeterPage.open(visit, meter, tenant, generation, look).render("changed.html")
+    page = MeterPage.open(visit, meter, tenant, generation, look)
+    if not page.may("AUDIT"):
+        return page.render("changed.html")
+    live: Live = visit.request.app.state.live
+    # Whatever is shown to all readers of a kind, and changes, changes with a link of the chain; how
+    # long ago things were is a minute old at most.
+    seats = tuple(sorted(visit.at(meter).seats))
+    minute = visit.site.now()[: len("2026-01-01T00:00")]
+    kind = (meter, page.newest_link(), seats, page.tenant, generation, look, minute)
+    news = live.news(kind)
+    handovers: tuple[Consequence, ...] = ()
+    if news is None:
+        session = page.session()
+        news = fragment(visit.site, "news.html", page=page, session=session)
+        handovers = session.view.handovers if session else ()
+        if not handovers:  # their forms are each reader's own
+            live.keep(kind, news)
+    return visit.render("live.html", page=page, news=news, handovers=handovers)

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import hmac
 import re
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime
@@ -246,7 +247,7 @@ def render(
         "path": request.url.path,
         "message": message,
         "fragment": wants_fragment(request),
-        "ago": partial(_ago, now=site.clock()),
+        "ago": _clocked(site),
     }
     text = _templates().get_template(template).render(shared | values)
     # A form may tell from which page it was sent: one returns there after signing in again.
@@ -254,6 +255,15 @@ def render(
     if message and not shared["fragment"]:
         set_cookie(request, answer, MESSAGE, "")
     return answer
+
+
+def fragment(site: Site, template: str, **values: Any) -> str:
+    """Write a part of a page that is not made for one visitor: it knows no session and no token."""
+    return _templates().get_template(template).render({"ago": _clocked(site)} | values)
+
+
+def _clocked(site: Site) -> Callable[[str | datetime], Markup]:
+    return partial(_ago, now=site.clock())
 
 
 def wants_fragment(request: Request) -> bool:

@@ -31,6 +31,7 @@ EVENTS = {
     "spent": "spent",
     "released": "released",
     "hand-over requested": "hand-over requested",
+    "hand-over declined": "hand-over declined",
     "handed over": "handed over",
 }
 """What can be sent, and the audit link that says it. Signals (`told:TENANT`) have to be named."""
@@ -40,6 +41,7 @@ TOLD = "told"
 _COUNTED = {"part added": 1, "part withdrawn": -1}
 # Of a signal only what its developers see: not who submitted, nor the digest of the submission.
 _TOLD = ("generation", "tenant", "step", "answer", "model")
+_HAND_OVERS = ("hand-over requested", "hand-over declined", "handed over")
 _HANDED_OVER = ("generation", "giver", "receiver")
 _KEPT = timedelta(days=30)
 """How long the records of messages are kept."""
@@ -136,7 +138,7 @@ def _details(books: Books, link: AuditLink) -> dict[str, Any]:
     """Return what is sent of a link: of a signal what was published, of labels how many came."""
     if link.event == TOLD:
         return {name: link.details[name] for name in _TOLD} | _edges(books, link)
-    if link.event in (EVENTS["hand-over requested"], EVENTS["handed over"]):
+    if link.event in _HAND_OVERS:
         return {name: link.details[name] for name in _HANDED_OVER}
     if link.event != EVENTS["labels received"]:
         return link.details
