@@ -2,51 +2,12 @@
 
 from __future__ import annotations
 
-from types import MappingProxyType
 from typing import Any
 
 import click
 
 from easeml_meter.errors import invalid
-
-PRESETS = MappingProxyType(
-    {
-        # A team looks once a week, for a year; it wants to know how far it has come at worst.
-        "weekly": {
-            "steps": 52,
-            "tolerance": "0.05",
-            "delta": 0.05,
-            "protocol": "incremental",
-        },
-        # A job lets models through, or does not: one edge.
-        "gate": {"steps": 20, "edges": "0.1", "tolerance": "0.05", "delta": 0.05},
-        # A coding agent climbs a score that it sees, a hundred times.
-        "agent": {
-            "steps": 100,
-            "edges": "0.05,0.1,0.2",
-            "tolerance": "0.05",
-            "delta": 0.05,
-            "protocol": "incremental",
-        },
-        # A hundred teams that do not talk to each other, ten submissions each.
-        "competition": {
-            "tenants": ",".join(["10"] * 100),
-            "steps": 1000,
-            "edges": "0.05,0.1",
-            "tolerance": "0.05",
-            "delta": 0.05,
-        },
-        # A language model on a few hundred questions: a wide tolerance, and few answers.
-        "small-eval": {
-            "steps": 10,
-            "edges": "0.2",
-            "tolerance": "0.1",
-            "delta": 0.1,
-            "protocol": "incremental",
-            "loss": "score[0-1]",
-        },
-    }
-)
+from easeml_meter.report.presets import PRESETS
 
 
 def preset_option(command: Any) -> Any:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Iterator
 from pathlib import Path
-from urllib.parse import parse_qs, urlsplit
+from urllib.parse import parse_qs, parse_qsl, urlsplit
 
 import pytest
 from hypothesis import given, settings
@@ -13,10 +13,13 @@ from hypothesis import strategies as st
 from tests.server.helpers import Served, serve
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.server.web.planner import DEFAULTS, MOST_SIGNALS, answer_to, asked_of
+from easeml_meter.report.presets import PRESETS, TITLES
+from easeml_meter.server.web.planner import DEFAULTS, MOST_SIGNALS, answer_to, asked_of, stories
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.bands import reachable_with_default_bands
 from easeml_meter.stats.comparison import Setting, compare
-from easeml_meter.stats.planning import required_labels
+from easeml_meter.stats.planning import reachable_tolerance, required_labels, supported_steps
+from easeml_meter.stats.rounding import at_most
 
 from .helpers import Visitor, words
 
@@ -79,6 +82,43 @@ def test_every_field_counts(form: dict[str, str], options: dict[str, object]) ->
     assert MeterSpec.from_mapping(tomllib.loads(found.toml)) == spec
 
 
+def test_labels_that_one_has_are_turned_into_answers_or_exactness(served: Served) -> None:
+    given = {"labels": "5000", "tolerance": "0.05", "confidence": "0.95"}
+    spec = MeterSpec.uniform(tolerance=0.05, steps=10, delta=0.05)
+    answers = answer_to(asked(**given, want="steps", steps=""))
+    assert answers.plan == supported_steps(spec, 5000)
+    assert answers.figure == (f"{answers.plan.spec.steps}", "answers")
+    exact = answer_to(asked(**given | {"tolerance": ""}, want="tolerance"))
+    assert exact.plan == reachable_with_default_bands(spec, 5000)
+    assert exact.figure == (at_most(exact.plan.spec.tolerances[0]), "tolerance")
+    edges = answer_to(asked(**given, want="tolerance", edges="0.1,0.4", price="2"))
+    assert edges.plan == reachable_tolerance(
+        spec.uniform(tolerance=0.05, edges=(0.1, 0.4), steps=10, delta=0.05), 5000
+    )
+    assert edges.cost == 10_000
+    # The comparison is that of the meter that was found, and so is the form of a new one.
+    for found in (answers, exact, edges):
+        again = answer_to(asked_of(dict(parse_qsl(found.query(asked(**given))))))
+        assert (again.plan.spec, again.rows) == (found.plan.spec, found.rows)
+        assert again.plan.labels <= 5000
+    said = words(Visitor(served).get("/planner", params=asked(**given, want="steps", price="2")))
+    assert f"{answers.plan.spec.steps} answers from 5,000 labels, which cost 10,000.00" in said
+
+
+@pytest.mark.parametrize("query", stories().values(), ids=list(stories()))
+def test_a_story_is_a_plan(served: Served, query: str) -> None:
+    page = Visitor(served).get(f"/planner?{query}")
+    assert 'class="problem"' not in page.text
+    assert page.text.count("/planner?want=") > 3, "the other stories, and the link to this one"
+
+
+def test_stories_are_those_of_the_command_line() -> None:
+    form = asked_of(dict(parse_qsl(stories()[TITLES["gate"]])))
+    preset = PRESETS["gate"]
+    spec = MeterSpec.uniform(tolerance=0.05, edges=(0.1,), steps=preset["steps"], delta=0.05)
+    assert answer_to(form).plan == required_labels(spec)
+
+
 def test_the_comparison_is_that_of_the_command_line() -> None:
     found = answer_to(asked(ceiling="0.2", tolerance="0.02", signals="3", price="0.5"))
     assert found.rows == compare(Setting(3, (0.02, 0.04, 0.06), 0.01, 0.2, (1 / 3, 2 / 3)), 10)
@@ -132,6 +172,13 @@ def test_a_link_shows_the_same_again(served: Served) -> None:
         ({"variance_ceiling": "0.04"}, "variance ceiling"),
         ({"sticky": "1"}, "sticky"),
         ({"price": "-1"}, "price"),
+        ({"want": "money"}, "want"),
+        ({"want": "steps"}, "labels"),
+        ({"want": "steps", "labels": "10"}, "labels"),
+        ({"want": "steps", "labels": "90000000"}, "labels"),
+        ({"want": "steps", "labels": "90000000", "ceiling": "0.1"}, "labels"),
+        ({"want": "steps", "labels": "5000", "tenants": "5,5"}, "tenants"),
+        ({"want": "tolerance", "labels": "0"}, "labels"),
         ({"price": "inf"}, "price"),
     ],
 )

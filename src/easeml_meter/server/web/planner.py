@@ -5,19 +5,21 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
-from typing import TypeVar
+from functools import cache, lru_cache
+from typing import Any, TypeVar
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.report.bands import bands_svg
 from easeml_meter.report.labels import labels_svg
+from easeml_meter.report.presets import PRESETS, TITLES
 from easeml_meter.server.limits import PlannerCounted
 from easeml_meter.server.web.pages import MaybeCaller, render
 from easeml_meter.service.tokens import Caller
 from easeml_meter.spec import METERS, MeterSpec
-from easeml_meter.stats.bands import with_another_edge
+from easeml_meter.stats.bands import reachable_with_default_bands, with_another_edge
 from easeml_meter.stats.comparison import (
     Comparison,
     Form,
@@ -27,7 +29,13 @@ from easeml_meter.stats.comparison import (
     lines,
     recommended,
 )
-from easeml_meter.stats.planning import Plan, required_labels
+from easeml_meter.stats.planning import (
+    Plan,
+    reachable_tolerance,
+    required_labels,
+    supported_steps,
+)
+from easeml_meter.stats.rounding import at_most
 from easeml_meter.stats.sketch import sketch
 
 router = APIRouter(include_in_schema=False)
@@ -35,6 +43,8 @@ router = APIRouter(include_in_schema=False)
 Number = TypeVar("Number", int, float)
 
 DEFAULTS = {
+    "want": "labels",
+    "labels": "",
     "steps": "10",
     "signals": "",
     "tolerance": "0.01",
@@ -53,11 +63,18 @@ DEFAULTS = {
     "elastic": "",
     "price": "",
 }
+WANTS = {
+    "labels": "how many labels I need",
+    "steps": "how many answers my labels give",
+    "tolerance": "how exact my labels can be",
+}
+"""What can be asked; the other two are given."""
 LOSSES = ("0-1", "absolute", "squared", "brier")
 MOST_STEPS, MOST_SIGNALS = 10_000, 20
 """What is answered in a blink; the command line takes more."""
 _MOST_MASKED = 300
 _MOST_WITH_CEILING = 1_000
+_MOST_LABELS = 10**8
 _LONGEST = 300
 
 
@@ -65,6 +82,8 @@ _LONGEST = 300
 class PlannerAnswer:
     """What the planner says to one form."""
 
+    want: str
+    """What was asked for; the plan has it, and what was given."""
     plan: Plan
     price: float | None
     another_edge: tuple[int, int] | None
@@ -78,6 +97,31 @@ class PlannerAnswer:
     def cost(self) -> float | None:
         """What the labels cost."""
         return None if self.price is None else self.plan.labels * self.price
+
+    @property
+    def figure(self) -> tuple[str, str]:
+        """What was asked for, as a number, and what it is a number of."""
+        spec = self.plan.spec
+        if self.want == "steps":
+            return f"{spec.steps:,}", f"answer{'' if spec.steps == 1 else 's'}"
+        if self.want == "tolerance":
+            return " / ".join(at_most(each) for each in dict.fromkeys(spec.tolerances)), "tolerance"
+        return f"{self.plan.labels:,}", "labels"
+
+    @property
+    def bands(self) -> str:
+        """A picture of the bands with their tolerance."""
+        return bands_svg(self.plan.spec)
+
+    def query(self, asked: dict[str, str]) -> str:
+        """Return the meter that was found, for the form of a new one."""
+        spec = self.plan.spec
+        several = [repr(each) for each in spec.tolerances]
+        found = {"want": "", "labels": "", "steps": str(spec.steps)}
+        if self.want == "tolerance":
+            found |= {"tolerance": several[0] if len(set(several)) == 1 else ",".join(several)}
+            found |= {"signals": "", "edges": ",".join(map(repr, spec.edges))}
+        return urlencode({name: value for name, value in (asked | found).items() if value})
 
     @property
     def toml(self) -> str:
@@ -123,6 +167,8 @@ def _page(request: Request, template: str, caller: Caller | None) -> Response:
         problem=problem,
         query=urlencode({name: value for name, value in asked.items() if value}),
         meters=METERS,
+        wants=WANTS,
+        stories=stories(),
         losses=LOSSES,
         most_steps=MOST_STEPS,
         most_signals=MOST_SIGNALS,
@@ -130,6 +176,23 @@ def _page(request: Request, template: str, caller: Caller | None) -> Response:
     )
     shown.headers["Cache-Control"] = "no-store"
     return shown
+
+
+@cache
+def stories() -> dict[str, str]:
+    """Return stories that a plan can start from, each with its query."""
+    told = {TITLES[each]: _form_of(PRESETS[each]) for each in PRESETS}
+    offered = {each: form for each, form in told.items() if form["loss"] in LOSSES}
+    have = DEFAULTS | {"want": "steps", "labels": "5000", "tolerance": "0.03", "confidence": "0.95"}
+    every = offered | {"I have 5,000 labels": have | {"protocol": "incremental"}}
+    return {name: urlencode({k: v for k, v in form.items() if v}) for name, form in every.items()}
+
+
+def _form_of(preset: Mapping[str, Any]) -> dict[str, str]:
+    """Return the fields of the form for a story of the command line."""
+    given = {name: str(value) for name, value in preset.items() if name != "delta"}
+    confidence = f"{round(1 - preset['delta'], 12):g}"
+    return DEFAULTS | {"signals": ""} | given | {"confidence": confidence}
 
 
 def asked_of(query: Mapping[str, str]) -> dict[str, str]:
@@ -141,11 +204,13 @@ def asked_of(query: Mapping[str, str]) -> dict[str, str]:
 
 def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
     """Plan what was asked, and compare it with all other meters."""
-    spec, setting = _spec(asked)
+    spec, single = _spec(asked)
     price = _optional(asked, "price", float, "an amount of money")
     if price is not None and not (math.isfinite(price) and 0 <= price <= 1e9):
         raise invalid("price", asked["price"], "an amount of money, 0 or more")
-    plan = planned(spec)
+    plan = _answered(asked, spec)
+    spec = plan.spec
+    setting = _setting(spec, single)
     found: tuple[Form, ...] = ()
     rows: tuple[Comparison, ...] = ()
     chart = problem = ""
@@ -154,12 +219,33 @@ def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
         rows, chart = compared(setting, spec.steps), drawn(setting, spec.steps, plan.labels)
     except InvalidInput as error:
         problem = str(error)
-    return PlannerAnswer(plan, price, with_another_edge(spec), found, rows, problem, chart)
+    another = with_another_edge(spec)
+    return PlannerAnswer(_want(asked), plan, price, another, found, rows, problem, chart)
 
 
 def spec_of(asked: Mapping[str, str]) -> MeterSpec:
     """Give the meter that was asked for."""
-    return _spec(asked)[0]
+    return _answered(asked, _spec(asked)[0]).spec
+
+
+def _want(asked: Mapping[str, str]) -> str:
+    want = asked["want"] or "labels"
+    if want not in WANTS:
+        raise invalid("want", want, f"one of {', '.join(WANTS)}")
+    return want
+
+
+def _answered(asked: Mapping[str, str], spec: MeterSpec) -> Plan:
+    """Find out what was asked for."""
+    want = _want(asked)
+    if want == "labels":
+        return planned(spec)
+    labels = _read(asked, "labels", int, "a whole number: the labels you have")
+    if not 1 <= labels <= _MOST_LABELS:
+        raise invalid("labels", labels, f"1 to {_MOST_LABELS:,} here; meter plan takes more")
+    if want == "tolerance":
+        return reached(spec, labels, by_default=not (asked["edges"] or asked["signals"]))
+    return supported(spec, labels)
 
 
 def toml_of(spec: MeterSpec) -> str:
@@ -174,6 +260,24 @@ def toml_of(spec: MeterSpec) -> str:
 def planned(spec: MeterSpec) -> Plan:
     """Plan a meter."""
     return required_labels(spec)
+
+
+@lru_cache(maxsize=500)
+def supported(spec: MeterSpec, labels: int) -> Plan:
+    """Plan as many steps as labels support."""
+    most = _MOST_WITH_CEILING if spec.ceiling is not None else MOST_STEPS
+    if not spec.tenants and planned(spec.replace(steps=most)).labels <= labels:
+        allowed = f"fewer here: they give {most:,} answers or more; meter plan counts on"
+        raise invalid("labels", labels, allowed)
+    return supported_steps(spec, labels)
+
+
+@lru_cache(maxsize=500)
+def reached(spec: MeterSpec, labels: int, *, by_default: bool) -> Plan:
+    """Plan the smallest tolerance that labels support, with the default bands for it or others."""
+    if by_default and spec.drawn is None and len(set(spec.tolerances)) == 1:
+        return reachable_with_default_bands(spec, labels)
+    return reachable_tolerance(spec, labels)
 
 
 @lru_cache(maxsize=500)
@@ -200,7 +304,9 @@ def grid(steps: int) -> list[int]:
     return sorted({max(1, round(steps * 10 ** (place / 4))) for place in range(-4, 5)})
 
 
-def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, Setting]:
+def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, bool]:
+    """Read the meter, and whether it has one tolerance; what is asked for is a guess yet."""
+    asked = {**asked, **_GUESSES.get(_want(asked), {})}
     steps = _read(asked, "steps", int, "a whole number")
     if not 1 <= steps <= MOST_STEPS:
         raise invalid("steps", steps, f"1 to {MOST_STEPS:,} here; meter plan takes more")
@@ -247,9 +353,22 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, Setting]:
         tenants=_several(asked, "tenants", int, "the steps of each, such as 5,5"),
         **{name: bool(asked[name]) for name in ("sticky", "handover", "models", "elastic")},
     )
-    if len(tolerances) == 1:  # as `meter compare` does, after the paper
+    return spec, len(tolerances) == 1
+
+
+_GUESSES = {"steps": {"steps": "1"}, "tolerance": {"tolerance": "0.1"}}
+"""What is put in place of a number that is to be found."""
+
+
+def _setting(spec: MeterSpec, single: bool) -> Setting:
+    """Return what all meters are compared by; drawn edges are compared with the default ones."""
+    tolerances = spec.tolerances
+    bare = spec
+    if spec.drawn is not None:
+        bare = MeterSpec.uniform(tolerance=tolerances[0], steps=spec.steps, delta=spec.delta)
+    if single:  # as `meter compare` does, after the paper
         tolerances = tuple(tolerances[0] * (k + 1) for k in range(bare.signals))
-    return spec, Setting(bare.signals, tolerances, bare.delta, ceiling, bare.edges)
+    return Setting(bare.signals, tolerances, bare.delta, spec.ceiling, bare.edges)
 
 
 def _read(

@@ -1,0 +1,71 @@
+"""The bands of a meter side by side, and how far each edge can move by the tolerance."""
+
+from __future__ import annotations
+
+from easeml_meter.report.scale import TONES, band_tone
+from easeml_meter.report.svg import element, escaped, number
+from easeml_meter.report.words import loss_words
+from easeml_meter.spec import MeterSpec
+
+_WIDTH, _MARGIN = 640.0, 8.0
+_MOST = 12
+"""Bands that are drawn one by one."""
+
+
+def bands_svg(spec: MeterSpec) -> str:
+    """Draw the bands, equally wide so that narrow ones can be read; empty: too many to draw."""
+    if spec.condition is not None or spec.signals > _MOST:
+        return ""
+    if spec.drawn is not None:
+        return _image(_moving(spec), f"Bands {loss_words(spec, spec.drawn)} wide; edges move")
+    ends = [*(band.lower for band in spec.bands), 1.0]
+    each = _WIDTH / spec.signals
+    drawn = []
+    for index, band in enumerate(spec.bands):
+        tone = band_tone(index + 1, spec.signals)
+        drawn.append(_band(index * each, each, tone))
+        place = {"x": (index + 0.5) * each, "y": 84, "text_anchor": "middle", "class_": "axis"}
+        tolerance = loss_words(spec, band.tolerance)
+        if index == 0 or band.tolerance != spec.bands[index - 1].tolerance:
+            drawn.append(element("text", escaped(f"± {tolerance}"), **place))
+    for index, edge in enumerate(spec.edges, 1):
+        below, above = spec.bands[index - 1], spec.bands[index]
+        low = _place(ends, each, max(0.0, edge - above.tolerance))
+        high = _place(ends, each, min(1.0, edge + below.tolerance))
+        box = {"x": low, "y": 46, "width": max(2.0, high - low), "height": 6, "rx": 3}
+        drawn.append(element("rect", class_="reach", **box))
+    for index, edge in enumerate(ends):
+        anchor = "start" if index == 0 else "end" if index == len(ends) - 1 else "middle"
+        place = {"x": index * each, "y": 68, "text_anchor": anchor, "class_": "axis"}
+        drawn.append(element("text", escaped(loss_words(spec, edge)), **place))
+    words = ", ".join(loss_words(spec, edge) for edge in spec.edges) or "none"
+    tolerances = ", ".join(loss_words(spec, each) for each in dict.fromkeys(spec.tolerances))
+    return _image(drawn, f"Bands of the gap, with edges at {words}, and the tolerance {tolerances}")
+
+
+def _image(content: list[str], words: str) -> str:
+    view = f"{number(-_MARGIN)} 0 {number(_WIDTH + 2 * _MARGIN)} 92"
+    return element(
+        "svg", *content, class_="chart bands", viewBox=view, role="img", aria_label=words
+    )
+
+
+def _band(left: float, width: float, tone: int) -> str:
+    size = {"x": left, "y": 8, "width": width - 2, "height": 34, "rx": 4}
+    return element("rect", class_=f"fill-{tone}", **size)
+
+
+def _place(ends: list[float], each: float, gap: float) -> float:
+    """Return where a gap is drawn."""
+    at = max(index for index, end in enumerate(ends[:-1]) if index == 0 or end <= gap)
+    share = (gap - ends[at]) / (ends[at + 1] - ends[at])
+    return (at + min(1.0, share)) * each
+
+
+def _moving(spec: MeterSpec) -> list[str]:
+    width = _WIDTH / TONES
+    drawn = [_band(index * width, width, index + 1) for index in range(TONES)]
+    wide = loss_words(spec, spec.drawn or 0.0)
+    tolerance = loss_words(spec, spec.tolerances[0])
+    note = f"every answer has edges of its own, {wide} apart, ± {tolerance}"
+    return [*drawn, element("text", escaped(note), x=0, y=68, class_="axis")]
