@@ -57,8 +57,9 @@ reference: for-work ## rewrite the reference pages, and a picture, from the code
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/consistent_tree.py
 
-screenshots: for-work ## the pictures of README and docs
-	METER_SCREENSHOTS=1 $(BIN)/pytest -q tests/e2e/test_pages.py
+screenshots: for-work ## pictures of every page for README and docs, and how each is built
+	$(BIN)/python -m tests.demo.pages
+	$(BIN)/python -m tests.e2e.screenshots
 
 verify: for-work ## the slow proofs of the statistics, and a minute of fuzzing
 	$(PYTEST) -m verify tests

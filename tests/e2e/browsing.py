@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
@@ -99,13 +98,6 @@ class Tab:
         width, height = WIDE if wide else PHONE
         self.page.set_viewport_size({"width": width, "height": height})
         self.page.emulate_media(color_scheme="dark" if dark else "light")
-
-    def picture(self, name: str) -> None:
-        """Keep a picture of the page: for the docs if METER_SCREENSHOTS=1, else under out/."""
-        asked = os.environ.get("METER_SCREENSHOTS") == "1"
-        folder = HERE.parents[1] / ("docs/images" if asked else "out/screenshots")
-        folder.mkdir(parents=True, exist_ok=True)
-        self.page.screenshot(path=folder / f"dashboard-{name}.png", full_page=True)
 
 
 @contextmanager

@@ -35,17 +35,6 @@ STARTS: dict[str | None, list[str]] = {
 }
 
 
-PICTURES = {
-    (None, "/planner"): "planner",
-    ("developer", "/meters"): "meters",
-    ("developer", "/meters/ACTIVE"): "meter",
-    ("developer", "/meters/RELEASED"): "released",
-    ("labeler", "/meters/REQUESTED/labels"): "labels",
-    ("ada", "/admin/meters/ACTIVE"): "admin",
-}
-"""Pages that README and docs show; the meter at a phone in the dark, too."""
-
-
 def explore(site: Furnished, found: Tab, user: str | None) -> Iterator[tuple[str, str]]:
     """Open the pages that one must see, and one of each other kind to which links lead."""
     todo = [
@@ -68,15 +57,10 @@ def explore(site: Furnished, found: Tab, user: str | None) -> Iterator[tuple[str
 @pytest.mark.parametrize("user", STARTS)
 def test_pages_are_for_everyone(site: Furnished, browser: Browser, user: str | None) -> None:
     with tab(browser, site.live, user) as found:
-        for start, path in explore(site, found, user):
-            picture = PICTURES.get((user, start))
+        for _, path in explore(site, found, user):
             for wide, dark in ((True, False), (True, True), (False, False), (False, True)):
                 found.look(wide=wide, dark=dark)
                 assert found.violations() == [], f"{path}, wide {wide}, dark {dark}"
-                if picture and wide and not dark:
-                    found.picture(picture)
-                elif picture == "meter" and dark and not wide:
-                    found.picture("meter-phone")
             across = found.page.evaluate("document.documentElement.scrollWidth")
             assert across <= 360, f"{path} is {across} px wide at a phone"
             weight = found.weight()
