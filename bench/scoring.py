@@ -147,7 +147,7 @@ def errors(path: Path, rows: int, groups: Iterable[Any], map_function: MapFuncti
     """Count the errors as the meter does, with every check."""
     expected = Expected(rows, ZeroOne(), Classes.of(range(CLASSES)))
     predictions = Predictions.open(path, expected=expected)
-    return score(predictions, groups, map_function=map_function).sums.losses
+    return int(score(predictions, groups, map_function=map_function).sums.losses)
 
 
 # --- The plain way ---

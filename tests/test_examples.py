@@ -64,6 +64,15 @@ def test_a_month_of_nightly_builds_deploys_only_better_models(tmp_path: Path) ->
     assert "problems found by the audit: 0" in told
 
 
+def test_a_fraud_model_is_read_by_its_f1(tmp_path: Path) -> None:
+    told = example("fraud", tmp_path)
+    assert "1,016 frauds needed, so 37,194 payments are drawn" in told
+    assert "promises kept: 8 of 8" in told
+    assert told.count("below-floor") == 3
+    assert "step 7: gap 0.1 to 1; F1 claimed 0.992" in told
+    assert "problems found by the audit: 0" in told
+
+
 @pytest.mark.slow
 def test_an_agent_climbs_a_ladder(tmp_path: Path) -> None:
     told = example("agent_ladder", tmp_path)

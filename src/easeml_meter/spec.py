@@ -17,6 +17,7 @@ from typing import Any, Self
 
 from easeml_meter.checks import finite, listed, one_of, whole
 from easeml_meter.conditions import BETTER, Condition
+from easeml_meter.corpus import Corpus
 from easeml_meter.errors import InvalidInput, invalid
 
 
@@ -58,10 +59,17 @@ _SMALLEST_TOLERANCE = 1e-6
 _NARROWEST_DRAWN = 1e-4
 _LONGEST_METRIC = 200
 _MOST_ABOVE = 100
+_MOST_TRIES = 1_000
 """Bands and answers are counted one by one: more of them than anybody reads are refused."""
 METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
 GAP = "gap"
 """The question of a meter with bands."""
+_BOUNDS = {
+    "auc": Bound.CONVEX,
+    "balanced-accuracy": Bound.KL,
+    "macro-recall": Bound.KL,
+}
+"""The bounds of scores of a whole test set; the others have the exact one."""
 DEFAULT_EDGES = (0.02, 0.05, 0.1, 0.2)
 """Where bands of a meter begin for which no others are given, as far as its tolerance allows."""
 
@@ -84,6 +92,11 @@ def default_edges(tolerance: float) -> tuple[float, ...]:
 def is_zero_one(loss: str) -> bool:
     """Whether a loss, by its name, is 0 or 1 for every example."""
     return re.fullmatch(r"0-1|top-[1-9][0-9]*|score\[0-1\]", loss) is not None
+
+
+def is_exact(loss: str) -> bool:
+    """Whether a loss, by its name, is a fraction of whole numbers, known without rounding."""
+    return is_zero_one(loss) or Corpus.parse(loss) is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -177,6 +190,14 @@ class MeterSpec:
     """With "n - o": fail whatever differs from the old model on a larger share of rows."""
     tolerance: float | None = None
     """With "better": by how much the test set has to show it."""
+    floor: float | None = None
+    """Of a score of the whole test set: answer "below the floor", and nothing else, below this."""
+    rows: int | None = None
+    """Of such a score: how many rows are drawn for a test set. How many of them count is seen when
+    it is sealed."""
+    tries: int = 1
+    """Of such a score: how many test sets may be drawn until one has enough. Each could be the
+    lucky one, so delta is divided."""
 
     def __post_init__(self) -> None:
         for name in ("bands", "tenants", "reverts", "mixture", "classes"):
@@ -192,6 +213,7 @@ class MeterSpec:
         if self.bound is not None:
             object.__setattr__(self, "bound", one_of("bound", self.bound, Bound))
         self._check_question()
+        self._check_corpus()
         self._check_drawn()
         whole("steps", self.steps, at_least=1)
         finite("delta", self.delta)
@@ -202,7 +224,7 @@ class MeterSpec:
             raise invalid("delta", self.delta, f"at least {_SMALLEST_DELTA:g} for each session")
         if not isinstance(self.loss, str) or not self.loss:
             raise invalid("loss", self.loss, 'the name of a loss, such as "0-1"')
-        if self.tail is Bound.EXACT and not is_zero_one(self.loss):
+        if self.corpus is None and self.tail is Bound.EXACT and not is_zero_one(self.loss):
             allowed = f'needs a loss of 0 or 1 per example, not "{self.loss}": take convex'
             raise invalid("bound", "exact", allowed)
         if self.inputs not in ("hidden", "public"):
@@ -265,6 +287,55 @@ class MeterSpec:
         }
         for name in (name for name, used in unasked.items() if used):
             raise invalid("question", self.question, f"pass or fail, not with {name}")
+
+    def _check_corpus(self) -> None:
+        """Check what belongs to a score of the whole test set; a floor is a ceiling on its loss."""
+        corpus = self.corpus
+        whole("tries", self.tries, at_least=1)
+        if corpus is None:
+            for name, default in (("floor", None), ("rows", None), ("tries", 1)):
+                if getattr(self, name) != default:
+                    allowed = 'only with a score of the whole test set, as in loss = "f1[fraud]"'
+                    raise invalid(name, getattr(self, name), allowed)
+            return
+        if corpus.problem is not None:
+            raise invalid("loss", self.loss, corpus.problem)
+        if self.rows is not None:
+            whole("rows", self.rows, at_least=1)
+        if self.tries > 1 and not corpus.kind.sealed:
+            raise invalid("tries", self.tries, f"sealing checks nothing for the {corpus.word}")
+        if self.tries > _MOST_TRIES:
+            raise invalid("tries", self.tries, f"at most {_MOST_TRIES:,}")
+        names = [str(each) for each in self.classes]
+        if corpus.kind.averaged and len(names) < 2:
+            raise invalid("classes", names, f"an average over classes ({self.loss}) needs the list")
+        if names and corpus.positive and corpus.positive not in names:
+            raise invalid("loss", self.loss, f"one of the classes, {', '.join(names)[:200]}")
+        unproved = {
+            "published": self.published,
+            f"the bound {self.bound}": self.bound is not None,
+            "variance ceiling": self.variance_ceiling is not None,
+            f"the {self.protocol} protocol": self.protocol not in METERS,
+        }
+        for name in (name for name, used in unproved.items() if used):
+            raise invalid("loss", self.loss, f"not with {name}: nobody has proved that count")
+        if self.floor is None:
+            if self.ceiling is not None:
+                raise invalid("ceiling", self.ceiling, "a score has a floor: floor = 0.8")
+            return
+        finite("floor", self.floor)
+        object.__setattr__(self, "floor", float(self.floor))
+        if not 0 < self.floor < 1 or round(self.floor, 6) != self.floor:
+            allowed = "a score between 0 and 1 (both excluded), with at most 6 decimals"
+            raise invalid("floor", self.floor, allowed)
+        if not corpus.kind.floor:
+            raise invalid("floor", self.floor, f"it saves no label of the {corpus.word}")
+        if self.drawn is not None:
+            raise invalid("floor", self.floor, "not with drawn edges: nobody has proved it")
+        ceiling = float(1 - Fraction(repr(self.floor)))
+        if self.ceiling not in (None, ceiling):
+            raise invalid("ceiling", self.ceiling, "a floor is one: leave it out")
+        object.__setattr__(self, "ceiling", ceiling)
 
     def _check_drawn(self) -> None:
         """Refuse what no proof covers, and leave one band, from 0 to 1, for its tolerance."""
@@ -434,6 +505,11 @@ class MeterSpec:
             tolerance=self.tolerance,
         )
 
+    @cached_property
+    def corpus(self) -> Corpus | None:
+        """The score of the whole test set whose loss this is; None: an average over rows."""
+        return Corpus.parse(self.loss) if isinstance(self.loss, str) else None
+
     @property
     def ladder(self) -> bool:
         """Whether the old model of each answer is the last one that passed."""
@@ -490,18 +566,32 @@ class MeterSpec:
         return self.ceiling is not None and self.count is Count.CONSISTENT and plain and fixed
 
     @property
+    def fixes_rows(self) -> bool:
+        """Whether sealing checks the labels: the size was fixed then, and tries are counted."""
+        return self.corpus is not None and self.corpus.kind.sealed
+
+    @property
+    def may_be_too_few(self) -> bool:
+        """Whether how much a score is counted of depends on the model, so that it may be too few.
+
+        Of all others, sealing makes sure that there is enough.
+        """
+        return self.corpus is not None and not self.corpus.kind.sealed
+
+    @property
     def silent_answers(self) -> int:
         """The number of answers that promise nothing, and can come at any step.
 
         On a sticky meter each of them comes once.
         """
         ceilings = (None if self.merges else self.ceiling, self.variance_ceiling)
-        return sum(each is not None for each in ceilings) + int(self.may_fail)
+        silent = int(self.may_fail) + int(self.may_be_too_few)
+        return sum(each is not None for each in ceilings) + silent
 
     @property
     def session_delta(self) -> float:
-        """The failure probability that one test set may use."""
-        return self.delta / self.sessions
+        """The failure probability that one test set may use, and of it one try at sealing."""
+        return self.delta / (self.sessions * self.tries)
 
     @property
     def tail(self) -> Bound:
@@ -510,6 +600,8 @@ class MeterSpec:
             return Bound.HOEFFDING
         if self.bound is not None:
             return self.bound
+        if self.corpus is not None:
+            return _BOUNDS.get(self.corpus.name, Bound.EXACT)
         return Bound.EXACT if is_zero_one(self.loss) else Bound.CONVEX
 
     @classmethod
@@ -598,6 +690,8 @@ class MeterSpec:
             if field.name != "bands" and (required or value != field.default):
                 plain = str(value) if isinstance(value, StrEnum) else value
                 meter[field.name] = list(plain) if isinstance(plain, tuple) else plain
+        if self.floor is not None:
+            del meter["ceiling"]  # it follows from the floor
         if self.condition is not None:
             return {"meter": meter}
         return {"meter": meter, "bands": [dataclasses.asdict(band) for band in self.bands]}

@@ -93,13 +93,13 @@ def test_without_a_tolerance_none_is_asked_for(capsys: pytest.CaptureFixture[str
 def test_a_loss_that_does_not_exist_is_refused_as_init_does(
     capsys: pytest.CaptureFixture[str], tmp_path: Path
 ) -> None:
-    path = tmp_path / "f1.toml"
-    MeterSpec.uniform(signals=2, tolerance=0.1, steps=1, delta=0.1, loss="f1").write(path)
+    path = tmp_path / "f2.toml"
+    MeterSpec.uniform(signals=2, tolerance=0.1, steps=1, delta=0.1, loss="f2").write(path)
     code, _, at_init = run(capsys, "init", "--spec", str(path), "-C", str(tmp_path / "meter"))
     assert code == 2
-    for asked in ([*HEADLINE, "--loss", "f1"], ["--spec", str(path)]):
+    for asked in ([*HEADLINE, "--loss", "f2"], ["--spec", str(path)]):
         assert run(capsys, "plan", *asked) == (2, "", at_init)
-    assert "f1" in at_init
+    assert "f2" in at_init
 
 
 def test_a_spec_file_and_options_on_top(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ INSIDE = {
     "testsets.reuse.overlaps",
     "testsets.reuse.sealed_rows",
     "testsets.reuse.with_validation",
+    "testsets.tries.check_enough",
     "tokens.holder_of",
     "tokens.issue",
     "users.check_password",

@@ -291,7 +291,7 @@ def show_plan(plan: MeterPlan, *, labels_given: bool, steps_given: bool) -> None
     if spec.elastic:
         failure += " in the promised steps"
     rows = [
-        ("labels needed" if not labels_given else "labels given", f"{plan.labels:,}"),
+        (f"{plan.unit} {'given' if labels_given else 'needed'}", f"{plan.size:,}"),
         ("steps supported" if labels_given and not steps_given else "steps", f"{spec.steps:,}"),
         ("tolerance reached" if labels_given and steps_given else "tolerance", _tolerances(spec)),
         ("bands", _bands(spec)),
@@ -305,11 +305,17 @@ def show_plan(plan: MeterPlan, *, labels_given: bool, steps_given: bool) -> None
         away, close = another
         apart = at_most(2 * spec.tolerances[0])
         near = "" if away == close else f"; {close:,} less than {apart} from another"
-        rows.append(("with one more edge", f"{away:,} labels{near}"))
+        rows.append(("with one more edge", f"{away:,} {plan.unit}{near}"))
     if plan.elastic is not None:
         both = "{labels:,} labels, {plain_labels:,} for the plain meter".format_map(plan.elastic)
         rows.append(("elastic", both))
-    if spec.ceiling is not None:
+    if spec.rows is not None:
+        rows.append(("rows to draw", f"{spec.rows:,}"))
+    if spec.fixes_rows:
+        rows.append(("tries at sealing", f"{spec.tries:,}"))
+    if spec.floor is not None:
+        rows.append(("floor", f"{spec.floor:g}"))
+    elif spec.ceiling is not None:
         most = "" if spec.above is None else f", at most {spec.above} answers above it"
         rows.append(("ceiling", f"{spec.ceiling:g}{most}"))
     if spec.variance_ceiling is not None:

@@ -35,6 +35,10 @@ _OPTIONS = (
         "--weights", help="With --metric weighted: weights of the classes, as 0.5,0.3,0.2."
     ),
     click.option(
+        "--prevalence", type=float, help="With --metric: share of rows that are positive."
+    ),
+    click.option("--positive", help="With --metric and --toml: the positive class."),
+    click.option(
         "--rolling", is_flag=True, help="Each step adds a batch of labels, and frees one."
     ),
     click.option("--window", type=int, help="With --rolling: batches in use at a time."),
@@ -67,9 +71,12 @@ def plan_question(
     from easeml_meter.core.questions import asking
 
     asked = {name: value for name, value in options.items() if value not in (None, False, ())}
+    positive = asked.pop("positive", None)
+    if positive is not None and not (as_toml and "metric" in asked):
+        raise invalid("positive", positive, "only with --metric and --toml")
     if not asking.asks(asked):
         return False
-    if as_toml:
+    if as_toml and "metric" not in asked:
         raise invalid("--toml", "a question", "a plan of the gap, or of a meter.toml with --spec")
     for name in ("tolerance", "weights", "edges"):
         if name in asked:
@@ -79,13 +86,40 @@ def plan_question(
     asked["delta"] = delta_of(asked)
     asked.pop("confidence", None)
     plan = asking.plan_question(**asked, labels=labels)
-    if as_json:
+    if as_toml:
+        click.echo(_metric_toml(plan, asked, positive), nl=False)
+    elif as_json:
         click.echo(json.dumps(plan.to_dict(), indent=2))
     else:
         given = labels is not None or "batch" in asked
         steps = "question" in asked or "tolerance" in asked
         show_question(plan, "size" if not given else "steps" if steps else "tolerance")
     return True
+
+
+def _metric_toml(plan: QuestionPlan, asked: dict[str, Any], positive: str | None) -> str:
+    """Return the meter.toml of a plan; what has no option is added by hand."""
+    from easeml_meter.corpus import KINDS, PLANNED_ONLY
+    from easeml_meter.spec import MeterSpec
+
+    name = asked["metric"]
+    if name in PLANNED_ONLY:
+        raise invalid("--toml", name, PLANNED_ONLY[name])
+    if KINDS[name].averaged:
+        example = f'loss = "{name}" and classes = ["a", "b"]'
+        raise invalid("--toml", name, f"write a meter.toml with the classes by name: {example}")
+    if positive is None:
+        raise invalid("positive", None, "name the positive class, as in --positive fraud")
+    same = ("signals", "edges", "drawn", "floor", "tries")
+    spec = MeterSpec.uniform(
+        tolerance=plan.question.tolerance or 0.0,
+        steps=plan.budget.steps,
+        delta=plan.budget.delta,
+        loss=f"{name}[{positive}]",
+        rows=plan.rows,
+        **{each: asked[each] for each in same if each in asked},
+    )
+    return spec.to_toml()
 
 
 def _one(tolerances: list[float]) -> float:
@@ -133,6 +167,9 @@ def show_question(plan: QuestionPlan, answer: str) -> None:
         "delta": ("delta", at_most(budget.failure)),
         "failure": ("failure probability", at_most(plan.failure_probability)),
     }
+    if plan.rows is not None and plan.prevalence is not None:
+        share = f"{100 * plan.prevalence:g} %"
+        rows["rows"] = ("rows to draw", f"{plan.rows:,}, of which {share} count")
     if question.tolerance is not None:
         reached = "tolerance reached" if answer == "tolerance" else "tolerance"
         rows["tolerance"] = (reached, at_most(question.tolerance))

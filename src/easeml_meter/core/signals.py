@@ -25,6 +25,8 @@ UNCHANGED = -5
 PASS = -6
 FAIL = -7
 BASELINE = -8
+BELOW_FLOOR = -11
+TOO_FEW = -12
 
 _NAMES = {
     ABOVE_CEILING: "above-ceiling",
@@ -35,7 +37,11 @@ _NAMES = {
     PASS: "pass",
     FAIL: "fail",
     BASELINE: "baseline",
+    BELOW_FLOOR: "below-floor",
+    TOO_FEW: "too-few",
 }
+_REASONS = (ABOVE_CEILING, TOO_SPREAD, NO_READING, BELOW_FLOOR, TOO_FEW)
+"""Why a model has no reading, of which a sticky meter tells each once."""
 _ANSWERS = {name: answer for answer, name in _NAMES.items()}
 
 
@@ -109,6 +115,11 @@ class Rules:
         ]
 
     @property
+    def beyond(self) -> int:
+        """The answer to a test loss above the ceiling; of a score, that is below its floor."""
+        return ABOVE_CEILING if self.spec.floor is None else BELOW_FLOOR
+
+    @property
     def incremental(self) -> bool:
         """Whether only the worst band so far is told."""
         return self.spec.protocol is Protocol.INCREMENTAL
@@ -155,7 +166,9 @@ class Rules:
         if state.raised:
             found[0] = UNCHANGED
         if spec.ceiling is not None:
-            found.append(ABOVE_CEILING)
+            found.append(self.beyond)
+        if spec.may_be_too_few:
+            found.append(TOO_FEW)
         if spec.variance_ceiling is not None:
             found.append(TOO_SPREAD)
         if spec.may_fail:
@@ -184,7 +197,7 @@ class Rules:
         if not 0 <= test_loss <= 1:
             raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
         if spec.ceiling is not None and as_written(test_loss) > as_written(spec.ceiling):
-            return self.unread(state, ABOVE_CEILING)
+            return self.unread(state, self.beyond)
         most = spec.variance_ceiling
         if most is not None and as_written(variance) > as_written(most):
             return self.unread(state, TOO_SPREAD)
@@ -216,7 +229,7 @@ class Rules:
             return replace(state, top=answer)
         if answer == ABOVE_CEILING and self.spec.above is not None:
             return replace(state, above=state.above + 1)
-        if self.spec.sticky and answer in (ABOVE_CEILING, TOO_SPREAD, NO_READING):
+        if self.spec.sticky and answer in _REASONS:
             return replace(state, raised=tuple(sorted({*state.raised, answer})))
         return state
 
@@ -297,7 +310,7 @@ class Rules:
         It is within the tolerance of the test loss, which the band leaves on either side of the
         validation loss, or on one. A running maximum is used for its upper end only.
         """
-        if answer == ABOVE_CEILING:
+        if answer in (ABOVE_CEILING, BELOW_FLOOR):
             return self.least_above, None
         edges, tolerance = self.range_of(answer), self.tolerance(answer)
         if edges is None or tolerance is None:

@@ -17,9 +17,11 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
 from easeml_meter.core.signals import (
     BASELINE,
+    BELOW_FLOOR,
     FAIL,
     NO_READING,
     PASS,
+    TOO_FEW,
     TOO_SPREAD,
     UNCHANGED,
     Rules,
@@ -123,6 +125,8 @@ class Signal(Shown):
         if self.answer == TOO_SPREAD:
             most = at_least(self.spec.variance_ceiling or 0.0)
             return f"The losses on the test set vary more than {most}; nothing else is reported."
+        if self.answer == TOO_FEW:
+            return "Too few rows are predicted positive on the test set: nothing is promised."
         sure = (
             f"With probability at least {confidence(self.spec)}, for all answers of this test set"
         )
@@ -133,6 +137,15 @@ class Signal(Shown):
                 return "Nothing is promised about a model that fails."
             old = "" if self.old is None else f" The old model is that of step {self.old:,}."
             return f"{sure} together: this model {self.rules.promised(self.answer)}.{old}"
+        if self.answer == BELOW_FLOOR and self.spec.corpus is not None:
+            word, least = self.spec.corpus.word, self.rules.least_above
+            told = (
+                f"The {word} on the test set is below the floor ({at_most(self.spec.floor or 0)})"
+            )
+            if least is None:
+                return f"{told}; nothing else is reported."
+            most = at_most(1 - as_written(least))
+            return f"{told}. {sure} together: this model's true {word} is at most {most}."
         if self.true_gap is None:
             ceiling, least = at_least(self.spec.ceiling or 0.0), self.rules.least_above
             if least is None:
@@ -265,6 +278,8 @@ class Truth:
     """Whether the test set shows that the condition holds; None where the gap was asked for."""
     change: float | None = None
     """The accuracy minus that of the model it was compared with, on the test set."""
+    too_few: bool | None = None
+    """Whether too few rows were predicted positive for a reading, where that can happen."""
 
 
 @dataclass(frozen=True, repr=False)

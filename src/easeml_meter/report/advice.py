@@ -14,10 +14,12 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     BASELINE,
+    BELOW_FLOOR,
     FAIL,
     NO_READING,
     PASS,
     REVERTED,
+    TOO_FEW,
     TOO_SPREAD,
     UNCHANGED,
     Rules,
@@ -124,6 +126,21 @@ def _on_last(last: Signal) -> Iterator[Line]:
                 "it for the team.",
             )
         yield Role.DEVELOPER, "submit again once your models are better than that."
+    elif last.answer == BELOW_FLOOR and last.spec.corpus is not None:
+        floor, word = at_most(last.spec.floor or 0.0), last.spec.corpus.word
+        yield (
+            None,
+            f"The last model's {word} on the test set is below the floor of {floor}, so the meter "
+            "reports nothing else about it.",
+        )
+        yield Role.DEVELOPER, "submit again once your models are better than that."
+    elif last.answer == TOO_FEW:
+        yield (
+            None,
+            "The last model predicts too few positives on the test set for a reading of its "
+            "precision. That cost a step.",
+        )
+        yield Role.DEVELOPER, "submit a model that predicts more positives: lower its threshold."
     elif last.answer == TOO_SPREAD:
         most = at_least(last.spec.variance_ceiling or 0.0)
         yield (

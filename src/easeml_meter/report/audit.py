@@ -15,6 +15,8 @@ _SENTENCES = {
     Event.PART_ADDED: "{rows} labels arrived for test set {generation}, as part {part}.",
     Event.PART_WITHDRAWN: "Part {part} of test set {generation} was withdrawn, {rows} labels.",
     Event.TEST_SET_ADDED: "Test set {generation} became active, with {rows} labels.",
+    Event.SEALING_FAILED: "A delivery for test set {generation} had too few rows that count: "
+    "try {try} of {tries}.",
     Event.REUSE_REFUSED: "A delivery for test set {generation} was refused: another meter used it.",
     Event.RETIRED: "Test set {generation} was retired early.",
     Event.SPENT: "Test set {generation} was spent.",

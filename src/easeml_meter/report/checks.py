@@ -12,11 +12,11 @@ from dataclasses import dataclass, replace
 from itertools import zip_longest
 
 from easeml_meter.core.signals import (
-    ABOVE_CEILING,
     FAIL,
     NO_READING,
     PASS,
     REVERTED,
+    TOO_FEW,
     TOO_SPREAD,
     UNCHANGED,
     Rules,
@@ -97,11 +97,13 @@ def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int
         return None
     if truth.passed is not None:
         return PASS if truth.passed else FAIL
+    if truth.too_few:
+        return rules.unread(state, TOO_FEW)
     if truth.band is None:
         return None
     spec = rules.spec
     if spec.ceiling is not None and truth.test_loss > spec.ceiling:
-        return rules.unread(state, ABOVE_CEILING)
+        return rules.unread(state, rules.beyond)
     if spec.variance_ceiling is not None and (truth.variance or 0) > spec.variance_ceiling:
         return rules.unread(state, TOO_SPREAD)
     if state.reverts_used < spec.masked_reverts and truth.band > spec.mask_above:

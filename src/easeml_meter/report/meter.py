@@ -13,10 +13,12 @@ import math
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     BASELINE,
+    BELOW_FLOOR,
     FAIL,
     NO_READING,
     PASS,
     REVERTED,
+    TOO_FEW,
     TOO_SPREAD,
     UNCHANGED,
 )
@@ -51,7 +53,10 @@ from easeml_meter.report.words import (
 from easeml_meter.stats.rounding import at_least, at_most
 
 _THINNEST = 3.0
-_ODD = (ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED, PASS, FAIL, BASELINE)
+_ODD = (
+    *(ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED, PASS, FAIL, BASELINE),
+    *(BELOW_FLOOR, TOO_FEW),
+)
 
 
 def meter_svg(view: SessionView) -> str:
@@ -238,11 +243,15 @@ def _glyph(answer: int) -> str:
     """Return the sign of an answer that is no band, 9 wide around 0, 0."""
     if answer == ABOVE_CEILING:
         return element("path", d="M-4.5 4h9L0-4.5z")
+    if answer == BELOW_FLOOR:
+        return element("path", d="M-4.5-4h9L0 4.5z")
     line = {"fill": "none", "stroke": "currentColor", "stroke_width": "1.6"}
     if answer == REVERTED:
         return element("path", d="M-4-1.5h5a2.8 2.8 0 0 1 0 5.6h-4M-1-4.5l-3 3 3 3", **line)
     if answer == TOO_SPREAD:
         return element("path", d="M-4.5 0h9M-2-2.5L-4.5 0-2 2.5M2-2.5L4.5 0 2 2.5", **line)
+    if answer == TOO_FEW:
+        return element("path", d="M-3 3L3-3M-4 0a4 4 0 1 0 8 0a4 4 0 1 0-8 0", **line)
     if answer == UNCHANGED:
         return element("path", d="M-4-2h8M-4 2h8", **line)
     if answer == BASELINE:

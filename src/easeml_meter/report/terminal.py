@@ -12,10 +12,12 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     BASELINE,
+    BELOW_FLOOR,
     FAIL,
     NO_READING,
     PASS,
     REVERTED,
+    TOO_FEW,
     TOO_SPREAD,
     UNCHANGED,
 )
@@ -72,6 +74,8 @@ _GLYPHS = {
     PASS: "✓",
     FAIL: "✗",
     BASELINE: "○",
+    BELOW_FLOOR: "▼",
+    TOO_FEW: "∅",
 }
 
 

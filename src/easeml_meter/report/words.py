@@ -13,10 +13,12 @@ from itertools import groupby
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     BASELINE,
+    BELOW_FLOOR,
     FAIL,
     NO_READING,
     PASS,
     REVERTED,
+    TOO_FEW,
     TOO_SPREAD,
     UNCHANGED,
     Rules,
@@ -34,6 +36,8 @@ _WITHOUT_BAND = {
     PASS: "pass",
     FAIL: "fail",
     BASELINE: "baseline",
+    BELOW_FLOOR: "below floor",
+    TOO_FEW: "too few",
 }
 _JOINERS = "\u200c\u200d"
 _MOST_RUNS = 30
@@ -153,17 +157,31 @@ def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
     if signal.validation_loss is None:
         return ""
     measured = f"Validation {name} {validation_words(signal)}"
+    measured += score_words(spec, signal.validation_loss, _nearest)
     ends = []
     if signal.true_loss_at_most is not None and signal.true_loss_at_most < 1:
-        ends.append(f"at most {loss_words(spec, signal.true_loss_at_most)}")
+        most = signal.true_loss_at_most
+        score = score_words(spec, most, at_least, "at least ")
+        ends.append(f"at most {loss_words(spec, most)}{score}")
     if signal.true_loss_at_least:
-        ends.append(f"at least {loss_words(spec, signal.true_loss_at_least, at_least)}")
+        least = signal.true_loss_at_least
+        score = score_words(spec, least, at_most, "at most ")
+        ends.append(f"at least {loss_words(spec, least, at_least)}{score}")
     if not ends and spec.condition is not None:
         return f"{measured}."
     if not ends:
         return f"{measured}. This answer gives no upper bound on the true {name}."
     together = " for all answers of this test set together" if alone else ""
     return f"{measured}: true {name} {' and '.join(ends)}, {sure_words(spec)}{together}."
+
+
+def score_words(
+    spec: MeterSpec, loss: float, rounded: Callable[[Fraction, int], str], side: str = ""
+) -> str:
+    """Return, in brackets, the score that a loss is 1 minus of; nothing for other losses."""
+    if spec.corpus is None:
+        return ""
+    return f" ({spec.corpus.word} {side}{rounded(1 - as_written(loss), 4)})"
 
 
 def sure_words(spec: MeterSpec) -> str:
@@ -264,15 +282,24 @@ def settings_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
     """Return the settings that people ask for: a name, its value in words, and a note."""
     found = [("Answers", f"{spec.steps:,}", "promised for each test set"), *_asked_words(spec)]
     found.append(("Confidence", sure_words(spec), "for all answers of a test set together"))
-    if spec.ceiling is not None:
+    if spec.floor is not None:
+        note = "nothing else is told of scores below it"
+        found.append(("Floor", at_most(spec.floor), note))
+    elif spec.ceiling is not None:
         ceiling = loss_words(spec, spec.ceiling, at_least)
         found.append(("Ceiling", ceiling, "nothing else is told of test losses above it"))
-    found.append(("Loss", spec.loss, "so pages say error" if is_error(spec) else ""))
+    found.append(("Loss", spec.loss, _loss_note(spec)))
     if spec.classes:
         found.append(("Classes", ", ".join(map(str, spec.classes)), ""))
     public = spec.inputs == "public"
     note = "developers may fetch them" if public else "only runners and models see them"
     return [*found, ("Inputs", "public" if public else "hidden", note)]
+
+
+def _loss_note(spec: MeterSpec) -> str:
+    if spec.corpus is not None:
+        return f"1 minus the {spec.corpus.word}"
+    return "so pages say error" if is_error(spec) else ""
 
 
 def _asked_words(spec: MeterSpec) -> list[tuple[str, str, str]]:

@@ -12,15 +12,17 @@ import importlib
 import math
 import re
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
+from fractions import Fraction
 from functools import cache
 from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
 
+from easeml_meter.corpus import PLANNED_ONLY, WHY_NOT, Corpus
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.tables.wording import excerpt
 
@@ -56,10 +58,21 @@ class Sums:
     def __add__(self, other: Sums) -> Sums:
         return Sums(self.losses + other.losses, self.squares + other.squares)
 
+    def mean(self, units: int) -> Fraction:
+        """Return the mean loss, exactly; `units` are those of all examples."""
+        return Fraction(self.losses, units)
+
+    def variance(self, units: int) -> Fraction:
+        """Return the variance of the losses of single examples, to 1e-12."""
+        return Fraction(self.squares, units) - self.mean(units) ** 2
+
 
 @dataclass(frozen=True)
 class Loss(ABC):
-    """A loss; called with predictions and labels of one batch, it gives one loss per example."""
+    """A loss; called with predictions and labels of one batch, it gives one loss per example.
+
+    What it is summed up to has a mean; of most losses it is that of the losses of all examples.
+    """
 
     zero_one: ClassVar[bool] = False
     reads_labels: ClassVar[bool] = True
@@ -98,7 +111,16 @@ class Loss(ABC):
         """How many ranked classes it looks at."""
         return 1
 
-    def sums(self, predictions: Array, labels: Array) -> Sums:
+    def within(self, classes: Sequence[object]) -> Loss:
+        """Return it with the class list in force, which most losses need not know."""
+        return self
+
+    @property
+    def nothing(self) -> Any:
+        """The sums of no examples."""
+        return Sums()
+
+    def sums(self, predictions: Array, labels: Array) -> Any:
         """Sum up, in units, exactly; at most MOST_ROWS examples at a time.
 
         The square of a loss is rounded to a whole unit, too.
@@ -315,7 +337,8 @@ _FUNCTION = re.compile(r"([A-Za-z_][\w.]*:[A-Za-z_]\w*)(?:\[([a-z ]{1,20})\])?")
 _LONGEST_NAME = 500
 _NEEDS = {need.value: need for need in (Output.CLASS, Output.PROBABILITIES, Output.REAL)}
 _KNOWN = (
-    "0-1, top-3, absolute[0,100], squared[-1,1], brier, score, score[0-1], score[0,10] or "
+    "0-1, top-3, absolute[0,100], squared[-1,1], brier, score, score[0-1], score[0,10], "
+    "recall[CLASS], precision[CLASS], f1[CLASS], auc[CLASS], balanced-accuracy, macro-f1 or "
     "package.module:function"
 )
 
@@ -324,7 +347,8 @@ def parse_loss(text: str, **parameters: Any) -> Loss:
     """Read a loss as a spec names it.
 
     "0-1", "top-3", "absolute[0,100]", "squared[-1,1]", "brier", "score" (from 0 to 1),
-    "score[0-1]" (0 or 1), "score[0,10]", "package.module:function". The parameters may also come
+    "score[0-1]" (0 or 1), "score[0,10]", "f1[fraud]" and other scores of a whole test set,
+    "package.module:function". The parameters may also come
     by name: `parse_loss("top-k", k=3)`, `parse_loss("squared", low=0, high=1)`. A function gets
     predictions and labels in the form of the label columns (`forms`); with "[class]" after its
     name, places in the class list; with "[real]", finite numbers; with "[probabilities]", one row
@@ -342,6 +366,13 @@ def parse_loss(text: str, **parameters: Any) -> Loss:
         raise _refuse(f"{text} with {', '.join(parameters)}", allowed) from None
     if parameters:
         raise _refuse(f"{text} with {', '.join(parameters)}", "it takes no parameters")
+    if (corpus := Corpus.parse(text)) is not None:
+        from easeml_meter.scoring.corpora import CorpusLoss  # which is a loss itself
+
+        return CorpusLoss(corpus)
+    for refused in (WHY_NOT, PLANNED_ONLY):
+        if (why := refused.get(text.partition("[")[0])) is not None:
+            raise _refuse(text, why)
     if text == "0-1":
         return ZeroOne()
     if text == "brier":

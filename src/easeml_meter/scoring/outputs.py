@@ -44,6 +44,7 @@ class Expected:
             return
         if self.classes is None:
             raise invalid("classes", "none", f"the loss {self.loss.name} needs the class list")
+        object.__setattr__(self, "loss", self.loss.within(self.classes.values))
         if self.loss.ranks >= max(2, len(self.classes)) and self.loss.output is Output.RANKED:
             allowed = f"fewer than the {len(self.classes)} classes, or nothing is ever wrong"
             raise invalid("loss", self.loss.name, allowed)

@@ -20,7 +20,7 @@ import pyarrow as pa
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.forms import Form
-from easeml_meter.scoring.losses import Loss, Sums
+from easeml_meter.scoring.losses import Loss
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import checked_answers
 from easeml_meter.scoring.predictor import (
@@ -261,7 +261,7 @@ class ShardTask:
     again: bool = True
     """Whether part of the rows run a second time, to be compared."""
 
-    def total(self) -> Sums:
+    def total(self) -> Any:
         """Run the model, and sum up its losses, in units of the loss.
 
         On hidden rows, whatever fails because of the model, the loss or the rows is `Unscorable`.
@@ -282,7 +282,7 @@ class ShardTask:
                     raise
         raise failure or unscorable() from None
 
-    def _total(self, inputs: Iterator[pa.RecordBatch], labels: Iterator[Any]) -> Sums:
+    def _total(self, inputs: Iterator[pa.RecordBatch], labels: Iterator[Any]) -> Any:
         end = time.monotonic() + self.limits.seconds
         if not self.again:
             return self._scored(self._predict(inputs, self.limits), labels)
@@ -324,9 +324,10 @@ class ShardTask:
             if close := getattr(batches, "close", None):
                 close()
 
-    def _scored(self, batches: Iterable[pa.RecordBatch], labels: Iterator[Any]) -> Sums:
+    def _scored(self, batches: Iterable[pa.RecordBatch], labels: Iterator[Any]) -> Any:
         """Sum up the losses of answers."""
-        expected, total, row = self.source.expected, Sums(), self.first_row
+        expected, row = self.source.expected, self.first_row
+        total = expected.loss.nothing
         waiting: Any = np.empty(0)
         with closing(self._checked(batches)) as answers:
             for values in answers:
@@ -423,7 +424,7 @@ def score_model(
         rows = sum(sizes[groups.start : groups.stop])
         tasks.append(ShardTask(predictor, source, limits, groups, row, rows, again))
         row += rows
-    total, done = Sums(), 0
+    total, done = expected.loss.nothing, 0
     for task, part in zip(tasks, map_function(ShardTask.total, tasks), strict=True):
         total += part
         done += task.rows

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from easeml_meter.errors import MeterError
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.forms import Form
-from easeml_meter.scoring.losses import MOST_ROWS, Loss, Sums
+from easeml_meter.scoring.losses import MOST_ROWS, Loss
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.silence import silence
 
@@ -62,7 +62,8 @@ MapFunction = Callable[[Callable[[Any], Any], Iterable[Any]], Iterable[Any]]
 class Score:
     """The sums of losses over `count` examples, in whole units."""
 
-    sums: Sums
+    sums: Any
+    """`Sums`, or what else the loss sums up to: something with a mean and a variance."""
     count: int
     unit: int = 1
     """How many units make a loss of 1."""
@@ -70,12 +71,19 @@ class Score:
     @property
     def mean(self) -> Fraction:
         """The mean loss, exactly."""
-        return Fraction(self.sums.losses, self.count * self.unit)
+        found: Fraction = self.sums.mean(self.count * self.unit)
+        return found
 
     @property
     def variance(self) -> Fraction:
         """The variance of the losses of single examples, to 1e-12."""
-        return Fraction(self.sums.squares, self.count * self.unit) - self.mean**2
+        found: Fraction = self.sums.variance(self.count * self.unit)
+        return found
+
+    @property
+    def counted(self) -> int:
+        """What the mean is counted of: all examples, or of a score such as precision fewer."""
+        return int(getattr(self.sums, "counted", self.count))
 
 
 @dataclass(frozen=True)
@@ -90,13 +98,13 @@ class Task:
     revealed: bool
     form: Form | None
 
-    def total(self) -> Sums:
+    def total(self) -> Any:
         """Sum up the losses of this row group, in units of the loss."""
         group = self.labels.read() if hasattr(self.labels, "read") else self.labels
         if len(group) != len(self.predictions):
             raise ValueError(f"{len(group)} labels for {len(self.predictions)} predictions")
         if not len(group):
-            return Sums()
+            return self.loss.nothing
         try:
             with nullcontext() if self.revealed else silence():
                 return self._total_on(group)
@@ -105,7 +113,7 @@ class Task:
                 raise
         raise unscorable() from None
 
-    def _total_on(self, group: Any) -> Sums:
+    def _total_on(self, group: Any) -> Any:
         labels = read_labels(
             group,
             self.loss,
@@ -118,12 +126,12 @@ class Task:
         return total_loss(self.loss, self.predictions, labels)
 
 
-def total_loss(loss: Loss, predictions: NDArray[Any], labels: NDArray[Any]) -> Sums:
+def total_loss(loss: Loss, predictions: NDArray[Any], labels: NDArray[Any]) -> Any:
     """Sum up the losses of any number of examples, a slice at a time."""
     width = max(1, predictions[:1].size)
     size = max(1, min(_SLICE_ROWS, _SLICE_VALUES // width))
     slices = (slice(at, at + size) for at in range(0, len(labels), size))
-    return sum((loss.sums(predictions[each], labels[each]) for each in slices), Sums())
+    return sum((loss.sums(predictions[each], labels[each]) for each in slices), loss.nothing)
 
 
 def score(
@@ -157,7 +165,7 @@ def score(
             yield Task(loss, classes, batch, group, count + 1, revealed, form)
             count += len(batch)
 
-    total = sum(map_function(Task.total, tasks()), Sums())
+    total = sum(map_function(Task.total, tasks()), expected.loss.nothing)
     if count != expected.rows:
         raise ValueError(f"{count} labels for {expected.rows} predictions")
     return Score(total, count, expected.loss.unit)

@@ -27,7 +27,10 @@ def check_meter(
         raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
     check_name("name", name)
     allowed_loss(spec, allowed_losses)
-    plan_of(spec)
+    plan = plan_of(spec)
+    if spec.corpus is not None and spec.rows is None:
+        needed = f"among them at least {plan.size:,} {plan.unit}"
+        raise invalid("rows", None, f"say in meter.toml how many rows a test set has, {needed}")
 
 
 @dataclass(frozen=True)

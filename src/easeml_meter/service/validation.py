@@ -6,8 +6,9 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event, TestSet, ValidationSet
 from easeml_meter.core.notices import Notice
-from easeml_meter.errors import MeterError, NotFound, WrongPhase, invalid
+from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
+from easeml_meter.scoring.corpora import counted_in
 from easeml_meter.scoring.ids import CommittedIds
 from easeml_meter.scoring.validation import Validation
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -127,6 +128,12 @@ def _enter(
         id_column=id_column or None,
     )
     check_whole(source)
+    with about(source):
+        counted = counted_in(table.loss, table.classes, table.labels(), secret=False)
+        if counted == 0:
+            corpus = state.spec.corpus
+            what = corpus.counted(state.spec.classes) if corpus else "rows"
+            raise InvalidInput(f"no {what}: the loss {state.spec.loss} is counted of them")
     digest = None
     if id_column:
         with about(source):

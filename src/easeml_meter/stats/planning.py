@@ -21,7 +21,7 @@ from typing import Any
 from easeml_meter.errors import invalid
 from easeml_meter.showing import Shown
 from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
-from easeml_meter.stats import counting
+from easeml_meter.stats import counting, scores
 from easeml_meter.stats.feedback import possible_bands
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
 from easeml_meter.stats.tails import log_tail, log_tail_from
@@ -49,12 +49,28 @@ class Plan(Shown):
 
     spec: MeterSpec
     labels: int
-    """Labels in the hidden test set; with the resampling protocol, in all of them together."""
+    """Labels in the hidden test set; with the resampling protocol, in all of them together.
+
+    Of a score of the whole test set, the rows to be drawn, if the meter says how many; else what it
+    is counted of, `size`.
+    """
     failure_probability: float
     """Reached at `labels` in the promised steps: never above the session's delta."""
     log_models: float
     """Natural logarithm of how many models (or, as published, pairs) are guarded against."""
     assumptions: tuple[str, ...]
+    counted: int | None = None
+    """Of a score such as recall, the positives that the promise is counted of."""
+
+    @property
+    def size(self) -> int:
+        """What the promise is counted of, in the plan's own unit."""
+        return self.labels if self.counted is None else self.counted
+
+    @property
+    def unit(self) -> str:
+        """What the size counts."""
+        return "labels" if self.spec.corpus is None else self.spec.corpus.kind.unit
 
     @property
     def counting(self) -> str:
@@ -86,6 +102,8 @@ class Plan(Shown):
         spec = self.spec
         return {
             "labels": self.labels,
+            "size": self.size,
+            "unit": self.unit,
             "steps": spec.steps,
             "signals": spec.signals if spec.drawn is None else None,
             "edges": list(spec.edges) if spec.drawn is None else None,
@@ -99,6 +117,8 @@ class Plan(Shown):
             "counting": self.counting,
             "log10_models": self.log_models / math.log(10),
             "ceiling": spec.ceiling,
+            "floor": spec.floor,
+            "tries": spec.tries,
             "variance_ceiling": spec.variance_ceiling,
             "above": spec.above,
             "sticky": spec.sticky,
@@ -128,6 +148,8 @@ def fewest_labels(spec: MeterSpec, possible: int | None = None) -> int:
     # That bound is raised by its rounding error, so the search begins a little above it.
     needed = (total + math.log(2) - budget) * (1 + 1e-11) + 1e-11
     highest = math.ceil(needed / (2 * spec.tolerances[0] ** 2)) + 1
+    if spec.corpus is not None:
+        highest = scores.enough(spec, needed)
     if highest > MAX_LABELS:
         raise invalid("tolerance", spec.tolerances[0], "too small: over 10^15 labels needed")
     return smallest(excess, highest)
@@ -212,7 +234,9 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     found = list(COMMON_ASSUMPTIONS)
     if spec.models:
         found[-1] += ", which is checked where the meter runs the model"
-    if spec.tail is Bound.EXACT:
+    if spec.corpus is not None:
+        found += _corpus_assumptions(spec)
+    elif spec.tail is Bound.EXACT:
         found.append("the loss of each example is 0 or 1")
     else:
         found.append("the loss of each example lies between 0 and 1")
@@ -251,6 +275,17 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     return tuple(found)
 
 
+def _corpus_assumptions(spec: MeterSpec) -> list[str]:
+    """Say what a score of the whole test set rests on: the size of the sample was no choice."""
+    if spec.corpus is None or not spec.corpus.kind.sealed:
+        return []
+    tries = "once" if spec.tries == 1 else f"at most {spec.tries:,} times, of which delta has room"
+    return [
+        "the size of the test set was fixed before it was drawn, and it is sealed as drawn",
+        f"a test set is drawn {tries}: one with too few {spec.corpus.kind.unit} is refused",
+    ]
+
+
 def sessions_words(spec: MeterSpec) -> str:
     """Say for how many test sets delta is."""
     if spec.sessions == 1:
@@ -266,7 +301,14 @@ def promised_of(spec: MeterSpec) -> str:
     if len(tolerances) > 1:
         many += f" to {at_most(tolerances[-1])} (by the reported band)"
     excuse = ""
-    if spec.ceiling is not None:
+    measured, true = "test loss", "true loss"
+    if spec.corpus is not None:
+        measured, true = f"{spec.corpus.word} on the test set", "true one"
+    if spec.floor is not None:
+        most = min(as_written(spec.floor) + as_written(tolerances[0]), Fraction(1))
+        then = f": then its true one is at most {at_most(most)}" if spec.merges else ""
+        excuse = f' (or is reported as "below the floor", {at_most(spec.floor)}{then})'
+    elif spec.ceiling is not None:
         least = max(as_written(spec.ceiling) - as_written(tolerances[0]), Fraction(0))
         then = f": then its true loss is at least {at_least(least)}" if spec.merges else ""
         excuse = f' (or is reported as "above the ceiling", {at_least(spec.ceiling)}{then})'
@@ -276,6 +318,8 @@ def promised_of(spec: MeterSpec) -> str:
     if spec.variance_ceiling is not None:
         most = at_least(spec.variance_ceiling)
         excuse += f' (or is reported as "too spread": losses that vary more than {most})'
+    if spec.may_be_too_few:
+        excuse += ' (or is reported as "too few predicted positives", which promises nothing)'
     if spec.sticky:
         excuse += ' (or is reported as "unchanged", which promises nothing)'
     # A running maximum may be another model's band: its lower edge says nothing of this one.
@@ -289,7 +333,7 @@ def promised_of(spec: MeterSpec) -> str:
     if spec.gap is Gap.SIGNED:
         signed = " (by how much its true loss exceeds its validation loss, or 0)"
     return (
-        f"each model's test loss is within {many} of its true loss{excuse}. So its true gap"
+        f"each model's {measured} is within {many} of its {true}{excuse}. So its true gap"
         f"{signed} {edges}."
     )
 
@@ -317,7 +361,7 @@ def log_failure(
     top = -math.inf
     for count, tolerance in zip(counts, tolerances, strict=False):
         if tolerance not in known:
-            if spec.tail in (Bound.EXACT, Bound.CONVEX):
+            if spec.corpus is None and spec.tail in (Bound.EXACT, Bound.CONVEX):
                 # Never below either tail, and quick: what is lost in the sum needs no more.
                 rough = log_tail(Bound.KL, labels, tolerance, spec.ceiling)
                 if count + rough < top - _LOST:
@@ -338,6 +382,8 @@ def log_tails(
 
 
 def _log_tail(spec: MeterSpec, labels: int, tolerance: float, tail: Callable[..., float]) -> float:
+    if spec.corpus is not None:
+        return scores.log_corpus_tail(spec, labels, tolerance)
     ceilings = spec.ceiling, spec.variance_ceiling
     return tail(spec.tail, labels, tolerance, *ceilings, promised=spec.merges)
 
@@ -347,9 +393,13 @@ def _checked_plan(spec: MeterSpec, labels: int) -> Plan:
     failure = log_failure(spec, labels // _test_sets(spec))
     if failure > _log_budget(spec):
         raise AssertionError(f"the planner missed its own inequality: {spec}, {labels} labels")
+    if spec.rows is not None and spec.rows < labels:
+        unit = "labels" if spec.corpus is None else spec.corpus.kind.unit
+        raise invalid("rows", spec.rows, f"too few: {labels:,} {unit} are needed among them")
     return Plan(
         spec=spec,
-        labels=labels,
+        labels=spec.rows or labels,
+        counted=None if spec.corpus is None else labels,
         failure_probability=math.exp(failure),
         log_models=counting.log_sum(counting.log_models(spec)),
         assumptions=assumptions_of(spec),

@@ -18,7 +18,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_meter.spec import Bound
+from easeml_meter.spec import Bound, MeterSpec
 from easeml_meter.stats.binomial import Floats, tail_and_ratio
 from easeml_meter.stats.counting import log_sum
 from easeml_meter.stats.rounding import as_written
@@ -28,6 +28,59 @@ _MARGIN = 1e-11
 _WIDTH = 128
 _MOST_JUMPS = 512
 """Sizes at which the tail of a floor jumps that are compared; the ripple is small beyond."""
+
+
+def log_corpus_tail(spec: MeterSpec, size: int, tolerance: float) -> float:
+    """Return the tail of the score of a meter, where `size` or more of what it needs is there."""
+    corpus = spec.corpus
+    if corpus is None:
+        raise AssertionError("a meter whose loss is an average over rows has no such tail")
+    if size < 1:
+        return 0.0
+    if tolerance >= 1:
+        return -math.inf
+    if corpus.name == "auc":
+        # An average of means of min(n+, n-) independent pairs (Hoeffding 1963), so bounded as one.
+        return log_tail(Bound.CONVEX, size, tolerance, spec.ceiling)
+    if corpus.name in ("f1", "macro-f1"):
+        classes = len(spec.classes) if corpus.kind.averaged else 1
+        return min(0.0, log_f1_tail_from(size, tolerance, spec.floor) + math.log(classes))
+    if corpus.kind.averaged:
+        shares = (Fraction(1, len(spec.classes)),) * len(spec.classes)
+        return log_average_tail(size, tolerance, shares)
+    return log_share_tail_from(size, tolerance, spec.floor)
+
+
+def enough(spec: MeterSpec, nats: float) -> int:
+    """Return a size from which on `log_corpus_tail` is below -nats at the smallest tolerance.
+
+    By Hoeffding's bound, with room for constants; the variance of F1 is up to 1.24 times that of a
+    share.
+    """
+    rate = 2 * spec.tolerances[0] ** 2 * 0.7
+    return math.ceil((nats + 4 + math.log(max(1, len(spec.classes)))) / rate) + 10
+
+
+def rows_for(size: int, share: float, chance: float = 0.001) -> int:
+    """Return how many rows to draw so that `size` of them are of a kind that has this share.
+
+    With fewer than that in at most this chance: P(Bin(rows, share) < size).
+    """
+
+    def excess(rows: int) -> float:
+        if rows * share < size:
+            return 1.0
+        rest = np.array([float(rows - size + 1)])
+        log_pmf, ratio = tail_and_ratio(rows, rest, np.array([rows * (1 - share)]))
+        return float((log_pmf + np.log(ratio))[0]) - math.log(chance)
+
+    low, high = 0, math.ceil((size + 1) / share)
+    while excess(high) > 0:
+        low, high = high, 2 * high
+    while high - low > 1:
+        middle = (low + high) // 2
+        low, high = (low, middle) if excess(middle) <= 0 else (middle, high)
+    return high
 
 
 def log_share_tail(size: int, tolerance: float, floor: float | None = None) -> float:

@@ -16,10 +16,6 @@ def test_two_bands_are_consistent_where_bands_are_wide() -> None:
     assert Bands(0.01, 4, (0.01, 0.02, 0.03)).consistent == 3
 
 
-def test_edges_exactly_two_tolerances_apart_are_close_for_scores_that_are_no_shares() -> None:
-    assert Bands(0.01, 4, (0.02, 0.04, 0.06), shares=False).consistent == 3
-
-
 def test_drawn_edges_are_counted_on_average() -> None:
     assert Bands(0.01, drawn=0.2).consistent == Fraction(11, 10)
     assert len(Bands(0.01, drawn=0.2).answers) == 1

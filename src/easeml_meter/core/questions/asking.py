@@ -23,7 +23,7 @@ Options = dict[str, Any]
 
 _OWN = {
     "question": ("disagreement", "passes", "on_demand"),
-    "metric": ("floor", "classes", "weights"),
+    "metric": ("floor", "classes", "weights", "prevalence"),
     "rolling": ("window", "batch", "submissions"),
     "judge_error": ("pool",),
 }
@@ -53,6 +53,9 @@ def plan_question(**options: Any) -> planning.QuestionPlan:
     if kind is None:
         raise invalid("question", None, f"give one of {', '.join(map(_option, _OWN))}")
     size = given.pop("labels", None)
+    if "prevalence" in given:
+        prevalence = given.pop("prevalence")
+        return dataclasses.replace(plan_question(**given, labels=size), prevalence=prevalence)
     if kind == "rolling":
         if size is not None:
             raise invalid("labels", size, "of a rolling test set, give the labels of a batch")
@@ -148,7 +151,7 @@ def _metric(given: Options) -> Question:
     averaged = name in KINDS and KINDS[name].classes
     return Metric(
         name,
-        _bands(given, shares=name in ("accuracy", "recall", "precision")),
+        _bands(given),
         floor=given.pop("floor", None),
         classes=given.pop("classes", 2 if averaged else 1),
         weights=listed("weights", given.pop("weights", ())),
@@ -177,7 +180,7 @@ _BUILDERS: dict[str, Callable[[Options], Question]] = {
 }
 
 
-def _bands(given: Options, *, shares: bool = True) -> Bands:
+def _bands(given: Options) -> Bands:
     """Take the bands out of the options given."""
     tolerance = given.pop("tolerance", None)
     if tolerance is None:
@@ -187,4 +190,4 @@ def _bands(given: Options, *, shares: bool = True) -> Bands:
     if edges is not None:
         edges = listed("edges", edges)
     signals = given.pop("signals", 5 if edges is None else len(edges) + 1)
-    return Bands(tolerance, signals, edges, given.pop("drawn", None), shares)
+    return Bands(tolerance, signals, edges, given.pop("drawn", None))

@@ -20,8 +20,6 @@ class Bands:
     """The inner edges; None: equal bands."""
     drawn: float | None = None
     """The distance of edges that are drawn for every answer; None: fixed edges."""
-    shares: bool = True
-    """Whether the score is a share of a known number of rows, so that edges compare exactly."""
 
     def __post_init__(self) -> None:
         self.spec()
@@ -36,7 +34,6 @@ class Bands:
             delta=0.5,
             count=Count.CONSISTENT,
             drawn=self.drawn,
-            loss="0-1" if self.shares else "brier",
         )
 
     @property

@@ -67,13 +67,11 @@ class Gap(Question):
 
     def log_tail(self, size: int) -> float:
         """Return the tail at the smallest tolerance."""
-        spec = self.spec
-        return log_tail(spec.tail, size, self.tolerance, spec.ceiling, spec.variance_ceiling)
+        return planning.log_tails(self.spec, size)[0]
 
     def log_tail_from(self, size: int) -> float:
         """Return the same for this size and all larger ones."""
-        spec = self.spec
-        return log_tail_from(spec.tail, size, self.tolerance, spec.ceiling, spec.variance_ceiling)
+        return planning.log_tails(self.spec, size, log_tail_from)[0]
 
     def log_failure(self, steps: int, size: int, *, onwards: bool = False) -> float:
         """Sum over the tolerances that an answer can still promise."""

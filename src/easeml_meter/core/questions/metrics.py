@@ -14,6 +14,7 @@ from fractions import Fraction
 from easeml_meter.checks import finite, whole
 from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.question import Question
+from easeml_meter.corpus import WHY_NOT
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Bound
 from easeml_meter.stats import scores
@@ -105,16 +106,6 @@ KINDS: dict[str, Kind] = {
     "auc": Kind("labels of the smaller class", _auc, _auc, floor=True),
     "roc": Kind("labels of each class", _curve, _curve),
 }
-WHY_NOT = {
-    "ece": "the calibration error is no average over rows, and no valid tail is known",
-    "bleu": "corpus BLEU is no average over rows: score each sentence, and take that as the loss",
-    "ndcg": "a ranking is normalized over all rows: score each query, and take that as the loss",
-    "map": "a ranking is normalized over all rows: score each query, and take that as the loss",
-    "mcc": "it mixes four shares, and no valid tail is known: take f1 or balanced-accuracy",
-    "r2": "its denominator is a variance, and no valid tail is known: take a loss in [0, 1]",
-    "rmse": "errors without a largest value have no tail: take a loss in [0, 1]",
-    "median": "a quantile needs the whole curve: plan roc, whose inequality covers it",
-}
 
 
 @dataclass(frozen=True)
@@ -197,7 +188,8 @@ class Metric(Question):
             return f"each model's true and false positive rate, at every threshold, {within}."
         excuse = ""
         if self.floor is not None:
-            excuse = f' (or is reported as "below the floor", {at_most(self.floor)})'
+            some = "with a class " if self.kind.classes else ""
+            excuse = f' (or is reported as {some}"below the floor", {at_most(self.floor)})'
         return f"each model's {self.name} on the test set {within}{excuse}."
 
     @property
@@ -213,13 +205,23 @@ class Metric(Question):
         return tuple(found)
 
     def log_models(self, steps: int) -> float:
-        """Count the consistent histories of bands, and of an answer without a reading."""
-        answers = self.bands.consistent + int(self.kind.silent is not None)
-        return log_geometric(answers, steps)
+        """Count the consistent histories of bands, and of an answer without a reading.
+
+        With a floor, one band or "below the floor" is possible near it. An average over classes has
+        the floor of each class, which says little of the average: that answer can always come.
+        """
+        bands = self.bands.consistent
+        if self.floor is not None:
+            bands = bands + 1 if self.kind.classes else max(Fraction(2), bands)
+        return log_geometric(bands + int(self.kind.silent is not None), steps)
 
     def log_tail(self, size: int) -> float:
         """Return the tail of this metric."""
         return self.kind.tail(self, size)
+
+    def log_failure(self, steps: int, size: int, *, onwards: bool = True) -> float:
+        """Return the same, always onwards: of what a metric is counted, there may be more."""
+        return super().log_failure(steps, size, onwards=True)
 
     def log_tail_from(self, size: int) -> float:
         """Return the same for this size and all larger ones."""

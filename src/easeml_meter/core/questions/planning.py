@@ -31,6 +31,7 @@ from easeml_meter.stats.planning import (
 )
 from easeml_meter.stats.planning import supported_steps as most_steps
 from easeml_meter.stats.rounding import as_written, at_most, confidence_of
+from easeml_meter.stats.scores import rows_for
 
 _MOST_WORK = 200_000.0
 """Rows that one tail may sum over; a plan takes a dozen. Anybody may ask a server for a plan."""
@@ -77,6 +78,24 @@ class QuestionPlan(Shown):
     failure_probability: float
     beyond: tuple[str, ...] = ()
     """What the promise of a meter rests on besides, whatever it asks."""
+    prevalence: float | None = None
+    """The share of rows that count, such as positives, if somebody has said it."""
+
+    def __post_init__(self) -> None:
+        if self.prevalence is not None:
+            finite("prevalence", self.prevalence)
+            if not 1e-6 <= self.prevalence < 1:
+                raise invalid("prevalence", self.prevalence, "a share below 1, such as 0.03")
+
+    @property
+    def rows(self) -> int | None:
+        """How many rows to draw so that 999 of 1,000 test sets have enough; None: not known."""
+        return None if self.prevalence is None else rows_for(self.size, self.prevalence)
+
+    @property
+    def unit(self) -> str:
+        """What the size counts."""
+        return self.question.unit
 
     @property
     def labels(self) -> int:
@@ -111,6 +130,7 @@ class QuestionPlan(Shown):
             "size": self.size,
             "labels": self.size if self.question.unit == "labels" else None,
             "unit": self.question.unit,
+            "rows": self.rows,
             "steps": self.budget.steps,
             "tolerance": self.question.tolerance,
             "delta": self.budget.delta,

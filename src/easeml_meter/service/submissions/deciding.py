@@ -10,11 +10,12 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 
 from easeml_meter.core.history import Histories, MeterState
-from easeml_meter.core.ledger import Account
+from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, TestSet, ValidationSet
-from easeml_meter.core.signals import NO_READING, name_of
+from easeml_meter.core.signals import NO_READING, TOO_FEW, name_of
 from easeml_meter.errors import MeterError, Spent, WrongPhase
+from easeml_meter.scoring.score import Score
 from easeml_meter.service.journal import histories_of
 from easeml_meter.service.place import Clock
 from easeml_meter.service.submissions.keeping import Kept
@@ -183,7 +184,10 @@ class Decisions:
             # No label was touched for a model that was to be compared with others.
             raise MeterError("another model came first, to compare this one with: submit it again")
         answer = self.histories.ledger.rules.unread(account.state, NO_READING)
-        if losses.validation is not None and losses.test is not None:
+        ledger = self.histories.ledger
+        if losses.validation is not None and too_few(ledger, losses.test):
+            answer = ledger.rules.unread(account.state, TOO_FEW)
+        elif losses.validation is not None and losses.test is not None:
             rules = self.histories.ledger.rules.drawing(draft.first_edge)
             answer = rules.answer(
                 account.state,
@@ -224,6 +228,11 @@ class Decisions:
             f"test set {self.test_set.number} has no answer left for this team: a fresh one of "
             f"{self.state.plan.labels:,} labels is needed"
         )
+
+
+def too_few(ledger: Ledger, test: Score | None) -> bool:
+    """Whether a model predicts too few positives for what its score was planned with."""
+    return test is not None and ledger.spec.may_be_too_few and test.counted < ledger.labels
 
 
 def validation_in_force(state: MeterState) -> ValidationSet:

@@ -36,6 +36,8 @@ class Asked:
     """None: a function that only the meter's machine has, which checks the labels there."""
     text_labels: bool = True
     """Whether labels are names, which have one text form, and not numbers to calculate with."""
+    exactly: bool = False
+    """Whether there must be no more rows than asked for: a size fixed beforehand is a promise."""
 
     @classmethod
     def elsewhere(
@@ -44,7 +46,7 @@ class Asked:
         """Return what a server asks for; no function that the server names is imported."""
         loss = None if ":" in spec.loss else parse_loss(spec.loss)
         classes = classes_in_force(spec, latest)
-        return cls(request, classes, loss, names_as_labels(spec.loss))
+        return cls(request, classes, loss, names_as_labels(spec.loss), spec.fixes_rows)
 
     def check_rows(self, rows: int, *, part: bool = False) -> None:
         """Refuse fewer rows than the plan needs; a part may have fewer.
@@ -53,6 +55,11 @@ class Asked:
             InvalidInput: there are too few.
         """
         needed, here = self.request.test_set.labels_needed, self.request.labels_here
+        if self.exactly and rows + here > needed:
+            raise InvalidInput(
+                f"labels: {rows + here:,} given, exactly {needed:,} needed: a size that was not "
+                "fixed before the rows were drawn breaks the promise"
+            )
         if part or rows + here >= needed:
             return
         arrived = f" and {here:,} have arrived" if here else ""

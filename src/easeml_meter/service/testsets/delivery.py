@@ -32,6 +32,7 @@ from easeml_meter.service.testsets.reuse import (
     own_notice,
     sealed_rows,
 )
+from easeml_meter.service.testsets.tries import check_enough, this_try
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.choosing import NO_LABEL, choose_columns, without_labels
 from easeml_meter.tables.opening import FORMATS, open_table
@@ -194,12 +195,14 @@ def take_in(
             raise invalid("test set", path.name, f"the same rows were test set {other.number}")
     committed = None if state.spec.drawn is None else sealed.draws.commitment
     notices = check_reuse(actor, space, state, sealed, decisions)
+    check_enough(space, state, sealed)
     claim(space, wanted.meter, fingerprint)
     # Named by its digest, it replaces no other one.
     blob = copy_into(space.files, f"{TEST_SETS}/{wanted.number}-{manifest.sha256}.sealed", path)
     kept = keep_notices(space, delivery_notices(wanted.number, manifest.sha256), notices)
     with space.writing() as books:
         wanted = space.state(books).requested()  # somebody may have been faster
+        tried = this_try(books, state.spec, wanted)
         now = space.now()
         added = replace(
             wanted,
@@ -215,6 +218,8 @@ def take_in(
         details = {"generation": added.number, "rows": manifest.rows, "digest": kept}
         if committed is not None:
             details[DRAWS] = committed
+        if state.spec.tries > 1:
+            details |= {"try": tried, "tries": state.spec.tries}
         books.audit.append(added.meter, now, Event.TEST_SET_ADDED, details)
         # The same rows may have answered before, for a meter whose database was lost.
         histories, unjournaled = reconcile(space, books, state, added)
@@ -259,7 +264,8 @@ def refuse_plain(path: Path) -> None:
 def _asked(space: Workspace, state: MeterState, request: LabelRequest) -> Asked:
     classes = classes_in_force(state.spec, state.validation)
     text_labels = names_as_labels(state.spec.loss)
-    return Asked(request, classes, space.loss(state.spec), text_labels)
+    loss, exactly = space.loss(state.spec), state.spec.fixes_rows
+    return Asked(request, classes, loss, text_labels, exactly)
 
 
 def check_alone(space: Workspace, state: MeterState, sealed: SealedTestSet) -> None:

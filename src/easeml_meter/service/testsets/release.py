@@ -9,7 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from easeml_meter.conditions import Variable
-from easeml_meter.core.history import MeterState, spec_of
+from easeml_meter.core.history import MeterState, ledger_of, spec_of
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Entry, Event, TestSet
 from easeml_meter.core.signals import PASS, Rules, State, answer_named
@@ -20,6 +20,7 @@ from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile, session_of
 from easeml_meter.service.place import Workspace
+from easeml_meter.service.submissions.deciding import too_few
 from easeml_meter.service.submissions.keeping import read_kept
 from easeml_meter.service.submissions.kinds import compared, kept_predictions, measure_again
 from easeml_meter.service.submissions.measuring import Measured, open_sealed
@@ -245,6 +246,10 @@ def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
     if score is None:
         return None
     validation_loss = Fraction(entry.validation_loss)
+    if too_few(ledger_of(on.spec, on.generation), score):
+        # With none at all, there is no score.
+        test_loss = float(score.mean) if score.counted else 1.0
+        return Truth(float(validation_loss), test_loss, None, too_few=True)
     rules = _told(on.spec, entry)
     if isinstance(rules, Verdicts):
         losses = float(validation_loss), float(score.mean)

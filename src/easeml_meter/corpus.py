@@ -1,0 +1,105 @@
+"""Scores of a whole test set by name, as a loss names them: "f1[fraud]", "macro-recall".
+
+The loss is 1 minus the score. It is no average over rows: it is a ratio of counts, and what it is
+counted of decides how well it is known.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Self
+
+_NAMED = re.compile(r"([a-z0-9-]{1,40})(?:\[(.{1,200})\])?", re.DOTALL)
+
+WHY_NOT = {
+    "ece": "the calibration error is no average over rows, and no valid tail is known",
+    "bleu": "corpus BLEU is no average over rows: score each sentence, and take that as the loss",
+    "ndcg": "a ranking is normalized over all rows: score each query, and take that as the loss",
+    "map": "a ranking is normalized over all rows: score each query, and take that as the loss",
+    "mcc": "it mixes four shares, and no valid tail is known: take f1 or balanced-accuracy",
+    "r2": "its denominator is a variance, and no valid tail is known: take a loss in [0, 1]",
+    "rmse": "errors without a largest value have no tail: take a loss in [0, 1]",
+    "median": "a quantile needs the whole curve: plan roc, whose inequality covers it",
+}
+"""Scores that no meter can promise anything about, and why."""
+
+PLANNED_ONLY = {
+    "roc": "a curve has no gap to tell: plan it with meter plan --metric roc",
+    "weighted": "plan it with meter plan --metric weighted, or take balanced-accuracy",
+    "accuracy": "take the loss 0-1, whose gap is that of the accuracy",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Kind:
+    """What a score is counted of."""
+
+    unit: str
+    """What a test set needs enough of."""
+    word: str
+    """What people call the score."""
+    averaged: bool = False
+    """Whether it is an average over all classes; else it has a positive class."""
+    floor: bool = True
+    """Whether a floor makes its tail smaller."""
+    sealed: bool = True
+    """Whether the labels alone say how much there is of it, so that sealing can check it."""
+
+
+KINDS = {
+    "recall": Kind("positives", "recall"),
+    "precision": Kind("predicted positives", "precision", sealed=False),
+    "f1": Kind("positives", "F1"),
+    "auc": Kind("labels of the smaller class", "AUC"),
+    "balanced-accuracy": Kind("labels of each class", "balanced accuracy", True, False),
+    "macro-recall": Kind("labels of each class", "macro recall", True, False),
+    # Below a floor on the average, a single class can be anywhere.
+    "macro-f1": Kind("labels of each class", "macro F1", True, False),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Corpus:
+    """A score of a whole test set."""
+
+    name: str
+    positive: str = ""
+    """The class that is looked for, as text; empty for averages over all classes."""
+
+    @classmethod
+    def parse(cls, loss: str) -> Self | None:
+        """Read a loss; None: it is an average over rows."""
+        found = _NAMED.fullmatch(loss)
+        if found is None or found[1] not in KINDS:
+            return None
+        return cls(found[1], found[2] or "")
+
+    @property
+    def kind(self) -> Kind:
+        """What is known of this score."""
+        return KINDS[self.name]
+
+    @property
+    def word(self) -> str:
+        """What people call it."""
+        return self.kind.word
+
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with how it was written, if anything."""
+        if self.kind.averaged and self.positive:
+            return f'it is an average over all classes: write "{self.name}"'
+        if not self.kind.averaged and not self.positive:
+            return f'say which class is the positive one, as in "{self.name}[fraud]"'
+        return None
+
+    def counted(self, classes: Sequence[object]) -> str:
+        """Say what a test set needs enough of, with the class by name."""
+        if self.kind.averaged or not classes:
+            return self.kind.unit
+        return {
+            "auc": f"labels {self.positive!r} and as many others",
+            "precision": f"predictions {self.positive!r}",
+        }.get(self.name, f"labels {self.positive!r}")

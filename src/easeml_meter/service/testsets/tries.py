@@ -1,0 +1,88 @@
+"""Tries at sealing: whether a drawn test set has enough of what its score is counted of.
+
+Whoever draws again until a test set suits has chosen it. So the check is made once for each test
+set that is delivered, every failure is in the audit chain, and after as many as delta was divided
+by no other is taken.
+"""
+
+from __future__ import annotations
+
+from easeml_meter.core.history import MeterState
+from easeml_meter.core.model import Event, TestSet
+from easeml_meter.errors import InvalidInput, WrongPhase
+from easeml_meter.scoring.classes import classes_in_force
+from easeml_meter.scoring.corpora import counted_in
+from easeml_meter.service.place import Workspace
+from easeml_meter.spec import MeterSpec
+from easeml_meter.storage.books import Books
+from easeml_meter.vault.sealing import SealedTestSet
+
+
+def check_enough(space: Workspace, state: MeterState, sealed: SealedTestSet) -> None:
+    """Refuse a test set with too few rows that count, and enter that it was tried.
+
+    The same file again is refused again, and is no further try.
+
+    Raises:
+        InvalidInput: there are too few.
+        WrongPhase: it was tried as often as was planned.
+    """
+    spec, wanted = state.spec, state.requested()
+    if not spec.fixes_rows:
+        return
+    with space.reading() as books:
+        before = _failed(books, wanted)
+        known = sealed.manifest.sha256 in {link["digest"] for link in before}
+        if not known:
+            this_try(books, spec, wanted)
+    if not known:
+        classes = classes_in_force(spec, state.validation)
+        labels = map(sealed.labels, range(sealed.row_groups))
+        counted = counted_in(space.loss(spec), classes, labels)
+        if counted is None or counted >= state.plan.size:
+            return
+        with space.writing() as books:
+            wanted = space.state(books).requested()
+            details = {
+                "generation": wanted.number,
+                "rows": sealed.rows,
+                "try": this_try(books, spec, wanted),
+                "tries": spec.tries,
+                "digest": sealed.manifest.sha256,
+            }
+            books.audit.append(wanted.meter, space.now(), Event.SEALING_FAILED, details)
+    with space.reading() as books:
+        used = len(_failed(books, wanted))
+    # How many there are is not said: it is a count of hidden labels.
+    given = f"test set {wanted.number}: too few {_counted(spec)}, {state.plan.size:,} are needed"
+    if used < spec.tries:
+        raise InvalidInput(f"{given} (try {used} of {spec.tries}): draw another one, of fresh rows")
+    raise InvalidInput(f"{given} (try {used} of {spec.tries}): {_NO_TRY_LEFT}")
+
+
+_NO_TRY_LEFT = (
+    "no try is left, since drawing until one suits breaks the promise: make a new meter, "
+    "with more rows or more tries in meter.toml"
+)
+
+
+def this_try(books: Books, spec: MeterSpec, wanted: TestSet) -> int:
+    """Return the number of the try that a delivery is.
+
+    Raises:
+        WrongPhase: it was tried as often as was planned.
+    """
+    used = len(_failed(books, wanted))
+    if spec.fixes_rows and used >= spec.tries:
+        tried = "once" if used == 1 else f"{used:,} times"
+        raise WrongPhase(f"test set {wanted.number} was tried {tried}: {_NO_TRY_LEFT}")
+    return used + 1
+
+
+def _counted(spec: MeterSpec) -> str:
+    return "rows" if spec.corpus is None else spec.corpus.counted(spec.classes)
+
+
+def _failed(books: Books, wanted: TestSet) -> list[dict[str, object]]:
+    links = books.audit.of(wanted.meter, Event.SEALING_FAILED)
+    return [link.details for link in links if link.details["generation"] == wanted.number]

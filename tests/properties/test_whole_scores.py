@@ -1,0 +1,400 @@
+"""Meters of F1, recall, precision, AUC and averages: from the file to the release, and the promise.
+
+The promise is checked against the best of all developers in worlds of a few rows, by the meter's
+own rules and scoring, and by simulation at the planned size.
+"""
+
+from __future__ import annotations
+
+import functools
+import itertools
+import json
+import math
+from collections import Counter
+from fractions import Fraction
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.live import live
+
+from easeml_meter.core.ledger import Ledger
+from easeml_meter.core.questions.asking import plan_question
+from easeml_meter.core.signals import BELOW_FLOOR, TOO_FEW, Rules, State
+from easeml_meter.errors import InvalidInput, Spent
+from easeml_meter.meter import Meter
+from easeml_meter.report.checks import checks, summary
+from easeml_meter.report.page import html_page
+from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.counting import log_geometric
+from easeml_meter.stats.feedback import possible_bands
+from easeml_meter.stats.planning import log_failure, required_labels
+
+ROOT = Path(__file__).parents[1]
+
+
+def spec_of(loss: str, **options: Any) -> MeterSpec:
+    given: dict[str, Any] = {"tolerance": 0.2, "edges": [0.4], "steps": 3, "delta": 0.2}
+    given |= {"loss": loss, "classes": (0, 1), "rows": 400, "inputs": "public"}
+    return MeterSpec.uniform(**(given | options))
+
+
+# --- The planner of a meter and that of the question agree ---
+
+
+@pytest.mark.parametrize(
+    ("loss", "options", "golden"),
+    [
+        ("recall[1]", {}, 48_986),
+        ("precision[1]", {}, 65_137),
+        ("f1[1]", {}, 60_728),
+        ("f1[1]", {"floor": 0.8}, 22_682),
+        ("f1[1]", {"floor": 0.9}, 10_888),
+        ("balanced-accuracy", {}, 30_572),
+        ("auc[1]", {}, 53_628),
+    ],
+)
+def test_a_meter_needs_what_the_question_needs(
+    loss: str, options: dict[str, Any], golden: int
+) -> None:
+    rows = {name: row["n"] for name, row in _golden()}
+    asked = {"tolerance": 0.01, "steps": 10, "delta": 0.01, "signals": 5, "edges": None}
+    spec = spec_of(loss, **(asked | options | {"rows": 10**6}))
+    plan = required_labels(spec)
+    name = loss.partition("[")[0]
+    question = plan_question(metric=name, **(asked | options))
+    assert plan.size == question.size == golden
+    assert (plan.labels, plan.unit) == (10**6, question.question.unit)
+    if name == "f1":
+        row = f"D F1, T=10 b=2, floor {options.get('floor', 0.0)}: examples that are not true"
+        assert abs(rows[f"{row} negatives"] - golden) <= 1
+    with pytest.raises(InvalidInput, match="too few"):
+        Ledger(spec, golden - 50)
+    thrice = required_labels(spec.replace(tries=3)) if spec.fixes_rows else plan
+    assert (
+        thrice.size
+        == plan_question(
+            metric=name, **(asked | options | ({"tries": 3} if spec.fixes_rows else {}))
+        ).size
+    )
+
+
+def _golden() -> list[tuple[str, dict[str, Any]]]:
+    found = json.loads((ROOT / "data" / "golden-2.json").read_text("utf-8"))
+    return [(row["name"], row) for row in found]
+
+
+# --- A session in a folder ---
+
+
+class Sealed:
+    """A meter with a test set, of whose labels and predictions the test decides."""
+
+    def __init__(self, folder: Path, spec: MeterSpec, *, positives: int | None = None) -> None:
+        self.folder = folder
+        self.meter = Meter.create(folder / "meter", spec, name="whole")
+        rows = spec.rows or 0
+        self.labels = np.zeros(rows, np.int64)
+        self.labels[: rows // 2 if positives is None else positives] = 1
+        self.own = np.arange(20) % 2
+        self._write("hidden", self.labels)
+        self._write("validation", self.own)
+        self.meter.set_validation(folder / "validation.parquet", label="label")
+        self.meter.seal(folder / "hidden.parquet", folder / "set.sealed", label="label")
+        self.meter.add_test_set(folder / "set.sealed")
+
+    def _write(self, name: str, labels: Any) -> None:
+        inputs = np.random.default_rng(len(labels)).normal(size=len(labels))
+        pq.write_table(pa.table({"x": inputs, "label": labels}), self.folder / f"{name}.parquet")
+
+    def submit(self, told: Any, own: Any = None, **options: Any) -> Any:
+        own = self.own if own is None else own
+        tables = (self._table(np.asarray(each)) for each in (told, own))
+        return self.meter.submit(*tables, **options)
+
+    def _table(self, told: Any) -> pa.Table:
+        if told.dtype == np.float64:
+            return pa.table({"probability_0": 1 - told, "probability_1": told})
+        return pa.table({"prediction": told})
+
+
+def test_f1_with_a_floor_is_read_charged_and_released(tmp_path: Path) -> None:
+    session = Sealed(tmp_path, spec_of("f1[1]", floor=0.5))
+    meter, labels = session.meter, session.labels
+    right = session.submit(labels, model="right")
+    assert (right.name, right.steps_left) == ("1", 2)
+    assert right.validation_loss == 0
+    assert right.true_loss_at_most == pytest.approx(0.7)
+    again = session.submit(labels, model="right")
+    assert (again.name, again.repeated, again.steps_left) == ("1", True, 2)
+    below = session.submit(np.where(np.arange(400) < 60, labels, 0), model="60 of 200")
+    assert (below.name, below.band) == ("below-floor", None)
+    assert "F1 on the test set is below the floor (0.5)" in below.promise
+    assert below.promise.endswith("this model's true F1 is at most 0.7.")
+    # v = 0 drops the edge 0.4, which lies within two tolerances below the ceiling of the loss, 0.5.
+    half = session.submit(np.where(np.arange(400) < 90, labels, 0), model="90 of 200")
+    assert (half.name, half.gap) == ("1", (0.0, 1.0))
+    with pytest.raises(Spent):
+        session.submit(1 - labels, model="late")
+    page = html_page(meter.status())
+    assert "below floor" in page
+    meter.release()
+    view = meter.status(generation=1)
+    found = checks(view)
+    assert [check.right for check in found] == [True, True, True]
+    assert "the answer was right" in summary(found)
+    second = view.retrospective[1]
+    assert second is not None
+    assert second.test_loss == pytest.approx(1 - 120 / 260)
+    assert meter.audit().sound
+
+
+def test_precision_of_too_few_predictions_is_no_reading(tmp_path: Path) -> None:
+    session = Sealed(tmp_path, spec_of("precision[1]"))
+    size = session.meter.plan.size
+    labels = session.labels
+    with pytest.raises(InvalidInput, match="no row is predicted '1'"):
+        session.submit(labels, np.zeros(20, np.int64), model="nothing on validation")
+    for told, name in ((size, "1"), (size - 1, "too-few"), (0, "too-few")):
+        signal = session.submit(np.where(np.arange(400) < told, 1, 0), model=str(told))
+        assert signal.name == name
+    assert signal.steps_left == 0
+    assert signal.promise.endswith("nothing is promised.")
+    session.meter.release()
+    assert [check.right for check in checks(session.meter.status(generation=1))] == [
+        True,
+        True,
+        True,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("loss", "told", "expected"),
+    [
+        ("recall[1]", lambda labels: np.where(np.arange(400) < 150, labels, 0), 50 / 200),
+        ("balanced-accuracy", lambda labels: np.where(np.arange(400) < 150, labels, 0), 50 / 400),
+        ("macro-f1", lambda labels: 1 - labels, 1.0),
+        ("auc[1]", lambda labels: np.where(labels == 1, 0.7, 0.2), 0.0),
+        ("auc[1]", lambda labels: np.full(400, 0.5), 0.5),
+    ],
+)
+def test_every_score_is_measured_and_told_within_its_band(
+    loss: str, told: Any, expected: float, tmp_path: Path
+) -> None:
+    session = Sealed(tmp_path, spec_of(loss))
+    own = session.own.astype(np.float64) if loss.startswith("auc") else session.own
+    signal = session.submit(told(session.labels), own, model="m")
+    assert signal.band == (1 if expected < 0.4 else 2)
+    assert signal.validation_loss == 0
+    session.meter.retire()
+    session.meter.release()
+    (truth,) = session.meter.status(generation=1).retrospective
+    assert truth is not None
+    assert truth.test_loss == pytest.approx(expected)
+
+
+@pytest.mark.slow
+def test_a_server_takes_only_sets_with_enough_and_reads_their_f1(tmp_path: Path) -> None:
+    spec = spec_of("f1[1]", floor=0.5, tries=2)
+    with live(tmp_path / "site") as site:
+        meter = site.served.add_meter(spec, prefix="w-")
+        with (
+            site.meter("w-labeler", meter) as labeler,
+            site.meter("w-developer", "w-meter") as developer,
+        ):
+            own = np.arange(20) % 2
+            table = pa.table({"x": np.random.default_rng(0).normal(size=20), "label": own})
+            pq.write_table(table, tmp_path / "validation.parquet")
+            developer.set_validation(tmp_path / "validation.parquet", label="label")
+            size = developer.plan.size
+            labels = np.zeros(400, np.int64)
+            for number, positives in enumerate((size - 1, size)):
+                labels[:positives] = 1
+                inputs = np.random.default_rng(number + 1).normal(size=400)
+                plain, sealed = tmp_path / f"{number}.parquet", tmp_path / f"{number}.sealed"
+                pq.write_table(pa.table({"x": inputs, "label": labels}), plain)
+                labeler.seal(plain, sealed, label="label")
+                if positives < size:
+                    with pytest.raises(InvalidInput, match="try 1 of 2"):
+                        labeler.add_test_set(sealed)
+                else:
+                    labeler.add_test_set(sealed)
+            said = developer.submit(
+                pa.table({"prediction": labels}), pa.table({"prediction": own}), model="right"
+            )
+            assert said.name == "1"
+            below = developer.submit(
+                pa.table({"prediction": 0 * labels}), pa.table({"prediction": own}), model="none"
+            )
+            assert below.name == "below-floor"
+
+
+# --- The best of all developers, in small worlds ---
+
+KINDS = 4
+"""Rows are of four kinds, of which the first two are positive."""
+TRUTH = np.array([1, 1, 0, 0])
+
+
+class World:
+    """All data sets of a few rows, all models and the validation losses that matter."""
+
+    def __init__(self, spec: MeterSpec, rows: int, least: int) -> None:
+        self.spec, self.least, self.rules = spec, least, Rules(spec)
+        self.loss: Any = parse_loss(spec.loss).within(Classes.of((0, 1)).values)
+        # Only how often each kind occurs matters, so data sets that agree in that count as one.
+        drawn = Counter(tuple(sorted(each)) for each in itertools.product(range(4), repeat=rows))
+        self.data, self.weights = list(drawn), list(drawn.values())
+        self.enough = sum(
+            1 << i
+            for i, sample in enumerate(self.data)
+            if not spec.fixes_rows or self._labels(sample).counted >= least
+        )
+        self.questions = set().union(*map(self._asked, self._models()))
+
+    def _labels(self, sample: tuple[int, ...]) -> Any:
+        return self.loss.of_labels(TRUTH[list(sample)])
+
+    def _models(self) -> list[Any]:
+        if self.loss.corpus.name == "auc":
+            levels = itertools.product((0.2, 0.7), repeat=KINDS)
+            return [np.array([[1 - level, level] for level in each]) for each in levels]
+        return [np.array(each) for each in itertools.product((0, 1), repeat=KINDS)]
+
+    def _asked(self, model: Any) -> set[tuple[int, tuple[int, ...]]]:
+        """What a model can be answered: where its promise is broken, and where each answer is."""
+        every = list(range(KINDS))
+        whole = self.loss.sums(model[every], TRUTH[every])
+        if not whole.counted:
+            return set()
+        truth = whole.mean(1)
+        told: list[Fraction | None] = []
+        for sample in self.data:
+            rows = list(sample)
+            sums = self.loss.sums(model[rows], TRUTH[rows])
+            told.append(None if sums.counted < self.least else sums.mean(1))
+        found = set()
+        for v in (Fraction(k, 10) for k in range(11)):
+            answers: dict[int, int] = {}
+            broken = 0
+            cache: dict[Any, int] = {}
+            for i, score in enumerate(told):
+                if not self.enough >> i & 1:
+                    continue
+                if score not in cache:
+                    cache[score] = (
+                        TOO_FEW if score is None else self.rules.answer(State(), v, score)
+                    )
+                answer = cache[score]
+                answers[answer] = answers.get(answer, 0) | 1 << i
+                broken |= self._is_broken(answer, score, truth) << i
+            found.add((broken, tuple(sorted(answers.values()))))
+        return found
+
+    def _is_broken(self, answer: int, score: Fraction | None, truth: Fraction) -> bool:
+        eps = Fraction(str(self.spec.tolerances[0]))
+        if score is None or answer == TOO_FEW:
+            return False
+        if answer == BELOW_FLOOR:
+            return truth < Fraction(str(self.spec.ceiling)) - eps
+        return abs(score - truth) > eps
+
+    def best(self, steps: int) -> float:
+        """The chance that the best strategy breaks a promise."""
+
+        @functools.cache
+        def broken(state: int, left: int) -> int:
+            if not left or not state:
+                return 0
+            return max(
+                self.measured(state & wrong)
+                + sum(broken(state & ~wrong & answer, left - 1) for answer in answers)
+                for wrong, answers in self.questions
+            )
+
+        return broken(self.enough, steps) / sum(self.weights)
+
+    def measured(self, state: int) -> int:
+        """How many data sets these are."""
+        return sum(weight for i, weight in enumerate(self.weights) if state >> i & 1)
+
+    @property
+    def tail(self) -> float:
+        """The largest chance that one model breaks its promise."""
+        return max(self.measured(wrong) for wrong, _ in self.questions) / sum(self.weights)
+
+
+WORLDS = {
+    "recall": (spec_of("recall[1]", tolerance=0.3, edges=[0.6], rows=None), 5, 2),
+    "recall with a floor": (spec_of("recall[1]", floor=0.5, edges=[0.4], rows=None), 5, 2),
+    "precision": (spec_of("precision[1]", tolerance=0.3, edges=[0.6], rows=None), 5, 2),
+    "f1 with a floor": (spec_of("f1[1]", floor=0.5, edges=[0.4], rows=None), 5, 3),
+    "f1 with a floor and two edges": (
+        spec_of("f1[1]", floor=0.6, tolerance=0.15, edges=[0.3, 0.6], rows=None),
+        5,
+        3,
+    ),
+    "balanced accuracy": (
+        spec_of("balanced-accuracy", tolerance=0.3, edges=[0.6], rows=None),
+        5,
+        2,
+    ),
+    "auc": (spec_of("auc[1]", tolerance=0.3, edges=[0.6], rows=None), 4, 1),
+    "auc with a floor": (spec_of("auc[1]", floor=0.5, edges=[0.4], rows=None), 4, 1),
+}
+
+
+@pytest.mark.parametrize("name", WORLDS)
+def test_no_developer_breaks_more_than_is_promised(name: str) -> None:
+    spec, rows, least = WORLDS[name]
+    world = World(spec, rows, least)
+    answers = possible_bands(spec) + spec.silent_answers
+    assert world.tail > 0
+    for steps in (1, 2):
+        found = world.best(steps)
+        assert 0 < found <= math.exp(log_geometric(answers, steps)) * world.tail * (1 + 1e-12)
+        assert found <= math.exp(log_failure(spec, least, steps=steps)) * (1 + 1e-9)
+
+
+# --- Simulated at the planned size ---
+
+
+@pytest.mark.parametrize("floor", [None, 0.8])
+def test_f1_of_the_worst_models_stays_within_delta_and_is_not_planned_too_large(
+    floor: float | None,
+) -> None:
+    """One step, whose failure is one tail: positives as planned, and models of many scores."""
+    asked = {"steps": 1, "tolerance": 0.05, "delta": 0.05, "edges": [0.5], "rows": None}
+    spec = spec_of("f1[1]", floor=floor, **asked)
+    size = required_labels(spec).size
+    random = np.random.default_rng(5)
+    worst = 0.0
+    for score in [*np.linspace(0.05, 0.97, 24), 0.851, 0.855]:  # and just beyond the floor
+        hits = random.binomial(size, score / (2 - score), 20_000)
+        told = 2 * hits / (size + hits)
+        broken = np.abs(told - score) > 0.05
+        if floor is not None:
+            broken = np.where(told < floor, score > floor + 0.05, broken)
+        worst = max(worst, float(broken.mean()))
+    assert 0.3 * 0.05 < worst <= 0.05
+
+
+@pytest.mark.parametrize("loss", ["balanced-accuracy", "auc[1]", "recall[1]", "precision[1]"])
+def test_other_scores_stay_within_delta(loss: str) -> None:
+    spec = spec_of(loss, steps=1, tolerance=0.1, edges=[0.5], delta=0.1, rows=None)
+    size = required_labels(spec).size
+    random = np.random.default_rng(6)
+    runs = 20_000
+    shares = random.binomial(size, 0.5, (runs, 2)) / size
+    off = np.abs(shares[:, 0] - 0.5)
+    if loss == "balanced-accuracy":
+        off = np.abs(shares.mean(axis=1) - 0.5)
+    if loss == "auc[1]":  # a model that predicts positives at random, and knows all negatives
+        # Ranked above all others or below all: pairs hang together as closely as they can.
+        off = np.abs(shares[:, 0] - 0.5)
+    assert 0 < float((off > 0.1).mean()) <= 0.1

@@ -1,0 +1,121 @@
+"""Tries at sealing: too few positives are refused, written down, and not tried for ever."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow.parquet as pq
+import pytest
+from tests.service.helpers import Labels, rows
+
+from easeml_meter.core.model import Event
+from easeml_meter.errors import InvalidInput, WrongPhase
+from easeml_meter.meter import Meter
+from easeml_meter.report.audit import audit_words
+from easeml_meter.spec import MeterSpec
+
+
+def made(folder: Path, **options: Any) -> Meter:
+    given: dict[str, Any] = {
+        "tolerance": 0.25,
+        "edges": [0.5],
+        "steps": 2,
+        "delta": 0.2,
+        "classes": (0, 1),
+    }
+    given |= {"loss": "recall[1]", "rows": 200, "inputs": "public"}
+    return Meter.create(folder / "meter", MeterSpec.uniform(**(given | options)), name="few")
+
+
+def labels(meter: Meter, *, short: int = 0) -> Labels:
+    """As many positives as are needed, or fewer."""
+    found = np.zeros(meter.plan.labels, np.int64)
+    found[: meter.plan.size - short] = 1
+    return found
+
+
+def sealed(meter: Meter, folder: Path, given: Labels, seed: int) -> Path:
+    plain, found = folder / f"{seed}.parquet", folder / f"{seed}.sealed"
+    pq.write_table(rows(given, seed=seed), plain)
+    meter.seal(plain, found, label="label", columns=["x", "y"])
+    return found
+
+
+def tried(meter: Meter) -> list[dict[str, Any]]:
+    return [link.details for link in meter.audit().links if link.event == Event.SEALING_FAILED]
+
+
+def test_as_many_as_planned_are_enough(tmp_path: Path) -> None:
+    meter = made(tmp_path)
+    assert meter.plan.labels == 200 > meter.plan.size > 10
+    meter.add_test_set(sealed(meter, tmp_path, labels(meter), 1))
+    assert not tried(meter)
+
+
+def test_one_fewer_is_a_try_and_the_last_one_closes_the_door(tmp_path: Path) -> None:
+    meter = made(tmp_path)
+    few = sealed(meter, tmp_path, labels(meter, short=1), 1)
+    with pytest.raises(InvalidInput, match=r"too few labels '1'.*try 1 of 1.*new meter") as refused:
+        meter.add_test_set(few)
+    assert f"{meter.plan.size - 1:,}" not in str(refused.value)
+    with pytest.raises(WrongPhase, match="was tried once"):
+        meter.add_test_set(sealed(meter, tmp_path, labels(meter), 2))
+    (link,) = tried(meter)
+    assert (link["try"], link["tries"], link["rows"]) == (1, 1, 200)
+    assert meter.audit().sound
+
+
+def test_tries_are_divided_out_of_delta_and_counted(tmp_path: Path) -> None:
+    once, meter = made(tmp_path / "a"), made(tmp_path / "b", tries=3)
+    assert meter.plan.size > once.plan.size
+    few = sealed(meter, tmp_path, labels(meter, short=1), 1)
+    for _ in range(2):  # the same file tells nothing new
+        with pytest.raises(InvalidInput, match=r"try 1 of 3.*fresh rows"):
+            meter.add_test_set(few)
+    assert len(tried(meter)) == 1
+    with pytest.raises(InvalidInput, match="try 2 of 3"):
+        meter.add_test_set(sealed(meter, tmp_path, labels(meter, short=2), 2))
+    meter.add_test_set(sealed(meter, tmp_path, labels(meter), 3))
+    links = meter.audit().links
+    added = next(link for link in links if link.event == Event.TEST_SET_ADDED)
+    assert (added.details["try"], added.details["tries"]) == (3, 3)
+    said = [audit_words(link, {}) for link in links if link.event == Event.SEALING_FAILED]
+    assert said[0].endswith("had too few rows that count: try 1 of 3.")
+
+
+def test_the_size_was_fixed_before_anything_was_drawn(tmp_path: Path) -> None:
+    meter = made(tmp_path)
+    more = np.ones(201, np.int64)
+    with pytest.raises(InvalidInput, match="201 given, exactly 200 needed"):
+        sealed(meter, tmp_path, more, 1)
+    assert not tried(meter)
+
+
+def test_a_meter_without_rows_is_not_made(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="how many rows a test set has, among them at least"):
+        made(tmp_path, rows=None)
+    with pytest.raises(InvalidInput, match=r"too few: .* positives are needed among them"):
+        made(tmp_path, rows=5)
+
+
+def test_without_a_class_list_the_validation_set_comes_first(tmp_path: Path) -> None:
+    meter = made(tmp_path, classes=())
+    with pytest.raises(InvalidInput, match="give the validation set first"):
+        meter.add_test_set(sealed(meter, tmp_path, labels(meter), 1))
+    own = tmp_path / "validation.parquet"
+    pq.write_table(rows(np.zeros(10, np.int64), seed=9), own)
+    with pytest.raises(InvalidInput, match="one of the classes"):
+        meter.set_validation(own, label="label")
+    pq.write_table(rows(np.arange(10) % 2, seed=9), own)
+    meter.set_validation(own, label="label")
+    meter.add_test_set(sealed(meter, tmp_path, labels(meter), 2))
+
+
+def test_a_validation_set_without_positives_has_no_score(tmp_path: Path) -> None:
+    meter = made(tmp_path)
+    own = tmp_path / "validation.parquet"
+    pq.write_table(rows(np.zeros(10, np.int64), seed=9), own)
+    with pytest.raises(InvalidInput, match="no labels '1'"):
+        meter.set_validation(own, label="label")
