@@ -135,16 +135,24 @@ class MeterVerbs(Protocol):
         tenant: int | None = None,
         matching: RowMatching = BY_IDS,
         once: bool = False,
+        ask: str = "",
     ) -> Signal:
         """Submit predictions on the test set and on the validation set; get an answer.
 
-        `once`: the answer to an earlier model of this name is good enough.
+        `once`: the answer to an earlier model of this name is good enough. `ask`: which of the
+        meter's questions, if it has several; the usual one by default.
         """
         given = _predictions(test, validation, matching)
-        return self.submit_any(given, model=model, tenant=tenant, once=once)
+        return self.submit_any(given, model=model, tenant=tenant, once=once, ask=ask)
 
     def evaluate(
-        self, estimator: Estimator, *, model: str, tenant: int | None = None, once: bool = False
+        self,
+        estimator: Estimator,
+        *,
+        model: str,
+        tenant: int | None = None,
+        once: bool = False,
+        ask: str = "",
     ) -> Signal:
         """Let an estimator (anything with `predict`) predict on both sets, and submit that.
 
@@ -168,7 +176,7 @@ class MeterVerbs(Protocol):
             test = predictions_of(estimator, hidden.in_memory(), loss, known.get("id_column"))
             inputs_seen = visible.in_memory().drop_columns([given.label])
             validation = predictions_of(estimator, inputs_seen, loss, given.id_column)
-        return self.submit(test, validation, model=model, tenant=tenant, once=once)
+        return self.submit(test, validation, model=model, tenant=tenant, once=once, ask=ask)
 
     def _copy_validation(self, folder: Path) -> tuple[ValidationSet, Path]:
         """Write the validation set in use to a folder, as it was given."""
@@ -181,6 +189,7 @@ class MeterVerbs(Protocol):
         tenant: int | None = None,
         conditions: Conditions = USUAL,
         once: bool = False,
+        ask: str = "",
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
 
@@ -191,12 +200,18 @@ class MeterVerbs(Protocol):
         *,
         tenant: int | None = None,
         matching: RowMatching = BY_IDS,
+        ask: str = "",
     ) -> CheckedSubmission:
         """Return how the meter understands predictions: free, and without touching a label."""
-        return self.check_any(_predictions(test, validation, matching), tenant=tenant)
+        return self.check_any(_predictions(test, validation, matching), tenant=tenant, ask=ask)
 
     def check_any(
-        self, submitted: Submitted, *, tenant: int | None = None, conditions: Conditions = USUAL
+        self,
+        submitted: Submitted,
+        *,
+        tenant: int | None = None,
+        conditions: Conditions = USUAL,
+        ask: str = "",
     ) -> CheckedSubmission:
         """Return how the meter understands a submission: free, and without touching a label."""
 
@@ -395,19 +410,25 @@ class Meter(MeterVerbs):
         tenant: int | None = None,
         conditions: Conditions = USUAL,
         once: bool = False,
+        ask: str = "",
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
-        actor = self._acting(tenant)
-        return answering.answer(actor, self.workspace, submitted, model, conditions, once=once)
+        actor, asked = self._acting(tenant), {"once": once, "ask": ask}
+        return answering.answer(actor, self.workspace, submitted, model, conditions, **asked)
 
     def check_any(
-        self, submitted: Submitted, *, tenant: int | None = None, conditions: Conditions = USUAL
+        self,
+        submitted: Submitted,
+        *,
+        tenant: int | None = None,
+        conditions: Conditions = USUAL,
+        ask: str = "",
     ) -> CheckedSubmission:
         """Return how the meter understands a submission: free, and without touching a label.
 
         A model is run on the validation set.
         """
-        return checking.check(self._acting(tenant), self.workspace, submitted, conditions)
+        return checking.check(self._acting(tenant), self.workspace, submitted, conditions, ask=ask)
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
         """Return a session: the answers so far, what they promise, what is left."""

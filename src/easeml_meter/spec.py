@@ -8,6 +8,7 @@ import itertools
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
@@ -60,6 +61,7 @@ _NARROWEST_DRAWN = 1e-4
 _LONGEST_METRIC = 200
 _MOST_ABOVE = 100
 _MOST_TRIES = 1_000
+_MOST_ALSO = 19
 """Bands and answers are counted one by one: more of them than anybody reads are refused."""
 METERS = (Protocol.REGULAR, Protocol.INCREMENTAL)
 GAP = "gap"
@@ -198,9 +200,11 @@ class MeterSpec:
     tries: int = 1
     """Of such a score: how many test sets may be drawn until one has enough. Each could be the
     lucky one, so delta is divided."""
+    also: tuple[str, ...] = ()
+    """What a submission may be asked instead, if it says so: all share one budget."""
 
     def __post_init__(self) -> None:
-        for name in ("bands", "tenants", "reverts", "mixture", "classes"):
+        for name in ("bands", "tenants", "reverts", "mixture", "classes", "also"):
             object.__setattr__(self, name, listed(name, getattr(self, name)))
         for name in ("published", "handover", "elastic", "sticky"):
             if not isinstance(getattr(self, name), bool):
@@ -249,8 +253,12 @@ class MeterSpec:
 
     def _check_question(self) -> None:
         """Check the bands of a meter for the gap; a condition has none, and refuses the rest."""
-        if not isinstance(self.question, str):
-            raise invalid("question", self.question, 'a text, such as "n > 0.8 +/- 0.01"')
+        for text in self.questions:
+            if not isinstance(text, str):
+                raise invalid("question", text, 'a text, such as "n > 0.8 +/- 0.01"')
+        if self.also:
+            self._check_also()
+            return
         if self.condition is None:
             for name in ("passes", "disagreement", "tolerance"):
                 if getattr(self, name) is not None:
@@ -336,6 +344,40 @@ class MeterSpec:
         if self.ceiling not in (None, ceiling):
             raise invalid("ceiling", self.ceiling, "a floor is one: leave it out")
         object.__setattr__(self, "ceiling", ceiling)
+
+    def _check_also(self) -> None:
+        """Check each question as if it were the only one, and that together they are counted."""
+        if len(self.also) > _MOST_ALSO:
+            raise invalid("also", f"{len(self.also)} questions", f"at most {_MOST_ALSO}")
+        if GAP in self.also:
+            raise invalid("also", GAP, 'bands are those of the question: write question = "gap"')
+        uncounted = {
+            f"the {self.protocol} protocol": self.protocol is not Protocol.REGULAR,
+            "passes": self.passes is not None,
+            "tenants": self.tenants,
+            "above": self.above is not None,
+            "elastic": self.elastic,
+            "published": self.published,
+            'count = "all"': self.count is Count.ALL,
+            "reverts": self.reverts,
+            "masked reverts": self.masked_reverts,
+            "resets": self.resets,
+            "memory": self.memory is not None,
+        }
+        if self.question.strip() != GAP:
+            of_bands = {each.name: getattr(self, each.name) != each.default for each in _OF_THE_GAP}
+            uncounted |= of_bands | {"bands": self.bands}
+        for name in (name for name, used in uncounted.items() if used):
+            raise invalid("also", "; ".join(self.questions), f"not with {name}")
+        if self.disagreement is not None and not any(each.disagreement for each in self.each):
+            raise invalid("disagreement", self.disagreement, 'only with "n - o"')
+        if self.tolerance is not None and BETTER not in (each.question for each in self.each):
+            raise invalid("tolerance", self.tolerance, "conditions have their own, after +/-")
+        names = tuple(each.question for each in self.each)
+        if len(set(names)) < len(names):
+            raise invalid("also", list(self.also), "each question once")
+        object.__setattr__(self, "question", names[0])
+        object.__setattr__(self, "also", names[1:])
 
     def _check_drawn(self) -> None:
         """Refuse what no proof covers, and leave one band, from 0 to 1, for its tolerance."""
@@ -496,6 +538,8 @@ class MeterSpec:
     @cached_property
     def condition(self) -> Condition | None:
         """What models pass or fail; None: the question is the gap."""
+        if self.also:
+            return self.each[0].condition
         if self.question == GAP:
             return None
         return Condition.parse(
@@ -509,6 +553,48 @@ class MeterSpec:
     def corpus(self) -> Corpus | None:
         """The score of the whole test set whose loss this is; None: an average over rows."""
         return Corpus.parse(self.loss) if isinstance(self.loss, str) else None
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """All that a submission may be asked, the usual one first."""
+        return (self.question, *self.also)
+
+    @cached_property
+    def each(self) -> tuple[Self, ...]:
+        """This meter as if it asked one of its questions only, for every one of them."""
+        return tuple(map(self._alone, self.questions)) if self.also else (self,)
+
+    def _alone(self, question: str) -> Self:
+        if question.strip() == GAP:
+            return self.replace(also=(), tolerance=None, disagreement=None)
+        own = None
+        if question.strip() == BETTER:  # where nothing else is said, as precise as the bands
+            own = self.tolerance or min(self.tolerances, default=None)
+        compares = Condition.parse(question, tolerance=own).compares
+        unasked = {field.name: field.default for field in _OF_THE_GAP}
+        return self.replace(
+            question=question,
+            also=(),
+            bands=(),
+            tolerance=own,
+            disagreement=self.disagreement if compares else None,
+            **unasked,
+        )
+
+    def number_asked(self, question: str) -> int:
+        """Return which of the questions is meant, from 0; nothing said: the usual one.
+
+        Raises:
+            InvalidInput: this meter does not ask it.
+        """
+        meant = question.strip()
+        if not meant:
+            return 0
+        with suppress(InvalidInput):  # as it is written here, with or without spaces
+            meant = meant if meant == BETTER else str(Condition.parse(meant))
+        if meant not in self.questions:
+            raise invalid("ask", question[:200], f"one of: {'; '.join(self.questions)}")
+        return self.questions.index(meant)
 
     @property
     def ladder(self) -> bool:
@@ -722,6 +808,13 @@ class MeterSpec:
     def write(self, path: Path) -> None:
         """Write as meter.toml."""
         path.write_text(self.to_toml(), encoding="utf-8")
+
+
+_OF_THE_GAP = tuple(
+    field
+    for field in dataclasses.fields(MeterSpec)
+    if field.name in ("gap", "bound", "drawn", "ceiling", "variance_ceiling")
+)
 
 
 def _band(number: int, data: object) -> Band:

@@ -40,12 +40,16 @@ class Story:
     elastic: bool
     drawn: bool
     condition: str | None = None
+    mixed: bool = False
 
     @property
     def spec(self) -> MeterSpec:
         """Bands so wide that the two often agree though their losses differ."""
         if self.condition is not None:
             return condition_spec(steps=3, passes=1, inputs="public", question=self.condition)
+        if self.mixed:
+            also = ("n > 0.5 +/- 0.25", "better")
+            return small_spec(signals=2, edges=[0.4], steps=3, inputs="public", also=also)
         if self.drawn:
             above = None if self.ceiling is None else 1
             drawn = {"signals": 1, "edges": [], "drawn": 0.5, "above": above}
@@ -104,4 +108,5 @@ def stories(
         elastic=st.booleans(),
         drawn=st.booleans(),
         condition=st.sampled_from([None, None, "n > 0.5 +/- 0.2", "n - o > 0 +/- 0.3"]),
+        mixed=st.sampled_from([False, False, True]),
     )

@@ -117,7 +117,9 @@ def perform(side: Side, action: Action, number: int) -> tuple[object, str, str]:
         validation[:errors] ^= 1
         write_predictions(side.folder / f"v{number}.parquet", validation, str(number))
         files = ["--test", f"t{number}.parquet", "--validation", f"v{number}.parquet"]
-        return side.run("submit", *files, "--json", *(["--check"] if kind == "check" else []))
+        asked = ["--ask", side.spec.questions[sum(guess) % len(side.spec.questions)]]
+        check = ["--check"] if kind == "check" else []
+        return side.run("submit", *files, "--json", *asked, *check)
     if kind == "repeat":
         last = sorted(side.folder.glob("t*.parquet"))
         if not last:

@@ -46,6 +46,7 @@ def name_of(function: Callable[..., Any]) -> str:
 
 
 INSIDE = {
+    "journal.catch_up",
     "submissions.keeping.read_kept",
     "submissions.measuring.open_sealed",
     "testsets.delivery.check_alone",

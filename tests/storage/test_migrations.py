@@ -154,19 +154,22 @@ def written(row: Any, *left_out: str) -> dict[str, Any]:
     }
 
 
+LATER = ("first_edge", "old", "token", "asked")
+"""What entries have had since schema 0006."""
+
 # What the first release wrote; later ones wrote that too.
 ROWS = {
     "meters": [written(METER)],
     "generations": [written(GENERATION, "reason", "deadline", "count")],
     "validation_sets": [written(VALIDATION)],
-    "entries": [written(ENTRY, "user", "first_edge", "old", "token") | {"tenant": 0}],
+    "entries": [written(ENTRY, "user", *LATER) | {"tenant": 0}],
     "audit": [written(LINK)],
 }
 
 
 @pytest.mark.parametrize("version", older())
 def test_every_released_schema_is_upgraded_with_its_rows(empty: str, version: str) -> None:
-    entries = {"entries": [written(ENTRY, "first_edge", "old", "token")]}
+    entries = {"entries": [written(ENTRY, *LATER)]}
     make(empty, version, ROWS if version < "0003" else ROWS | entries)
     opened = Store.open(empty)
     assert_declared(opened)
@@ -191,9 +194,7 @@ def test_tenants_are_counted_from_one_and_entries_learn_their_users(empty: str) 
         written(
             replace(ENTRY, tenant=tenant, step=step, submission=f"{step:064}"),
             "user",
-            "first_edge",
-            "old",
-            "token",
+            *LATER,
         )
         for tenant, step in places
     ]
@@ -217,7 +218,7 @@ def test_a_program_of_the_version_before_cannot_enter_answers(empty: str) -> Non
     """It would count tenants from 0, and give the first one a budget that is spent."""
     make(empty, "0002", ROWS)
     Store.open(empty).close()
-    entered = written(replace(ENTRY, step=2, submission="t" * 64), "user", "first_edge", "old", "token")
+    entered = written(replace(ENTRY, step=2, submission="t" * 64), "user", *LATER)
     with pytest.raises(sa.exc.IntegrityError):
         make(empty, "head", {"entries": [entered]})
 

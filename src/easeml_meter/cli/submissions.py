@@ -70,6 +70,12 @@ _PATH = click.Path(path_type=Path)
     help="If a model of this name was answered before, repeat that answer at no cost, without "
     "looking at the files.",
 )
+@click.option(
+    "--ask",
+    default="",
+    metavar="QUESTION",
+    help="Which of the meter's questions, where it has several. Default: the usual one.",
+)
 @click.option("--model", help="Name of the model. Default: the name of the file or command.")
 @click.option("--executor", help="inline (default), processes[:N] or dask:tcp://HOST:PORT.")
 @click.option(
@@ -124,13 +130,14 @@ def submit(
         # Read here, before anything is sent: a log may hold the answers.
         files = options["test"], options["validation"]
         submitted = read_both(options["reader"], *files, meter.spec)
-    gate = _gate(options, meter.spec)
+    number = meter.spec.number_asked(options["ask"])
+    gate = _gate(options, meter.spec.each[number])
     if options["check"]:
         _check(meter, submitted, tenant, options, as_json=as_json)
         return
     model = name if model is None else model
     if at_terminal() and not (options["yes"] or as_json):
-        _ask(meter, model, tenant, once=options["once"])
+        _ask(meter, model, tenant, number, once=options["once"])
     try:
         with progress_bar(shown=not as_json) as progress:
             conditions = Conditions(
@@ -142,6 +149,7 @@ def submit(
                 tenant=tenant,
                 conditions=conditions,
                 once=options["once"],
+                ask=options["ask"],
             )
     except Untold as told:
         if as_json:
@@ -174,15 +182,22 @@ def _close(gate: Gate, signal: Signal, options: dict[str, Any], *, as_json: bool
     close(verdict, options["summary"], options["junit"])
 
 
-def _ask(meter: MeterVerbs, model: str, tenant: int | None, *, once: bool) -> None:
+def _ask(meter: MeterVerbs, model: str, tenant: int | None, number: int, *, once: bool) -> None:
     """Ask a person before an answer is used, and say which."""
     try:
         view = meter.status(tenant=tenant)
     except MeterError:  # runners see no budget; anything else the submission itself will say
         return
     told = len(view.signals)
-    free = once and any(each.model == model for each in view.signals)
+    asked = meter.spec.questions[number]
+    same = (each for each in view.signals if each.asked in ("", asked))
+    free = once and any(each.model == model for each in same)
     if free or view.phase != "active":
+        return
+    if view.prices:
+        from easeml_meter.report.words import price_words
+
+        confirm(f"{price_words(view.prices, asked)} Submit?", yes=False)
         return
     promised = (
         f" of {told + view.steps_left:,}" if view.steps_left else ", beyond the promised ones"
@@ -243,7 +258,9 @@ def _check(
 
     with progress_bar(shown=not as_json) as progress:
         conditions = Conditions(seconds=options["seconds"], progress=progress)
-        checked = meter.check_any(submitted, tenant=tenant, conditions=conditions)
+        checked = meter.check_any(
+            submitted, tenant=tenant, conditions=conditions, ask=options["ask"]
+        )
     if as_json:
         echo_json(checked.to_json())
     else:

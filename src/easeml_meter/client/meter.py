@@ -293,6 +293,7 @@ class RemoteMeter(MeterVerbs):
         tenant: int | None = None,
         conditions: Conditions = USUAL,
         once: bool = False,
+        ask: str = "",
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`).
 
@@ -304,14 +305,19 @@ class RemoteMeter(MeterVerbs):
             self._at("submissions"),
             submitted,
             model=model,
-            once=once,
+            options=({"once": True} if once else {}) | _named(ask=ask or None) | _tenant(tenant),
             tenant=_tenant(tenant),
             conditions=conditions,
         )
         return signal_from_json(answer["signal"], self.spec)
 
     def check_any(
-        self, submitted: Submitted, *, tenant: int | None = None, conditions: Conditions = USUAL
+        self,
+        submitted: Submitted,
+        *,
+        tenant: int | None = None,
+        conditions: Conditions = USUAL,
+        ask: str = "",
     ) -> CheckedSubmission:
         """Return how the meter understands a submission: free, and without touching a label.
 
@@ -321,7 +327,7 @@ class RemoteMeter(MeterVerbs):
             self._connection,
             self._at("submissions", "check"),
             submitted,
-            tenant=_tenant(tenant),
+            options=_named(ask=ask or None) | _tenant(tenant),
             conditions=conditions,
         )
 

@@ -42,11 +42,13 @@ def submit(
     submitted: Submitted,
     *,
     model: str,
-    once: bool,
+    options: Mapping[str, Any],
     tenant: dict[str, int],
     conditions: Conditions,
 ) -> dict[str, Any]:
     """Submit, and return what the server shows of it once it is answered.
+
+    `options` go with the request, `tenant` with those that look after it.
 
     Raises:
         InvalidInput: the submission cannot be measured; files are named as they are named here.
@@ -56,7 +58,7 @@ def submit(
     Submission(submitted, model)  # what is wrong with its name
     files = submitted.files()
     conditions.progress(SENDING, 0, 0)
-    params = {"model": model, **submitted.options(), **({"once": True} if once else {}), **tenant}
+    params = {"model": model, **submitted.options(), **options}
     try:
         with _uninterrupted() as interrupts:
             answer = connection.call("POST", place, params=params, content=submitted.packed())
@@ -78,7 +80,7 @@ def check(
     place: str,
     submitted: Submitted,
     *,
-    tenant: dict[str, int],
+    options: Mapping[str, Any],
     conditions: Conditions,
 ) -> CheckedSubmission:
     """Return how the meter understands a submission.
@@ -89,7 +91,7 @@ def check(
     _check_conditions(conditions)
     files = submitted.files()
     conditions.progress(SENDING, 0, 0)
-    params = {**submitted.options(), **tenant}
+    params = {**submitted.options(), **options}
     try:
         found = connection.call("POST", place, params=params, content=submitted.packed())
     except InvalidInput as error:

@@ -13,6 +13,7 @@ from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, HandOver, MeterRecord, TestSet, ValidationSet
 from easeml_meter.core.questions.planning import MeterPlan, assumptions_of, plan_of
+from easeml_meter.core.questions.prices import Price
 from easeml_meter.core.signals import answer_named
 from easeml_meter.core.views import Consequence, SessionView, Signal, Truth
 from easeml_meter.errors import NotFound, Spent, WrongPhase, invalid
@@ -128,7 +129,8 @@ class Folded:
     def after(self, ledger: Ledger, entry: Entry) -> Folded:
         """Return this with one entry more."""
         account = ledger.reset(self.account) if entry.after_reset else self.account
-        return Folded(ledger.record(account, answer_named(entry.answer)), entry.step)
+        account = ledger.record(account, answer_named(entry.answer), entry.asked)
+        return Folded(account, entry.step)
 
 
 def fold(ledger: Ledger, entries: Iterable[Entry], tenant: int) -> Folded:
@@ -256,12 +258,12 @@ def signal_of(
     answer = answer_named(entry.answer)
     loss = Fraction(entry.validation_loss) if entry.validation_loss else None
     first_edge = Fraction(entry.first_edge) if entry.first_edge else None
-    rules = ledger.rules.drawing(first_edge)
+    rules = ledger.asking(entry.asked).drawing(first_edge)
     if loss is not None:
         rules = rules.merging(loss)
     least, most = (None, None) if loss is None else rules.true_loss(answer, loss)
     return Signal(
-        spec=ledger.spec,  # with the count that the test set was planned with
+        spec=rules.spec,  # with the count that the test set was planned with
         answer=answer,
         step=entry.step,
         generation=entry.generation,
@@ -274,8 +276,9 @@ def signal_of(
         repeated=repeated,
         by_name=by_name,
         first_edge=None if first_edge is None else float(first_edge),
-        told_edges=rules.range_of(answer) if ledger.spec.merges else None,
+        told_edges=rules.range_of(answer) if rules.spec.merges else None,
         old=entry.old or None,
+        asked=ledger.spec.questions[entry.asked] if ledger.spec.also else "",
         validation_loss=None if loss is None else float(loss),
         true_loss_at_least=least,
         true_loss_at_most=most,
@@ -297,6 +300,7 @@ def session_view(
     spec, plan = spec_of(state.spec, test_set), state.plan
     signals: list[Signal] = []
     battery, left, expected = 1.0, spec.steps, spec.steps
+    prices: tuple[Price, ...] = ()
     if test_set.rows is not None:
         ledger = ledger_of(spec, test_set)
         folded = Folded(Account(account.tenant))
@@ -306,6 +310,7 @@ def session_view(
         if test_set.phase is Phase.ACTIVE:
             battery = ledger.battery(account)
             left, expected = ledger.steps_left(account), ledger.steps_expected(account)
+            prices = ledger.prices(account)
         else:  # perhaps retired with budget left
             battery, left, expected = 0.0, 0, 0
     return SessionView(
@@ -323,4 +328,5 @@ def session_view(
         assumptions=assumptions_of(spec),
         retrospective=truths,
         submitters=tuple(entry.user for entry in entries),
+        prices=prices,
     )

@@ -7,6 +7,8 @@ from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
+from easeml_meter.core.questions.prices import Price
+
 
 class SubmissionState(StrEnum):
     """Where a submission stands."""
@@ -23,6 +25,8 @@ TURN = "turn"
 """The option that says when it is its turn."""
 TOKEN = "token"  # noqa: S105 - the name of an option
 """The option that names the token it came with, if that has a pace."""
+ASKED = "ask"
+"""The option that says which of the meter's questions it is asked."""
 
 FINAL = (SubmissionState.DONE, SubmissionState.REFUSED)
 """States after which nothing more happens."""
@@ -137,6 +141,10 @@ class CheckedSubmission:
     """An identical submission was answered before: it would use none."""
     baseline: bool = False
     """It would be the model that others are compared with, and use none."""
+    question: str = ""
+    """What it would be asked, where the meter has several questions."""
+    prices: tuple[Price, ...] = ()
+    """What each of the questions costs next."""
     test: CheckedFile | None = None
     validation: CheckedFile | None = None
     """None: it is a model."""
@@ -153,7 +161,11 @@ class CheckedSubmission:
     def from_json(cls, data: Mapping[str, Any]) -> Self:
         """Return what `to_json` told."""
         files = {name: data[name] and _checked_file(data[name]) for name in ("test", "validation")}
-        return cls(**{**data, **files, "classes": tuple(data["classes"])})
+        lists = {
+            "classes": tuple(data["classes"]),
+            "prices": tuple(Price(**each) for each in data.get("prices", ())),
+        }
+        return cls(**{**data, **files, **lists})
 
 
 def _checked_file(data: Mapping[str, Any]) -> CheckedFile:

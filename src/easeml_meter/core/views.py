@@ -15,6 +15,7 @@ from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
+from easeml_meter.core.questions.prices import Price
 from easeml_meter.core.signals import (
     BASELINE,
     BELOW_FLOOR,
@@ -62,6 +63,8 @@ class Signal(Shown):
     """The edges of the band told, where some may be left out near the ceiling."""
     old: int | None = None
     """The step of the model that it was compared with; None: with none."""
+    asked: str = ""
+    """The question, where the meter has several."""
     validation_loss: float | None = None
     """The loss on the validation set; None where it was not measured."""
     true_loss_at_least: float | None = None
@@ -306,6 +309,8 @@ class SessionView(Shown):
     """The tenants that share this history by hand-over; empty: the one tenant alone."""
     handovers: tuple[Consequence, ...] = ()
     """Hand-overs that wait for a tenant to agree, of those that concern this history."""
+    prices: tuple[Price, ...] = ()
+    """What each question costs next, where submissions may be asked several."""
     submitters: tuple[str, ...] = field(default=(), compare=False)
     """Ids of the users who submitted each step, where there are accounts; not in the JSON."""
 
@@ -327,6 +332,7 @@ class SessionView(Shown):
             "brought": list(self.brought),
             "sharing": list(self.sharing),
             "handovers": [each.to_json() for each in self.handovers],
+            "prices": [each.to_json() for each in self.prices],
         }
 
 
@@ -377,6 +383,8 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
     """Read what `Signal.to_dict` gave; the specification says the rest."""
     if data.get("count", spec.count) != spec.count:  # the test set keeps that of its plan
         spec = spec.replace(count=data["count"])
+    asked = data["question"] if spec.also else ""
+    spec = spec.each[spec.number_asked(asked)]
     return Signal(
         spec=spec,
         answer=answer_named(data["answer"]),
@@ -387,6 +395,7 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
         by_name=data.get("by_name", False),
         first_edge=data.get("first_edge"),
         old=data.get("old"),
+        asked=asked,
         told_edges=tuple(data["gap"]) if spec.merges and data["gap"] else None,
         validation_loss=data.get("validation_loss"),
         true_loss_at_least=data.get("true_loss_at_least"),
@@ -424,4 +433,5 @@ def view_from_json(data: Mapping[str, Any], spec: MeterSpec) -> SessionView:
         brought=tuple(data.get("brought", ())),  # servers of version 0.1.0 send none of these
         sharing=tuple(data.get("sharing", ())),
         handovers=tuple(map(Consequence.from_json, data.get("handovers", ()))),
+        prices=tuple(Price(**each) for each in data.get("prices", ())),
     )

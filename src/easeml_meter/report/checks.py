@@ -74,12 +74,11 @@ def checks(view: SessionView) -> tuple[Check, ...]:
     """Check every answer of a released test set; nothing before release."""
     if not view.retrospective:
         return ()
-    rules = rules_of(view.spec)
     states: dict[int, State] = defaultdict(State)
     found = []
     truths = view.retrospective[: len(view.signals)]
     for signal, truth, top in zip_longest(view.signals, truths, view.brought):
-        state = states[signal.tenant]
+        rules, state = rules_of(signal.spec), states[signal.tenant]
         # A hand-over joins the running maxima, so those of other teams count from then on.
         state = replace(state, top=max(state.top, top or 1))
         if 0 < signal.answer < state.top:

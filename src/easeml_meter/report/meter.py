@@ -90,6 +90,9 @@ def _heading(layout: Layout) -> str:
         caption += f"; {even}"
     if layout.view.spec.condition is not None:
         caption = f"pass or fail: {escaped(str(layout.view.spec.condition))}"
+    if layout.view.spec.also:
+        asked = "; ".join(layout.view.spec.questions)
+        caption = escaped(fitted(asked, 11, layout.width - 2 * MARGIN, limit=200))
     standing = f", {standing_words(layout.view)}"
     room = layout.width - 2 * MARGIN - text_width(standing, BOLD)
     title = escaped(fitted(layout.view.meter, BOLD, room) + standing)

@@ -23,6 +23,7 @@ from easeml_meter.report.words import (
     gap_words,
     loss_name,
     loss_sentence,
+    price_words,
     share_words,
     short_words,
     true_loss_words,
@@ -138,7 +139,10 @@ def _meter(view: SessionView) -> str:
         f"One column per step. The solid bar is {told}. The grey bars are the tolerance: with them "
         f"it covers the gap to the true loss, as promised. {scale}"
     )
-    if view.spec.condition is not None:
+    if view.spec.also:
+        listed = escaped("; ".join(view.spec.questions))
+        caption = f"One column per step, each the answer to one of these questions: {listed}."
+    elif view.spec.condition is not None:
         asked = escaped(str(view.spec.condition))
         caption = (
             f"One column per step. A model passes if {asked} on the test set, with the tolerance "
@@ -157,7 +161,8 @@ def _left(view: SessionView) -> str:
         ("labels that a test set needs", f"{view.labels_needed:,}"),
     ]
     rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
-    return f'<figure>{battery_svg(view.battery)}</figure><dl class="m-facts">{rows}</dl>'
+    prices = f"<p>{escaped(price_words(view.prices))}</p>" if view.prices else ""
+    return f'<figure>{battery_svg(view.battery)}</figure><dl class="m-facts">{rows}</dl>{prices}'
 
 
 def _table(caption: str, headings: Iterable[str], rows: Iterable[str]) -> str:
@@ -192,7 +197,8 @@ def _history(view: SessionView) -> str:
     if not view.signals:
         return "<p>No answers yet.</p>"
     tenants = len({signal.tenant for signal in view.signals}) > 1
-    headings = ["step", *(["team"] if tenants else []), "model", "answer"]
+    headings = ["step", *(["team"] if tenants else []), "model"]
+    headings += ["asked", "answer"] if view.spec.also else ["answer"]
     headings += [] if view.spec.condition else ["gap"]
     name = loss_name(view.spec)
     # After release, the table of retrospect has the losses.
@@ -204,6 +210,7 @@ def _history(view: SessionView) -> str:
             f"{signal.step:,}",
             *([str(signal.tenant)] if tenants else []),
             _name(signal.model),
+            *([escaped(signal.asked)] if view.spec.also else []),
             _answer(signal),
             *([] if view.spec.condition else [gap_words(signal.gap)]),
             *([validation_words(signal), true_loss_words(signal)] if losses else []),
@@ -222,7 +229,14 @@ def _retrospect(view: SessionView) -> str:
         f"test loss remains a promise, with probability at least {confidence(view.spec)} for all "
         "steps together."
     )
-    if view.spec.condition is not None:
+    if view.spec.also:
+        known = (
+            "The validation loss and the test loss of every step are now known, and so is whether "
+            "each answer was right. The true loss stays unknown: that each answer holds of it "
+            f"remains a promise, with probability at least {confidence(view.spec)} for all steps "
+            "together."
+        )
+    elif view.spec.condition is not None:
         known = (
             "The validation loss and the test loss of every step are now known, and so is whether "
             "each answer was right. The true loss stays unknown: that the condition holds of every "

@@ -44,6 +44,7 @@ from easeml_meter.report.words import (
     left_words,
     loss_name,
     loss_sentence,
+    price_words,
     share_words,
     sharing_words,
     short_words,
@@ -140,6 +141,8 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
     rows = "none yet" if view.rows is None else f"{view.rows:,}"
     labels = Text(f"labels: {rows} in this test set, {view.labels_needed:,} needed", style=_GREY)
     parts: list[RenderableType] = [title, left, labels, Text()]
+    if view.prices:
+        parts += [Text(price_words(view.prices)), Text()]
     if view.signals:
         parts += [_chart(view), Text()]
         if said := loss_sentence(view.signals[-1], alone=True):
@@ -263,7 +266,8 @@ def history_terminal(view: SessionView) -> Table:
     name = f"true {loss_name(view.spec)}"
     late = ("test", "right?") if found else (name, "when (UTC)")
     gap = () if view.spec.condition else ("gap",)
-    for heading in ("answer", *gap, "validation", *late):
+    asked = ("asked",) if view.spec.also else ()
+    for heading in (*asked, "answer", *gap, "validation", *late):
         table.add_column(heading, no_wrap=heading != "right?", min_width=6)
     for index, signal in enumerate(view.signals):
         names = [str(signal.tenant)] if tenants else []
@@ -283,6 +287,7 @@ def history_terminal(view: SessionView) -> Table:
         table.add_row(
             Text(f"{signal.step:,}"),
             *(Text(_ltr(name)) for name in names),
+            *(Text(signal.asked) for _ in asked),
             answer,
             *(Text(_dashed(signal.gap)) for _ in gap),
             *late_cells,

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 import unicodedata
 from collections import Counter
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from datetime import UTC, datetime
 from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
 
+from easeml_meter.core.questions.prices import Price
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     BASELINE,
@@ -213,6 +214,26 @@ def left_words(promised: int, expected: int) -> str:
     return f"{steps_words(promised)} promised, {expected:,} expected"
 
 
+def price_words(prices: Sequence[Price], question: str = "") -> str:
+    """Say what each question costs next; one of them first, if it is named."""
+    named = [each for each in prices if each.question == question]
+    others = "; ".join(f"{each.question}: {price_of(each)}" for each in prices if each not in named)
+    if not named:
+        return f"What a question costs: {others}."
+    also = f" The others: {others}." if others else ""
+    return f'"{question}" costs {price_of(named[0])}.{also}'
+
+
+def price_of(price: Price) -> str:
+    """Return a price in nats, rounded up, and what is left for the question, rounded down."""
+    if not price.answers:
+        return "more than is left"
+    if price.nats >= price.left:
+        return f"all of the {at_least(price.left, 3)} nats left (1 answer)"
+    enough = f"{price.answers:,} answer{'s'[: price.answers > 1]}"
+    return f"{at_most(price.nats, 2)} of {at_least(price.left, 3)} nats left ({enough})"
+
+
 def when(moment: datetime) -> str:
     """Return a moment in UTC; one without a zone is taken to be in UTC already."""
     aware = moment.replace(tzinfo=UTC) if moment.tzinfo is None else moment.astimezone(UTC)
@@ -259,6 +280,8 @@ def history_words(view: SessionView) -> str:
 
 def meaning_words(view: SessionView) -> str:
     """Say what the numbers of the bands stand for, or that they have none."""
+    if view.spec.also:
+        return f"Each answer is to one of these questions: {'; '.join(view.spec.questions)}."
     if view.spec.condition is not None:
         return (
             f"A model passes if {view.spec.condition} on the test set, with the tolerance to spare."
@@ -304,6 +327,9 @@ def _loss_note(spec: MeterSpec) -> str:
 
 def _asked_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
     """Return what each answer tells."""
+    if spec.also:
+        own = _asked_words(spec.each[0])
+        return [*own, *(("Also", each, "if a submission asks it") for each in spec.also)]
     if spec.condition is not None:
         return [("Question", str(spec.condition), "each model passes or fails")]
     least, most = min(spec.tolerances), max(spec.tolerances)

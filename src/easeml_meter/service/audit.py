@@ -10,7 +10,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, replace
 from typing import Any
 
-from easeml_meter.core.history import MeterState, fold, ledger_of
+from easeml_meter.core.history import Folded, MeterState, fold, ledger_of
+from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import DRAWS, AuditLink, Entry, Event, TestSet
 from easeml_meter.core.people import Role
@@ -103,7 +104,9 @@ _PHASES = {
 
 
 def _agrees(entry: Entry, link: Mapping[str, Any]) -> bool:
-    return all(link.get(name) in (None, getattr(entry, name)) for name in _WITNESSED)
+    same_question = link.get("asked", 0) == entry.asked  # the usual one is not mentioned
+    said = all(link.get(name) in (None, getattr(entry, name)) for name in _WITNESSED)
+    return same_question and said
 
 
 _WITNESSED = ("answer", "model", "submission", "first_edge", "old")
@@ -121,11 +124,19 @@ def _wrong_accounts(books: Books, state: MeterState) -> Iterator[str]:
             continue
         for tenant, stored in accounts.items():
             entries = books.entries.all(state.meter.id, test_set.number, tenant)
-            if ledger is not None and stored != fold(ledger, entries, tenant):
+            if ledger is not None and stored != _folded(ledger, entries, tenant):
                 yield (
                     f"test set {test_set.number}: the stored account of team {tenant} is not "
                     "what its entries come to: the books were changed by hand"
                 )
+
+
+def _folded(ledger: Ledger, entries: Sequence[Entry], tenant: int) -> Folded | None:
+    """Fold entries, if they are answers that this meter can give."""
+    try:
+        return fold(ledger, entries, tenant)
+    except InvalidInput:
+        return None
 
 
 def _wrong_draws(
@@ -147,7 +158,8 @@ def _wrong_draws(
             )
             continue
         for (generation, tenant, step), entry in entered.items():
-            band_told = generation == number and answer_named(entry.answer) > 0
+            of_gap = entry.asked == 0  # no other question has bands of a gap
+            band_told = generation == number and of_gap and answer_named(entry.answer) > 0
             if band_told and entry.first_edge != str(draws.first_edge(entry, apart)):
                 yield (
                     f"test set {number}, team {tenant}, step {step}: the edges are not those that "

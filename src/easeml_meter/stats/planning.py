@@ -447,10 +447,9 @@ def _check_labels(labels: object) -> None:
 
 
 def _check_gap(spec: MeterSpec) -> None:
-    if spec.condition is not None:
-        raise invalid(
-            "question", spec.question, "no gap: plan it with meter plan, or plan_question"
-        )
+    if spec.condition is not None or spec.also:
+        asked = "; ".join(spec.questions)
+        raise invalid("question", asked, "no gap: plan it with meter plan, or plan_question")
 
 
 def _steps(count: int) -> str:

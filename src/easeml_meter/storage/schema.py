@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0008"
+HEAD = "0009"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()
@@ -77,6 +77,7 @@ entries = sa.Table(
     sa.Column("first_edge", sa.String(32), nullable=False, server_default=sa.text("''")),
     sa.Column("old", sa.Integer, nullable=False, server_default=sa.text("0")),  # a step, or none
     sa.Column("token", sa.String(32), nullable=False, server_default=sa.text("''")),  # with a pace
+    sa.Column("asked", sa.Integer, nullable=False, server_default=sa.text("0")),  # which question
     sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
     # An identical submission is answered from here, also after a crash that lost the answer.
     sa.UniqueConstraint("meter", "generation", "tenant", "submission", "validation_set"),

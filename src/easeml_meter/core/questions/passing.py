@@ -13,8 +13,9 @@ from fractions import Fraction
 from typing import Self
 
 from easeml_meter.conditions import Clause, Condition, Variable
-from easeml_meter.core.questions.question import Question
+from easeml_meter.core.questions.question import Question, log_difference
 from easeml_meter.stats import differences, passing
+from easeml_meter.stats.counting import log_sum
 from easeml_meter.stats.planning import COMMON_ASSUMPTIONS
 from easeml_meter.stats.rounding import as_written, at_least, at_most
 
@@ -126,3 +127,11 @@ class PassFail(Condition, Question):
         """By Chernoff's bound for the clause that needs most."""
         slowest = min(_rate(clause, self.most) for clause in self.clauses)
         return math.ceil(nats * (1 + 1e-11) / slowest) + 1
+
+    def log_left(self, share: float, tail: float) -> float:
+        """A model that can pass wrongly leads on by "fail" alone, any other one by both answers."""
+        return min(log_difference(share, tail), share - math.log(2))
+
+    def log_needed(self, following: float, tail: float) -> float:
+        """The worse of the two kinds of models decides."""
+        return max(log_sum((tail, following)), following + math.log(2))

@@ -15,6 +15,7 @@ from typing import Any
 
 from easeml_meter.checks import finite, whole
 from easeml_meter.core.questions.gap import Gap
+from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
@@ -120,7 +121,8 @@ class QuestionPlan(Shown):
         """What the promise rests on; several tries at sealing are one more thing."""
         tries = self.budget.tries
         several = () if tries == 1 else (f"sealing is tried at most {tries:,} times",)
-        return (*self.question.assumptions, *self.beyond, *several)
+        # Questions of one meter repeat each other.
+        return tuple(dict.fromkeys((*self.question.assumptions, *self.beyond, *several)))
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data for programs."""
@@ -150,7 +152,9 @@ MeterPlan = Plan | QuestionPlan
 
 @lru_cache(maxsize=256)
 def question_of(spec: MeterSpec) -> Question:
-    """Return the question that a meter asks."""
+    """Return the question that a meter asks, or all of them as one."""
+    if spec.also:
+        return Mixed(tuple(map(question_of, spec.each)))
     return Gap(spec) if spec.condition is None else PassFail.of(spec.condition)
 
 
@@ -161,7 +165,7 @@ def plan_of(spec: MeterSpec, labels: int | None = None) -> MeterPlan:
     With `labels`, return the most steps that they carry. Teams of a meter that asks a condition are
     counted as if they shared every answer.
     """
-    if spec.condition is None:
+    if spec.condition is None and not spec.also:
         return required_labels(spec) if labels is None else most_steps(spec, labels)
     question, budget = question_of(spec), Budget(spec.steps, spec.delta, sessions=spec.sessions)
     if labels is None:
@@ -174,7 +178,8 @@ def plan_of(spec: MeterSpec, labels: int | None = None) -> MeterPlan:
 
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     """List what the promise of a meter rests on, whatever size its test sets have."""
-    return plan_of(spec).assumptions if spec.condition else question_of(spec).assumptions
+    single = spec.condition is None and not spec.also
+    return question_of(spec).assumptions if single else plan_of(spec).assumptions
 
 
 def required_size(question: Question, budget: Budget) -> QuestionPlan:

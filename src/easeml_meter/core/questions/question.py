@@ -7,8 +7,11 @@ has. So a kind of question is its alphabet, its tail and its words.
 
 from __future__ import annotations
 
+import math
 from abc import ABC, abstractmethod
 from fractions import Fraction
+
+from easeml_meter.stats.counting import log_sum
 
 
 class Question(ABC):
@@ -80,3 +83,25 @@ class Question(ABC):
         """
         tail = self.log_tail_from if onwards else self.log_tail
         return self.log_models(steps) + tail(size)
+
+    def log_left(self, share: float, tail: float) -> float:
+        """Return the log of what each answer leaves of a share of delta; all are logarithms.
+
+        The question is an event, and each of its consistent answers gets the same part of the rest.
+        """
+        return log_difference(share, tail) - self._log_consistent
+
+    def log_needed(self, following: float, tail: float) -> float:
+        """Return the log of the share of which `following` is left: the inverse of `log_left`."""
+        return log_sum((tail, following + self._log_consistent))
+
+    @property
+    def _log_consistent(self) -> float:
+        if self.consistent is None:
+            raise AssertionError(f"{self.statistic} is not to be mixed with others")
+        return math.log(self.consistent)
+
+
+def log_difference(more: float, less: float) -> float:
+    """Return log(exp(more) - exp(less)); minus infinity where nothing is left."""
+    return more + math.log(-math.expm1(less - more)) if less < more else -math.inf

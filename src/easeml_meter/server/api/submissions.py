@@ -67,6 +67,14 @@ Once = Annotated[
         "repeat that answer at no cost, without looking at the files."
     ),
 ]
+Ask = Annotated[
+    str,
+    Query(
+        max_length=1000,
+        description="Which of the meter's questions it is asked, where it has several; by default "
+        "the usual one.",
+    ),
+]
 MatchingHere = Annotated[RowMatching, Depends(matching_of)]
 
 _SMALL = 1 << 20
@@ -132,6 +140,15 @@ class FileRead(BaseModel):
     first: list[Any]
 
 
+class PriceShown(BaseModel):
+    """What a question costs next, in nats, how many are left for it, and how many answers."""
+
+    question: str
+    nats: float
+    left: float
+    answers: int
+
+
 class SubmissionChecked(BaseModel):
     """What the meter understands of a submission: files, class order, and which answer it uses."""
 
@@ -143,6 +160,9 @@ class SubmissionChecked(BaseModel):
     repeated: bool
     baseline: bool
     """It becomes the model that others are compared with, which uses no answer."""
+    question: str
+    """What it is asked, where the meter has several questions."""
+    prices: list[PriceShown]
     test: FileRead | None
     validation: FileRead | None
     classes: list[str | int]
@@ -162,6 +182,7 @@ async def submit(  # noqa: PLR0917
     model: Model,
     matching: MatchingHere,
     once: Once = False,
+    ask: Ask = "",
     wait: Wait = 0,
     key: Key = None,
 ) -> Response:
@@ -176,7 +197,7 @@ async def submit(  # noqa: PLR0917
     keyed: Keyed[Accepted] | None = None
     if (asked := once_streamed(request, actor, key).asked(body)) is not None:
         keyed = Keyed(asked, lambda found: asked.answered(*_told(found)))
-    incoming = Incoming(actor, space, model, body, matching, once, keyed)
+    incoming = Incoming(actor, space, model, body, matching, once, keyed, ask)
     found = await _accepted(request, incoming)
     if isinstance(found, KeyedRequest):
         answer = replayed(found)
@@ -200,7 +221,11 @@ async def submit(  # noqa: PLR0917
     openapi_extra=raw("application/x-tar"),
 )
 async def check_submission(
-    request: Request, actor: TenantActorHere, space: WorkspaceHere, matching: MatchingHere
+    request: Request,
+    actor: TenantActorHere,
+    space: WorkspaceHere,
+    matching: MatchingHere,
+    ask: Ask = "",
 ) -> dict[str, Any]:
     """Say how the same tar would be understood, without submitting it. This costs nothing.
 
@@ -208,7 +233,7 @@ async def check_submission(
     """
     permit(actor, checking.check_packed)
     body = await body_of(request, request.app.state.settings)
-    found = await run_in_threadpool(checking.check_packed, actor, space, body, matching)
+    found = await run_in_threadpool(checking.check_packed, actor, space, body, matching, ask)
     return found.to_json()
 
 

@@ -22,6 +22,7 @@ from easeml_meter.report.words import (
     loss_name,
     loss_sentence,
     loss_words,
+    price_of,
     range_words,
     sure_words,
     told_words,
@@ -45,6 +46,7 @@ _MOST_BANDS = 8
 _COLUMNS = (
     "step",
     "model",
+    "question",
     "answer",
     "gap_at_least",
     "gap_at_most",
@@ -224,6 +226,11 @@ class Session:
         return len(self.view.signals) + self.view.steps_left
 
     @property
+    def prices(self) -> list[tuple[str, str]]:
+        """Each question that may be asked, with its price in words; empty: there is only one."""
+        return [(each.question, price_of(each)) for each in self.view.prices]
+
+    @property
     def labels_per_answer(self) -> str:
         """What an answer costs: of those given, or as planned while more can follow."""
         labels = self.view.rows or self.view.labels_needed
@@ -308,7 +315,15 @@ def history_csv(
         signal = line.signal
         gap = signal.gap or ("", "")
         losses = signal.validation_loss, signal.true_loss_at_least, signal.true_loss_at_most
-        row = (signal.step, _cell(signal.model), signal.name, *gap, *losses, _cell(line.who))
+        row = (
+            signal.step,
+            _cell(signal.model),
+            signal.spec.question,
+            signal.name,
+            *gap,
+            *losses,
+            _cell(line.who),
+        )
         table.writerow([*row, when(signal.told_at)])
     name = f"answers-{view.generation}.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}

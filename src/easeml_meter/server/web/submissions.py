@@ -10,7 +10,7 @@ from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Signal
 from easeml_meter.report.checked import checked_lines
 from easeml_meter.server.api.common import body_of
-from easeml_meter.server.api.submissions import MatchingHere, Model
+from easeml_meter.server.api.submissions import Ask, MatchingHere, Model
 from easeml_meter.server.parameters import Tenant
 from easeml_meter.server.web.history import ShownAnswer
 from easeml_meter.server.web.meters import MeterPage
@@ -22,15 +22,21 @@ router = APIRouter(include_in_schema=False)
 
 
 @router.post("/meters/{meter}/submit")
-async def submit(
-    visit: VisitHere, meter: str, model: Model, matching: MatchingHere, tenant: Tenant = None
+async def submit(  # noqa: PLR0917
+    visit: VisitHere,
+    meter: str,
+    model: Model,
+    matching: MatchingHere,
+    tenant: Tenant = None,
+    ask: Ask = "",
 ) -> Response:
     """Take a submission: the tar that the API takes; answer with what to put into the page."""
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
     body = await body_of(visit.request, visit.settings)
 
     def accepted() -> Response:
-        found = queue.accept(actor, visit.site.space(meter), model, body, matching=matching)
+        given = {"matching": matching, "ask": ask}
+        found = queue.accept(actor, visit.site.space(meter), model, body, **given)
         return _accepted(visit, meter, *found)
 
     return await run_in_threadpool(accepted)
@@ -38,7 +44,7 @@ async def submit(
 
 @router.post("/meters/{meter}/check")
 async def check(
-    visit: VisitHere, meter: str, matching: MatchingHere, tenant: Tenant = None
+    visit: VisitHere, meter: str, matching: MatchingHere, tenant: Tenant = None, ask: Ask = ""
 ) -> Response:
     """Say how a submission is understood, without submitting it."""
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
@@ -46,7 +52,7 @@ async def check(
 
     def checked() -> Response:
         space = visit.site.space(meter)
-        found = checking.check_packed(actor, space, body, matching)
+        found = checking.check_packed(actor, space, body, matching, ask)
         spec = MeterPage.open(visit, meter, tenant).state.spec
         return visit.render("checked.html", lines=checked_lines(found, spec), checked=found)
 

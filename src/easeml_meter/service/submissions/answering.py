@@ -7,6 +7,7 @@ sender says so, the same name.
 
 from __future__ import annotations
 
+import hashlib
 import hmac
 import os
 from collections.abc import Callable, Sequence
@@ -69,6 +70,8 @@ class Submission:
     """Whether its sender may say how good a model is, where the loss is made of scores."""
     once: bool = False
     """Whether the answer to an earlier model of the same name is good enough."""
+    ask: str = ""
+    """Which of the meter's questions it is asked; empty: the usual one."""
     keyed: Keyed[Signal] | None = None
     """The key that it came with, if any."""
 
@@ -77,7 +80,7 @@ class Submission:
 
 
 def submission_of(
-    actor: Actor, submitted: Submitted, model: str, *, once: bool = False
+    actor: Actor, submitted: Submitted, model: str, *, once: bool = False, ask: str = ""
 ) -> Submission:
     """Return what an actor, whose permission to submit was checked, submits for its tenant."""
     return Submission(
@@ -90,6 +93,7 @@ def submission_of(
         sees_inputs=actor.may(Permission.SEE_TEST_INPUTS),
         reports_scores=actor.may(Permission.REPORT_SCORES),
         once=once,
+        ask=ask,
     )
 
 
@@ -102,12 +106,13 @@ def answer(
     conditions: Conditions = USUAL,
     *,
     once: bool = False,
+    ask: str = "",
 ) -> Signal:
     """Answer what the actor submits under a model's name, for the actor's tenant.
 
     Everything that can be wrong with it is found before a label is touched, and costs nothing. An
     identical submission gets the answer it got before, free of charge; `once`: one of the same
-    name, too, and its files are not looked at.
+    name, too, and its files are not looked at. `ask` says which of the meter's questions it is.
 
     Raises:
         Denied: the loss is made of scores, and the actor may not report any.
@@ -116,7 +121,7 @@ def answer(
         TooSoon: the actor's token has had its answers of a day.
         WrongPhase: there is no test set or no validation set yet.
     """
-    submission = submission_of(actor, submitted, model, once=once)
+    submission = submission_of(actor, submitted, model, once=once, ask=ask)
     (outcome,) = answer_all(actor, space, [submission], conditions)
     if isinstance(outcome, Exception):
         raise outcome
@@ -134,7 +139,7 @@ def answered_by_name(actor: Actor, space: Workspace, submission: Submission) -> 
     with space.reading() as books:
         state = space.state(books)
         test_set, validation = in_use(state, USUAL)
-        draft = _own(actor, state, draft_of(submission, test_set, validation))
+        draft = _drafted(actor, state, submission, test_set, validation)
         entry = Known.read(books, test_set, [draft]).named(draft)
         if entry is None:
             return None
@@ -176,14 +181,12 @@ def answer_all(
             test_set, validation = in_use(state, conditions, given)
         except MeterError as error:
             return [found or error for found in before]
+        drafted = [
+            _each(_drafted, actor, state, each, test_set, validation) for each in submissions
+        ]
         made = [
-            _each(
-                _own,
-                actor,
-                state,
-                draft_of(each, test_set, validation, digest and _name(space, state.spec, digest)),
-            )
-            for each, digest in zip(submissions, digests, strict=True)
+            _known_by(space, state.spec, each, digest) if isinstance(each, Draft) else each
+            for each, digest in zip(drafted, digests, strict=True)
         ]
         begun = [found or draft for found, draft in zip(before, made, strict=True)]
         known = Known.read(books, test_set, [each for each in begun if isinstance(each, Draft)])
@@ -281,12 +284,27 @@ def open_submission(
     """Open a submission, which finds everything that is wrong with its files."""
     sets = (measured.generation, measured.validation)
     digest = _same_bytes(submission)
-    draft = draft_of(submission, *sets, digest and _name(measured.space, measured.spec, digest))
-    return _open(_own(actor, state, draft), submission, measured)
+    draft = _drafted(actor, state, submission, *sets)
+    return _open(_known_by(measured.space, state.spec, draft, digest), submission, measured)
 
 
-def _own(actor: Actor, state: MeterState, draft: Draft) -> Draft:
-    """Return a draft if it is of a team that the actor acts for."""
+def _known_by(space: Workspace, spec: MeterSpec, draft: Draft, digest: str | None) -> Draft:
+    """Return a draft with the digest of its bytes, if they can be read."""
+    if digest is None:
+        return draft
+    name = _name(space, spec, draft.entry.asked, digest)
+    return replace(draft, entry=replace(draft.entry, submission=name), same_bytes=name)
+
+
+def _drafted(
+    actor: Actor,
+    state: MeterState,
+    submission: Submission,
+    test_set: TestSet,
+    validation: ValidationSet,
+) -> Draft:
+    """Return a draft if it is of a team that the actor acts for, and asks what the meter asks."""
+    draft = draft_of(state.spec, submission, test_set, validation)
     tenant = state.tenant(draft.entry.tenant)
     if not actor.acts_for(tenant):
         raise Denied(f"team {tenant}: not yours")
@@ -294,12 +312,9 @@ def _own(actor: Actor, state: MeterState, draft: Draft) -> Draft:
 
 
 def draft_of(
-    submission: Submission,
-    test_set: TestSet,
-    validation: ValidationSet,
-    same_bytes: str | None = None,
+    spec: MeterSpec, submission: Submission, test_set: TestSet, validation: ValidationSet
 ) -> Draft:
-    """Return the draft of a submission, known by its bytes until it is opened."""
+    """Return the draft of a submission, which nothing is known by until it is read or opened."""
     entry = Entry(
         meter=test_set.meter,
         generation=test_set.number,
@@ -308,7 +323,7 @@ def draft_of(
         answer="",
         after_reset=False,
         model=submission.model,
-        submission=same_bytes or "",
+        submission="",
         validation_number=validation.number,
         validation_set=validation.digest,
         validation_loss="",
@@ -316,8 +331,9 @@ def draft_of(
         told_at="",
         user=submission.user,
         token=submission.token,
+        asked=spec.number_asked(submission.ask),
     )
-    return Draft(entry, same_bytes, submission.once, pace=submission.pace)
+    return Draft(entry, once=submission.once, pace=submission.pace)
 
 
 def _open(draft: Draft, submission: Submission, measured: Measured) -> Opened:
@@ -326,16 +342,20 @@ def _open(draft: Draft, submission: Submission, measured: Measured) -> Opened:
         raise Denied(f"developers may not {Permission.REPORT_SCORES}: a runner submits them")
     sees_inputs = submission.sees_inputs or measured.spec.inputs == "public"
     attempt = submission.submitted.open(measured, sees_inputs=sees_inputs)
-    name = _name(measured.space, measured.spec, attempt.identity)
+    name = _name(measured.space, measured.spec, draft.entry.asked, attempt.identity)
     return Opened(attempt, replace(draft, entry=replace(draft.entry, submission=name)))
 
 
-def _name(space: Workspace, spec: MeterSpec, digest: str) -> str:
+def _name(space: Workspace, spec: MeterSpec, asked: int, digest: str) -> str:
     """Return what a submission of this digest is called in the books and the audit chain.
+
+    The same files with another question are another submission, with an answer of its own.
 
     Scores are made of labels, and developers read the chain: of a few hundred scores, mostly right,
     the plain digest would give away which are wrong to whoever tries the likely ones.
     """
+    if asked:
+        digest = hashlib.sha256(f"{digest} {spec.questions[asked]}".encode()).hexdigest()
     if not spec.takes_scores:
         return digest
     key = fingerprint_key(space.identity)
@@ -355,11 +375,12 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
     content = attempt.content()
     if content and not reached:  # once hidden rows were touched, nothing is refused any more
         measured.space.check_room(len(content))
-    old = decisions.olds.get(draft.entry.tenant)
-    losses = _losses(decisions.state.spec, attempt, measured, old)
+    entry = draft.entry
+    old = decisions.olds.get((entry.tenant, entry.asked))
+    losses = _losses(measured.spec.each[entry.asked], attempt, measured, old)
     kept = Kept(draft.entry.submission, attempt.suffix, content) if content else None
     loss = "" if losses.validation is None else str(losses.validation)
-    entry = replace(draft.entry, validation_loss=loss)
+    entry = replace(entry, validation_loss=loss)
     # Drawn now, because the test set is open now; it leaves with the answer, once that is entered.
     first_edge = measured.first_edge(entry)
     return replace(
@@ -474,4 +495,6 @@ def _disclosed(entry: Entry) -> dict[str, object]:
         details["first_edge"] = entry.first_edge
     if entry.old:
         details["old"] = entry.old
+    if entry.asked:
+        details["asked"] = entry.asked
     return details | {"user": entry.user} if entry.user else details

@@ -35,7 +35,12 @@ _FIRST = 3
 
 @needs(Permission.SUBMIT)
 def check(
-    actor: Actor, space: Workspace, submitted: Submitted, conditions: Conditions = USUAL
+    actor: Actor,
+    space: Workspace,
+    submitted: Submitted,
+    conditions: Conditions = USUAL,
+    *,
+    ask: str = "",
 ) -> CheckedSubmission:
     """Return how a submission is understood; a model is run on the validation set.
 
@@ -44,7 +49,7 @@ def check(
         Spent: the test set has no answer left.
         WrongPhase: there is no test set or no validation set yet.
     """
-    state, submission = _state(space), _submission(actor, submitted)
+    state, submission = _state(space), submission_of(actor, submitted, "check", ask=ask)
     test_set, validation = in_use(state, conditions)
     with Measured(space, state.spec, test_set, validation, conditions) as measured:
         opened = open_submission(actor, state, submission, measured)
@@ -66,7 +71,7 @@ def check(
 
 @needs(Permission.SUBMIT)
 def check_packed(
-    actor: Actor, space: Workspace, body: bytes, matching: RowMatching
+    actor: Actor, space: Workspace, body: bytes, matching: RowMatching, ask: str = ""
 ) -> CheckedSubmission:
     """Return how the body of a request is understood.
 
@@ -80,20 +85,16 @@ def check_packed(
     """
     submitted = unpack(body, matching, space.limits)
     if not submitted.queued:
-        return check(actor, space, submitted)
-    state, submission = _state(space), _submission(actor, submitted)
+        return check(actor, space, submitted, ask=ask)
+    state, submission = _state(space), submission_of(actor, submitted, "check", ask=ask)
     check_models(state.spec, onnx=submitted.kind == "onnx")
-    draft = draft_of(submission, *in_use(state, USUAL))
+    draft = draft_of(state.spec, submission, *in_use(state, USUAL))
     return _cost(space, state, submission, draft)
 
 
 def _state(space: Workspace) -> MeterState:
     with space.reading() as books:
         return space.state(books)
-
-
-def _submission(actor: Actor, submitted: Submitted) -> Submission:
-    return submission_of(actor, submitted, "check")
 
 
 def _cost(
@@ -114,6 +115,7 @@ def _cost(
         decisions.check_budget(draft.entry)
         decisions.check_pace(draft)
     account, ledger = decisions.histories.account(tenant), decisions.histories.ledger
+    asked = draft.entry.asked
     return CheckedSubmission(
         kind=submission.submitted.kind,
         tenant=tenant,
@@ -121,7 +123,9 @@ def _cost(
         answer=account.steps + 1,
         answers=account.steps + ledger.steps_left(account),
         repeated=repeated,
-        baseline=not repeated and ledger.rules.answers(account.state) == (BASELINE,),
+        baseline=not repeated and ledger.asking(asked).answers(account.state) == (BASELINE,),
+        question=state.spec.questions[asked] if state.spec.also else "",
+        prices=ledger.prices(account),
     )
 
 

@@ -24,8 +24,8 @@ from easeml_meter.service.submissions.pacing import Paces
 from easeml_meter.service.submissions.promoting import old_model
 from easeml_meter.storage.books import Books
 
-Identity = tuple[int, str, str]
-"""Tenant, digest or name of the submission, digest of the validation set."""
+Identity = tuple[int, str, str, int]
+"""Tenant, digest or name of the submission, digest of the validation set, question."""
 
 
 @dataclass(frozen=True)
@@ -101,8 +101,8 @@ class Decisions:
     """Tenants whose next answer on the newest validation set follows a reset of the maximum."""
     held: frozenset[int] = frozenset()
     """Tenants with a model that runs on hidden rows: an answer must be left for it."""
-    olds: dict[int, Entry] = field(default_factory=dict)
-    """By tenant, the model that the next one is compared with, where the question compares."""
+    olds: dict[tuple[int, int], Entry] = field(default_factory=dict)
+    """By tenant and question, the model that the next one is compared with, if it compares."""
 
     @classmethod
     def read(
@@ -142,8 +142,8 @@ class Decisions:
         # A reset makes further answers more expensive, so it comes before asking for the budget.
         if self._follows_reset(entry):
             account = ledger.reset(account)
-        if not ledger.may_submit(account):
-            raise self.spent()
+        if not ledger.may_submit(account, entry.asked):
+            raise self.spent(entry.asked)
         if not reached and entry.tenant in self.held and ledger.steps_left(account) < 2:
             line = "the last answer is for a model of this team that is running"
             raise MeterError(f"{line}: submit again when it is answered")
@@ -178,17 +178,18 @@ class Decisions:
         over = phase is Phase.RELEASED or (phase is Phase.ACTIVE and self.histories.retired)
         if losses is None or over:
             raise self.spent()
-        account = self.check_budget(entry, reached=losses.of_model)
+        account, asked = self.check_budget(entry, reached=losses.of_model), entry.asked
         self.check_pace(draft)
         if losses.test is None and account.state.based and not (draft.old or losses.of_model):
             # No label was touched for a model that was to be compared with others.
             raise MeterError("another model came first, to compare this one with: submit it again")
-        answer = self.histories.ledger.rules.unread(account.state, NO_READING)
         ledger = self.histories.ledger
+        rules = ledger.asking(asked)
+        answer = rules.unread(account.state, NO_READING)
         if losses.validation is not None and too_few(ledger, losses.test):
-            answer = ledger.rules.unread(account.state, TOO_FEW)
+            answer = rules.unread(account.state, TOO_FEW)
         elif losses.validation is not None and losses.test is not None:
-            rules = self.histories.ledger.rules.drawing(draft.first_edge)
+            rules = rules.drawing(draft.first_edge)
             answer = rules.answer(
                 account.state,
                 losses.validation,
@@ -222,8 +223,18 @@ class Decisions:
         newest = validation_in_force(self.state).number
         return entry.tenant in self.resets_due and entry.validation_number == newest
 
-    def spent(self) -> Spent:
+    def spent(self, asked: int = 0) -> Spent:
         """Return the refusal of a submission for which no answer is left."""
+        spec, ledger = self.state.spec, self.histories.ledger
+        if spec.also and self.test_set.phase is Phase.ACTIVE and not self.histories.all_spent:
+            # What is left, and for what, follows from the questions asked so far alone.
+            account = next(iter(self.histories.folded.values())).account
+            numbers = range(len(spec.questions))
+            others = [spec.questions[n] for n in numbers if ledger.may_submit(account, n)]
+            return Spent(
+                f"too little is left of test set {self.test_set.number} for "
+                f'"{spec.questions[asked]}": ask {" or ".join(others)}, or wait for a fresh one'
+            )
         return Spent(
             f"test set {self.test_set.number} has no answer left for this team: a fresh one of "
             f"{self.state.plan.labels:,} labels is needed"
@@ -243,7 +254,7 @@ def validation_in_force(state: MeterState) -> ValidationSet:
 
 
 def _identity(entry: Entry, by: str) -> Identity:
-    return entry.tenant, by, entry.validation_set
+    return entry.tenant, by, entry.validation_set, entry.asked
 
 
 def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) -> bool:
@@ -263,11 +274,14 @@ def _reset_due(books: Books, state: MeterState, test_set: TestSet, tenant: int) 
 
 def _olds(
     books: Books, state: MeterState, test_set: TestSet, tenants: set[int]
-) -> dict[int, Entry]:
-    if state.spec.condition is None or not state.spec.condition.needs_old:
-        return {}
-    found = ((tenant, old_model(books, state, test_set, tenant)) for tenant in tenants)
-    return {tenant: entry for tenant, entry in found if entry is not None}
+) -> dict[tuple[int, int], Entry]:
+    found = {
+        (tenant, asked): old_model(books, state, test_set, tenant, asked)
+        for asked, spec in enumerate(state.spec.each)
+        if spec.condition is not None and spec.condition.needs_old
+        for tenant in tenants
+    }
+    return {key: entry for key, entry in found.items() if entry is not None}
 
 
 def _held(books: Books, state: MeterState, test_set: TestSet) -> frozenset[int]:

@@ -18,12 +18,14 @@ from easeml_meter.storage.books import Books
 _PASSED = name_of(PASS)
 
 
-def old_model(books: Books, state: MeterState, test_set: TestSet, tenant: int) -> Entry | None:
+def old_model(
+    books: Books, state: MeterState, test_set: TestSet, tenant: int, asked: int = 0
+) -> Entry | None:
     """Return the submission that a tenant's next one is compared with; None: there is none yet."""
     place = (test_set.meter, test_set.number, tenant)
     step = 1
-    if state.spec.ladder:
-        step = books.entries.last(*place, _PASSED) or 1
+    if state.spec.each[asked].ladder:
+        step = books.entries.last(*place, _PASSED, asked) or 1
     else:
         for link in books.audit.of(test_set.meter, Event.PROMOTED):
             if (link.details["generation"], link.details["tenant"]) == place[1:]:
@@ -42,10 +44,11 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
     """
     with space.writing() as books:
         state = space.state(books)
-        condition = state.spec.condition
-        if condition is None or not condition.needs_old:
+        conditions = [(each.condition, each.ladder) for each in state.spec.each]
+        comparing = [ladder for found, ladder in conditions if found and found.needs_old]
+        if not comparing:
             raise invalid("promote", model, "this meter compares no models: ask for n - o")
-        if state.spec.ladder:
+        if all(comparing):
             raise invalid("promote", model, "a ladder goes on from the last model that passed")
         test_set, tenant = state.active(), state.tenant(actor.acting_for)
         known = books.entries.of_models(test_set.meter, test_set.number, [tenant], [model])

@@ -14,7 +14,15 @@ from typing import cast
 
 from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.model import Entry, stamp
-from easeml_meter.core.submissions import TOKEN, TURN, Receipt, SubmissionState, Ticket, next_turn
+from easeml_meter.core.submissions import (
+    ASKED,
+    TOKEN,
+    TURN,
+    Receipt,
+    SubmissionState,
+    Ticket,
+    next_turn,
+)
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, MeterError, NotFound, Spent, StorageError, TooMany, to_keep
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
@@ -67,6 +75,8 @@ class Incoming:
     once: bool = False
     keyed: Keyed[Accepted] | None = None
     """The key that it came with, if any."""
+    ask: str = ""
+    """Which of the meter's questions it is asked; empty: the usual one."""
 
     def accepted(self, signal: Signal) -> Accepted:
         """Return what its sender gets for an answer."""
@@ -89,10 +99,12 @@ def accept(
     *,
     matching: RowMatching = BY_IDS,
     once: bool = False,
+    ask: str = "",
 ) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
-    `once`: if a model of that name was answered before, that is the answer.
+    `once`: if a model of that name was answered before, that is the answer. `ask`: which of the
+    meter's questions it is asked.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
 
@@ -104,7 +116,7 @@ def accept(
         TooSoon: the actor's token has had its answers of a day.
         WrongPhase: there is no test set or no validation set yet.
     """
-    incoming = Incoming(actor, space, model, body, matching, once)
+    incoming = Incoming(actor, space, model, body, matching, once, ask=ask)
     (outcome,) = accept_all(space.meter or "", [incoming])
     if isinstance(outcome, Exception):
         raise outcome
@@ -138,7 +150,8 @@ def _received(incoming: Incoming) -> Submission | Taken:
     """Look at what came in: predictions are to be answered, a model is queued."""
     actor, keyed = incoming.actor.granted(Permission.SUBMIT), incoming.keyed
     submitted = unpack(incoming.body, incoming.matching, incoming.space.limits)
-    given = submission_of(actor, submitted, incoming.model, once=incoming.once)
+    options = {"once": incoming.once, "ask": incoming.ask}
+    given = submission_of(actor, submitted, incoming.model, **options)
     if isinstance(submitted, PredictionFiles):
         if keyed is None:
             return given
@@ -174,6 +187,8 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
         state = space.state(books)
     state.active()
     check_models(state.spec, onnx=submitted.kind == "onnx")
+    state.spec.number_asked(given.ask)  # refuses what the meter does not ask
+    noted = {"once": "true" if given.once else "", TOKEN: given.token, ASKED: given.ask}
     content = submitted.content()
     space.check_room(len(content))
     identifier, now = secrets.token_hex(16), space.now()
@@ -185,8 +200,7 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
         model=given.model,
         kind=submitted.kind,
         blob=space.files.put(f"submissions/{identifier}", content),
-        options=({"once": "true"} if given.once else {})
-        | ({TOKEN: given.token} if given.token else {}),
+        options={name: value for name, value in noted.items() if value},
         state=SubmissionState.QUEUED,
         problem=None,
         generation=None,
@@ -276,8 +290,8 @@ def work(
             reach=lambda on: _reach(on, identifier),
         )
         sender = replace(actor, tenant=ticket.tenant, user=ticket.user, token=ticket.token)
-        once = "once" in ticket.options
-        signal = answer(sender, space, submitted, ticket.model, conditions, once=once)
+        options = {"once": "once" in ticket.options, "ask": ticket.options.get(ASKED, "")}
+        signal = answer(sender, space, submitted, ticket.model, conditions, **options)
     except Exception as error:
         if not tried and _to_be_tried_again(site, identifier, error):
             _put_back(site, identifier)
@@ -316,8 +330,9 @@ def _reach(on: Measured, identifier: str) -> None:
         state = on.space.state(books)
         decisions = Decisions.read(books, state, on.generation, [], on.space.clock)
         ledger, histories = decisions.histories.ledger, decisions.histories
-        if ticket is None or not ledger.may_submit(histories.account(ticket.tenant)):
-            raise decisions.spent()
+        asked = state.spec.number_asked(ticket.options.get(ASKED, "") if ticket else "")
+        if ticket is None or not ledger.may_submit(histories.account(ticket.tenant), asked):
+            raise decisions.spent(asked)
         reaching = ticket.reaching(on.generation.number, on.validation.number)
         books.submissions.change(replace(reaching, changed_at=on.space.now()))
 
