@@ -597,6 +597,12 @@ class MeterSpec:
         return self.questions.index(meant)
 
     @property
+    def promotes(self) -> bool:
+        """Whether models are compared with one that was promoted."""
+        conditions = ((each.condition, each.ladder) for each in self.each)
+        return any(found is not None and found.needs_old and not own for found, own in conditions)
+
+    @property
     def ladder(self) -> bool:
         """Whether the old model of each answer is the last one that passed."""
         return self.question.strip() == BETTER

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 from tests.storage import examples
 
-from easeml_meter.core.model import Entry, HandOver
+from easeml_meter.core.model import Entry, HandOver, Promotion
 from easeml_meter.errors import MeterError
 from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import Journal
@@ -68,6 +68,15 @@ def test_hand_overs_of_both_versions(files: FolderFiles, journal: Journal) -> No
     later = replace(HANDOVER, giver=3, at="2026-01-02")
     journal.append_handover(later)
     assert journal.handovers() == [HANDOVER, later]
+
+
+def test_promotions_come_back_in_order(files: FolderFiles, journal: Journal) -> None:
+    rows = [Promotion(1, step, "m", f"2026-01-0{step}") for step in (2, 3)]
+    for row in reversed(rows):
+        journal.append_promotion(row)
+    files.append("x.promotions", ["{", '{"tenant": 1}', '{"format": 2, "tenant": "1"}'])
+    assert journal.promotions() == rows
+    assert journal.read() == []
 
 
 @pytest.mark.parametrize(

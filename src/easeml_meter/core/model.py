@@ -30,6 +30,7 @@ class Event(StrEnum):
     VALIDATION_REPLACED = "validation replaced"
     TOLD = "told"
     PROMOTED = "promoted"
+    PROMOTION_MISSING = "promotion was missing"
     HANDED_OVER = "handed over"
     HAND_OVER_REQUESTED = "hand-over requested"
     HAND_OVER_AGREED = "hand-over agreed"
@@ -290,6 +291,16 @@ class HandOver:
     generation: int
     giver: int
     receiver: int
+    at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Promotion:
+    """A model that a tenant's next ones are compared with, as the journal keeps it."""
+
+    tenant: int
+    step: int
+    model: str
     at: str
 
 

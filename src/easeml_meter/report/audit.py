@@ -25,6 +25,7 @@ _SENTENCES = {
     Event.VALIDATION_REPLACED: "Validation set {number} replaced the one before, {rows} rows.",
     Event.TOLD: "Team {tenant} got answer {step} from test set {generation}: {answer}.",
     Event.PROMOTED: "Team {tenant} promoted step {step} of test set {generation}: {model}.",
+    Event.PROMOTION_MISSING: "That team {tenant} had promoted step {step} came from the journal.",
     Event.HANDED_OVER: "Team {giver} handed over to team {receiver}: they share one history.",
     Event.HAND_OVER_REQUESTED: "A hand-over from team {giver} to team {receiver} was requested.",
     Event.HAND_OVER_AGREED: "A team agreed to the hand-over from team {giver} to team {receiver}.",
@@ -39,6 +40,7 @@ _SENTENCES = {
 _HIDDEN = {
     Event.TOLD: "An answer was given.",
     Event.PROMOTED: "A model was promoted.",
+    Event.PROMOTION_MISSING: "That a model was promoted came from the journal.",
 }
 """Where the reader may not see the details."""
 

@@ -269,7 +269,7 @@ def _shown_to(own: set[int], link: AuditLink) -> bool:
     """Whether developers of these tenants may read a link: their own answers and hand-overs."""
     if link.event in _HAND_OVERS:
         return bool({link.details["giver"], link.details["receiver"]} & own)
-    if link.event == Event.PROMOTED:  # only a model that passed is promoted
+    if link.event in _PROMOTIONS:  # only a model that passed is promoted
         return link.details["tenant"] in own
     return {tenant for _, tenant, _ in _answers_in(link)} <= own
 
@@ -281,10 +281,11 @@ _HAND_OVERS = (
     Event.HANDED_OVER,
     Event.HAND_OVER_MISSING,
 )
+_PROMOTIONS = (Event.PROMOTED, Event.PROMOTION_MISSING)
 _SAID: dict[str, dict[str, type]] = {
     **{each: {"generation": int} for each in _PHASES},
     Event.TOLD: {"generation": int, "tenant": int, "step": int},
-    Event.PROMOTED: {"generation": int, "tenant": int, "step": int},
+    **{each: {"generation": int, "tenant": int, "step": int} for each in _PROMOTIONS},
     Event.BOOKS_BEHIND: {"generation": int, "tenant_and_step": list},
     **{each: {"giver": int, "receiver": int} for each in _HAND_OVERS},
 }

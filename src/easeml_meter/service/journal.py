@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from dataclasses import replace
 
 from easeml_meter.core.history import (
@@ -16,7 +17,7 @@ from easeml_meter.core.history import (
 )
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import Entry, Event, TestSet
+from easeml_meter.core.model import Entry, Event, Promotion, TestSet
 from easeml_meter.core.views import Consequence, SessionView, Truth
 from easeml_meter.service.place import Workspace
 from easeml_meter.storage.books import Books
@@ -96,6 +97,8 @@ def reconcile(
     """
     if state.tenants > 1:
         _complete_handovers(space, books, test_set)
+    if state.spec.promotes:
+        _complete_promotions(space, books, test_set)
     histories = histories_of(books, state, test_set, store=True)
     journal = space.journal(test_set)
     # The usual case, in which neither side has to be read: both hold as many answers.
@@ -137,3 +140,50 @@ def _complete_handovers(space: Workspace, books: Books, test_set: TestSet) -> No
                 "receiver": row.receiver,
             }
             books.audit.append(test_set.meter, space.now(), Event.HAND_OVER_MISSING, details)
+
+
+def catch_up(space: Workspace, state: MeterState, test_set: TestSet) -> None:
+    """Complete books that lack a promotion before a model is compared with the one before."""
+    if not state.spec.promotes:
+        return
+    told = space.journal(test_set).promotions()
+    with space.reading() as books:
+        behind = len(told) > len(promotions_of(books, test_set))
+    if behind:
+        with space.writing() as books:
+            histories, unjournaled = reconcile(space, books, state, test_set)
+        space.journal(test_set).append(unjournaled, histories.answers)
+
+
+def promotions_of(books: Books, test_set: TestSet) -> list[Promotion]:
+    """Return all promotions on a test set, the oldest first."""
+    links = [
+        link
+        for event in (Event.PROMOTED, Event.PROMOTION_MISSING)
+        for link in books.audit.of(test_set.meter, event)
+        if link.details["generation"] == test_set.number
+    ]
+    links.sort(key=lambda link: link.number)
+    return [
+        Promotion(link.details["tenant"], link.details["step"], link.details["model"], link.at)
+        for link in links
+    ]
+
+
+def _complete_promotions(space: Workspace, books: Books, test_set: TestSet) -> None:
+    """Complete the promotions, too: an older database would compare with the model before.
+
+    Each is entered once for every time that it was made; the last one counts.
+    """
+    known = Counter((row.tenant, row.step) for row in promotions_of(books, test_set))
+    for row in space.journal(test_set).promotions():
+        if known[row.tenant, row.step] > 0:
+            known[row.tenant, row.step] -= 1
+            continue
+        details = {
+            "generation": test_set.number,
+            "tenant": row.tenant,
+            "step": row.step,
+            "model": row.model,
+        }
+        books.audit.append(test_set.meter, space.now(), Event.PROMOTION_MISSING, details)

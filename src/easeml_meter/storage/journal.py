@@ -12,12 +12,13 @@ from contextlib import suppress
 from operator import attrgetter
 from typing import Any, TypeVar, get_type_hints
 
-from easeml_meter.core.model import Entry, HandOver
+from easeml_meter.core.model import Entry, HandOver, Promotion
 from easeml_meter.storage.files import Files
 from easeml_meter.storage.schema import values
 
 SUFFIX = ".journal"
 _HANDOVERS = ".handovers"
+_PROMOTIONS = ".promotions"
 _RETIRED = "retired"
 _FORMAT = 2
 """Tenants count from 1 in lines that say so; lines without a format count them from 0."""
@@ -27,9 +28,11 @@ _MOST = 10**12
 """No number of an entry is larger, and no database takes one of any size."""
 _NO_LINE = (ValueError, TypeError, KeyError, RecursionError)
 """What reading a line may raise that is none of ours."""
-Row = TypeVar("Row", Entry, HandOver)
+Row = TypeVar("Row", Entry, HandOver, Promotion)
 # Found out once: a journal has a line for every answer.
-_TYPES: dict[type[Any], dict[str, Any]] = {kind: get_type_hints(kind) for kind in (Entry, HandOver)}
+_TYPES: dict[type[Any], dict[str, Any]] = {
+    kind: get_type_hints(kind) for kind in (Entry, HandOver, Promotion)
+}
 
 
 class Journal:
@@ -39,6 +42,7 @@ class Journal:
         self._files = files
         self._name = name
         self._handovers = name.removesuffix(SUFFIX) + _HANDOVERS
+        self._promotions = name.removesuffix(SUFFIX) + _PROMOTIONS
 
     def append(self, entries: list[Entry], answers: int) -> None:
         """Add lines and wait until they are on disk; `answers` is how many there are then."""
@@ -80,6 +84,18 @@ class Journal:
                 found.append(_checked(HandOver(**_read(line, "giver", "receiver"))))
         return sorted(found, key=lambda row: row.at)
 
+    def append_promotion(self, row: Promotion) -> None:
+        """Add a promotion, in a file of its own, and wait until it is on disk."""
+        self._files.append(self._promotions, [_line(row)])
+
+    def promotions(self) -> list[Promotion]:
+        """Give all promotions, the oldest first."""
+        found = []
+        for line in self._files.lines(self._promotions):
+            with suppress(*_NO_LINE):  # cut short by a crash
+                found.append(_checked(Promotion(**_read(line))))
+        return sorted(found, key=lambda row: row.at)
+
 
 def entries_in(lines: Iterable[str]) -> list[Entry]:
     """Read the lines of a journal; one cut short by a crash was never told, and is left out.
@@ -113,7 +129,7 @@ def _checked(row: Row) -> Row:
     return row
 
 
-def _line(row: Entry | HandOver) -> str:
+def _line(row: Entry | HandOver | Promotion) -> str:
     return json.dumps({"format": _FORMAT, **values(row)}, sort_keys=True)
 
 

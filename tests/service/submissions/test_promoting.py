@@ -164,3 +164,34 @@ def test_teams_have_old_models_of_their_own(tmp_path: Path) -> None:
     for tenant in (1, 2):
         test, validation = session.files(len(rows) // 2, 0, salt=f"t{tenant}")
         assert session.meter.submit(test, validation, model="o", tenant=tenant).name == "baseline"
+
+
+def test_a_promotion_that_an_older_database_has_forgotten_still_counts(tmp_path: Path) -> None:
+    """The journal has it: the next model is compared with what was promoted, not with the first."""
+    session = compared(tmp_path)
+    submit(session, 0.2, "deployed")
+    session.meter.close()
+    database = tmp_path / "meter" / ".meter" / "meter.db"
+    before = database.read_bytes()
+    with Meter.open(tmp_path / "meter") as meter:
+        open_again = replace(session, meter=meter)
+        assert submit(open_again, 0.6, "better").passed
+        assert meter.promote("better") == 2
+    database.write_bytes(before)
+    with Meter.open(tmp_path / "meter") as meter:
+        open_again = replace(session, meter=meter)
+        told = submit(open_again, 0.8, "next")
+        assert (told.old, told.passed) == (2, False)
+        events = [link.event for link in meter.audit().links]
+        assert events.count("promotion was missing") == 1
+        assert submit(open_again, 0.95, "last").old == 2
+    database.write_bytes(before)
+    with Meter.open(tmp_path / "meter") as meter:  # also for one who promotes first
+        assert submit(replace(session, meter=meter), 0.95, "last").repeated
+        assert meter.promote("last") == 4
+        assert [
+            each.step for each in meter.workspace.journal(meter.generations[0]).promotions()
+        ] == [
+            2,
+            4,
+        ]

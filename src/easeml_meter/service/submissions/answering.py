@@ -23,7 +23,7 @@ from easeml_meter.core.model import Entry, Event, TestSet, ValidationSet
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, MeterError, to_keep
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.journal import histories_of, reconcile
+from easeml_meter.service.journal import catch_up, histories_of, reconcile
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.deciding import (
     Decisions,
@@ -192,6 +192,7 @@ def answer_all(
         known = Known.read(books, test_set, [each for each in begun if isinstance(each, Draft)])
     if len(submissions) > 1 and (test_set.rows or 0) > MANY:
         return _side_by_side(actor, space, submissions, conditions)
+    catch_up(space, state, test_set)
     with Measured(space, state.spec, test_set, validation, conditions) as measured:
         # What was answered before is not even opened: rules for files may have changed since then.
         opened = [

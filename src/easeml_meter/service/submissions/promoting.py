@@ -1,17 +1,18 @@
 """The old model: which one the next submission is compared with, and promoting another.
 
 The first submission to a test set is the one that others are compared with, until a model that
-passed is promoted. A promotion is a link of the audit chain, and nothing else. A ladder promotes
-every model that passes by itself.
+passed is promoted. A promotion is a link of the audit chain, with a second copy in the journal. A
+ladder promotes every model that passes by itself.
 """
 
 from __future__ import annotations
 
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.model import Entry, Event, TestSet
+from easeml_meter.core.model import Entry, Event, Promotion, TestSet
 from easeml_meter.core.signals import PASS, name_of
 from easeml_meter.errors import invalid
 from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.journal import promotions_of, reconcile
 from easeml_meter.service.place import Workspace
 from easeml_meter.storage.books import Books
 
@@ -27,9 +28,8 @@ def old_model(
     if state.spec.each[asked].ladder:
         step = books.entries.last(*place, _PASSED, asked) or 1
     else:
-        for link in books.audit.of(test_set.meter, Event.PROMOTED):
-            if (link.details["generation"], link.details["tenant"]) == place[1:]:
-                step = link.details["step"]
+        own = [each for each in promotions_of(books, test_set) if each.tenant == tenant]
+        step = own[-1].step if own else 1
     return books.entries.at(*place, step)
 
 
@@ -51,6 +51,7 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
         if all(comparing):
             raise invalid("promote", model, "a ladder goes on from the last model that passed")
         test_set, tenant = state.active(), state.tenant(actor.acting_for)
+        histories, unjournaled = reconcile(space, books, state, test_set)
         known = books.entries.of_models(test_set.meter, test_set.number, [tenant], [model])
         passed = [each for each in known if each.answer == _PASSED]
         if not passed:
@@ -62,6 +63,9 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
             "step": entry.step,
             "model": entry.model,
         }
-        by = {"user": actor.user} if actor.user else {}
-        books.audit.append(test_set.meter, space.now(), Event.PROMOTED, details | by)
-        return entry
+        by, now = {"user": actor.user} if actor.user else {}, space.now()
+        books.audit.append(test_set.meter, now, Event.PROMOTED, details | by)
+    journal = space.journal(test_set)
+    journal.append(unjournaled, histories.answers)
+    journal.append_promotion(Promotion(tenant, entry.step, entry.model, now))
+    return entry
