@@ -44,9 +44,9 @@ def test_the_digits_march_to_the_end_of_the_meter(tmp_path: Path) -> None:
     assert (tmp_path / "meter" / ".meter" / "released" / "1" / "report.html").exists()
 
 
-def example(name: str, folder: Path) -> str:
+def example(name: str, folder: Path, *more: str) -> str:
     done = subprocess.run(
-        [sys.executable, ROOT / "examples" / f"{name}.py", folder],
+        [sys.executable, ROOT / "examples" / f"{name}.py", folder, *more],
         capture_output=True,
         text=True,
         check=False,
@@ -71,6 +71,28 @@ def test_a_fraud_model_is_read_by_its_f1(tmp_path: Path) -> None:
     assert told.count("below-floor") == 3
     assert "step 7: gap 0.1 to 1; F1 claimed 0.992" in told
     assert "problems found by the audit: 0" in told
+
+
+def a_year(folder: Path, weeks: int) -> str:
+    """Live through some weeks on a rolling test set, and check what holds for any number."""
+    told = example("rolling_year", folder, str(weeks))
+    assert "3,003 labels to begin with, then 231 a week" in told
+    assert f"{weeks} of {weeks} answers were right; battery 100%" in told
+    assert f"batches released: {weeks - 1}" in told
+    assert "problems found by the audit: 0" in told
+    return told
+
+
+def test_a_rolling_test_set_frees_a_batch_every_week(tmp_path: Path) -> None:
+    a_year(tmp_path, 3)
+
+
+@pytest.mark.verify
+def test_a_year_of_drift_on_a_rolling_test_set(tmp_path: Path) -> None:
+    told = a_year(tmp_path, 52)
+    bands = [int(band) for band in re.findall(r"^week \d+: band (\d)", told, re.MULTILINE)]
+    assert (min(bands), max(bands)) == (1, 2)
+    assert 1 <= told.count("both released") == bands.count(2), "a fresh start closes the gap"
 
 
 @pytest.mark.slow

@@ -382,6 +382,41 @@ def test_drawn_edges_are_refused_by_name_where_no_proof_stands(
     assert f"not with {named}:" in refused({"drawn": 0.2} | options)
 
 
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"elastic": True}, "elastic"),
+        ({"protocol": "incremental"}, "the incremental protocol"),
+        ({"masked_reverts": 1, "mask_above": 1}, "masked reverts"),
+        ({"reverts": (1,)}, "reverts"),
+        ({"memory": 0}, "memory"),
+        ({"published": True}, "published"),
+        ({"count": "all"}, 'count = "all"'),
+        ({"ceiling": 0.2}, "ceiling"),
+        ({"tenants": (4, 6)}, "tenants"),
+        ({"sessions": 2}, "sessions"),
+        ({"bound": "kl"}, "the bound kl"),
+        ({"loss": "brier"}, "the loss brier"),
+        ({"loss": "f1[1]"}, "the loss f1[1]"),
+        ({"also": ("n > 0.8 +/- 0.1",)}, 'the question "n > 0.8 +/- 0.1"'),
+    ],
+)
+def test_a_window_is_refused_by_name_where_no_proof_stands(
+    options: dict[str, Any], named: str
+) -> None:
+    assert f"not with {named}:" in refused({"window": 3} | options)
+
+
+def test_a_window_has_one_tolerance_and_asks_for_the_gap() -> None:
+    tolerances = [0.01, 0.02, 0.03]
+    assert "not with unequal tolerances:" in refused({"window": 3, "tolerance": tolerances})
+    with pytest.raises(InvalidInput, match=r'not with the question "n > 0\.8'):
+        MeterSpec(bands=(), question="n > 0.8 +/- 0.1", steps=3, delta=0.1, window=3)
+    assert "only with a window" in refused({"submissions": 2})
+    for options in ({"window": 0}, {"window": 2.5}, {"window": 3, "submissions": 0}):
+        assert refused(options)
+
+
 def test_drawn_edges_take_the_place_of_the_bands(tmp_path: Path) -> None:
     spec = meter(drawn=0.2, ceiling=0.5, above=2, tenants=(4, 6))
     assert spec.bands == (Band(0, 1, 0.05),)

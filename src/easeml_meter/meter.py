@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Protocol
 
 from easeml_meter.core.gate import Gate, Verdict, last_told
-from easeml_meter.core.model import LabelRequest, TestSet, ValidationSet
+from easeml_meter.core.model import Batch, LabelRequest, TestSet, ValidationSet
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import MeterPlan
 from easeml_meter.core.submissions import CheckedSubmission
@@ -28,13 +28,13 @@ from easeml_meter.service.place import Clock, Home, Workspace, utc_now
 from easeml_meter.service.submissions import answering, checking, promoting
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
-from easeml_meter.service.testsets import delivery, inputs, parts, release, requests
+from easeml_meter.service.testsets import delivery, inputs, parts, release, requests, windows
 from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.memory import ID, Data, as_source
 from easeml_meter.tables.opening import open_table
-from easeml_meter.tables.writing import new_folder
+from easeml_meter.tables.writing import new_file, new_folder
 
 if TYPE_CHECKING:
     from easeml_meter.vault.manifest import Manifest
@@ -248,6 +248,12 @@ class MeterVerbs(Protocol):
 
     def fetch_released(self, generation: int, folder: str | Path) -> Path:
         """Write the files of a released test set to a new folder."""
+
+    def batches(self) -> list[Batch]:
+        """Return the batches that have left the window of a rolling test set."""
+
+    def fetch_batch(self, number: int, destination: str | Path) -> Path:
+        """Write a batch that has left a rolling test set, with its labels, to a Parquet file."""
 
     def audit(self) -> Audit:
         """Verify the chain of everything that was disclosed."""
@@ -483,6 +489,19 @@ class Meter(MeterVerbs):
         where = new_folder(Path(folder))
         shutil.copytree(self._released(generation), where, dirs_exist_ok=True)
         return where
+
+    def batches(self) -> list[Batch]:
+        """Return the batches that have left the window of a rolling test set."""
+        return windows.released_batches(self._actor, self.workspace)
+
+    def fetch_batch(self, number: int, destination: str | Path) -> Path:
+        """Write a batch that has left a rolling test set, with its labels, to a Parquet file."""
+        name = windows.released_batch(self._actor, self.workspace, number)
+        destination = Path(destination)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        with new_file(destination) as stream:
+            stream.write(self.workspace.files.read(name))
+        return destination
 
     def audit(self) -> Audit:
         """Verify the chain of everything that was disclosed."""

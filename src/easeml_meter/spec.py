@@ -202,6 +202,10 @@ class MeterSpec:
     lucky one, so delta is divided."""
     also: tuple[str, ...] = ()
     """What a submission may be asked instead, if it says so: all share one budget."""
+    window: int | None = None
+    """A rolling test set: the batches in use at a time. `steps` are the windows of one delta."""
+    submissions: int = 1
+    """How many submissions each window of a rolling test set answers."""
 
     def __post_init__(self) -> None:
         for name in ("bands", "tenants", "reverts", "mixture", "classes", "also"):
@@ -250,6 +254,7 @@ class MeterSpec:
         self._check_elastic()
         self._check_sticky()
         self._check_scores()
+        self._check_window()
 
     def _check_question(self) -> None:
         """Check the bands of a meter for the gap; a condition has none, and refuses the rest."""
@@ -606,6 +611,33 @@ class MeterSpec:
     def ladder(self) -> bool:
         """Whether the old model of each answer is the last one that passed."""
         return self.question.strip() == BETTER
+
+    def _check_window(self) -> None:
+        """Refuse what the proof for rolling test sets does not cover."""
+        whole("submissions", self.submissions, at_least=1)
+        if self.window is None:
+            if self.submissions != 1:
+                raise invalid("submissions", self.submissions, "only with a window")
+            return
+        whole("window", self.window, at_least=1)
+        unproved = {
+            f'the question "{self.question}"': self.question != GAP,
+            f"the {self.protocol} protocol": self.protocol is not Protocol.REGULAR,
+            f"the loss {self.loss}": not is_zero_one(self.loss),
+            f"the bound {self.bound}": self.bound not in (None, Bound.EXACT),
+            "unequal tolerances": len(set(self.tolerances)) > 1,
+            "published": self.published,
+            'count = "all"': self.count is Count.ALL,
+            "ceiling": self.ceiling is not None,
+            "tenants": self.tenants,
+            "sessions": self.sessions > 1,
+            "elastic": self.elastic,
+            "reverts": self.reverts,
+            "masked reverts": self.masked_reverts,
+            "memory": self.memory is not None,
+        }
+        for name in (name for name, used in unproved.items() if used):
+            raise invalid("window", self.window, f"not with {name}: no proof covers it")
 
     def _check_scores(self) -> None:
         if not isinstance(self.metric, str) or len(self.metric) > _LONGEST_METRIC:

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 import pytest
 from tests.cli.running import plan_json, run
+
+from easeml_meter.spec import MeterSpec
 
 CONDITION = ["--question", "n > 0.95 +/- 0.01"]
 
@@ -97,6 +101,32 @@ def test_a_rolling_test_set_is_planned_by_batches(capsys: pytest.CaptureFixture[
     assert reached["steps"] == 52
     assert 0.0499 < reached["tolerance"] <= 0.05
     assert plan_json(capsys, *rolling, "--batch", "160", "--tolerance", "0.05")["steps"] >= 52
+
+
+def test_a_rolling_test_set_is_planned_as_a_meter(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    rolling = ["--rolling", "--window", "52", "--batch", "160", "--submissions", "2"]
+    _, text, _ = run(capsys, "plan", *rolling, "--toml")
+    (tmp_path / "meter.toml").write_text(text)
+    spec = MeterSpec.read(tmp_path / "meter.toml")
+    assert (spec.window, spec.submissions, spec.steps, spec.delta) == (52, 2, 52, 0.01)
+    plan = plan_json(capsys, *rolling)
+    again = plan_json(capsys, "--spec", str(tmp_path / "meter.toml"))
+    assert again["size"] <= plan["size"] == 160
+    for name in ("promise", "assumptions", "tolerance", "answers"):
+        assert again[name] == plan[name]
+    for more, said in (
+        (["--labels", "9"], "--batch"),
+        (["--rolling"], "change it there"),
+        (["--batch", "9"], "change it there"),
+    ):
+        code, _, err = run(capsys, "plan", "--spec", str(tmp_path / "meter.toml"), *more)
+        assert code == 2
+        assert said in err
+    code, _, err = run(capsys, "plan", *rolling, "--tries", "2", "--toml")
+    assert code == 2
+    assert "tries" in err
 
 
 def test_a_judge_is_planned_and_said_when_it_does_not_pay(

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.client.people import People, fresh, people_at
+from tests.client.people import VALIDATION, People, fresh, people_at
 from tests.live import Live
 from tests.service.helpers import rows, small_spec
 
@@ -262,3 +262,42 @@ def test_json_and_back(in_folder: People) -> None:
     signal = view.signals[0]
     assert signal_from_json(signal.to_dict(), view.spec) == signal
     assert all(view.retrospective)
+
+
+@pytest.mark.parametrize("options", [{"window": 2}], ids=["rolling"])
+def test_a_rolling_test_set_frees_its_batches(people: People, options: dict[str, Any]) -> None:
+    labeler, developer = people.labeler, people.developer
+    assert developer.spec == small_spec(**options)
+    batch, labels = developer.plan.labels, np.zeros(0, dtype=np.int64)
+    seeds = np.random.default_rng(1)
+    developer.set_validation(people.validation(), label="label")
+    for number in (1, 2, 3):
+        more = seeds.integers(0, 2, batch * (2 if number == 1 else 1))
+        (asked,) = labeler.requests()
+        assert (asked.test_set.number, asked.test_set.labels_needed) == (number, len(more))
+        ids = 1000 + np.arange(len(labels), len(labels) + len(more))
+        table = fresh(more).set_column(0, "id", pa.array(ids))
+        labels = np.concatenate([labels, more])
+        added = labeler.add_test_set(people.sealed(table))
+        assert (added.number, added.phase, added.rows) == (number, Phase.ACTIVE, 2 * batch)
+        assert [each.number for each in developer.batches()] == list(range(1, number))
+        window = slice(len(labels) - 2 * batch, len(labels))
+        ids = 1000 + np.arange(len(labels))[window]
+        shown = pa.table({"id": ids, "prediction": labels[window]})
+        validation = pa.table({"prediction": VALIDATION})
+        signal = developer.submit(shown, validation, model=f"model {number}")
+        assert (signal.answer, signal.step, signal.generation) == (1, number, number)
+        assert (signal.battery, signal.steps_left) == (1.0, 0)
+        again = shown.set_column(1, "prediction", pa.array(1 - labels[window]))
+        with pytest.raises(Spent, match="is missing"):
+            developer.submit(again, validation, model="one more")
+    first = developer.fetch_batch(1, people.folder / "one" / "batch.parquet")
+    assert pq.read_table(first)["label"].to_pylist() == labels[:batch].tolist()
+    with pytest.raises(NotFound, match="batch 3 was not released yet"):
+        developer.fetch_batch(3, people.folder / "three.parquet")
+    assert [signal.step for signal in developer.status().signals] == [1, 2, 3]
+    assert developer.audit().sound
+    for _ in range(2):
+        assert (labeler.release() / "testset.parquet").exists()
+    with pytest.raises(WrongPhase, match="shares batches"):
+        labeler.release()

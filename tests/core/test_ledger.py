@@ -14,6 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.questions.planning import labels_needed
+from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec
@@ -499,6 +501,31 @@ def test_the_larger_tenant_may_go_on_for_longer() -> None:
             account = ledger.record(account, 1 if (account.steps + 1) % 4 else 2)
         ends.append(account.steps)
     assert ends[0] > ends[1] > 3
+
+
+# --- Rolling test sets ---
+
+
+def test_each_window_answers_its_submissions_and_the_battery_is_steady() -> None:
+    spec = meter(window=4, submissions=3, count="consistent")
+    labels = labels_needed(spec, 1)
+    assert labels == 4 * labels_needed(spec, 2)
+    with pytest.raises(InvalidInput, match="too few"):
+        Ledger(spec, labels - 4)
+    ledger, account = Ledger(spec, labels + 3), Account()
+    for left in (3, 2, 1):
+        assert (ledger.steps_left(account), ledger.battery(account)) == (left, 1.0)
+        account = ledger.record(account, 1)
+    assert not ledger.may_submit(account)
+    assert (ledger.steps_left(account), ledger.battery(account)) == (0, 1.0)
+
+
+def test_models_that_may_fail_have_one_more_answer_in_a_window() -> None:
+    spec = meter(window=4, count="consistent")
+    failing = spec.replace(models=True)
+    more = Rolling.of(failing).log_models(10) - Rolling.of(spec).log_models(10)
+    assert more == pytest.approx(3 * math.log(3 / 2))
+    assert Rolling.of(failing).answers[-1] == "no reading"
 
 
 # --- Sessions share delta ---

@@ -15,6 +15,7 @@ import tempfile
 from dataclasses import dataclass, field
 from fractions import Fraction
 from pathlib import Path
+from typing import Any
 from unittest import mock
 
 import numpy as np
@@ -80,7 +81,7 @@ class Side:
 
     def files(self) -> dict[str, object]:
         """Show every file that a developer could read; of encrypted ones, name and size."""
-        found: dict[str, object] = {}
+        found: dict[str, Any] = {}
         for path in sorted((self.folder / "meter").rglob("*")):
             name = IDS.sub("<id>", str(path.relative_to(self.folder)))
             if path.is_dir() or "meter.db" in name or name.endswith(".key"):
@@ -93,8 +94,9 @@ class Side:
                 found[name] = len(content) - int.from_bytes(content[-4:], "little")
             elif name.endswith(".parquet"):
                 found[name] = path.read_bytes()
-            else:
-                found[name] = IDS.sub("<id>", path.read_text(encoding="utf-8"))
+            else:  # journals are named by fingerprints, so there may be several
+                text = IDS.sub("<id>", path.read_text(encoding="utf-8"))
+                found[name] = sorted([*found.get(name, ()), text])
         with contextlib.closing(
             sqlite3.connect(self.folder / "meter" / ".meter" / "meter.db")
         ) as database:

@@ -60,6 +60,8 @@ METER: dict[str, Rule] = {
     "POST /test-sets/{number}/retire": Rule("LA", number=9),
     "POST /test-sets/{number}/release": Rule("L"),
     "GET /test-sets/{number}/released/{file}": Rule("DL", tenants=True),
+    "GET /batches": Rule("DLRA"),
+    "GET /batches/{number}": Rule("DLR"),
     "GET /notices": Rule("L"),
     "GET /validation-sets": Rule("DLR"),
     "POST /validation-sets": Rule("D", content=VALIDATION_SET),

@@ -62,6 +62,8 @@ INSIDE = {
     "testsets.reuse.sealed_rows",
     "testsets.reuse.with_validation",
     "testsets.tries.check_enough",
+    "testsets.windows.free_oldest",
+    "testsets.windows.joined",
     "tokens.holder_of",
     "tokens.issue",
     "users.check_password",

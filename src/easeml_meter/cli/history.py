@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import groupby
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -17,6 +21,9 @@ from easeml_meter.cli.common import (
     tenant_option,
 )
 from easeml_meter.errors import invalid
+
+if TYPE_CHECKING:
+    from easeml_meter.core.views import SessionView
 
 
 @click.command()
@@ -48,7 +55,20 @@ def history(tenant: int | None, place: MeterPlace, as_json: bool) -> None:
     else:
         from easeml_meter.report.terminal import history_terminal
 
-        print_rich(*(history_terminal(view) for view in views))
+        print_rich(*(history_terminal(view) for view in _in_a_row(views)))
+
+
+def _in_a_row(views: Sequence[SessionView]) -> list[SessionView]:
+    """Put the windows of a rolling test set into one table; those released, into another."""
+    if views[0].spec.window is None:
+        return list(views)
+    joined = []
+    for _, group in groupby(views, lambda view: bool(view.retrospective)):
+        windows = list(group)
+        signals = tuple(signal for each in windows for signal in each.signals)
+        truths = tuple(truth for each in windows for truth in each.retrospective)
+        joined.append(replace(windows[-1], signals=signals, retrospective=truths))
+    return joined
 
 
 @click.command()

@@ -43,7 +43,7 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
     Shows the plan before anything is written: how many labels every test set will need.
     """
     from easeml_meter.cli.plan import show_plan
-    from easeml_meter.core.questions.planning import plan_of
+    from easeml_meter.core.questions.planning import labels_needed, plan_of
     from easeml_meter.meter import Meter
     from easeml_meter.service.meters import check_meter
     from easeml_meter.spec import MeterSpec
@@ -78,7 +78,7 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
     if as_json:
         echo_json({"folder": str(folder), **meter.plan.to_dict()})
         return
-    click.echo(f"meter made in {folder}: it needs {plan.labels:,} labels")
+    click.echo(f"meter made in {folder}: it needs {labels_needed(spec, 1):,} labels")
     click.echo(HONOUR)
     # Labels are checked against the classes, which the validation set names if the spec does not.
     next_step(place, validate_step(spec) if _classes_open(spec) else seal_step(spec))
@@ -108,6 +108,7 @@ def _ask_classes(loss: str) -> tuple[str | int, ...]:
 
 def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json: bool) -> None:
     from easeml_meter.client import create_meter
+    from easeml_meter.core.questions.planning import labels_needed
 
     with create_meter(server, spec, name=name, ca=place.ca) as meter:
         plan = meter.plan
@@ -115,7 +116,7 @@ def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json
         echo_json({"server": server, "meter": meter.id, **plan.to_dict()})
     else:
         click.echo(f"meter {name} made on {server}, its id is {meter.id}")
-        click.echo(f"it needs {plan.labels:,} labels")
+        click.echo(f"it needs {labels_needed(spec, 1):,} labels")
         next_step(replace(place, meter=name), "seat give NAME labeler|developer|runner")
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 import math
 import re
@@ -128,8 +129,8 @@ def plan(
     asked_steps = options["steps"] is not None
     spec = spec_from(path, labels, options)
     parse_loss(spec.loss)
-    if spec.condition is not None or spec.also:
-        _plan_condition(spec, labels, as_json=as_json, as_toml=as_toml)
+    if spec.condition is not None or spec.also or spec.window is not None:
+        _plan_question_of(spec, labels, as_json=as_json, as_toml=as_toml)
         return
     if labels is None:
         answer = required_labels(spec)
@@ -164,10 +165,12 @@ def plan(
         click.echo("would need fewer labels.")
 
 
-def _plan_condition(spec: MeterSpec, labels: int | None, *, as_json: bool, as_toml: bool) -> None:
-    """Plan a meter that asks a condition; with labels, for how many steps they are enough."""
+def _plan_question_of(spec: MeterSpec, labels: int | None, *, as_json: bool, as_toml: bool) -> None:
+    """Plan a meter that asks no plain gap; with labels, for how many steps they are enough."""
     from easeml_meter.core.questions.planning import plan_of
 
+    if spec.window is not None and labels is not None:
+        raise invalid("labels", labels, "of a rolling test set, plan --rolling with --batch")
     plan = plan_of(spec, labels)
     if as_toml and labels is not None:
         raise invalid("--toml", "with --labels", "for a condition, --toml with --steps")
@@ -239,6 +242,10 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
             raise invalid("tolerance", tolerances, f"{path} has its own: change it there")
         if tolerances is not None:
             spec = spec.with_tolerances(_one_each(tolerances, spec.signals))
+        unknown = sorted(set(given) - {each.name for each in dataclasses.fields(spec)})
+        if unknown:
+            option = unknown[0].replace("_", "-")
+            raise invalid(option, given[unknown[0]], f"{path} says what is asked: change it there")
         return spec.replace(**given)
     if "steps" not in given:
         if labels is None:

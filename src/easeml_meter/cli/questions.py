@@ -76,7 +76,7 @@ def plan_question(
         raise invalid("positive", positive, "only with --metric and --toml")
     if not asking.asks(asked):
         return False
-    if as_toml and "metric" not in asked:
+    if as_toml and not {"metric", "rolling"} & set(asked):
         raise invalid("--toml", "a question", "a plan of the gap, or of a meter.toml with --spec")
     for name in ("tolerance", "weights", "edges"):
         if name in asked:
@@ -87,7 +87,9 @@ def plan_question(
     asked.pop("confidence", None)
     plan = asking.plan_question(**asked, labels=labels)
     if as_toml:
-        click.echo(_metric_toml(plan, asked, positive), nl=False)
+        rolling = "rolling" in asked
+        text = _rolling_toml(plan) if rolling else _metric_toml(plan, asked, positive)
+        click.echo(text, nl=False)
     elif as_json:
         click.echo(json.dumps(plan.to_dict(), indent=2))
     else:
@@ -120,6 +122,15 @@ def _metric_toml(plan: QuestionPlan, asked: dict[str, Any], positive: str | None
         **{each: asked[each] for each in same if each in asked},
     )
     return spec.to_toml()
+
+
+def _rolling_toml(plan: QuestionPlan) -> str:
+    """Return the meter.toml of a plan for a rolling test set."""
+    from easeml_meter.core.questions.rolling import Rolling
+
+    if plan.budget.tries > 1 or not isinstance(plan.question, Rolling):
+        raise invalid("--toml", f"{plan.budget.tries} tries", "a meter has one: leave out --tries")
+    return plan.question.spec(plan.budget.steps, plan.budget.delta).to_toml()
 
 
 def _one(tolerances: list[float]) -> float:

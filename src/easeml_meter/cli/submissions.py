@@ -18,6 +18,7 @@ from easeml_meter.cli.common import (
     open_meter,
     place_options,
     print_rich,
+    seal_step,
     tenant_option,
 )
 from easeml_meter.cli.gate import close, gate_options
@@ -167,7 +168,9 @@ def submit(
     else:
         print_rich(signal)
         if signal.steps_left == 0 and _spent(meter, signal.generation):
-            next_step(place, "release", reader="labelers")
+            rolling = signal.spec.window is not None
+            step = seal_step(signal.spec) if rolling else "release"
+            next_step(place, step, reader="labelers")
     if reporters:
         _report(meter, signal, reporters)
     if gate is not None:

@@ -26,7 +26,8 @@ from easeml_meter.cli.progress import progress_bar
 from easeml_meter.errors import invalid
 
 if TYPE_CHECKING:
-    from easeml_meter.core.model import LabelRequest
+    from easeml_meter.core.model import LabelRequest, TestSet
+    from easeml_meter.meter import MeterVerbs
     from easeml_meter.tables.memory import Data
 
 
@@ -151,13 +152,26 @@ def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: b
         shown = {"generation": row.number, "rows": row.rows, "steps_left": view.steps_left}
         echo_json({**shown, "notices": told})
     else:
-        promised = f"{view.steps_left:,} steps promised"
-        click.echo(f"test set {row.number} is active: {row.rows:,} rows, {promised}")
+        if meter.spec.window is None:
+            promised = f"{view.steps_left:,} steps promised"
+            click.echo(f"test set {row.number} is active: {row.rows:,} rows, {promised}")
+        else:
+            _show_window(meter, row)
         for notice in told:
             click.echo(f"note: {notice['sentence']}")
         validated = any(each["validation_set"] is not None for each in about)
         step = submit_step(meter.spec) if validated else validate_step(meter.spec)
         next_step(place, step, reader="developers")
+
+
+def _show_window(meter: MeterVerbs, row: TestSet) -> None:
+    """Say that a window of a rolling test set has begun, and which batch has left."""
+    answers = meter.spec.submissions
+    click.echo(
+        f"window {row.number} is active: {row.rows:,} rows, {answers:,} answer{'s' * (answers > 1)}"
+    )
+    for each in meter.batches()[-1:]:
+        click.echo(f"batch {each.number} has left it and is released: {each.rows:,} rows")
 
 
 def _show_part(request: LabelRequest, as_json: bool) -> None:
@@ -215,6 +229,28 @@ def fetch(number: int, out: Path, place: MeterPlace, as_json: bool) -> None:
         echo_json({"folder": str(where), "files": files})
     else:
         click.echo(f"fetched to {where}: {', '.join(files)}")
+
+
+@testset.command()
+@click.option("--out", type=click.Path(path_type=Path), help="Folder to write all of them to.")
+@place_options
+@json_option
+def batches(out: Path | None, place: MeterPlace, as_json: bool) -> None:
+    """Show the batches that have left a rolling test set, or write them as Parquet files."""
+    meter = open_meter(place)
+    found = meter.batches()
+    if out is not None:
+        for each in found:
+            meter.fetch_batch(each.number, out / f"batch-{each.number}.parquet")
+    if as_json:
+        echo_json([asdict(each) for each in found])
+        return
+    for each in found:
+        click.echo(f"batch {each.number}: {each.rows:,} rows, released")
+    if not found:
+        click.echo("no batch has left yet: the oldest one does when a batch joins the window")
+    elif out is not None:
+        click.echo(f"wrote {len(found):,} files to {out}")
 
 
 @testset.command()

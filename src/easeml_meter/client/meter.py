@@ -20,6 +20,7 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import (
     AuditLink,
+    Batch,
     LabelRequest,
     MeterRecord,
     TestSet,
@@ -409,6 +410,17 @@ class RemoteMeter(MeterVerbs):
             with new_file(folder / "retrospective.json") as file:
                 file.write(json.dumps(records, indent=2).encode())
         return folder
+
+    def batches(self) -> list[Batch]:
+        """Return the batches that have left the window of a rolling test set."""
+        return [Batch(**each) for each in self._connection.listed(self._at("batches"))]
+
+    def fetch_batch(self, number: int, destination: str | Path) -> Path:
+        """Write a batch that has left a rolling test set, with its labels, to a Parquet file."""
+        destination = Path(destination)
+        destination.parent.mkdir(parents=True, exist_ok=True)
+        self._connection.download(self._at("batches", number), destination)
+        return destination
 
     def audit(self) -> Audit:
         """Verify the chain of everything that was disclosed.

@@ -51,6 +51,12 @@ class MeterState:
     def active(self) -> TestSet:
         """Give the test set that answers submissions, or say why there is none."""
         latest = self.generations[-1]
+        if latest.phase is Phase.REQUESTED and self.spec.window is not None and latest.number > 1:
+            raise Spent(
+                f"window {latest.number - 1} has given its answers, and the batch that the next "
+                f"one begins with is missing: {latest.labels_needed:,} labels are needed "
+                f"(window {latest.number})"
+            )
         spent = [row for row in self.generations if row.phase in (Phase.SPENT, Phase.RELEASED)]
         if latest.phase is Phase.REQUESTED and spent:
             raise Spent(
@@ -69,9 +75,23 @@ class MeterState:
     def requested(self) -> TestSet:
         """Return the test set that labels are needed for, or say that none is."""
         latest = self.generations[-1]
+        if latest.phase is not Phase.REQUESTED and self.spec.window is not None:
+            needed = "the next batch is needed when it has given its answers"
+            raise WrongPhase(f"window {latest.number} is {latest.phase}: {needed}")
         if latest.phase is not Phase.REQUESTED:
             raise WrongPhase(f"test set {latest.number} is {latest.phase}: no other one is needed")
         return latest
+
+    @property
+    def releasable(self) -> TestSet | None:
+        """The oldest spent test set, if it can be released.
+
+        One window of a rolling test set shares batches with those after it, as many as it has: it
+        can when the last of these is spent, too.
+        """
+        spent = [each for each in self.generations if each.phase is Phase.SPENT]
+        apart = (self.spec.window or 1) - 1
+        return spent[0] if len(spent) > apart else None
 
     def numbered(self, number: int) -> TestSet:
         """Return a test set by its number, or say that there is none."""
@@ -265,12 +285,12 @@ def signal_of(
     return Signal(
         spec=rules.spec,  # with the count that the test set was planned with
         answer=answer,
-        step=entry.step,
+        step=_running(ledger.spec, entry),
         generation=entry.generation,
         model=entry.model,
         tenant=entry.tenant,
         told_at=datetime.fromisoformat(entry.told_at),
-        battery=0.0 if over else ledger.battery(account),
+        battery=_empty(ledger.spec) if over else ledger.battery(account),
         steps_left=left,
         steps_expected=ledger.steps_expected(account) if forecast and not over else left,
         repeated=repeated,
@@ -285,6 +305,20 @@ def signal_of(
     )
 
 
+def _running(spec: MeterSpec, entry: Entry) -> int:
+    """Return the step of an answer; those of a rolling test set go on from window to window."""
+    before = 0 if spec.window is None else (entry.generation - 1) * spec.submissions
+    return before + entry.step
+
+
+def _empty(spec: MeterSpec) -> float:
+    """Return the battery of a test set that gives no more answers.
+
+    A rolling one waits for its next batch: its budget is never used up.
+    """
+    return 0.0 if spec.window is None else 1.0
+
+
 def session_view(
     state: MeterState,
     test_set: TestSet,
@@ -292,27 +326,28 @@ def session_view(
     account: Account,
     *,
     truths: tuple[Truth | None, ...] = (),
+    earlier: Sequence[tuple[TestSet, Sequence[Entry]]] = (),
 ) -> SessionView:
     """Show one tenant's session on one test set: its own entries, and its account as it is now.
 
     The account is of all who share the tenant's history, so the entries alone do not give it.
+    `earlier` are windows of a rolling test set whose answers are shown before those of this one.
     """
     spec, plan = spec_of(state.spec, test_set), state.plan
     signals: list[Signal] = []
-    battery, left, expected = 1.0, spec.steps, spec.steps
+    left = expected = spec.steps if spec.window is None else spec.submissions
+    battery = 1.0
     prices: tuple[Price, ...] = ()
     if test_set.rows is not None:
         ledger = ledger_of(spec, test_set)
-        folded = Folded(Account(account.tenant))
-        for entry in entries:
-            folded = folded.after(ledger, entry)
-            signals.append(signal_of(state, ledger, entry, folded.account, forecast=False))
+        for window, told in (*earlier, (test_set, entries)):
+            signals += _told(state, window, told, account.tenant)
         if test_set.phase is Phase.ACTIVE:
             battery = ledger.battery(account)
             left, expected = ledger.steps_left(account), ledger.steps_expected(account)
             prices = ledger.prices(account)
         else:  # perhaps retired with budget left
-            battery, left, expected = 0.0, 0, 0
+            battery, left, expected = _empty(spec), 0, 0
     return SessionView(
         meter=state.meter.name,
         spec=spec,
@@ -327,6 +362,20 @@ def session_view(
         promise=plan.promise,
         assumptions=assumptions_of(spec),
         retrospective=truths,
-        submitters=tuple(entry.user for entry in entries),
+        submitters=tuple(
+            entry.user for told in (*(each for _, each in earlier), entries) for entry in told
+        ),
         prices=prices,
     )
+
+
+def _told(
+    state: MeterState, test_set: TestSet, entries: Sequence[Entry], tenant: int
+) -> list[Signal]:
+    """Show a tenant's entries, each with what was left then."""
+    ledger = ledger_of(state.spec, test_set)
+    folded, signals = Folded(Account(tenant)), []
+    for entry in entries:
+        folded = folded.after(ledger, entry)
+        signals.append(signal_of(state, ledger, entry, folded.account, forecast=False))
+    return signals

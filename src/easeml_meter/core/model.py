@@ -21,6 +21,7 @@ class Event(StrEnum):
     PART_ADDED = "part added"
     PART_WITHDRAWN = "part withdrawn"
     TEST_SET_ADDED = "test set added"
+    BATCH_RELEASED = "batch released"
     REUSE_REFUSED = "reuse refused"
     SEALING_FAILED = "too few counted rows"
     RETIRED = "retired"
@@ -64,6 +65,15 @@ class Part:
     blob: str
     added_by: str
     added_at: str
+
+
+@dataclass(frozen=True, slots=True)
+class Batch:
+    """The labels that left a rolling test set after one of its windows, and are released."""
+
+    number: int
+    """That of the window whose oldest batch it was."""
+    rows: int
 
 
 @dataclass(frozen=True, slots=True)

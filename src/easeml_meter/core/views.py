@@ -130,16 +130,14 @@ class Signal(Shown):
             return f"The losses on the test set vary more than {most}; nothing else is reported."
         if self.answer == TOO_FEW:
             return "Too few rows are predicted positive on the test set: nothing is promised."
-        sure = (
-            f"With probability at least {confidence(self.spec)}, for all answers of this test set"
-        )
+        sure = f"With probability at least {confidence(self.spec)}, {together(self.spec)}"
         if isinstance(self.rules, Verdicts):
             if self.answer == BASELINE:
                 return "Other models are compared with this one; nothing is promised about it."
             if self.answer == FAIL:
                 return "Nothing is promised about a model that fails."
             old = "" if self.old is None else f" The old model is that of step {self.old:,}."
-            return f"{sure} together: this model {self.rules.promised(self.answer)}.{old}"
+            return f"{sure}: this model {self.rules.promised(self.answer)}.{old}"
         if self.answer == BELOW_FLOOR and self.spec.corpus is not None:
             word, least = self.spec.corpus.word, self.rules.least_above
             told = (
@@ -148,21 +146,24 @@ class Signal(Shown):
             if least is None:
                 return f"{told}; nothing else is reported."
             most = at_most(1 - as_written(least))
-            return f"{told}. {sure} together: this model's true {word} is at most {most}."
+            return f"{told}. {sure}: this model's true {word} is at most {most}."
         if self.true_gap is None:
             ceiling, least = at_least(self.spec.ceiling or 0.0), self.rules.least_above
             if least is None:
                 return f"The test loss is above the ceiling ({ceiling}); nothing else is reported."
             return (
-                f"The test loss is above the ceiling ({ceiling}). {sure} together: this model's "
+                f"The test loss is above the ceiling ({ceiling}). {sure}: this model's "
                 f"true loss is at least {at_least(least)}."
             )
         lower, upper = self.true_gap
+        gap = "true gap"
+        if self.spec.window is not None:
+            gap += f", averaged over its window of {self.spec.window:,} batches,"
         told_upper_end = Rules(self.spec).incremental and self.answer > 0
         if told_upper_end or (self.spec.gap is Gap.SIGNED and lower == 0):
-            return f"{sure} together: this model's true gap is at most {at_most(upper)}."
+            return f"{sure}: this model's {gap} is at most {at_most(upper)}."
         edges = f"{at_least(lower)} and {at_most(upper)}"
-        return f"{sure} together: this model's true gap lies between {edges}."
+        return f"{sure}: this model's {gap} lies between {edges}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it: the same from the command line and from the server."""
@@ -193,6 +194,19 @@ class Signal(Shown):
             "steps_left": self.steps_left,
             "steps_expected": self.steps_expected,
         }
+
+
+def together(spec: MeterSpec) -> str:
+    """Say which answers share the probability of a promise, as part of a sentence.
+
+    A rolling test set goes on without end, so no probability covers all that it will ever answer.
+    """
+    if spec.window is None:
+        return "for all answers of this test set together"
+    first, further = f"first {spec.steps:,} windows", f"{spec.steps:,} further ones cost"
+    if spec.steps == 1:
+        first, further = "first window", "each further one costs"
+    return f"for the {first} together ({further} another {at_most(spec.delta)})"
 
 
 @dataclass(frozen=True)

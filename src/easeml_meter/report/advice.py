@@ -11,6 +11,7 @@ from itertools import pairwise
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
+from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     BASELINE,
@@ -61,8 +62,24 @@ def _lines(view: SessionView) -> Iterator[Line]:
     elif view.phase is Phase.ACTIVE:
         yield from _on_answers(view)
         yield from _on_budget(view, labels)
+    elif view.spec.window is not None and view.phase is Phase.SPENT:
+        if view.signals:
+            yield from _on_answers(view)
+        yield from _on_the_next_batch(view)
     else:
         yield from _on_the_end(view, labels)
+
+
+def _on_the_next_batch(view: SessionView) -> Iterator[Line]:
+    """Say what a rolling test set waits for."""
+    labels = f"{labels_needed(view.spec, 2):,} labels"
+    yield None, "This window has given its answers; the next one begins with the next batch."
+    yield (
+        Role.LABELER,
+        f"unless it was delivered, seal a batch of at least {labels} (`meter seal`, `meter testset "
+        "add`). The oldest batch leaves the window then, and is released.",
+    )
+    yield Role.DEVELOPER, "until then, submissions are refused, at no cost."
 
 
 def _last_planned(view: SessionView) -> bool:

@@ -112,7 +112,8 @@ def _signal_brief(signal: Signal) -> str:
 
 def _signal_html(signal: Signal) -> str:
     lines = map(escaped, told_lines(signal))
-    left = _battery(signal.battery, left_words(signal.steps_left, signal.steps_expected))
+    words = left_words(signal.spec, signal.steps_left, signal.steps_expected)
+    left = _battery(signal.battery, words)
     return _block(f"<b>{escaped(headline(signal))}</b>", _gauge(signal), *lines, left)
 
 
@@ -150,7 +151,7 @@ def _gauge(signal: Signal) -> str:
 def _view_brief(view: SessionView) -> str:
     return (
         f"SessionView: meter {cut(view.meter, 40)}, {standing_words(view)}, "
-        f"{left_words(view.steps_left, view.steps_expected)}"
+        f"{left_words(view.spec, view.steps_left, view.steps_expected)}"
     )
 
 
@@ -164,7 +165,8 @@ def _view_words(view: SessionView) -> str:
 
 
 def _view_html(view: SessionView) -> str:
-    left = _battery(view.battery, left_words(view.steps_left, view.steps_expected))
+    words = left_words(view.spec, view.steps_left, view.steps_expected)
+    left = _battery(view.battery, words)
     last = loss_sentence(view.signals[-1], alone=True) if view.signals else ""
     truth = [escaped(summary(checks(view))), curves_svg(view)] if view.retrospective else []
     said = f"<b>{escaped(last)}</b>" if last else ""

@@ -107,16 +107,25 @@ def _of_developers(state: MeterState, view: SessionView | None) -> NextStep:
 
 
 def _of_labelers(state: MeterState, view: SessionView | None) -> NextStep:
-    spent = [each for each in state.generations if each.phase is Phase.SPENT]
-    if spent:
+    rolling = state.spec.window is not None and len(state.generations) > 1
+    latest = state.generations[-1]
+    if rolling and latest.phase is Phase.REQUESTED:
         return NextStep(
-            f"Release test set {spent[-1].number}",
+            f"Deliver the batch for window {latest.number}",
+            f"{latest.labels_needed:,} labels are needed, in one file or in parts. When they join "
+            "the window, its oldest batch is released to the developers.",
+            Place.LABELS,
+            "meter seal FILE --label COLUMN --out labels.sealed\nmeter testset add labels.sealed",
+        )
+    spent = state.releasable
+    if spent is not None:
+        return NextStep(
+            f"Release {'window' if rolling else 'test set'} {spent.number}",
             "It gives no more answers. Released, its labels are there for the developers to learn "
             "from, with the test loss of every step.",
             Place.LABELS,
             "meter release",
         )
-    latest = state.generations[-1]
     if latest.phase is Phase.REQUESTED:
         return NextStep(
             f"Deliver labels for test set {latest.number}",
@@ -148,6 +157,12 @@ def _waiting(state: MeterState) -> NextStep:
     latest = state.generations[-1]
     if latest.phase is not Phase.REQUESTED:
         return NextStep("This meter is finished", "Its last planned test set is spent.")
+    if state.spec.window is not None and latest.number > 1:
+        return NextStep(
+            f"Wait for the batch of window {latest.number}",
+            f"The labelers deliver {latest.labels_needed:,} labels. Until then, submissions are "
+            "refused, at no cost.",
+        )
     return NextStep(
         f"Wait for test set {latest.number}",
         f"The labelers deliver {latest.labels_needed:,} labels. Until then, submissions are "

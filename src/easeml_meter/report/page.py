@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import Rules
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.advice import advice
@@ -160,6 +161,10 @@ def _left(view: SessionView) -> str:
         ("labels in this test set", "none yet" if view.rows is None else f"{view.rows:,}"),
         ("labels that a test set needs", f"{view.labels_needed:,}"),
     ]
+    if view.spec.window is not None:  # it has no end that anything could be expected until
+        batch = f"{labels_needed(view.spec, 2):,}"
+        left = ("answers left in this window", f"{view.steps_left:,}")
+        facts = [left, *facts[2:4], ("labels that each new batch needs", batch)]
     rows = "".join(f"<dt>{name}</dt><dd>{value}</dd>" for name, value in facts)
     prices = f"<p>{escaped(price_words(view.prices))}</p>" if view.prices else ""
     return f'<figure>{battery_svg(view.battery)}</figure><dl class="m-facts">{rows}</dl>{prices}'

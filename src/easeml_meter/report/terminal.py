@@ -9,6 +9,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from easeml_meter.core.people import Role
+from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     BASELINE,
@@ -137,9 +138,12 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
     title.append(str(view.phase), style="bold reverse")
     left = Text("left ").append_text(_bar(view.battery))
     left.append(f" {share_words(view.battery)}, ")
-    left.append(left_words(view.steps_left, view.steps_expected))
+    left.append(left_words(view.spec, view.steps_left, view.steps_expected))
     rows = "none yet" if view.rows is None else f"{view.rows:,}"
-    labels = Text(f"labels: {rows} in this test set, {view.labels_needed:,} needed", style=_GREY)
+    needed = f"in this test set, {view.labels_needed:,} needed"
+    if view.spec.window is not None:
+        needed = f"in this window, {labels_needed(view.spec, 2):,} in each new batch"
+    labels = Text(f"labels: {rows} {needed}", style=_GREY)
     parts: list[RenderableType] = [title, left, labels, Text()]
     if view.prices:
         parts += [Text(price_words(view.prices)), Text()]

@@ -24,7 +24,7 @@ from easeml_meter.core.signals import (
     UNCHANGED,
     Rules,
 )
-from easeml_meter.core.views import SessionView, Signal
+from easeml_meter.core.views import SessionView, Signal, together
 from easeml_meter.spec import Gap, MeterSpec
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
 
@@ -172,8 +172,10 @@ def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
         return f"{measured}."
     if not ends:
         return f"{measured}. This answer gives no upper bound on the true {name}."
-    together = " for all answers of this test set together" if alone else ""
-    return f"{measured}: true {name} {' and '.join(ends)}, {sure_words(spec)}{together}."
+    sharing = f" {together(spec)}" if alone else ""
+    average = "" if spec.window is None else ", averaged over the window,"
+    said = f"true {name}{average} {' and '.join(ends)}"
+    return f"{measured}: {said}, {sure_words(spec)}{sharing}."
 
 
 def score_words(
@@ -209,8 +211,12 @@ def steps_words(steps: int) -> str:
     return "1 step" if steps == 1 else f"{steps:,} steps"
 
 
-def left_words(promised: int, expected: int) -> str:
-    """Say what is left."""
+def left_words(spec: MeterSpec, promised: int, expected: int) -> str:
+    """Say what is left; of a rolling test set, in this window."""
+    if spec.window is not None:
+        if not promised:
+            return "the next answer comes with the next batch"
+        return f"{'1 answer' if promised == 1 else f'{promised:,} answers'} in this window"
     return f"{steps_words(promised)} promised, {expected:,} expected"
 
 
@@ -304,7 +310,12 @@ def meaning_words(view: SessionView) -> str:
 def settings_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
     """Return the settings that people ask for: a name, its value in words, and a note."""
     found = [("Answers", f"{spec.steps:,}", "promised for each test set"), *_asked_words(spec)]
-    found.append(("Confidence", sure_words(spec), "for all answers of a test set together"))
+    if spec.window is not None:
+        batches = f"{spec.window:,} batches" if spec.window > 1 else "1 batch"
+        found[0] = ("Answers", f"{spec.submissions:,}", "for each window, without end")
+        found.insert(1, ("Window", batches, "a new batch joins, the oldest is released"))
+    sharing = together(spec).replace("this test set", "a test set")
+    found.append(("Confidence", sure_words(spec), sharing))
     if spec.floor is not None:
         note = "nothing else is told of scores below it"
         found.append(("Floor", at_most(spec.floor), note))

@@ -284,6 +284,7 @@ _HAND_OVERS = (
 _PROMOTIONS = (Event.PROMOTED, Event.PROMOTION_MISSING)
 _SAID: dict[str, dict[str, type]] = {
     **{each: {"generation": int} for each in _PHASES},
+    Event.BATCH_RELEASED: {"generation": int, "rows": int},
     Event.TOLD: {"generation": int, "tenant": int, "step": int},
     **{each: {"generation": int, "tenant": int, "step": int} for each in _PROMOTIONS},
     Event.BOOKS_BEHIND: {"generation": int, "tenant_and_step": list},

@@ -17,13 +17,15 @@ from easeml_meter.storage.books import Books
 def show_session(actor: Actor, space: Workspace, number: int | None = None) -> SessionView:
     """Return the session of the actor's tenant on one test set; without a number, the current.
 
+    That of a window of a rolling test set shows the answers of the windows before it, too.
+
     Raises:
         InvalidInput: the meter has no such test set, or no such tenant.
     """
     with space.reading() as books:
         state = space.state(books)
         test_set = state.current if number is None else _numbered(state, number)
-        return _session(actor, space, books, state, test_set)
+        return _session(actor, space, books, state, test_set, trail=True)
 
 
 @needs(Permission.SEE_SIGNALS)
@@ -36,10 +38,17 @@ def list_sessions(actor: Actor, space: Workspace) -> tuple[SessionView, ...]:
 
 
 def _session(
-    actor: Actor, space: Workspace, books: Books, state: MeterState, test_set: TestSet
+    actor: Actor,
+    space: Workspace,
+    books: Books,
+    state: MeterState,
+    test_set: TestSet,
+    *,
+    trail: bool = False,
 ) -> SessionView:
     tenant = state.tenant(actor.acting_for)
-    return session_of(books, state, test_set, tenant, truths_of(space, test_set, tenant))
+    truths = truths_of(space, test_set, tenant)
+    return session_of(books, state, test_set, tenant, truths, trail=trail)
 
 
 def _numbered(state: MeterState, number: int) -> TestSet:

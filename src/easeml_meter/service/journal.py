@@ -51,8 +51,13 @@ def session_of(
     test_set: TestSet,
     tenant: int,
     truths: tuple[Truth | None, ...] = (),
+    *,
+    trail: bool = False,
 ) -> SessionView:
-    """Return one tenant's session on a test set, which may still be requested."""
+    """Return one tenant's session on a test set, which may still be requested.
+
+    `trail`: with the answers of the windows before it, if it is one of a rolling test set.
+    """
     entries = books.entries.all(test_set.meter, test_set.number, tenant)
     if test_set.rows is None:
         return session_view(state, test_set, entries, Account(tenant), truths=truths)
@@ -63,12 +68,25 @@ def session_of(
     if truths and account.group:
         every = books.entries.all(test_set.meter, test_set.number)
         brought = brought_to(tenant, every, histories.handovers)
+    earlier = _windows_before(books, state, test_set, tenant) if trail and not truths else []
     return replace(
-        session_view(state, test_set, entries, account, truths=truths),
+        session_view(state, test_set, entries, account, truths=truths, earlier=earlier),
         brought=brought,
         sharing=account.group,
         handovers=tuple(each for each in waiting if tenant in each.sharing),
     )
+
+
+def _windows_before(
+    books: Books, state: MeterState, test_set: TestSet, tenant: int
+) -> list[tuple[TestSet, list[Entry]]]:
+    """Return the windows that share batches or a delta with this one, with what they told."""
+    window, number = state.spec.window, test_set.number
+    if window is None:
+        return []
+    first = number - max(window, state.spec.steps)
+    shown = (each for each in state.generations if first < each.number < number)
+    return [(each, books.entries.all(each.meter, each.number, tenant)) for each in shown]
 
 
 def requested_handovers(

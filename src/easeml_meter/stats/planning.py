@@ -38,6 +38,7 @@ COMMON_ASSUMPTIONS = (
 """What every promise of every question rests on."""
 BLIND_VALIDATION = "validation sets are drawn and replaced without looking at the test set"
 """What the count of consistent histories assumes, and the count of all histories does not."""
+DRAWN_EDGES = "the band edges are drawn by the meter, secretly and independently of the test set"
 PUBLIC_INPUTS = "no model treats the test inputs, which are public, specially (about people)"
 _LOST = 60.0
 """A term that is so much smaller, in logarithms, changes no digit of a sum of doubles."""
@@ -243,9 +244,7 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     if spec.count is Count.CONSISTENT and spec.protocol in METERS and not spec.published:
         found.append(BLIND_VALIDATION)
     if spec.drawn is not None:
-        found.append(
-            "the band edges are drawn by the meter, secretly and independently of the test set"
-        )
+        found.append(DRAWN_EDGES)
     if spec.inputs == "public":
         found.append(PUBLIC_INPUTS)
     if spec.protocol is Protocol.INDEPENDENT:

@@ -37,6 +37,8 @@ class Manifest:
     created: str
     sha256: str
     """Of the sealed file."""
+    batch_rows: tuple[int, ...] = ()
+    """Rows of each batch of a window, the oldest first; empty: not joined from batches."""
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as JSON has it."""
@@ -66,6 +68,11 @@ def describe(
         raise ValueError("the notes contradict themselves")
     if not isinstance(notes["order_digest"], str | None):
         raise ValueError("no digest")
+    batch_rows = tuple(notes.get("batch_rows", ()))  # files of earlier versions have none
+    if not all(type(each) is int and each > 0 for each in batch_rows):
+        raise ValueError("no numbers of rows")
+    if batch_rows and sum(batch_rows) != rows:
+        raise ValueError("the batches are of other rows")
     coded = notes["classes"] is not None
     types = ["string" if coded and field.name == label else str(field.type) for field in stored]
     columns = tuple(map(Column, stored.names, types))
@@ -81,4 +88,5 @@ def describe(
         order_digest=notes["order_digest"],
         created=notes["created"],
         sha256=sha256,
+        batch_rows=batch_rows,
     )

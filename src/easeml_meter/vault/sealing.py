@@ -53,6 +53,7 @@ def seal(
     recipients: Sequence[str],
     id_column: str | None = None,
     row_group_size: int = GROUP_ROWS,
+    batch_rows: Sequence[int] = (),
     check: Callable[[Survey], None] = lambda _: None,
     clock: Callable[[], datetime] = _now,
     random: Callable[[int], bytes] = os.urandom,
@@ -61,7 +62,7 @@ def seal(
 
     Each of `recipients` can open the result. The source is read more than once: missing labels,
     missing and repeated ids, and what `check` refuses, are found before anything is written. A
-    failure leaves nothing behind.
+    failure leaves nothing behind. `batch_rows`: the rows of each batch, if it is a window of some.
     """
     if not meter or generation < 0:
         raise invalid("meter and generation", (meter, generation), "a name and a number are needed")
@@ -95,6 +96,7 @@ def seal(
             "created": created,
             "classes": None if found.classes is None else found.classes.to_pylist(),
             "draws": draws.published(),
+            "batch_rows": list(batch_rows),
         }
 
     with new_file(Path(destination)) as stream:

@@ -13,10 +13,11 @@ import httpx
 import numpy as np
 import pyarrow as pa
 import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 from tests.server.driving import VALIDATION, begin, give_validation, parquet, submit
 from tests.server.helpers import Served, serve
-from tests.service.helpers import rows
+from tests.service.helpers import rows, small_spec
 
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery, parts
@@ -51,6 +52,36 @@ def as_csv(table: pa.Table) -> bytes:
     out = io.BytesIO()
     pyarrow.csv.write_csv(table, out)
     return out.getvalue()
+
+
+def test_a_rolling_test_set_asks_for_batches_and_frees_them(served: Served, tmp_path: Path) -> None:
+    prefix = "rolling-"
+    meter = served.add_meter(small_spec(window=2), prefix=prefix)
+    labeler, developer = (Visitor(served, f"{prefix}{role}") for role in ("labeler", "developer"))
+    asked = words(labeler.get(f"/meters/{meter}/labels"))
+    assert "The rows are cut into 2 batches in their order" in asked
+    labels = begin(served, meter, tmp_path, prefix=prefix)
+    batch = len(labels) // 2
+    assert "1 in this window" in words(developer.get(f"/meters/{meter}"))
+    told = submit(served.client(f"{prefix}developer"), meter, labels)
+    assert told.status_code in (200, 201), told.text
+    waiting = words(developer.get(f"/meters/{meter}"))
+    assert "Labels needed" in waiting
+    assert f"Wait for the batch of window 2 The labelers deliver {batch} labels" in waiting
+    assert "The next answer comes with the next batch of labels." in waiting
+    assert "averaged over its window of 2 batches" in waiting
+    assert "Window 2 needs its batch" in words(labeler.get(f"/meters/{meter}/labels"))
+    assert "Deliver the batch for window 2" in words(labeler.get(f"/meters/{meter}"))
+    assert developer.get(f"/meters/{meter}/batches/1").status_code == 404
+    table = rows(LABELS[:batch], seed=77)
+    table = table.set_column(0, "id", pa.array(np.arange(batch) + len(labels)))
+    assert give(served, labeler, meter, parquet(table)).status_code == 204
+    page = developer.get(f"/meters/{meter}/test-sets")
+    assert f'href="/meters/{meter}/batches/1"' in page.text
+    assert "Window 2" in words(page)
+    freed = developer.get(f"/meters/{meter}/batches/1")
+    assert pq.read_table(io.BytesIO(freed.content))["label"].to_pylist() == labels[:batch].tolist()
+    assert developer.get(f"/meters/{meter}/batches/2").status_code == 404
 
 
 def test_commands_name_the_address_of_the_settings(tmp_path: Path) -> None:

@@ -18,6 +18,7 @@ from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
 from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.errors import invalid
+from easeml_meter.spec import default_edges
 
 Options = dict[str, Any]
 
@@ -163,6 +164,9 @@ def _rolling(given: Options) -> Question:
         raise invalid("rolling", False, "true, or leave it out")
     if "window" not in given:
         raise invalid("window", None, "give the number of batches in use, such as 52")
+    tolerance = given.get("tolerance")
+    if tolerance is not None and not {"signals", "edges", "drawn"} & set(given):
+        given["edges"] = default_edges(tolerance)  # as a meter would have them
     return Rolling(_bands(given), given.pop("window"), given.pop("submissions", 1))
 
 

@@ -18,6 +18,7 @@ from easeml_meter.core.questions.gap import Gap
 from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
+from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.errors import invalid
 from easeml_meter.showing import Shown
 from easeml_meter.spec import MeterSpec
@@ -155,6 +156,8 @@ def question_of(spec: MeterSpec) -> Question:
     """Return the question that a meter asks, or all of them as one."""
     if spec.also:
         return Mixed(tuple(map(question_of, spec.each)))
+    if spec.window is not None:
+        return Rolling.of(spec)
     return Gap(spec) if spec.condition is None else PassFail.of(spec.condition)
 
 
@@ -165,13 +168,15 @@ def plan_of(spec: MeterSpec, labels: int | None = None) -> MeterPlan:
     With `labels`, return the most steps that they carry. Teams of a meter that asks a condition are
     counted as if they shared every answer.
     """
-    if spec.condition is None and not spec.also:
+    if spec.condition is None and not spec.also and spec.window is None:
         return required_labels(spec) if labels is None else most_steps(spec, labels)
     question, budget = question_of(spec), Budget(spec.steps, spec.delta, sessions=spec.sessions)
     if labels is None:
         plan = required_size(question, budget)
     else:
         plan = supported_steps(question, labels, budget)
+    if spec.window is not None:
+        return plan
     public = (PUBLIC_INPUTS,) if spec.inputs == "public" else ()
     return dataclasses.replace(plan, beyond=(*public, sessions_words(spec)))
 
@@ -180,6 +185,15 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     """List what the promise of a meter rests on, whatever size its test sets have."""
     single = spec.condition is None and not spec.also
     return question_of(spec).assumptions if single else plan_of(spec).assumptions
+
+
+def labels_needed(spec: MeterSpec, number: int) -> int:
+    """Return how many labels the labelers are asked for.
+
+    The first window of a rolling test set needs all of its batches, every later one its newest.
+    """
+    labels = plan_of(spec).labels
+    return labels * spec.window if spec.window is not None and number == 1 else labels
 
 
 def required_size(question: Question, budget: Budget) -> QuestionPlan:

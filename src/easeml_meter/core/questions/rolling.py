@@ -13,8 +13,13 @@ from easeml_meter.checks import whole
 from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
-from easeml_meter.spec import Bound
-from easeml_meter.stats.planning import COMMON_ASSUMPTIONS
+from easeml_meter.spec import Bound, MeterSpec
+from easeml_meter.stats.planning import (
+    BLIND_VALIDATION,
+    COMMON_ASSUMPTIONS,
+    DRAWN_EDGES,
+    PUBLIC_INPUTS,
+)
 from easeml_meter.stats.rounding import at_most
 from easeml_meter.stats.tails import log_tail
 
@@ -30,12 +35,31 @@ class Rolling(Question):
     """How many batches are in use at a time, W."""
     submissions: int = 1
     """Submissions that are answered for each batch, q."""
+    silent: int = 0
+    """Answers without a reading, which can come at any step."""
+    public: bool = False
+    """Whether developers see the inputs of the window."""
 
     def __post_init__(self) -> None:
         whole("window", self.window, at_least=1)
         whole("submissions", self.submissions, at_least=1)
         if self.window * self.submissions > MAX_WINDOW:
             raise invalid("window", self.window, f"at most {MAX_WINDOW:,} submissions in a window")
+
+    @classmethod
+    def of(cls, spec: MeterSpec) -> Rolling:
+        """Return the question of a meter with a rolling test set."""
+        if spec.window is None:
+            raise invalid("window", None, "give the number of batches in use, such as 52")
+        bands = Bands(spec.tolerances[0], spec.signals, spec.edges, spec.drawn)
+        public = spec.inputs == "public"
+        return cls(bands, spec.window, spec.submissions, spec.silent_answers, public)
+
+    def spec(self, steps: int, delta: float) -> MeterSpec:
+        """Return a meter with this rolling test set."""
+        return self.bands.spec().replace(
+            steps=steps, delta=delta, window=self.window, submissions=self.submissions
+        )
 
     @property
     def statistic(self) -> str:
@@ -49,8 +73,8 @@ class Rolling(Question):
 
     @property
     def answers(self) -> tuple[str, ...]:
-        """The bands."""
-        return self.bands.answers
+        """The bands, and what a model that may fail is answered instead."""
+        return (*self.bands.answers, *(["no reading"] if self.silent else []))
 
     @property
     def tolerance(self) -> float:
@@ -68,14 +92,18 @@ class Rolling(Question):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Drift is allowed, feedback into what is sampled is not."""
+        _, *common = COMMON_ASSUMPTIONS
         return (
-            *COMMON_ASSUMPTIONS,
+            "each batch is a random sample of its time, and developers learn nothing about a batch "
+            "in use except the meter's answers; what has left the window is known to them",
+            *common,
             "each prediction is right or wrong",
-            "validation sets are drawn and replaced without looking at the test set",
+            BLIND_VALIDATION,
             "batches are independent of each other and do not react to answers: no deployed model "
             "changes what is sampled",
-            "the batches that have left the window are all that developers know of the labels",
-            "delta covers so many steps in a row; as many further ones cost another delta",
+            *([DRAWN_EDGES] if self.bands.drawn is not None else []),
+            *([PUBLIC_INPUTS] if self.public else []),
+            "delta covers the first so many steps; as many further ones cost another delta",
         )
 
     def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
@@ -85,7 +113,7 @@ class Rolling(Question):
     def log_models(self, steps: int) -> float:
         """Return log(q S g^(q W - 1)): given what was released, so many models are possible."""
         before = self.submissions * self.window - 1
-        answers = before * math.log(self.bands.consistent)
+        answers = before * math.log(self.bands.consistent + self.silent)
         return math.log(self.submissions * steps) + answers
 
     def log_tail(self, size: int) -> float:

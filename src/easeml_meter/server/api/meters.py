@@ -134,5 +134,7 @@ def plan(_: PlanCounted, given: PlanAsked) -> dict[str, Any]:
     if given.labels is not None:
         if not 1 <= given.labels <= MAX_LABELS:
             raise invalid("labels", given.labels, f"a number from 1 to {MAX_LABELS}")
+        if found["labels"] is None:
+            raise invalid("labels", given.labels, f"the plan is of {found['unit']}: leave them out")
         found["enough"] = given.labels >= found["labels"]
     return found

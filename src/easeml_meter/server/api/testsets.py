@@ -24,7 +24,7 @@ from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.middleware import REPORT_POLICY
 from easeml_meter.server.parameters import Number
 from easeml_meter.service import validation
-from easeml_meter.service.testsets import inputs, parts, release, requests
+from easeml_meter.service.testsets import inputs, parts, release, requests, windows
 from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.service.uploads import finish_upload
 
@@ -119,6 +119,13 @@ class Released(BaseModel):
 
     generation: int
     files: list[str]
+
+
+class BatchShown(BaseModel):
+    """A batch that has left the window of a rolling test set, and is released."""
+
+    number: int
+    rows: int
 
 
 class Notice(BaseModel):
@@ -287,6 +294,27 @@ def released_file(
 
             page = html_page(release.released_session(actor, space, number))
             return Response(page, media_type="text/html", headers=_REPORT)
+
+
+@router.get("/meters/{meter}/batches", responses=answers(404))
+def list_batches(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Listed[BatchShown]:
+    """List the batches that have left the window of a rolling test set, the oldest first."""
+    return paged(
+        windows.released_batches(actor, space),
+        page,
+        key=lambda each: f"{each.number:09}",
+        show=lambda each: BatchShown(number=each.number, rows=each.rows),
+    )
+
+
+@router.get(
+    "/meters/{meter}/batches/{number}",
+    responses=answers(404) | gives(PARQUET, "Rows and labels, as Parquet."),
+    response_class=Response,
+)
+def released_batch(actor: ActorHere, space: WorkspaceHere, number: Number) -> Response:
+    """Download a batch that has left the window of a rolling test set, with its labels."""
+    return file_response(space, windows.released_batch(actor, space, number), PARQUET)
 
 
 @router.get("/meters/{meter}/notices", responses=answers(404))

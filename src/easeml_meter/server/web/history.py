@@ -243,6 +243,8 @@ class Session:
     def pips(self) -> list[bool]:
         """One for each answer, whether it is left; empty: too many to draw."""
         used = len(self.view.signals)
+        if self.view.spec.window is not None:
+            return []
         return [index >= used for index in range(self.answers)] if self.answers <= _PIPS else []
 
     @property

@@ -26,6 +26,7 @@ from easeml_meter.service.audit import newest_link
 from easeml_meter.service.history import list_sessions, show_session
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.testsets.inputs import inputs_visible
+from easeml_meter.service.testsets.windows import released_batches
 
 router = APIRouter(include_in_schema=False)
 
@@ -114,6 +115,19 @@ class MeterPage:
             return {}
         found = list_sessions(self.actor, self.visit.site.space(self.meter))
         return spans([Session(view, self.actor.role, {}) for view in found])
+
+    def standing(self, session: Session | None) -> str:
+        """Return the state of the meter; a rolling test set that waits for a batch needs labels."""
+        if self.state.spec.window is not None and self.generation is None:
+            return str(self.state.generations[-1].phase)
+        return str(self.state.current.phase) if session is None else session.state
+
+    def batches(self) -> set[int]:
+        """Return the batches of a rolling test set that were released, for those who see them."""
+        if self.state.spec.window is None or not self.may("SEE_RELEASED"):
+            return set()
+        found = released_batches(self.actor, self.visit.site.space(self.meter))
+        return {each.number for each in found}
 
     @property
     def address(self) -> str:

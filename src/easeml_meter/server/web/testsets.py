@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from easeml_meter.core.model import LabelRequest
 from easeml_meter.report.page import html_page
+from easeml_meter.server.api.testsets import released_batch as batch_of_released
 from easeml_meter.server.api.testsets import released_file as file_of_released
 from easeml_meter.server.api.testsets import test_inputs as inputs_of
 from easeml_meter.server.limits import streamed
@@ -74,6 +75,7 @@ def labels_page(page: LabelingHere) -> Response:
         columns=columns,
         commands=_commands(visit.server, page.meter, columns, scores=scores),
         scores=scores,
+        rolling=meter_state(actor, space).spec.window,
         recipient=shown.recipient,
         largest=parts.LARGEST_FROM_BROWSER,
     )
@@ -179,6 +181,12 @@ def retire_test_set(visit: VisitHere, meter: Id, number: Number) -> Response:
 def test_inputs(visit: VisitHere, meter: str, number: Number) -> Response:
     """Give the test inputs, to those who may see them."""
     return inputs_of(visit.at(meter), visit.site.space(meter), number)
+
+
+@router.get("/meters/{meter}/batches/{number}")
+def released_batch(visit: VisitHere, meter: Id, number: Number) -> Response:
+    """Give a batch that has left the window of a rolling test set."""
+    return batch_of_released(visit.at(meter), visit.site.space(meter), number)
 
 
 @router.get("/meters/{meter}/test-sets/{number}/released/{file}")

@@ -225,6 +225,11 @@ class Decisions:
 
     def spent(self, asked: int = 0) -> Spent:
         """Return the refusal of a submission for which no answer is left."""
+        if self.state.spec.window is not None:
+            return Spent(
+                f"window {self.test_set.number} has given its answers: the next one begins with a "
+                f"batch of {self.state.plan.labels:,} labels"
+            )
         spec, ledger = self.state.spec, self.histories.ledger
         if spec.also and self.test_set.phase is Phase.ACTIVE and not self.histories.all_spent:
             # What is left, and for what, follows from the questions asked so far alone.

@@ -12,13 +12,14 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Event, LabelRequest, TestSet
 from easeml_meter.core.notices import Notice
-from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.errors import InvalidInput, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.losses import names_as_labels
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
 from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.service.testsets import windows
 from easeml_meter.service.testsets.checking import Asked
 from easeml_meter.service.testsets.elsewhere import refuse_elsewhere
 from easeml_meter.service.testsets.requests import as_request, retire
@@ -185,23 +186,51 @@ def take_in(
     decisions: Decisions,
 ) -> TestSet:
     """Take in a file that was opened with `open_delivered`, as `add_test_set` says."""
-    wanted, manifest = state.requested(), sealed.manifest
+    wanted = state.requested()
     # Parts have no say here: a whole test set is complete by itself.
     _asked(space, state, LabelRequest(wanted, (), ())).check_rows(sealed.rows)
     check_alone(space, state, sealed)
+    if windows.before(state) is None:
+        fingerprint = _fresh(space, state, sealed, path)
+        notices = check_reuse(actor, space, state, sealed, decisions)
+        check_enough(space, state, sealed)
+        return _begin(space, state, sealed, path, fingerprint=fingerprint, notices=notices)
+    notices = check_reuse(actor, space, state, sealed, decisions)
+    with windows.joined(space, state, sealed) as (window, whole):
+        fingerprint = _fresh(space, state, window, path)
+        return _begin(space, state, window, whole, fingerprint=fingerprint, notices=notices)
+
+
+def _fresh(space: Workspace, state: MeterState, sealed: SealedTestSet, path: Path) -> str:
+    """Return the fingerprint of rows, unless they were a test set of this meter before."""
     fingerprint = sealed.fingerprint(fingerprint_key(space.identity))
     for other in state.generations:
         if other.fingerprint == fingerprint:
             raise invalid("test set", path.name, f"the same rows were test set {other.number}")
+    return fingerprint
+
+
+def _begin(
+    space: Workspace,
+    state: MeterState,
+    sealed: SealedTestSet,
+    path: Path,
+    *,
+    fingerprint: str,
+    notices: Sequence[Notice],
+) -> TestSet:
+    """Enter a test set whose rows were checked; the oldest batch of the window before is free."""
+    wanted, manifest, earlier = state.requested(), sealed.manifest, windows.before(state)
     committed = None if state.spec.drawn is None else sealed.draws.commitment
-    notices = check_reuse(actor, space, state, sealed, decisions)
-    check_enough(space, state, sealed)
     claim(space, wanted.meter, fingerprint)
     # Named by its digest, it replaces no other one.
     blob = copy_into(space.files, f"{TEST_SETS}/{wanted.number}-{manifest.sha256}.sealed", path)
     kept = keep_notices(space, delivery_notices(wanted.number, manifest.sha256), notices)
+    freed = None if earlier is None else windows.free_oldest(space, state, earlier)
     with space.writing() as books:
-        wanted = space.state(books).requested()  # somebody may have been faster
+        number, wanted = wanted.number, space.state(books).requested()
+        if wanted.number != number:  # somebody was faster, and that set is spent already
+            raise WrongPhase(f"test set {number} was delivered meanwhile: seal these rows again")
         tried = this_try(books, state.spec, wanted)
         now = space.now()
         added = replace(
@@ -221,6 +250,9 @@ def take_in(
         if state.spec.tries > 1:
             details |= {"try": tried, "tries": state.spec.tries}
         books.audit.append(added.meter, now, Event.TEST_SET_ADDED, details)
+        if freed is not None:
+            left = {"generation": freed.number, "rows": freed.rows}
+            books.audit.append(added.meter, now, Event.BATCH_RELEASED, left)
         # The same rows may have answered before, for a meter whose database was lost.
         histories, unjournaled = reconcile(space, books, state, added)
         if histories.all_spent:
@@ -248,7 +280,9 @@ def open_delivered(space: Workspace, state: MeterState, path: Path) -> SealedTes
         needed = f"test set {wanted.number} is needed: seal it again"
         raise invalid("sealed for", f"test set {found.generation}", needed)
     sealed = open_sealed(space, wanted, path)
-    return replace(sealed, manifest=replace(sealed.manifest, sha256=found.sha256))
+    # Only a meter joins batches: what a labeler's file says of any is not heard.
+    manifest = replace(sealed.manifest, sha256=found.sha256, batch_rows=())
+    return replace(sealed, manifest=manifest)
 
 
 def refuse_plain(path: Path) -> None:

@@ -8,11 +8,11 @@ from __future__ import annotations
 import tempfile
 from collections.abc import Sequence
 from contextlib import ExitStack, suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from easeml_meter.core.model import Event, LabelRequest, Part, TestSet
-from easeml_meter.errors import MeterError, NotFound, VaultError, invalid
+from easeml_meter.errors import MeterError, NotFound, VaultError
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
@@ -20,9 +20,9 @@ from easeml_meter.service.testsets import delivery
 from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.requests import as_request, open_request
 from easeml_meter.service.testsets.reuse import UNDECIDED, Decisions, refuse_rows, sealed_rows
+from easeml_meter.service.testsets.windows import SealedRows, check_alike
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.source import Held
-from easeml_meter.tables.table import Batches, Table
 from easeml_meter.vault.digests import shared_rows
 from easeml_meter.vault.keys import unwrap
 from easeml_meter.vault.manifest import Manifest
@@ -75,7 +75,7 @@ def add_labels(
         with ExitStack() as stack:
             others = [stack.enter_context(_open(space, wanted, each)) for each in earlier]
             for each, other in zip(earlier, others, strict=True):
-                _check_alike(other, sealed)
+                check_alike(other, sealed)
                 _check_ids(space, each, other, sealed)
             if here < wanted.labels_needed:
                 delivery.check_reuse(actor, space, state, sealed, decisions)
@@ -184,18 +184,6 @@ def _open(space: Workspace, test_set: TestSet, part: Part) -> SealedTestSet:
     return open_sealed(space, test_set, space.files.location(part.blob))
 
 
-def _check_alike(first: SealedTestSet, other: SealedTestSet) -> None:
-    """Refuse a part whose columns are not those of the parts before."""
-    if (first.schema, first.manifest.id_column, first.manifest.label.name) != (
-        other.schema,
-        other.manifest.id_column,
-        other.manifest.label.name,
-    ):
-        given = ", ".join(f"{field.name} {field.type}" for field in other.schema)
-        needed = ", ".join(f"{field.name} {field.type}" for field in first.schema)
-        raise invalid("columns", given, f"as in the parts before: {needed}")
-
-
 def _check_ids(space: Workspace, part: Part, earlier: SealedTestSet, sealed: SealedTestSet) -> None:
     """Refuse ids of an earlier part; equal inputs under other ids are other examples."""
     rows, others = (sealed_rows(space, each).ids for each in (sealed, earlier))
@@ -209,7 +197,7 @@ def _merge(
 ) -> TestSet:
     """Seal the rows of all parts as one test set, and take that in."""
     manifest = parts[0].manifest
-    table = PartsTable("the parts", parts[0].schema, sum(p.rows for p in parts), tuple(parts))
+    table = SealedRows("the parts", parts[0].schema, sum(p.rows for p in parts), tuple(parts))
     with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
         whole = Path(folder) / "whole.sealed"
         seal(
@@ -223,14 +211,3 @@ def _merge(
             clock=space.clock,
         )
         return delivery.add_test_set(actor, space, whole, decisions)
-
-
-@dataclass(frozen=True)
-class PartsTable(Table):
-    """The rows of sealed parts, one after the other; decrypted as they are read."""
-
-    sealed: tuple[SealedTestSet, ...] = field(repr=False)
-
-    def _read(self, columns: list[str]) -> Batches:
-        for part in self.sealed:
-            yield from part.batches(columns)

@@ -41,7 +41,7 @@ RETROSPECTIVE = "retrospective.json"
 def releasable(_: Actor, space: Workspace) -> TestSet | None:
     """Return the test set that can be released now, if there is one."""
     with space.reading() as books:
-        return _oldest_spent(space.state(books))
+        return space.state(books).releasable
 
 
 @needs(Permission.RELEASE)
@@ -111,18 +111,21 @@ def _refuse_active_rows(
         refuse_elsewhere(actor, space, test_set.number, rows, WrongPhase, active_only=True)
 
 
-def _oldest_spent(state: MeterState) -> TestSet | None:
-    return next((each for each in state.generations if each.phase is Phase.SPENT), None)
-
-
 def _next_to_release(state: MeterState, number: int | None) -> TestSet:
     """Return the oldest spent test set, or say why the one that is meant cannot be released."""
-    oldest = _oldest_spent(state)
+    spent = [each for each in state.generations if each.phase is Phase.SPENT]
+    oldest = spent[0] if spent else None
     meant = oldest or state.generations[-1] if number is None else state.numbered(number)
     if oldest is None or meant.phase is not Phase.SPENT:
         raise WrongPhase(f"test set {meant.number} is {meant.phase}: only a spent one is released")
     if meant != oldest:
         raise WrongPhase(f"test set {oldest.number} is spent, too: release it first")
+    if state.releasable is None:
+        last = oldest.number + (state.spec.window or 1) - 1
+        raise WrongPhase(
+            f"window {oldest.number} shares batches with windows up to {last}: release it when "
+            f"window {last} is spent; each batch is released when it leaves the window"
+        )
     return oldest
 
 

@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Event, LabelRequest, TestSet, stamp
-from easeml_meter.core.questions.planning import plan_of
+from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.errors import WrongPhase, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import histories_of
@@ -169,7 +169,7 @@ def request(
     books: Books, spec: MeterSpec, meter: str, number: int, now: str, *, reason: str | None = None
 ) -> None:
     """Ask the labelers for a test set of exactly the planned size."""
-    labels = plan_of(spec).labels
+    labels = labels_needed(spec, number)
     books.testsets.add(
         TestSet(meter, number, Phase.REQUESTED, labels, now, reason=reason, count=spec.count)
     )

@@ -82,14 +82,24 @@ def overlaps(
     """Compare a test set with every earlier test set and validation set of its meter."""
     tests = [
         Overlap(None, other.number, _with_test_set(space, rows, other))
-        for other in state.generations
-        if other.phase is not Phase.REQUESTED
+        for other in _covering(state)
     ]
     seen = [
         Overlap(each.number, None, with_validation(space, sealed, rows, each))
         for each in validations
     ]
     return [*tests, *seen]
+
+
+def _covering(state: MeterState) -> list[TestSet]:
+    """Return delivered test sets with all rows that ever were in one.
+
+    Of a rolling test set, windows that follow each other without a shared batch, and the first.
+    """
+    delivered = [each for each in state.generations if each.phase is not Phase.REQUESTED]
+    last = len(delivered) - 1
+    apart = state.spec.window or 1
+    return [each for at, each in enumerate(delivered) if at == 0 or (last - at) % apart == 0]
 
 
 def _with_test_set(space: Workspace, rows: Rows, other: TestSet) -> Shared:

@@ -1,0 +1,168 @@
+"""Windows of a rolling test set: a batch joins, the oldest leaves and is released.
+
+Each window is a test set of its own, sealed anew from the batches it keeps and the one that joins.
+Rows are decrypted into memory, a row group at a time; plain labels of batches in use touch no disk.
+"""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+import pyarrow as pa
+
+from easeml_meter.core.history import MeterState
+from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import Batch, TestSet
+from easeml_meter.errors import NotFound, WrongPhase, invalid
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.place import Workspace
+from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.tables.table import Batches, Table
+from easeml_meter.tables.table_file import write_table
+from easeml_meter.vault.sealing import SealedTestSet, seal
+
+
+@dataclass(frozen=True)
+class SealedRows(Table):
+    """The rows of sealed files, one after the other; decrypted as they are read."""
+
+    sealed: tuple[SealedTestSet, ...] = field(repr=False)
+    left_out: int = 0
+    """Rows at the beginning that are left out."""
+
+    def _read(self, columns: list[str]) -> Batches:
+        skip = self.left_out
+        for each in self.sealed:
+            for batch in each.batches(columns):
+                rest = batch.slice(skip)
+                skip = max(0, skip - batch.num_rows)
+                if rest.num_rows:
+                    yield rest
+
+
+def check_alike(first: SealedTestSet, other: SealedTestSet) -> None:
+    """Refuse rows whose columns are not those of the rows before, which they are joined to."""
+    if (first.schema, first.manifest.id_column, first.manifest.label.name) != (
+        other.schema,
+        other.manifest.id_column,
+        other.manifest.label.name,
+    ):
+        given = ", ".join(f"{field.name} {field.type}" for field in other.schema)
+        needed = ", ".join(f"{field.name} {field.type}" for field in first.schema)
+        raise invalid("columns", given, f"as in the parts before: {needed}")
+
+
+def before(state: MeterState) -> TestSet | None:
+    """Return the window that a batch joins, if the test set is a rolling one and has begun."""
+    wanted = state.requested()
+    return None if state.spec.window is None or wanted.number == 1 else state.generations[-2]
+
+
+@contextmanager
+def joined(
+    space: Workspace, state: MeterState, batch: SealedTestSet
+) -> Iterator[tuple[SealedTestSet, Path]]:
+    """Seal the window that begins with a batch: the one before without its oldest batch, and this.
+
+    Raises:
+        InvalidInput: the batch has other columns than those before.
+        WrongPhase: these books are older than what was released of the test set.
+    """
+    earlier, wanted = before(state), state.requested()
+    if earlier is None:
+        raise ValueError("a batch joins a window")
+    _, *kept = batch_rows(state, earlier)
+    # Labels that are known must not be measured on: an older database was put back.
+    if space.files.exists(_file(wanted.number)):
+        raise WrongPhase(
+            f"batch {wanted.number} was released before: these books are older than that, put back "
+            "a newer copy of them"
+        )
+    with open_sealed(space, earlier) as old, tempfile.TemporaryDirectory() as folder:
+        check_alike(old, batch)
+        rows = sum(kept) + batch.rows
+        whole = Path(folder) / "window.sealed"
+        manifest = seal(
+            SealedRows("the window", old.schema, rows, (old, batch), old.rows - sum(kept)),
+            whole,
+            meter=wanted.meter,
+            generation=wanted.number,
+            label=old.manifest.label.name,
+            id_column=old.manifest.id_column,
+            recipients=[space.identity.recipient],
+            batch_rows=(*kept, batch.rows),
+            clock=space.clock,
+        )
+        with open_sealed(space, wanted, whole) as window:
+            yield replace(window, manifest=manifest), whole
+
+
+def batch_rows(state: MeterState, test_set: TestSet) -> tuple[int, ...]:
+    """Return the rows of each batch of a delivered window, the oldest first.
+
+    The first window came at once or in parts: its rows, in their order, are cut evenly.
+    """
+    manifest, rows = test_set.manifest or {}, test_set.rows or 0
+    if manifest.get("batch_rows"):
+        return tuple(manifest["batch_rows"])
+    window = state.spec.window or 1
+    return tuple(rows * (each + 1) // window - rows * each // window for each in range(window))
+
+
+def free_oldest(space: Workspace, state: MeterState, window: TestSet) -> Batch:
+    """Write the oldest batch of a spent window in the clear, for the developers.
+
+    No later window has it, so nothing is measured on it any more.
+    """
+    if window.phase not in (Phase.SPENT, Phase.RELEASED):
+        raise WrongPhase(f"window {window.number} is {window.phase}: its batches are in use")
+    rows = batch_rows(state, window)[0]
+    with open_sealed(space, window) as sealed, space.files.writing(_file(window.number)) as path:
+        write_table(path, sealed.schema, _first(sealed.batches(), rows))
+    return Batch(window.number, rows)
+
+
+def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        if rows <= 0:
+            return
+        yield batch.slice(0, rows)
+        rows -= batch.num_rows
+
+
+def _file(number: int) -> str:
+    return f"released/batches/{number}.parquet"
+
+
+@needs(Permission.SEE_METER)
+def released_batches(_: Actor, space: Workspace) -> list[Batch]:
+    """Return the batches that have left the window of a rolling test set, the oldest first."""
+    with space.reading() as books:
+        state = space.state(books)
+    return _released(state)
+
+
+@needs(Permission.SEE_RELEASED)
+def released_batch(_: Actor, space: Workspace, number: int) -> str:
+    """Return the name of the file with the rows and labels of a batch that was released.
+
+    Raises:
+        NotFound: there is no such batch, or it was not released yet.
+    """
+    with space.reading() as books:
+        state = space.state(books)
+    if number not in [each.number for each in _released(state)]:
+        raise NotFound(f"batch {number} was not released yet")
+    return _file(number)
+
+
+def _released(state: MeterState) -> list[Batch]:
+    """A batch leaves when the next window begins, which has the number after that of the batch."""
+    if state.spec.window is None:
+        return []
+    delivered = [each for each in state.generations if each.rows is not None]
+    return [Batch(each.number, batch_rows(state, each)[0]) for each in delivered[:-1]]
