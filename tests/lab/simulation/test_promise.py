@@ -30,8 +30,8 @@ from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.feedback import possible_bands
 from easeml_meter.stats.planning import required_labels
 
-DELTA = 0.1
-RUNS = 500
+DELTA = 0.2
+RUNS = 160
 SMALL = dict(meters(steps=4, delta=DELTA))
 
 
