@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.running import Captured, plan_json, run
 
-from easeml_meter.cli.presets import PRESETS
+from easeml_meter.report.presets import PRESETS
 from easeml_meter.spec import MeterSpec
 
 

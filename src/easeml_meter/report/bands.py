@@ -24,10 +24,9 @@ def bands_svg(spec: MeterSpec) -> str:
     for index, band in enumerate(spec.bands):
         tone = band_tone(index + 1, spec.signals)
         drawn.append(_band(index * each, each, tone))
-        place = {"x": (index + 0.5) * each, "y": 84, "text_anchor": "middle", "class_": "axis"}
-        tolerance = loss_words(spec, band.tolerance)
         if index == 0 or band.tolerance != spec.bands[index - 1].tolerance:
-            drawn.append(element("text", escaped(f"± {tolerance}"), **place))
+            tolerance = f"± {loss_words(spec, band.tolerance)}"
+            drawn.append(_text(tolerance, (index + 0.5) * each, 84, "middle"))
     for index, edge in enumerate(spec.edges, 1):
         below, above = spec.bands[index - 1], spec.bands[index]
         low = _place(ends, each, max(0.0, edge - above.tolerance))
@@ -36,8 +35,7 @@ def bands_svg(spec: MeterSpec) -> str:
         drawn.append(element("rect", class_="reach", **box))
     for index, edge in enumerate(ends):
         anchor = "start" if index == 0 else "end" if index == len(ends) - 1 else "middle"
-        place = {"x": index * each, "y": 68, "text_anchor": anchor, "class_": "axis"}
-        drawn.append(element("text", escaped(loss_words(spec, edge)), **place))
+        drawn.append(_text(loss_words(spec, edge), index * each, 68, anchor))
     words = ", ".join(loss_words(spec, edge) for edge in spec.edges) or "none"
     tolerances = ", ".join(loss_words(spec, each) for each in dict.fromkeys(spec.tolerances))
     return _image(drawn, f"Bands of the gap, with edges at {words}, and the tolerance {tolerances}")
@@ -53,6 +51,10 @@ def _image(content: list[str], words: str) -> str:
 def _band(left: float, width: float, tone: int) -> str:
     size = {"x": left, "y": 8, "width": width - 2, "height": 34, "rx": 4}
     return element("rect", class_=f"fill-{tone}", **size)
+
+
+def _text(words: str, x: float, y: float, anchor: str) -> str:
+    return element("text", escaped(words), x=x, y=y, text_anchor=anchor, class_="axis")
 
 
 def _place(ends: list[float], each: float, gap: float) -> float:

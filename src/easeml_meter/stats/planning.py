@@ -315,8 +315,8 @@ def promised_of(spec: MeterSpec) -> str:
         last = "the second one" if spec.above == 1 else f"number {spec.above + 1}"
         excuse = f"{excuse[:-1]}; {last} ends the test set)"
     if spec.variance_ceiling is not None:
-        most = at_least(spec.variance_ceiling)
-        excuse += f' (or is reported as "too spread": losses that vary more than {most})'
+        spread = at_least(spec.variance_ceiling)
+        excuse += f' (or is reported as "too spread": losses that vary more than {spread})'
     if spec.may_be_too_few:
         excuse += ' (or is reported as "too few predicted positives", which promises nothing)'
     if spec.sticky:

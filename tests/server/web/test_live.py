@@ -14,7 +14,7 @@ from tests.server.driving import begin, submit
 from tests.service.helpers import Labels
 
 from easeml_meter.server.web import live as live_pages
-from easeml_meter.server.web.pages import SESSION
+from easeml_meter.server.web.pages import SESSION, fragment
 from easeml_meter.service import audit
 from easeml_meter.service.actor import SYSTEM
 
@@ -123,8 +123,9 @@ def test_many_pages_share_one_look_at_the_books(
 def test_news_are_drawn_once_for_all_who_see_the_same(
     site: Live, meter: str, labels: Labels, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    submit(site.served.client("developer"), meter, labels, model="seen", salt="seen")
     drawn = []
-    real = live_pages.fragment
+    real = fragment
 
     def counted(*given: object, **values: object) -> str:
         drawn.append(given)
@@ -156,7 +157,7 @@ def test_pages_are_told_one_after_another(monkeypatch: pytest.MonkeyPatch) -> No
         for _ in range(26):
             await live.turn()
 
-    monkeypatch.setattr(live_pages.asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", sleep)
     asyncio.run(crowd())
     assert waited[0] == 0
     assert 0.5 < waited[-1] <= 1

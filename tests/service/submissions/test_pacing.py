@@ -21,9 +21,10 @@ from easeml_meter.errors import TooSoon
 from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.server.settings import Settings
 from easeml_meter.service import tokens
-from easeml_meter.service.actor import ANYONE
+from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.service.place import Site
 from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions.kinds import unpack
 from easeml_meter.service.submissions.pacing import DAY, Paces
 from easeml_meter.service.submissions.queue import Incoming
 from easeml_meter.storage import schema
@@ -188,15 +189,15 @@ class TestModels:
         self, agent: Agent, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         receipt = self.hand_in(agent, "a").json()["id"]
-        original: Callable[..., Any] = queue.answer
+        original: Callable[..., Any] = vars(queue)["answer"]
         files = agent.served.site.space(agent.meter).files
 
         def answer(actor: Any, space: Any, _: Any, model: str, *rest: Any, **options: Any) -> Any:
             body = submission(with_errors(agent.labels, 1))
-            return original(actor, space, queue.unpack(body), model, *rest, **options)
+            return original(actor, space, unpack(body), model, *rest, **options)
 
         monkeypatch.setattr(queue, "answer", answer)
-        queue.work(queue.SYSTEM, agent.served.site, receipt)
+        queue.work(SYSTEM, agent.served.site, receipt)
         assert not files.names("submissions")
         with agent.served.site.reading() as books:
             assert [each.token for each in books.entries.all(agent.meter, 1)] == [agent.token]
