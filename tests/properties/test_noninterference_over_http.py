@@ -2,12 +2,13 @@
 
 Two servers differ in nothing but the labels of their test sets. The same developer drives both,
 side by side. As long as the signals are the same, everything else must be, byte for byte: status
-codes, headers, bodies, events, pictures, files, counts, what is logged, and the statements that the
-books are asked; ids and times aside.
+codes, headers, bodies, events, pictures, files, counts, what is logged and traced, and the
+statements that the books are asked; ids and times aside.
 """
 
 from __future__ import annotations
 
+import json
 import logging
 import re
 import tempfile
@@ -24,6 +25,9 @@ import pytest
 import sqlalchemy as sa
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
+from opentelemetry.sdk.trace.export import SimpleSpanProcessor
+from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
 from tests.properties.stories import INPUTS_SEED, ROWS, Action, Story, one_secret, patient, stories
 from tests.server.driving import (
     VALIDATION,
@@ -37,6 +41,7 @@ from tests.server.driving import (
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Clock, Labels, rows, small_spec
 
+from easeml_meter.server.traces import Traces
 from easeml_meter.spec import MeterSpec
 
 IDS = re.compile(r"[0-9a-f]{16,64}|age1[0-9a-z]{58}")
@@ -93,6 +98,13 @@ def statements() -> Iterator[list[str]]:
         sa.event.remove(sa.Engine, "before_cursor_execute", note)
 
 
+def _whole(span: ReadableSpan) -> str:
+    """Write everything that a span holds, without how long it took."""
+    plain = json.loads(span.to_json())
+    assert plain["kind"] == "SpanKind.SERVER"
+    return json.dumps({name: each for name, each in plain.items() if not name.endswith("_time")})
+
+
 @dataclass
 class Side:
     """One of the two servers, and what its developer sees."""
@@ -101,6 +113,7 @@ class Side:
     folder: Path
     labels: Labels
     spec: MeterSpec
+    spans: InMemorySpanExporter
     last: bytes = b""
     lines: Lines = field(default_factory=Lines)
 
@@ -121,6 +134,7 @@ class Side:
         level = logger.level
         logger.setLevel(logging.DEBUG)
         self.lines.lines.clear()
+        self.spans.clear()
         try:
             with statements() as executed:
                 answer = self.send(method, path, **options)
@@ -133,6 +147,7 @@ class Side:
             "body": IDS.sub("<id>", answer.content.decode("latin-1")),
             "log": list(self.lines.lines),
             "work": executed,
+            "spans": [IDS.sub("<id>", _whole(span)) for span in self.spans.get_finished_spans()],
         }
 
     def send(self, method: str, path: str, **options: Any) -> httpx.Response:
@@ -158,10 +173,12 @@ def two_sides(
         sides = []
         for labels in (first, second):
             folder = Path(stack.enter_context(tempfile.TemporaryDirectory()))
-            served = stack.enter_context(
-                serve(folder / "site", clock=Clock(), requests_per_second=0)
-            )
-            sides.append(kind(served, folder, labels, spec))
+            spans = InMemorySpanExporter()
+            provider = TracerProvider(shutdown_on_exit=False)
+            provider.add_span_processor(SimpleSpanProcessor(spans))
+            free: dict[str, Any] = {"traces": Traces(provider), "requests_per_second": 0}
+            served = stack.enter_context(serve(folder / "site", clock=Clock(), **free))
+            sides.append(kind(served, folder, labels, spec, spans))
         yield sides
 
 
@@ -276,6 +293,8 @@ def test_the_comparison_sees_a_difference() -> None:
     with two_sides(labels, 1 - labels, small_spec(inputs="public")) as sides:
         shown = [perform(side, ("submit", ([0] * ROWS, 0)), 0) for side in sides]
         assert shown[0] != shown[1]
+        assert shown[0]["spans"] == shown[1]["spans"]
+        assert len(shown[0]["spans"]) == 1
         seen = [side.ask("GET", "/status") for side in sides]
         assert seen[0] != seen[1]
         assert sides[0].metrics() == sides[1].metrics()

@@ -199,7 +199,9 @@ def test_a_foreign_meter_does_not_exist(world: World, route: str, user: str) -> 
     answer = world.send(user, f"{method} {BELOW}{path}", METER[route])
     assert invisible(answer), answer.text
     absent = world.send(user, f"{method} {BELOW}{path}", METER[route], meter=NOBODYS)
-    assert absent.text.replace(NOBODYS, world.meter) == answer.text
+    said = [each.json()["message"] for each in (absent, answer)]
+    assert said[0].replace(NOBODYS, world.meter) == said[1]
+    assert absent.json()["error"] == answer.json()["error"]
 
 
 @pytest.mark.parametrize("route", METER)

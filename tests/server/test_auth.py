@@ -24,6 +24,7 @@ class TestTokens:
         assert answer.json() == {
             "error": "unknown-caller",
             "message": "no token was given: send one as Authorization: Bearer",
+            "request": answer.headers["x-request-id"],
         }
 
     @SQLITE

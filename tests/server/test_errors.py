@@ -13,16 +13,18 @@ def test_unexpected_errors_show_where_and_not_what(served: Served, log: io.Strin
     add_route(served, ValueError("label 7 of row 3"))
     answer = served.client().get("/fails/x")
     assert answer.status_code == 500
+    identifier = answer.headers["x-request-id"]
     assert answer.json() == {
         "error": "internal",
-        "message": "the server failed: the log says where",
+        "message": f"the server failed: its log says where, at request {identifier}",
+        "request": identifier,
     }
     assert answer.headers["x-content-type-options"] == "nosniff"
     assert "label 7" not in log.getvalue()
     failed, request = own_lines(log)
     assert (failed["level"], failed["error"]) == ("error", "ValueError")
     assert failed["where"][-1].startswith("helpers.py:")
-    assert failed["request"] == request["request"] == answer.headers["x-request-id"]
+    assert failed["request"] == request["request"] == identifier
     assert request["status"] == 500
 
 

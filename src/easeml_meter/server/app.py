@@ -16,12 +16,13 @@ from easeml_meter.server.limits import Apart, RateLimits
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.middleware import Frame
 from easeml_meter.server.settings import Settings
+from easeml_meter.server.traces import Traces
 from easeml_meter.service.place import Site
 from easeml_meter.service.submissions import queue
 from easeml_meter.version import __version__
 
 
-def create_app(site: Site, settings: Settings) -> FastAPI:
+def create_app(site: Site, settings: Settings, traces: Traces | None = None) -> FastAPI:
     """Return the application that serves a site.
 
     `app.state.stopping` is set when the server stops; requests that wait for something look at it.
@@ -50,5 +51,7 @@ def create_app(site: Site, settings: Settings) -> FastAPI:
     for router in ROUTERS:
         app.include_router(router, prefix=PREFIX)
     web.install(app)
-    app.add_middleware(Frame, settings=settings, metrics=app.state.metrics, shape=web.shape)
+    app.add_middleware(
+        Frame, settings=settings, metrics=app.state.metrics, shape=web.shape, traces=traces
+    )
     return app

@@ -21,6 +21,7 @@ from easeml_meter.errors import (
     TooLarge,
     TooMany,
 )
+from easeml_meter.server.request_ids import REQUEST
 
 _LOG = logging.getLogger(__name__)
 
@@ -28,10 +29,11 @@ PREFIX = "/api/v1"
 
 
 class Problem(BaseModel):
-    """Every error: a word for programs, a line for people."""
+    """Every error: a word for programs, a line for people, and the id that the log knows it by."""
 
     error: str
     message: str
+    request: str = ""
 
 
 _WORDS = {
@@ -70,7 +72,8 @@ def error_response(status: int, body: Problem) -> JSONResponse:
         headers["Retry-After"] = "1"
     # What was sent can be part of the message, and half a surrogate has no bytes.
     message = body.message.encode(errors="replace").decode()
-    return JSONResponse({"error": body.error, "message": message}, status, headers)
+    told = {"error": body.error, "message": message, "request": REQUEST.get()}
+    return JSONResponse(told, status, headers)
 
 
 def route_of(scope: Scope) -> str:

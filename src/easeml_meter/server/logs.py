@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from easeml_meter.core.model import stamp
+from easeml_meter.server.request_ids import REQUEST
 
 OWN = "easeml_meter"
 
@@ -35,6 +36,8 @@ class JsonLines(logging.Formatter):
         }
         if not own:
             line["logger"] = record.name
+        if request := REQUEST.get():
+            line["request"] = request
         line |= getattr(record, "fields", {})
         if record.exc_info and record.exc_info[1] is not None:
             line |= described(record.exc_info[1])

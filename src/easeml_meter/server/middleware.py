@@ -1,9 +1,8 @@
-"""What every request passes through: size limit, headers, counting, one line in the log."""
+"""What every request passes through: its id, size limit, headers, counting, a line in the log."""
 
 from __future__ import annotations
 
 import logging
-import secrets
 import time
 from collections.abc import Callable
 
@@ -14,7 +13,9 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from easeml_meter.server.errors import Problem, error_response, route_of
 from easeml_meter.server.limits import USER, Body, Held
 from easeml_meter.server.metrics import Metrics
+from easeml_meter.server.request_ids import HEADER, REQUEST, Trusted
 from easeml_meter.server.settings import Settings
+from easeml_meter.server.traces import Traces
 
 _LOG = logging.getLogger(__name__)
 
@@ -42,9 +43,16 @@ class Frame:
     """The outermost layer of the app."""
 
     def __init__(
-        self, app: ASGIApp, settings: Settings, metrics: Metrics, shape: Shape = _plain
+        self,
+        app: ASGIApp,
+        settings: Settings,
+        metrics: Metrics,
+        shape: Shape = _plain,
+        traces: Traces | None = None,
     ) -> None:
         self._app = app
+        self._traces = traces
+        self._trusted = Trusted(settings.trusted_proxy)
         self._shape = shape
         self._hosts = {name.lower() for name in settings.allowed_host}
         self._metrics = metrics
@@ -55,8 +63,23 @@ class Frame:
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
+        request_id = self._trusted.request_id(scope)
+        known = REQUEST.set(request_id)
+        try:
+            if self._traces is None:
+                await self._answer(scope, receive, send, request_id)
+                return
+            parent = Headers(scope=scope).get("traceparent", "")
+            parent = parent if self._trusted.sent(scope) else ""
+            with self._traces.request(request_id, parent) as span:
+                status = await self._answer(scope, receive, send, request_id)
+                span.end(_method(scope), route_of(scope), status)
+        finally:
+            REQUEST.reset(known)
+
+    async def _answer(self, scope: Scope, receive: Receive, send: Send, request_id: str) -> int:
+        """Answer a request, whatever happens; return the status, 0 if nobody heard it."""
         started = time.perf_counter()
-        request_id = secrets.token_hex(8)
         status = 0
         body = Body(scope, self._held)
 
@@ -72,7 +95,7 @@ class Frame:
                 status = message["status"]
                 headers = MutableHeaders(raw=message["headers"])
                 _dress(headers, scope)
-                headers["X-Request-Id"] = request_id
+                headers[HEADER] = request_id
                 message["headers"] = headers.raw
             await send(message)
 
@@ -85,16 +108,18 @@ class Frame:
         except ClientDisconnect:
             pass  # nobody is left to answer
         except Exception as error:
-            _LOG.error("request failed", extra={"fields": {"request": request_id}}, exc_info=error)
+            _LOG.error("request failed", exc_info=error)
             if status:
                 raise
-            failed = Problem(error="internal", message="the server failed: the log says where")
+            line = f"the server failed: its log says where, at request {request_id}"
+            failed = Problem(error="internal", message=line)
             await self._shape(scope, 500, failed)(scope, limited, dressed)
         finally:
             body.end()
-            self._note(scope, status, request_id, time.perf_counter() - started)
+            self._note(scope, status, time.perf_counter() - started)
+        return status
 
-    def _note(self, scope: Scope, status: int, request_id: str, seconds: float) -> None:
+    def _note(self, scope: Scope, status: int, seconds: float) -> None:
         route = route_of(scope)
         self._metrics.count_request(_method(scope), route, status, seconds)
         fields = {
@@ -102,7 +127,6 @@ class Frame:
             "route": route,
             "status": status,
             "ms": round(1000 * seconds, 2),
-            "request": request_id,
             "user": scope.get(USER),
         }
         _LOG.info("request", extra={"fields": fields})

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import logging
+import os
 import socket
 import ssl
 import threading
@@ -24,7 +25,9 @@ from easeml_meter.server.app import create_app
 from easeml_meter.server.connections import Connections, Listener, Protocol
 from easeml_meter.server.doctor import mail_server
 from easeml_meter.server.idempotency import forget_old_keys, forget_unfinished
+from easeml_meter.server.request_ids import Peers
 from easeml_meter.server.settings import Settings
+from easeml_meter.server.traces import traces_of
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.jobs import runner
 from easeml_meter.service.notifications.delivery import Sender, delivering
@@ -94,10 +97,11 @@ def _serve(
     settings: Settings, sender: Sender, tell: Callable[[str], None], *, new_admin_token: bool
 ) -> None:
     clear_runs()
+    traces = traces_of(os.environ)  # wrong variables are told now
     site = open_site(settings)
     try:
         worker.prepare(site)
-        app = create_app(site, settings)
+        app = create_app(site, settings, traces)
         connections = Connections(settings)
         config = _config(app, settings, connections)
         with _listen(settings, connections) as listening, _background(app, sender):
@@ -117,6 +121,8 @@ def _serve(
         _LOG.info("stopped")
     finally:
         site.close()
+        if traces is not None:
+            traces.close()
 
 
 def _announce(settings: Settings, listening: socket.socket, tell: Callable[[str], None]) -> str:
@@ -194,6 +200,7 @@ def _config(app: FastAPI, settings: Settings, connections: Connections) -> uvico
     except (OSError, ssl.SSLError) as error:
         files = f"{settings.tls_certificate} and {settings.tls_key}"
         raise MeterError(f"{files}: cannot be used for TLS: {error.strerror or error}") from error
+    config.loaded_app = Peers(config.loaded_app)
     return config
 
 
