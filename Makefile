@@ -3,7 +3,7 @@
 
 # Debian packages the tests need beyond Python, as PACKAGE or PACKAGE=COMMAND. With a command,
 # having that command is enough; without one, dpkg is asked. Example: bubblewrap=bwrap
-SYSTEM_PACKAGES = bubblewrap=bwrap chromium=chromium iproute2 libatomic1 openssl=openssl postgresql=pg_virtualenv
+SYSTEM_PACKAGES = bubblewrap=bwrap chromium=chromium curl=curl iproute2 jq=jq libatomic1 openssl=openssl postgresql=pg_virtualenv
 
 BIN = .venv/bin
 PYTEST = $(BIN)/pytest -n 2
@@ -53,7 +53,8 @@ unit: for-work ## the tests, without the slow proofs
 docs: for-work ## the documentation site, into out/site
 	$(BIN)/zensical build --strict
 
-reference: for-work ## rewrite the reference pages, and a picture, from the code
+reference: for-work ## rewrite the reference pages, examples and a picture from the code
+	$(BIN)/python scripts/examples.py
 	$(BIN)/python scripts/reference.py
 	$(BIN)/python scripts/consistent_tree.py
 

@@ -46,6 +46,12 @@ class Asked:
     def json(self) -> bool:
         return self.body[:1] in (b"{", b"[")
 
+    @property
+    def headers(self) -> dict[str, str]:
+        if self.body.startswith(b"--edge"):
+            return {"Content-Type": "multipart/form-data; boundary=edge"}
+        return {"Content-Type": "application/json"} if self.json else {}
+
 
 @dataclass(frozen=True)
 class Price:
@@ -84,7 +90,10 @@ def bodies(target: Target, method: str, path: str) -> list[bytes]:
                 as_predictions(ground, "test.parquet", long),
                 as_predictions(ground, "test.csv", quote),
             ),
+            *forms(("files", b""), ("test.csv", quote)),
         ]
+    if path.endswith("/test-sets/file"):
+        return [b"PAR1" * 20_000, *forms(("file", b"PAR1" * 20_000))]
     if path.endswith("/validation-sets"):
         label = pa.table({"x": np.arange(20.0), "label": ["a" * (50 << 20)] + ["b"] * 19})
         wide = pa.table({f"c{number}": [0.0] for number in range(2000)} | {"label": [0]})
@@ -92,6 +101,20 @@ def bodies(target: Target, method: str, path: str) -> list[bytes]:
         return [parquet(each, compression="zstd") for each in (label, wide, zeros)]
     login = {"name": target.people["stranger"].name, "password": PASSWORD + "x"}
     return [b"{}", b"[" * 20_000, json.dumps(login).encode()]
+
+
+def forms(*files: tuple[str, bytes]) -> list[bytes]:
+    """Return forms that are long to read: many fields, many almost-boundaries, long headers."""
+    disposition = b'--edge\r\nContent-Disposition: form-data; name="%s"; filename="%s"\r\n\r\n'
+    found = []
+    for name, content in files:
+        field = name.partition(".")[0].encode()
+        heads = [disposition % (field, str(number).encode()) for number in range(10_000)]
+        many = b"\r\n".join(head + content[:10] for head in heads)
+        almost = disposition % (field, name.encode()) + content + b"\r\n--edg" * 20_000
+        odd = disposition % (field, b"\\\\" * 900) + content
+        found += [body + b"\r\n--edge--" for body in (many, almost, odd)]
+    return found
 
 
 def requests(target: Target) -> Iterator[tuple[str, list[Asked]]]:
@@ -128,14 +151,16 @@ def _client(target: Target, who: str, path: str) -> Client:
 
 
 def _price(client: Client, route: str, asked: Asked) -> Price:
-    headers = {"Content-Type": "application/json"} if asked.json else {}
     params = {"model": "m", "label": "label"} if asked.body and not asked.json else {}
     before = client.target.measure()
     for _ in range(REPEATS):
+        content, headers = asked.body, asked.headers
         if params:
-            client.request(asked.method, asked.path, content=asked.body, params=params)
+            client.request(
+                asked.method, asked.path, content=content, params=params, headers=headers
+            )
         else:
-            client.request(asked.method, asked.path, content=asked.body, headers=headers)
+            client.request(asked.method, asked.path, content=content, headers=headers)
     cost = client.target.measure().since(before)
     kilobytes = max(1.0, cost.sent / REPEATS / 1024)
     seconds = cost.seconds / REPEATS / kilobytes

@@ -21,11 +21,12 @@ from easeml_meter.errors import InvalidInput, VaultError
 from easeml_meter.scoring.answers import Unreadable, read_answers
 from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.scoring.onnx_checks import inspect
+from easeml_meter.server.api.forms import packed
 from easeml_meter.service.submissions.kinds import unpack
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import Journal
-from easeml_meter.tables import archive
+from easeml_meter.tables import archive, multipart
 from easeml_meter.vault.comparison import Rows, compare
 from easeml_meter.vault.containers import binding, write_container
 from easeml_meter.vault.inspection import Delivered
@@ -100,6 +101,53 @@ class Tar:
             except InvalidInput as error:
                 one_line(error)
         return taken
+
+
+class Form:
+    """Bodies of submissions as forms, with headers of every kind."""
+
+    name = "form"
+
+    def make(self, draw: Random) -> bytes:
+        """Make a form, with its boundary in front: most of it in order."""
+        boundary = draw.choice((b"edge", b"-" * 40 + b"x", b"\r\n", b"--", b"x" * 70))
+        out = boundary + b"\n--" + boundary
+        for _ in range(draw.choice((0, 1, 2, 2, 3, 5))):
+            out += draw.choice((b"\r\n", b"\r\n", b"\r\n", b"\n", b"", b"--"))
+            out += b"\r\n".join(self._headers(draw)) + draw.choice((b"\r\n\r\n",) * 5 + (b"\r\n",))
+            out += draw.choice((draw.randbytes(20), b"\r\n--" + boundary[:-1], b"", b"1\n0\n"))
+            out += draw.choice((b"\r\n--",) * 9 + (b"--",)) + boundary
+        out += draw.choice((b"--\r\n", b"--", b"--\r\n", b"", b"\r\n", b"--more"))
+        return out if draw.random() < 0.8 else change(out, draw)
+
+    def _headers(self, draw: Random) -> list[bytes]:
+        name = draw.choice(("test", "validation", "onnx", "command", "files", "file", word(draw)))
+        filename = draw.choice(("a.csv", "../a", '\\"a\\"', "%22", word(draw), "a" * 3000))
+        quoted = [f'; name="{name}"', f"; name={name}", "", f'; name="{name}']
+        files = ["", f'; filename="{filename}"', f'; filename="{filename}"', f"; filename*={name}"]
+        kind = draw.choice(("form-data",) * 9 + ("attachment",))
+        parameters = draw.choice(quoted[:1] * 7 + quoted) + draw.choice(files)
+        others = ("Content-Type: text/csv", "Content-Transfer-Encoding: base64", word(draw), ": :")
+        found = [f"Content-Disposition: {kind}{parameters}"]
+        found += draw.sample(others, draw.choice((0, 0, 1, 2)))
+        return [line.encode("utf-8", "replace") for line in found]
+
+    def run(self, data: bytes) -> bool:
+        """Take it for a submission, and for a file."""
+        boundary, _, body = data.partition(b"\n--")
+        body = b"--" + body
+        try:
+            fields = multipart.read_form(body, boundary, 100)
+        except multipart.Malformed as error:
+            one_line(error)
+            return False
+        if sum(len(field.content) for field in fields) > len(body):
+            raise Failed("more was unpacked than sent")
+        try:
+            unpack(packed(body, boundary), limits=LIMITS)
+        except InvalidInput as error:
+            one_line(error)
+        return True
 
 
 class Onnx:
@@ -430,4 +478,4 @@ class Answers:
         return True
 
 
-TARGETS = [Tar(), Onnx(), Toml(), Age(), Sealed(), JournalLines(), Answers()]
+TARGETS = [Tar(), Form(), Onnx(), Toml(), Age(), Sealed(), JournalLines(), Answers()]

@@ -20,9 +20,10 @@ from tests.service.helpers import actor_of, small_spec
 
 from easeml_meter.errors import MeterError
 from easeml_meter.service import tokens
-from easeml_meter.tables.archive import File, pack
+from easeml_meter.tables.archive import File, pack, unpack
+from easeml_meter.tables.multipart import MEDIA_TYPE
 from fuzz import Failed
-from fuzz.files import Onnx, Tar
+from fuzz.files import Form, Onnx, Tar
 from fuzz.mutation import NUMBERS, change, word
 from fuzz.tables import TARGETS as TABLES
 
@@ -48,7 +49,7 @@ class Routes:
         self._stack = ExitStack()
         self._served: Served | None = None
         self._known: dict[str, str] = {}
-        self._body = b""
+        self._body = self._form = b""
 
     @cached_property
     def _document(self) -> dict[str, Any]:
@@ -84,6 +85,7 @@ class Routes:
                 "role": "developer",
             }
             self._body = submission(labels)
+            self._form = _form_of(self._body)
         return self._served
 
     def make(self, draw: Random) -> bytes:
@@ -155,6 +157,9 @@ class Routes:
         kind = draw.choice(list(content))
         if kind == "application/json":
             body = json.dumps(self._value(content[kind].get("schema", {}), draw, 0)).encode()
+        elif kind == MEDIA_TYPE:
+            boundary, _, form = draw.choice((Form().make(draw), self._form)).partition(b"\n--")
+            body, kind = b"--" + form, f"{kind}; boundary={boundary.decode().strip() or 'x'}"
         elif "tar" in kind:
             body = draw.choice(
                 (self._body, Tar().make(draw), _packed(draw), change(self._body, draw))
@@ -212,6 +217,16 @@ def _packed(draw: Random) -> bytes:
         return pack({"model.onnx": File(Onnx().make(draw))})
     made = [(draw.choice(TABLES), name) for name in ("test", "validation")]
     return pack({f"{name}.{table.name}": File(table.make(draw)) for table, name in made})
+
+
+def _form_of(tar: bytes) -> bytes:
+    """Return the form of the same files, as `Form` makes them: with its boundary in front."""
+    out = b"edge\n--edge"
+    for name, file in unpack(tar, 10).items():
+        field = f'name="{name.partition(".")[0]}"; filename="{name}"'
+        out += f"\r\nContent-Disposition: form-data; {field}\r\n\r\n".encode()
+        out += file.content + b"\r\n--edge"
+    return out + b"--\r\n"
 
 
 TARGETS = [Routes()]

@@ -28,6 +28,9 @@ METER = Path(sys.executable).with_name("meter")
 SHARED = re.compile(r"<!-- test: shared, setup=(\S+) -->\n")
 # One that starts with this is such a sequence at a throwaway server, in somebody's role.
 AT_SERVER = re.compile(r"<!-- test: at a server, as (\w+) -->\n")
+# And one that starts with this has shell commands for an empty server; a block of text after some
+# of them is what they print.
+WITH_CURL = "<!-- test: with curl -->\n"
 
 
 Program = Callable[[Sequence[str], Path, str, Mapping[str, str]], tuple[int, str]]
@@ -156,6 +159,40 @@ def test_documented_sequence_at_a_server(page: Path, forked: Program, tmp_path: 
         for _, block in blocks(page, "console"):
             for command in commands(page, block):
                 command.run(forked, tmp_path, environment)
+
+
+def curl_pages() -> list[Path]:
+    return [page for page in PAGES if page.read_text(encoding="utf-8").startswith(WITH_CURL)]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("page", curl_pages(), ids=lambda page: page.name)
+def test_documented_sequence_with_curl(page: Path, tmp_path: Path) -> None:
+    """All commands run in one shell, as for somebody who pastes them, and print what is told."""
+    parts = blocks(page, "bash|text")
+    with team(tmp_path, "admin") as environment:
+        path = f"{METER.parent}:/usr/bin:/bin"
+        mark, script, expected = "--- next block ---", "set -eu -o pipefail\n", [""]
+        for kind, block in parts:
+            if kind == "text":
+                expected[-1] = block
+            elif "https://meter.example.org" not in block:
+                script += f"{block}echo; echo '{mark}'\n"
+                expected.append("")
+        done = subprocess.run(
+            ["bash", "-c", script],
+            cwd=tmp_path,
+            capture_output=True,
+            text=True,
+            check=False,
+            env={**environment, "PATH": path, "COLUMNS": "80", "no_proxy": "127.0.0.1"},
+        )
+    assert done.returncode == 0, done.stdout[-3000:] + done.stderr
+    printed = done.stdout.split(f"{mark}\n")
+    assert len(printed) == len(expected) > 10
+    for told, said in zip(printed, expected[1:], strict=False):
+        lines, wanted = told.strip().splitlines(), said.strip().splitlines()
+        assert matches(wanted, lines) or lines == wanted, f"{said}\nprinted:\n{told}"
 
 
 def shown() -> Iterator[tuple[str, list[str]]]:

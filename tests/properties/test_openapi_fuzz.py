@@ -53,7 +53,9 @@ class World:
         def tried(case: Any, user: str) -> None:
             # Ids in order are made those of things that exist.
             for name, value in (case.path_parameters or {}).items():
-                if name in self.known and ID.fullmatch(str(value)):
+                # Half of the names, too: hardly any that is made is that of a meter.
+                named = name == "meter" and len(str(value)) % 2
+                if name in self.known and (named or ID.fullmatch(str(value))):
                     case.path_parameters[name] = self.known[name]
             # A token of its own: one of the operations revokes it.
             identifier = self.served.users[user].id

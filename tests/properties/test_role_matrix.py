@@ -55,6 +55,7 @@ METER: dict[str, Rule] = {
     "DELETE /uploads/{upload}": Rule("L"),
     "GET /test-sets": Rule("DLRA"),
     "POST /test-sets": Rule("L", json={"upload": NOBODYS}),
+    "POST /test-sets/file": Rule("L", content=b"x"),
     "GET /test-sets/{number}": Rule("DLRA"),
     "GET /test-sets/{number}/inputs": Rule("LR"),
     "POST /test-sets/{number}/retire": Rule("LA", number=9),

@@ -30,5 +30,4 @@ def test_a_wrong_method_is_told_all_right_ones(served: Served) -> None:
 
 
 def test_no_page_of_documentation_from_elsewhere(served: Served) -> None:
-    for path in ("/docs", "/redoc"):
-        assert served.client().get(f"http://server{path}").status_code == 404
+    assert served.client().get("http://server/redoc").status_code == 404

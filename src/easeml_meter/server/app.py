@@ -7,7 +7,7 @@ import threading
 from fastapi import FastAPI
 
 from easeml_meter.server import errors, health, web
-from easeml_meter.server.api import ROUTERS
+from easeml_meter.server.api import ROUTERS, document
 from easeml_meter.server.auth import callers
 from easeml_meter.server.batching import Batches
 from easeml_meter.server.errors import PREFIX
@@ -34,6 +34,9 @@ def create_app(site: Site, settings: Settings, traces: Traces | None = None) -> 
         docs_url=None,
         redoc_url=None,
         openapi_url=f"{PREFIX}/openapi.json",
+        openapi_tags=document.TAGS,
+        description=document.ABOUT,
+        generate_unique_id_function=document.operation_id,
     )
     app.state.site = site
     app.state.settings = settings
@@ -50,6 +53,7 @@ def create_app(site: Site, settings: Settings, traces: Traces | None = None) -> 
     app.include_router(health.router)
     for router in ROUTERS:
         app.include_router(router, prefix=PREFIX)
+    document.install(app)
     web.install(app)
     app.add_middleware(
         Frame, settings=settings, metrics=app.state.metrics, shape=web.shape, traces=traces

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -14,9 +15,10 @@ from easeml_meter.core.people import Role
 from easeml_meter.errors import Unauthenticated
 from easeml_meter.server.batching import Batches
 from easeml_meter.server.limits import USER
-from easeml_meter.server.parameters import Id, Tenant
+from easeml_meter.server.parameters import MeterKey, Tenant
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import ANYONE, Actor
+from easeml_meter.service.meters import find_meter
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.tokens import Caller, recognize_all
 
@@ -90,18 +92,36 @@ def actor_at(site: Site, caller: Caller, meter: str, tenant: int | None = None) 
     return actor
 
 
+_ID = re.compile("[0-9a-f]{32}")
+_METER = "meter.id"
+"""Where a request's scope says which meter its path names."""
+
+
 # Nearly every request goes through these, and FastAPI takes as long over a dependency of theirs as
 # over one of the route: so they take the site from the request.
+async def the_meter(request: Request, caller: CallerHere, meter: MeterKey) -> str:
+    """Return the id of the meter that the path names, by its id or its name."""
+    if _ID.fullmatch(meter):
+        return meter
+    if _METER not in request.scope:
+        site, at_site = request.app.state.site, caller.at_site()
+        request.scope[_METER] = await run_in_threadpool(find_meter, at_site, site, caller, meter)
+    found: str = request.scope[_METER]
+    return found
+
+
 async def at_tenant(
-    request: Request, caller: CallerHere, meter: Id, tenant: Tenant = None
+    request: Request, caller: CallerHere, meter: MeterKey, tenant: Tenant = None
 ) -> Actor:
     """Return who asks at a meter, for the tenant that the query names."""
+    identifier = await the_meter(request, caller, meter)
     if caller.admin:  # the books are read, which must not keep other requests waiting
-        return await run_in_threadpool(actor_at, request.app.state.site, caller, meter, tenant)
-    return caller.at(meter, tenant)
+        site = request.app.state.site
+        return await run_in_threadpool(actor_at, site, caller, identifier, tenant)
+    return caller.at(identifier, tenant)
 
 
-async def at_meter(request: Request, caller: CallerHere, meter: Id) -> Actor:
+async def at_meter(request: Request, caller: CallerHere, meter: MeterKey) -> Actor:
     """Return who asks at a meter, where no tenant can be named."""
     return await at_tenant(request, caller, meter)
 
@@ -111,19 +131,21 @@ async def at_site(caller: CallerHere) -> Actor:
     return caller.at_site()
 
 
-async def the_workspace(request: Request, meter: Id) -> Workspace:
+async def the_workspace(request: Request, caller: CallerHere, meter: MeterKey) -> Workspace:
     """Return the meter that the path names."""
-    return (await the_site(request)).space(meter)
+    return (await the_site(request)).space(await the_meter(request, caller, meter))
 
 
 async def at_work(
-    request: Request, caller: CallerHere, meter: Id, tenant: Tenant = None
+    request: Request, caller: CallerHere, meter: MeterKey, tenant: Tenant = None
 ) -> tuple[Actor, Workspace]:
     """Return both at once: who asks, for which tenant, and the meter that the path names."""
     actor = await at_tenant(request, caller, meter, tenant)
-    return actor, (await the_site(request)).space(meter)
+    return actor, await the_workspace(request, caller, meter)
 
 
+MeterHere = Annotated[str, Depends(the_meter)]
+"""The id of the meter that the path names."""
 ActorHere = Annotated[Actor, Depends(at_meter)]
 """Who asks at `/meters/{meter}/...`; the use case decides what they may do."""
 TenantActorHere = Annotated[Actor, Depends(at_tenant)]

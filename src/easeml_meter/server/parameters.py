@@ -6,7 +6,14 @@ from typing import Annotated
 
 from fastapi import Path, Query
 
+from easeml_meter.checks import MAX_NAME
+
 Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hexadecimal digits.")]
+
+MeterKey = Annotated[
+    str,
+    Path(min_length=1, max_length=MAX_NAME, description="Id of the meter, or its name."),
+]
 
 Number = Annotated[int, Path(ge=1, le=1_000_000, description="Number, from 1.")]
 

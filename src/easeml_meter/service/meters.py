@@ -9,7 +9,7 @@ from easeml_meter.checks import check_name
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import Event, MeterRecord, TestSet
 from easeml_meter.core.questions.planning import MeterPlan, plan_of
-from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Clock, Home, Site, Workspace, allowed_loss
 from easeml_meter.service.testsets import requests
@@ -67,6 +67,22 @@ def list_meters(_: Actor, site: Site, caller: Caller) -> list[tuple[MeterRecord,
         (meter, sorted({str(seat.role) for seat in caller.seats(meter.id)})) for meter in found
     )
     return [(meter, own) for meter, own in roles if own]
+
+
+@needs(Permission.SEE_ACCOUNT)
+def find_meter(actor: Actor, site: Site, caller: Caller, name: str) -> str:
+    """Return the id of the meter with a name, among those at which the caller has a seat.
+
+    Raises:
+        NotFound: there is none, exactly as for one at which the caller has no seat.
+        MeterError: several have the name.
+    """
+    found = [meter.id for meter, _ in list_meters(actor, site, caller) if meter.name == name]
+    if not found:
+        raise NotFound(f"meter {name[:32]!r}: none of that name that you have a seat at")
+    if len(found) > 1:
+        raise MeterError(f"meter {name[:32]!r}: {len(found)} of yours have that name: use the id")
+    return found[0]
 
 
 @needs(Permission.SEE_METER)

@@ -203,6 +203,34 @@ def finish_upload(
 
 
 @needs(Permission.ADD_TEST_SET)
+def take_in_whole(
+    actor: Actor,
+    inbox: Inbox,
+    content: bytes,
+    decisions: Decisions = UNDECIDED,
+    *,
+    part: bool = False,
+) -> LabelRequest:
+    """Take in labels that came in one request, as `add_labels` does.
+
+    Raises:
+        TooLarge: there is no room for them.
+        MeterError: what `add_labels` raises.
+    """
+    if inbox.space.room is not None:
+        inbox.space.room.check_free(inbox.space.files.free(), len(content))
+        inbox.space.room.check_disk(inbox.folder, len(content))
+    inbox.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    with TemporaryDirectory(prefix="upload-", dir=inbox.folder) as scratch:
+        path = Path(scratch) / "whole"
+        try:
+            path.write_bytes(content)
+        except OSError as error:
+            raise unusable(path.parent, error) from error
+        return add_labels(actor, inbox.space, path, decisions, part=part)
+
+
+@needs(Permission.ADD_TEST_SET)
 def cancel_upload(actor: Actor, inbox: Inbox, identifier: str) -> None:
     """Forget an upload.
 

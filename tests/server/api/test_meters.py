@@ -115,3 +115,50 @@ def test_a_meter_whose_loss_is_no_longer_allowed_imports_nothing(tmp_path: Path)
     forbidden = replace(site, allowed_losses=frozenset())
     with pytest.raises(InvalidInput, match="allowed_loss"):
         forbidden.space(meter).loss(spec)
+
+
+def test_a_meter_is_found_by_its_name(served: Served) -> None:
+    meter = served.add_meter()
+    other = served.add_meter(prefix="other ")
+    developer = served.client("developer")
+    assert developer.get("/meters/meter").json() == developer.get(f"/meters/{meter}").json()
+    assert developer.get("/meters/meter/submissions").status_code == 200
+    assert served.client("other developer").get("/meters/other%20meter").json()["id"] == other
+    admin = served.client("admin")
+    assert [admin.get(f"/meters/{name}").json()["id"] for name in ("meter", "other meter")] == [
+        meter,
+        other,
+    ]
+    assert admin.get("/meters/meter/webhooks").json()["items"] == []
+
+
+def test_a_name_of_no_meter_of_ones_own_is_no_name(served: Served) -> None:
+    served.add_meter()
+    served.add_meter(prefix="other ")
+    developer = served.client("developer")
+    told = [developer.get(f"/meters/{name}") for name in ("other meter", "nothing here")]
+    assert [answer.status_code for answer in told] == [404, 404]
+    said = [answer.json()["message"] for answer in told]
+    assert said[0].replace("other meter", "nothing here") == said[1]
+    assert served.client().get("/meters/meter").status_code == 401
+
+
+def test_a_name_of_several_meters_is_refused(served: Served) -> None:
+    served.add_meter()
+    create_meter(SYSTEM, served.site, small_spec(), "meter")
+    assert served.client("developer").get("/meters/meter").status_code == 200
+    refused = served.client("admin").get("/meters/meter")
+    assert (refused.status_code, refused.json()["message"]) == (
+        409,
+        "meter 'meter': 2 of yours have that name: use the id",
+    )
+
+
+def test_a_token_for_one_meter_finds_that_one_by_name(served: Served) -> None:
+    meter = served.add_meter()
+    scope = {"name": "ci", "scopes": [f"developer:{meter}"]}
+    token = served.client("developer").post("/tokens", json=scope).json()["token"]
+    assert served.client(token=token).get("/meters/meter").json()["id"] == meter
+    scope = {"name": "ci", "scopes": ["labeler"]}
+    token = served.client("developer").post("/tokens", json=scope).json()["token"]
+    assert served.client(token=token).get("/meters/meter").status_code == 404

@@ -37,7 +37,7 @@ class AuditShown(BaseModel):
     next: str | None
 
 
-@router.get("/meters/{meter}/audit", responses=answers(404))
+@router.get("/meters/{meter}/audit", operation_id="show_audit", responses=answers(404))
 def audit(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> AuditShown:
     """Verify the chain of everything that was disclosed, and show it, the oldest link first.
 

@@ -58,7 +58,7 @@ class HandoverShown(BaseModel):
     standing: str
 
 
-@router.get("/meters/{meter}/handovers", responses=answers(404))
+@router.get("/meters/{meter}/handovers", operation_id="list_handovers", responses=answers(404))
 def list_requested(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Listed[HandoverShown]:
     """List the hand-overs that wait for a team to agree: your team's; admins see all."""
 
@@ -69,7 +69,12 @@ def list_requested(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Li
     return paged(waiting, page, key=place, show=_shown)
 
 
-@router.post("/meters/{meter}/handovers", responses=answers(404, 409), response_model=HandoverShown)
+@router.post(
+    "/meters/{meter}/handovers",
+    operation_id="request_handover",
+    responses=answers(404, 409),
+    response_model=HandoverShown,
+)
 async def handover(
     actor: ActorHere, space: WorkspaceHere, once: OnceHere, given: HandoverAsked
 ) -> JSONResponse:
@@ -87,6 +92,7 @@ async def handover(
 
 @router.post(
     "/meters/{meter}/handovers/answer",
+    operation_id="answer_handover",
     responses=answers(404, 409),
     response_model=HandoverShown,
 )

@@ -44,13 +44,13 @@ def list_signals(view: ViewHere, page: PageHere) -> Listed[dict[str, Any]]:
     )
 
 
-@router.get("/meters/{meter}/status", responses=answers(404))
+@router.get("/meters/{meter}/status", operation_id="show_status", responses=answers(404))
 def status(view: ViewHere) -> dict[str, Any]:
     """Show a session, as `meter status --json` does."""
     return view.to_dict()
 
 
-@router.get("/meters/{meter}/history", responses=answers(404))
+@router.get("/meters/{meter}/history", operation_id="show_history", responses=answers(404))
 def history(actor: TenantActorHere, space: WorkspaceHere, page: PageHere) -> Listed[dict[str, Any]]:
     """Show the sessions of all test sets delivered so far."""
     found = list_sessions(actor, space)
@@ -59,6 +59,7 @@ def history(actor: TenantActorHere, space: WorkspaceHere, page: PageHere) -> Lis
 
 @router.get(
     "/meters/{meter}/report.html",
+    operation_id="draw_report",
     responses=answers(404) | gives("text/html", "One page, with all it needs."),
     response_class=Response,
 )
@@ -72,6 +73,7 @@ def report(view: ViewHere) -> Response:
 
 @router.get(
     "/meters/{meter}/report.svg",
+    operation_id="draw_picture",
     responses=answers(404) | gives("image/svg+xml", "The meter, step by step."),
     response_class=Response,
 )
@@ -84,6 +86,7 @@ def picture(view: ViewHere) -> Response:
 
 @router.get(
     "/meters/{meter}/badge.svg",
+    operation_id="draw_badge",
     responses=answers(404) | gives("image/svg+xml", "The last signal."),
     response_class=Response,
 )

@@ -119,7 +119,9 @@ def _shown(found: MeterSummary) -> MeterShown:
     )
 
 
-@router.post("/plans", responses=answers(only=(413, 422, 429)), tags=["plans"])
+@router.post(
+    "/plans", operation_id="plan_meter", responses=answers(only=(413, 422, 429)), tags=["plans"]
+)
 def plan(_: PlanCounted, given: PlanAsked) -> dict[str, Any]:
     """Return how many labels a meter needs; with `labels`, whether those are enough.
 

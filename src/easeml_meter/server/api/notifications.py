@@ -12,7 +12,7 @@ from pydantic import BaseModel, Field
 from easeml_meter.core.notifications import Webhook
 from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import ActorHere, SettingsHere, SiteHere
+from easeml_meter.server.auth import ActorHere, MeterHere, SettingsHere, SiteHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.parameters import Id
@@ -54,7 +54,7 @@ class MadeWebhook(ShownWebhook):
 
 @router.get("", responses=answers(404))
 def list_webhooks(
-    meter: Id, site: SiteHere, actor: ActorHere, page: PageHere
+    meter: MeterHere, site: SiteHere, actor: ActorHere, page: PageHere
 ) -> Listed[ShownWebhook]:
     """List the webhooks of a meter."""
     return paged(
@@ -67,7 +67,7 @@ def list_webhooks(
 
 @router.post("", status_code=201, response_model=MadeWebhook, responses=answers(404, 409))
 async def add_webhook(
-    meter: Id,
+    meter: MeterHere,
     given: NewWebhook,
     site: SiteHere,
     actor: ActorHere,
@@ -87,7 +87,7 @@ async def add_webhook(
 
 
 @router.delete("/{webhook}", status_code=204, responses=answers(404))
-def remove_webhook(meter: Id, webhook: Id, site: SiteHere, actor: ActorHere) -> Response:
+def remove_webhook(meter: MeterHere, webhook: Id, site: SiteHere, actor: ActorHere) -> Response:
     """Remove a webhook, and what is waiting to be sent to it."""
     webhooks.remove_webhook(actor, site, meter, webhook)
     return Response(status_code=204)

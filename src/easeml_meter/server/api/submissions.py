@@ -19,7 +19,8 @@ from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import Signal
 from easeml_meter.scoring.ids import RowMatching
-from easeml_meter.server.api.common import Given, Listed, PageHere, body_of, paged, raw
+from easeml_meter.server.api.common import Given, Listed, PageHere, paged
+from easeml_meter.server.api.forms import submission_body, submission_of
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import TenantActorHere, WorkHere, WorkspaceHere
 from easeml_meter.server.errors import answers
@@ -174,7 +175,7 @@ class SubmissionChecked(BaseModel):
     responses=answers(404, 409, 413)
     | {202: {"model": SubmissionShown, "description": "It waits, or is under way."}},
     response_model=SubmissionShown,
-    openapi_extra=raw("application/x-tar"),
+    openapi_extra=submission_body(),
 )
 async def submit(  # noqa: PLR0917
     request: Request,
@@ -188,12 +189,13 @@ async def submit(  # noqa: PLR0917
 ) -> Response:
     """Hand in a tar of test.EXT and validation.EXT, of model.onnx, or of command and files/NAME.
 
-    `command` holds a command line, which is run where the files are. Predictions are answered at
+    Or a form with the files `test` and `validation`, with `onnx`, or with `command` and `files`.
+    `command` is a command line, which is run where the files are. Predictions are answered at
     once. The answer to a model is waited for as long as `wait` says.
     """
     actor, space = work
     permit(actor, queue.accept)  # before a body is read that may be large
-    body = await body_of(request, request.app.state.settings)
+    body = await submission_of(request, request.app.state.settings)
     keyed: Keyed[Accepted] | None = None
     if (asked := once_streamed(request, actor, key).asked(body)) is not None:
         keyed = Keyed(asked, lambda found: asked.answered(*_told(found)))
@@ -218,7 +220,7 @@ async def submit(  # noqa: PLR0917
     "/meters/{meter}/submissions/check",
     responses=answers(404, 409, 413),
     response_model=SubmissionChecked,
-    openapi_extra=raw("application/x-tar"),
+    openapi_extra=submission_body(),
 )
 async def check_submission(
     request: Request,
@@ -227,12 +229,12 @@ async def check_submission(
     matching: MatchingHere,
     ask: Ask = "",
 ) -> dict[str, Any]:
-    """Say how the same tar would be understood, without submitting it. This costs nothing.
+    """Say how the same tar or form would be understood, without submitting it. This costs nothing.
 
     No label of the test set is looked at, and no model is run.
     """
     permit(actor, checking.check_packed)
-    body = await body_of(request, request.app.state.settings)
+    body = await submission_of(request, request.app.state.settings)
     found = await run_in_threadpool(checking.check_packed, actor, space, body, matching, ask)
     return found.to_json()
 
@@ -329,6 +331,7 @@ async def show_submission(
 
 @router.get(
     "/meters/{meter}/submissions/{submission}/events",
+    operation_id="follow_submission",
     responses=answers(404) | _EVENTS,
     response_class=StreamingResponse,
 )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
@@ -16,17 +16,19 @@ from easeml_meter.server.api.common import (
     gives,
     paged,
 )
+from easeml_meter.server.api.forms import file_body, file_of
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.api.uploads import InboxHere
 from easeml_meter.server.auth import ActorHere, TenantActorHere, WorkspaceHere
 from easeml_meter.server.errors import answers
-from easeml_meter.server.idempotency import OnceHere
+from easeml_meter.server.idempotency import Key, OnceHere, once_streamed
 from easeml_meter.server.middleware import REPORT_POLICY
 from easeml_meter.server.parameters import Number
 from easeml_meter.service import validation
+from easeml_meter.service.actor import permit
 from easeml_meter.service.testsets import inputs, parts, release, requests, windows
 from easeml_meter.service.testsets.reuse import Decisions
-from easeml_meter.service.uploads import finish_upload
+from easeml_meter.service.uploads import finish_upload, take_in_whole
 
 requesting = APIRouter(tags=["requests for labels"], route_class=ApiRoute)
 router = APIRouter(tags=["test sets"], route_class=ApiRoute)
@@ -215,6 +217,45 @@ async def add_test_set(
     return await once.answer(make, actor=actor, use_case=finish_upload, run=run)
 
 
+@router.post(
+    "/meters/{meter}/test-sets/file",
+    status_code=201,
+    responses=answers(404, 409, 413),
+    response_model=TestSetAdded,
+    openapi_extra=file_body(),
+)
+async def add_test_set_file(  # noqa: PLR0917
+    request: Request,
+    inbox: InboxHere,
+    actor: ActorHere,
+    part: Annotated[bool, Query(description="Some of the rows; more will come.")] = False,
+    ids_renumbered: Annotated[
+        bool,
+        Query(description="Ids that earlier sets have with other inputs are other examples."),
+    ] = False,
+    accept_shared: Annotated[
+        bool,
+        Query(description="Rows with the inputs of earlier sets were drawn independently."),
+    ] = False,
+    key: Key = None,
+) -> JSONResponse:
+    """Take in a sealed file that is sent with this request (a labeler's deed).
+
+    The file is the body itself, or the field `file` of a form. One that is too large for one
+    request is uploaded in pieces, with POST /uploads.
+    """
+    permit(actor, take_in_whole)  # before a body is read that may be large
+    content, _ = await file_of(request, request.app.state.settings)
+
+    def make() -> tuple[int, TestSetAdded]:
+        decisions = Decisions(ids_renumbered, accept_shared)
+        added = take_in_whole(actor, inbox, content, decisions, part=part)
+        return 201, TestSetAdded(**added.test_set.to_json(), labels_here=added.labels_here)
+
+    once, run = once_streamed(request, actor, key), request.app.state.labeling
+    return await once.answer(make, actor=actor, use_case=take_in_whole, body=content, run=run)
+
+
 @router.get("/meters/{meter}/test-sets/{number}", responses=answers(404))
 def show_test_set(actor: ActorHere, space: WorkspaceHere, number: Number) -> TestSetShown:
     """Show a test set."""
@@ -224,6 +265,7 @@ def show_test_set(actor: ActorHere, space: WorkspaceHere, number: Number) -> Tes
 
 @router.get(
     "/meters/{meter}/test-sets/{number}/inputs",
+    operation_id="download_test_inputs",
     responses=answers(404, 409) | gives(PARQUET, "Ids and inputs, without labels, as Parquet."),
     response_class=StreamingResponse,
 )
@@ -274,6 +316,7 @@ async def release_test_set(
 
 @router.get(
     "/meters/{meter}/test-sets/{number}/released/{file}",
+    operation_id="download_released_file",
     responses=answers(404) | gives("application/octet-stream", "The file."),
     response_class=Response,
 )
@@ -309,6 +352,7 @@ def list_batches(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> List
 
 @router.get(
     "/meters/{meter}/batches/{number}",
+    operation_id="download_batch",
     responses=answers(404) | gives(PARQUET, "Rows and labels, as Parquet."),
     response_class=Response,
 )

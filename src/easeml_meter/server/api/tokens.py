@@ -81,7 +81,7 @@ class Me(BaseModel):
     seats: list[MemberShown]
 
 
-@router.post("/login", responses=answers(only=(401, 413, 422, 429, 503)))
+@router.post("/login", operation_id="log_in", responses=answers(only=(401, 413, 422, 429, 503)))
 async def login(
     request: Request, site: SiteHere, settings: SettingsHere, _: LoginCounted, given: Login
 ) -> LoggedIn:
@@ -105,14 +105,14 @@ async def login(
     return LoggedIn(token=secret, expires_at=token.expires_at)
 
 
-@router.post("/logout", status_code=204, responses=answers())
+@router.post("/logout", operation_id="log_out", status_code=204, responses=answers())
 def logout(site: SiteHere, caller: CallerHere) -> Response:
     """Revoke the token that this is asked with."""
     tokens.log_out(caller.at_site(), site, caller)
     return Response(status_code=204)
 
 
-@router.get("/me", responses=answers())
+@router.get("/me", operation_id="show_me", responses=answers())
 def me(caller: CallerHere) -> Me:
     """Return who is asking."""
     seats = [seat for seat in caller.members if seat in caller.seats(seat.meter)]
@@ -135,7 +135,13 @@ def list_tokens(site: SiteHere, actor: SiteActorHere, page: PageHere) -> Listed[
     )
 
 
-@router.post("/tokens", status_code=201, response_model=TokenMade, responses=answers(409, 413))
+@router.post(
+    "/tokens",
+    operation_id="make_token",
+    status_code=201,
+    response_model=TokenMade,
+    responses=answers(409, 413),
+)
 async def new_token(
     site: SiteHere, actor: SiteActorHere, once: OnceHere, given: NewToken
 ) -> JSONResponse:

@@ -122,6 +122,7 @@ async def change_user(
 
 @router.post(
     "/users/{user}/invitations",
+    operation_id="invite_user",
     status_code=201,
     response_model=InvitationMade,
     responses=answers(404),

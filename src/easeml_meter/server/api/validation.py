@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Literal, get_args
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel
 
+from easeml_meter.errors import invalid
 from easeml_meter.server.api.common import (
     Listed,
     PageHere,
-    body_of,
     file_response,
     gives,
     paged,
-    raw,
 )
+from easeml_meter.server.api.forms import file_body, file_of
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import ActorHere, SettingsHere, WorkspaceHere
 from easeml_meter.server.errors import answers
@@ -29,6 +29,10 @@ from easeml_meter.tables.source import Held
 router = APIRouter(tags=["validation sets"], route_class=ApiRoute)
 
 Suffix = Literal["parquet", "arrow", "csv", "tsv", "jsonl", "json", "npy"]
+GivenSuffix = Annotated[
+    Suffix,
+    Query(description="Format of the file; by default the ending of its name, or parquet."),
+]
 Label = Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
 IdColumn = Annotated[
     str,
@@ -70,32 +74,37 @@ def list_validation_sets(
 
 @router.post(
     "/meters/{meter}/validation-sets",
+    operation_id="give_validation_set",
     status_code=201,
     responses=answers(404, 409, 413),
     response_model=ValidationShown,
-    openapi_extra=raw(),
+    openapi_extra=file_body(),
 )
 async def set_validation(  # noqa: PLR0917
     request: Request,
     settings: SettingsHere,
     actor: ActorHere,
     space: WorkspaceHere,
-    suffix: Suffix = "parquet",
+    suffix: GivenSuffix | None = None,
     label: Label | None = None,
     id_column: IdColumn | None = None,
     reset: bool = False,
     key: Key = None,
 ) -> JSONResponse:
-    """Hand in the first validation set, or replace it from the next submission on."""
+    """Hand in the first validation set, or replace it from the next submission on.
+
+    The file is the body itself, or the field `file` of a form.
+    """
     # Refused before the body is read: a stranger's may be long.
     permit(actor, validation.give_validation)
-    body = await body_of(request, settings)
+    body, name = await file_of(request, settings)
+    ending = suffix or _suffix_of(name)
 
     def make() -> tuple[int, ValidationShown]:
         given = validation.give_validation(
             actor,
             space,
-            Held(f"validation.{suffix}", body, limits=space.limits),
+            Held(f"validation.{ending}", body, limits=space.limits),
             label=label,
             id_column=id_column,
             reset=reset,
@@ -106,8 +115,17 @@ async def set_validation(  # noqa: PLR0917
     return await once.answer(make, actor=actor, use_case=validation.give_validation, body=body)
 
 
+def _suffix_of(name: str) -> str:
+    ending = name.rpartition(".")[2] if "." in name else "parquet"
+    if ending not in get_args(Suffix):
+        allowed = f"a file that ends with one of {', '.join(get_args(Suffix))}, or suffix"
+        raise invalid("file", name[:80], allowed)
+    return ending
+
+
 @router.get(
     "/meters/{meter}/validation-sets/{number}/file",
+    operation_id="download_validation_set",
     responses=answers(404) | gives("application/octet-stream", "The file, as it was given."),
     response_class=StreamingResponse,
 )

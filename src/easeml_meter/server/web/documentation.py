@@ -1,0 +1,108 @@
+"""The API as a page: every operation with an example, from the document that programs read.
+
+It is made here, from nothing but that document: no script or style from elsewhere is needed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any
+
+from fastapi import APIRouter, FastAPI, Request, Response
+
+from easeml_meter.server.api.document import ABOUT, SAMPLES, TAGS, operations
+from easeml_meter.server.errors import PREFIX
+from easeml_meter.server.web.pages import MaybeCaller, render
+
+router = APIRouter(include_in_schema=False)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """A parameter of an operation."""
+
+    name: str
+    place: str
+    required: bool
+    text: str
+
+
+@dataclass(frozen=True)
+class Operation:
+    """An operation, as the page shows it."""
+
+    name: str
+    method: str
+    path: str
+    paragraphs: tuple[str, ...]
+    parameters: tuple[Parameter, ...]
+    bodies: tuple[str, ...]
+    command: str
+    answer: str
+    """An example, as JSON; empty: a file, or nothing."""
+    status: str
+    errors: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Group:
+    """Operations about the same thing."""
+
+    name: str
+    text: str
+    operations: tuple[Operation, ...]
+
+
+@router.get("/docs")
+def documentation(request: Request, caller: MaybeCaller) -> Response:
+    """Show every operation of the API, with an example."""
+    about = [" ".join(each.split()) for each in ABOUT.strip().split("\n\n")]
+    groups = _groups(request.app)
+    return render(request, "docs.html", caller=caller, about=about, groups=groups, prefix=PREFIX)
+
+
+def _groups(app: FastAPI) -> tuple[Group, ...]:
+    """Read the document; once, as it does not change while the server runs."""
+    if not hasattr(app.state, "documentation"):
+        found: dict[str, list[Operation]] = {}
+        for method, path, operation in operations(app.openapi()):
+            found.setdefault(operation["tags"][0], []).append(_operation(method, path, operation))
+        app.state.documentation = tuple(
+            Group(tag["name"], tag["description"], tuple(found[tag["name"]]))
+            for tag in TAGS
+            if tag["name"] in found
+        )
+    groups: tuple[Group, ...] = app.state.documentation
+    return groups
+
+
+def _operation(method: str, path: str, described: dict[str, Any]) -> Operation:
+    responses = described["responses"]
+    good = [code for code in responses if code < "400"]
+    answers = [
+        (code, kind.get("example"))
+        for code in good
+        for kind in responses[code].get("content", {}).values()
+    ]
+    code, answer = next((each for each in answers if each[1] is not None), (good[0], None))
+    return Operation(
+        name=described["operationId"],
+        method=method.upper(),
+        path=path.removeprefix(PREFIX),
+        paragraphs=tuple(described["description"].strip().split("\n\n")),
+        parameters=tuple(_parameters(described)),
+        bodies=tuple(described.get("requestBody", {}).get("content", {})),
+        command=described[SAMPLES][0]["source"] if SAMPLES in described else "",
+        answer="" if answer is None else json.dumps(answer, indent=2, ensure_ascii=False),
+        status=code,
+        errors=tuple(code for code in responses if code >= "400"),
+    )
+
+
+def _parameters(described: dict[str, Any]) -> Iterator[Parameter]:
+    for each in described.get("parameters", ()):
+        yield Parameter(
+            each["name"], each["in"], each.get("required", False), each.get("description", "")
+        )

@@ -1,0 +1,37 @@
+"""The page of the API: every operation, with an example, and nothing from elsewhere."""
+
+from __future__ import annotations
+
+import re
+from html import unescape
+
+from tests.server.helpers import Served
+from tests.server.web.helpers import Visitor
+
+from easeml_meter.server.api.document import operations
+
+
+def test_the_page_shows_every_operation_to_everyone(served: Served) -> None:
+    page = Visitor(served).get("/docs")
+    assert page.status_code == 200
+    text = unescape(page.text)
+    for method, path, operation in operations(served.app.openapi()):
+        assert f"{method.upper()} {path.removeprefix('/api/v1')}</code>" in text
+        assert operation["x-codeSamples"][0]["source"] in text
+    assert text.count("curl --fail-with-body") == len([*operations(served.app.openapi())])
+
+
+def test_the_page_needs_nothing_from_elsewhere(served: Served) -> None:
+    page = Visitor(served).get("/docs")
+    loaded = re.findall(r"<(?:script|link|img|iframe)[^>]*(?:src|href)=\"([^\"]+)", page.text)
+    assert loaded
+    assert [each for each in loaded if not each.startswith("/static/")] == []
+    assert "script-src 'self'" in page.headers["Content-Security-Policy"]
+    assert re.findall(r"<script(?![^>]*src=)|style=|onclick", page.text) == []
+
+
+def test_every_link_of_the_page_leads_somewhere(served: Served) -> None:
+    page = Visitor(served).get("/docs").text
+    names = re.findall(r' id="([^"]+)"', page)
+    assert len(set(names)) == len(names)
+    assert set(re.findall(r'href="#([^"]+)"', page)) <= set(names)
