@@ -98,7 +98,7 @@ def main(folder: Path, weeks: int = WEEKS) -> None:
         loss = np.mean([world.loss(angle, week + each) for each in range(WINDOW)])
         lower, upper = signal.true_gap or (0.0, 1.0)
         kept = lower <= abs(loss - (signal.validation_loss or 0.0)) <= upper
-        right += kept
+        right += int(kept)
         print(
             f"week {week + 1}: band {signal.answer}, validation {signal.validation_loss:.3f}, "
             f"truth {loss:.3f} over the window{'' if kept else ': the promise is broken'}"

@@ -419,8 +419,8 @@ class Meter(MeterVerbs):
         ask: str = "",
     ) -> Signal:
         """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
-        actor, asked = self._acting(tenant), {"once": once, "ask": ask}
-        return answering.answer(actor, self.workspace, submitted, model, conditions, **asked)
+        actor, space = self._acting(tenant), self.workspace
+        return answering.answer(actor, space, submitted, model, conditions, once=once, ask=ask)
 
     def check_any(
         self,

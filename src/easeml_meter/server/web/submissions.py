@@ -35,8 +35,8 @@ async def submit(  # noqa: PLR0917
     body = await body_of(visit.request, visit.settings)
 
     def accepted() -> Response:
-        given = {"matching": matching, "ask": ask}
-        found = queue.accept(actor, visit.site.space(meter), model, body, **given)
+        space = visit.site.space(meter)
+        found = queue.accept(actor, space, model, body, matching=matching, ask=ask)
         return _accepted(visit, meter, *found)
 
     return await run_in_threadpool(accepted)

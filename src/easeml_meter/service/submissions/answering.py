@@ -151,8 +151,8 @@ def answered_by_name(actor: Actor, space: Workspace, submission: Submission) -> 
 def answered_before(books: Books, space: Workspace, submission: Submission) -> bool:
     """Whether the same bytes were answered before, so that they use no answer."""
     state = space.state(books)
-    digest = _same_bytes(submission)
-    draft = draft_of(submission, *in_use(state, USUAL), digest and _name(space, state.spec, digest))
+    draft = draft_of(state.spec, submission, *in_use(state, USUAL))
+    draft = _known_by(space, state.spec, draft, _same_bytes(submission))
     return Known.read(books, state.current, [draft]).same(draft) is not None
 
 

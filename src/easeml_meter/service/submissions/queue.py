@@ -150,8 +150,8 @@ def _received(incoming: Incoming) -> Submission | Taken:
     """Look at what came in: predictions are to be answered, a model is queued."""
     actor, keyed = incoming.actor.granted(Permission.SUBMIT), incoming.keyed
     submitted = unpack(incoming.body, incoming.matching, incoming.space.limits)
-    options = {"once": incoming.once, "ask": incoming.ask}
-    given = submission_of(actor, submitted, incoming.model, **options)
+    once, ask = incoming.once, incoming.ask
+    given = submission_of(actor, submitted, incoming.model, once=once, ask=ask)
     if isinstance(submitted, PredictionFiles):
         if keyed is None:
             return given
@@ -290,8 +290,8 @@ def work(
             reach=lambda on: _reach(on, identifier),
         )
         sender = replace(actor, tenant=ticket.tenant, user=ticket.user, token=ticket.token)
-        options = {"once": "once" in ticket.options, "ask": ticket.options.get(ASKED, "")}
-        signal = answer(sender, space, submitted, ticket.model, conditions, **options)
+        once, ask = "once" in ticket.options, ticket.options.get(ASKED, "")
+        signal = answer(sender, space, submitted, ticket.model, conditions, once=once, ask=ask)
     except Exception as error:
         if not tried and _to_be_tried_again(site, identifier, error):
             _put_back(site, identifier)
