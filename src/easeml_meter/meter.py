@@ -80,12 +80,14 @@ class MeterVerbs(Protocol):
         drop: Sequence[str] = (),
         keep_unknown_labels: bool = False,
         part: bool = False,
+        cluster: str | None = None,
     ) -> Manifest:
         """Seal labelled rows for the test set that is requested (labelers).
 
         `columns` are the inputs (None: all), `drop` those that are none. `keep_unknown_labels`
         says that labels outside the class list are meant, `part` that more rows will follow.
-        Without `label`, for a loss made of scores, only ids and `columns` are sealed.
+        Without `label`, for a loss made of scores, only ids and `columns` are sealed. `cluster` is
+        the column that says which rows belong together, for a meter planned with clusters.
         """
 
     def add_test_set(
@@ -112,7 +114,12 @@ class MeterVerbs(Protocol):
         """Return what only labelers are told."""
 
     def set_validation(
-        self, source: Data, *, label: str | None = None, id_column: str | None = None
+        self,
+        source: Data,
+        *,
+        label: str | None = None,
+        id_column: str | None = None,
+        cluster: str | None = None,
     ) -> ValidationSet:
         """Give the first validation set (developers); predictions are joined by its ids, if any."""
 
@@ -122,6 +129,7 @@ class MeterVerbs(Protocol):
         *,
         label: str | None = None,
         id_column: str | None = None,
+        cluster: str | None = None,
         reset: bool = False,
     ) -> ValidationSet:
         """Replace the validation set, from the next submission on (developers)."""
@@ -173,8 +181,12 @@ class MeterVerbs(Protocol):
             visible = open_table(path, types=types, texts=[given.label])
             loss = self.spec.loss
             known = self.generations[-1].manifest or {}
-            test = predictions_of(estimator, hidden.in_memory(), loss, known.get("id_column"))
-            inputs_seen = visible.in_memory().drop_columns([given.label])
+            # The names of clusters are no inputs: a model would not have them in use.
+            apart = [name for name in (known.get("cluster_column"),) if name]
+            inputs = hidden.in_memory().drop_columns(apart)
+            test = predictions_of(estimator, inputs, loss, known.get("id_column"))
+            apart = [name for name in (given.label, given.cluster) if name]
+            inputs_seen = visible.in_memory().drop_columns(apart)
             validation = predictions_of(estimator, inputs_seen, loss, given.id_column)
         return self.submit(test, validation, model=model, tenant=tenant, once=once, ask=ask)
 
@@ -323,12 +335,14 @@ class Meter(MeterVerbs):
         drop: Sequence[str] = (),
         keep_unknown_labels: bool = False,
         part: bool = False,
+        cluster: str | None = None,
     ) -> Manifest:
         """Seal labelled rows for the test set that is requested (labelers).
 
         `columns` are the inputs (None: all), `drop` those that are none. `keep_unknown_labels`
         says that labels outside the class list are meant, `part` that more rows will follow.
-        Without `label`, for a loss made of scores, only ids and `columns` are sealed.
+        Without `label`, for a loss made of scores, only ids and `columns` are sealed. `cluster` is
+        the column that says which rows belong together, for a meter planned with clusters.
         """
         return delivery.seal_labels(
             self._actor,
@@ -342,6 +356,7 @@ class Meter(MeterVerbs):
                 drop=drop,
                 keep_unknown_labels=keep_unknown_labels,
                 part=part,
+                cluster=cluster,
             ),
             recipients,
         )
@@ -379,7 +394,12 @@ class Meter(MeterVerbs):
         return [each.to_json() for each in validation.list_notices(self._actor, self.workspace)]
 
     def set_validation(
-        self, source: Data, *, label: str | None = None, id_column: str | None = None
+        self,
+        source: Data,
+        *,
+        label: str | None = None,
+        id_column: str | None = None,
+        cluster: str | None = None,
     ) -> ValidationSet:
         """Give the first validation set (developers); predictions are joined by its ids, if any."""
         return validation.set_validation(
@@ -388,6 +408,7 @@ class Meter(MeterVerbs):
             as_source(source, "validation set", a_set=True),
             label=label,
             id_column=id_column,
+            cluster=cluster,
         )
 
     def replace_validation(
@@ -396,6 +417,7 @@ class Meter(MeterVerbs):
         *,
         label: str | None = None,
         id_column: str | None = None,
+        cluster: str | None = None,
         reset: bool = False,
     ) -> ValidationSet:
         """Replace the validation set, from the next submission on (developers)."""
@@ -405,6 +427,7 @@ class Meter(MeterVerbs):
             as_source(source, "validation set", a_set=True),
             label=label,
             id_column=id_column,
+            cluster=cluster,
             reset=reset,
         )
 

@@ -206,11 +206,13 @@ class MeterSpec:
     """A rolling test set: the batches in use at a time. `steps` are the windows of one delta."""
     submissions: int = 1
     """How many submissions each window of a rolling test set answers."""
+    clusters: bool = False
+    """Rows belong together: one example is a cluster, and its loss the mean of its rows'."""
 
     def __post_init__(self) -> None:
         for name in ("bands", "tenants", "reverts", "mixture", "classes", "also"):
             object.__setattr__(self, name, listed(name, getattr(self, name)))
-        for name in ("published", "handover", "elastic", "sticky"):
+        for name in ("published", "handover", "elastic", "sticky", "clusters"):
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
         if not isinstance(self.models, bool) and self.models != "onnx":
@@ -232,8 +234,9 @@ class MeterSpec:
             raise invalid("delta", self.delta, f"at least {_SMALLEST_DELTA:g} for each session")
         if not isinstance(self.loss, str) or not self.loss:
             raise invalid("loss", self.loss, 'the name of a loss, such as "0-1"')
-        if self.corpus is None and self.tail is Bound.EXACT and not is_zero_one(self.loss):
-            allowed = f'needs a loss of 0 or 1 per example, not "{self.loss}": take convex'
+        if self.corpus is None and self.tail is Bound.EXACT and not self.zero_one:
+            given = "the mean of a cluster" if self.clusters else f'"{self.loss}"'
+            allowed = f"needs a loss of 0 or 1 per example, not {given}: take convex"
             raise invalid("bound", "exact", allowed)
         if self.inputs not in ("hidden", "public"):
             raise invalid("inputs", self.inputs, 'either "hidden" or "public"')
@@ -277,6 +280,8 @@ class MeterSpec:
             raise invalid("models", self.models, "only predictions are compared with an old model")
         if not is_zero_one(self.loss):
             raise invalid("loss", self.loss, 'a condition on n needs "0-1" or "top-K"')
+        if self.clusters:
+            raise invalid("clusters", True, "a condition needs rows that are independent")
         unasked = {
             "bands": self.bands,
             f"the {self.protocol} protocol": self.protocol is not Protocol.REGULAR,
@@ -328,6 +333,7 @@ class MeterSpec:
             "published": self.published,
             f"the bound {self.bound}": self.bound is not None,
             "variance ceiling": self.variance_ceiling is not None,
+            "clusters": self.clusters,
             f"the {self.protocol} protocol": self.protocol not in METERS,
         }
         for name in (name for name, used in unproved.items() if used):
@@ -368,6 +374,7 @@ class MeterSpec:
             "masked reverts": self.masked_reverts,
             "resets": self.resets,
             "memory": self.memory is not None,
+            "clusters": self.clusters,
         }
         if self.question.strip() != GAP:
             of_bands = {each.name: getattr(self, each.name) != each.default for each in _OF_THE_GAP}
@@ -425,7 +432,7 @@ class MeterSpec:
             return
         finite("variance ceiling", self.variance_ceiling)
         object.__setattr__(self, "variance_ceiling", float(self.variance_ceiling))
-        if is_zero_one(self.loss):
+        if self.zero_one:
             raise invalid(
                 "variance ceiling", self.variance_ceiling, "not for losses of 0 or 1: take ceiling"
             )
@@ -635,6 +642,7 @@ class MeterSpec:
             "reverts": self.reverts,
             "masked reverts": self.masked_reverts,
             "memory": self.memory is not None,
+            "clusters": self.clusters,
         }
         for name in (name for name, used in unproved.items() if used):
             raise invalid("window", self.window, f"not with {name}: no proof covers it")
@@ -644,6 +652,8 @@ class MeterSpec:
             raise invalid("metric", self.metric, f"a text of at most {_LONGEST_METRIC} characters")
         if self.metric and not self.takes_scores:
             raise invalid("metric", self.metric, 'only with loss = "score"')
+        if self.models and self.clusters:
+            raise invalid("models", self.models, "not with clusters: submit predictions")
         if self.models and self.takes_scores:
             raise invalid("models", self.models, f"the loss {self.loss} takes scores, not models")
 
@@ -661,6 +671,21 @@ class MeterSpec:
     def tolerances(self) -> tuple[float, ...]:
         """The tolerance of each band, eps_1 <= ... <= eps_m."""
         return tuple(band.tolerance for band in self.bands)
+
+    @property
+    def zero_one(self) -> bool:
+        """Whether the loss of every example is 0 or 1; the mean of a cluster need not be."""
+        return is_zero_one(self.loss) and not self.clusters
+
+    @property
+    def rounds(self) -> bool:
+        """Whether losses are rounded before they are summed, and not fractions known exactly."""
+        return self.clusters or not is_exact(self.loss)
+
+    @property
+    def unit(self) -> str:
+        """What the size of a test set counts."""
+        return "clusters" if self.clusters else "labels"
 
     @property
     def takes_scores(self) -> bool:
@@ -726,7 +751,7 @@ class MeterSpec:
             return self.bound
         if self.corpus is not None:
             return _BOUNDS.get(self.corpus.name, Bound.EXACT)
-        return Bound.EXACT if is_zero_one(self.loss) else Bound.CONVEX
+        return Bound.EXACT if self.zero_one else Bound.CONVEX
 
     @classmethod
     def uniform(

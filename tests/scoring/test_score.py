@@ -27,6 +27,7 @@ from easeml_meter.scoring.losses import UNIT, LossFailed, Sums, parse_loss
 from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import Score, Unscorable, score
+from easeml_meter.tables.clusters import Clusters
 
 MINE = "tests.scoring.examples"
 WIDE = 150
@@ -225,3 +226,51 @@ def test_nothing_is_said_about_hidden_labels_whatever_the_loss(
     monkeypatch.setattr(module, "read_labels", noisy)
     score(predictions, [labels])
     assert capsys.readouterr() == ("", "")
+
+
+class TestClusters:
+    """One example is a cluster: its loss is the mean of its rows'."""
+
+    @pytest.mark.parametrize("name", LOSSES)
+    @given(st.data())
+    def test_the_mean_of_their_means(self, name: str, data: st.DataObject) -> None:
+        rows = data.draw(st.integers(1, 40))
+        predictions, labels = example(name, rows, data.draw(st.integers(0, 99)))
+        given = data.draw(st.lists(st.integers(0, 5), min_size=rows, max_size=rows))
+        cuts = sorted(data.draw(st.sets(st.integers(0, rows), max_size=4)) | {0, rows})
+        groups = [labels[a:b] for a, b in pairwise(cuts)]
+        clusters = Clusters.of([pa.array(given)])
+        found = score(predictions, groups, revealed=True, clusters=clusters)
+        losses = predictions.expected.loss(predictions.values, labels)
+        units = [Fraction(int(np.rint(float(each) * UNIT)), UNIT) for each in losses]
+        means = [
+            Fraction(sum(unit for unit, code in zip(units, given, strict=True) if code == each))
+            / given.count(each)
+            for each in sorted(set(given))
+        ]
+        mean = sum(means, Fraction(0)) / len(means)
+        assert found.count == len(means)
+        assert abs(found.mean - mean) <= Fraction(1, UNIT)
+        variance = sum((each - mean) ** 2 for each in means) / len(means)
+        assert abs(found.variance - variance) < 1e-11
+
+    def test_a_cluster_counts_once_however_large(self) -> None:
+        """Nine wrong rows of one document are one wrong example of two, not nine of ten."""
+        labels = np.zeros(10, np.int64)
+        values = np.array([1] * 9 + [0], np.uint8)
+        predictions = InMemory(expected(10, "0-1", Classes.of(range(2))), values)
+        clusters = Clusters.of([pa.array(["a"] * 9 + ["b"])])
+        assert score(predictions, [labels], revealed=True, clusters=clusters).mean == Fraction(1, 2)
+        assert score(predictions, [labels], revealed=True).mean == Fraction(9, 10)
+
+    def test_the_same_to_the_bit_in_other_processes(self) -> None:
+        predictions, labels = example("brier", 60, 3)
+        clusters = Clusters.of([pa.array([at % 7 for at in range(60)])])
+        groups = [labels[:13], labels[13:40], labels[40:]]
+        here = score(predictions, groups, revealed=True, clusters=clusters)
+        with ThreadPoolExecutor(3) as pool:
+            there = score(
+                predictions, groups, map_function=pool.map, revealed=True, clusters=clusters
+            )
+        whole = score(predictions, [labels], revealed=True, clusters=clusters)
+        assert here == there == whole

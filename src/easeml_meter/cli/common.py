@@ -249,16 +249,20 @@ def next_step(place: MeterPlace, step: str, *, reader: str = "") -> None:
 
 def seal_step(spec: MeterSpec) -> str:
     """Return how to seal a test set."""
-    return f"seal DATA --{_needed(spec)} COLUMN --out testset.sealed"
+    return f"seal DATA --{_needed(spec)} COLUMN{_cluster(spec)} --out testset.sealed"
 
 
 def validate_step(spec: MeterSpec) -> str:
     """Return how to hand in a validation set."""
-    return f"validation set DATA --{_needed(spec)} COLUMN"
+    return f"validation set DATA --{_needed(spec)} COLUMN{_cluster(spec)}"
 
 
 def _needed(spec: MeterSpec) -> str:
     return "id" if spec.takes_scores else "label"
+
+
+def _cluster(spec: MeterSpec) -> str:
+    return " --cluster COLUMN" if spec.clusters else ""
 
 
 def submit_step(spec: MeterSpec) -> str:

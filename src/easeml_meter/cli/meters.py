@@ -78,7 +78,7 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
     if as_json:
         echo_json({"folder": str(folder), **meter.plan.to_dict()})
         return
-    click.echo(f"meter made in {folder}: it needs {labels_needed(spec, 1):,} labels")
+    click.echo(f"meter made in {folder}: it needs {labels_needed(spec, 1):,} {spec.unit}")
     click.echo(HONOUR)
     # Labels are checked against the classes, which the validation set names if the spec does not.
     next_step(place, validate_step(spec) if _classes_open(spec) else seal_step(spec))
@@ -116,7 +116,7 @@ def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json
         echo_json({"server": server, "meter": meter.id, **plan.to_dict()})
     else:
         click.echo(f"meter {name} made on {server}, its id is {meter.id}")
-        click.echo(f"it needs {labels_needed(spec, 1):,} labels")
+        click.echo(f"it needs {labels_needed(spec, 1):,} {spec.unit}")
         next_step(replace(place, meter=name), "seat give NAME labeler|developer|runner")
 
 
@@ -130,8 +130,9 @@ def _offer_elastic(spec: MeterSpec, plain: int) -> None:
         labels = required_labels(spec.replace(elastic=True)).labels
     except InvalidInput:
         return
+    needed = f"{labels:,} {spec.unit} instead of {plain:,}"
     click.echo(
-        f"\nelastic = true would need {labels:,} labels instead of {plain:,}, and continue after\n"
+        f"\nelastic = true would need {needed}, and continue after\n"
         "the promised steps while the answers are predictable.\n"
     )
 

@@ -87,6 +87,9 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 @click.option("--above", type=int, help="With drawn edges: answers above the ceiling, such as 3.")
 @click.option("--sticky", is_flag=True, help="Incremental: tell once why there is no reading.")
 @click.option("--elastic", is_flag=True, help="Continue while the answers are predictable.")
+@click.option(
+    "--clusters", is_flag=True, help="Rows belong together: one example is a cluster of them."
+)
 @question_options
 @click.option("--labels", type=int, help="Labels you have: how many steps, or which tolerance?")
 @click.option("--spec", "path", type=click.Path(path_type=Path), help="Start from a meter.toml.")
@@ -201,7 +204,7 @@ def _compared(wanted: Plan, labels: int) -> str:
     reached = "is reached" if wanted.labels <= labels else "is not reached"
     return (
         f"\nThe tolerance you asked for, {_tolerances(wanted.spec)}, {reached} with {labels:,} "
-        f"labels: it takes {wanted.labels:,}."
+        f"{wanted.spec.unit}: it takes {wanted.labels:,}."
     )
 
 
@@ -314,7 +317,8 @@ def show_plan(plan: MeterPlan, *, labels_given: bool, steps_given: bool) -> None
         near = "" if away == close else f"; {close:,} less than {apart} from another"
         rows.append(("with one more edge", f"{away:,} {plan.unit}{near}"))
     if plan.elastic is not None:
-        both = "{labels:,} labels, {plain_labels:,} for the plain meter".format_map(plan.elastic)
+        both = "{labels:,} {unit}, {plain_labels:,} for the plain meter"
+        both = both.format(**plan.elastic, unit=spec.unit)
         rows.append(("elastic", both))
     if spec.rows is not None:
         rows.append(("rows to draw", f"{spec.rows:,}"))

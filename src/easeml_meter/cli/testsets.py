@@ -60,6 +60,11 @@ def _names(_: click.Context, __: click.Parameter, given: str | None) -> list[str
 )
 @click.option("--part", is_flag=True, help="These are some of the rows; more will follow.")
 @click.option(
+    "--cluster",
+    metavar="COLUMN",
+    help="Column that says which rows belong together, for a meter planned with --clusters.",
+)
+@click.option(
     "--from",
     "tool",
     metavar="TOOL",
@@ -89,7 +94,8 @@ def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any
     else:
         if left_out:
             click.echo(left_out)
-        click.echo(f"sealed {manifest.rows:,} rows as test set {manifest.generation} in {out}")
+        of = "" if manifest.clusters is None else f" in {manifest.clusters:,} clusters"
+        click.echo(f"sealed {manifest.rows:,} rows{of} as test set {manifest.generation} in {out}")
         part = "--part " if options["part"] else ""
         next_step(place, f"testset add {part}{shlex.quote(str(out))}")
 
@@ -153,8 +159,10 @@ def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: b
         echo_json({**shown, "notices": told})
     else:
         if meter.spec.window is None:
+            rows = f"{row.table_rows:,} rows"
+            rows += f" in {row.rows:,} clusters" if row.cluster_column else ""
             promised = f"{view.steps_left:,} steps promised"
-            click.echo(f"test set {row.number} is active: {row.rows:,} rows, {promised}")
+            click.echo(f"test set {row.number} is active: {rows}, {promised}")
         else:
             _show_window(meter, row)
         for notice in told:

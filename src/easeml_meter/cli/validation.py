@@ -33,6 +33,7 @@ def validation() -> None:
 @file_argument("file")
 @click.option("--label", help="Name of the label column. None for a loss made of scores.")
 @click.option("--id", "id_column", help="Name of the id column, to join predictions by.")
+@click.option("--cluster", help="Column that says which rows belong together, for --clusters.")
 @place_options
 @json_option
 def set_(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
@@ -45,6 +46,7 @@ def set_(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
 @file_argument("file")
 @click.option("--label", help="Name of the label column. Default: as before.")
 @click.option("--id", "id_column", help='Name of the id column; "" for none. Default: as before.')
+@click.option("--cluster", help="Column that says which rows belong together. Default: as before.")
 @click.option("--reset", is_flag=True, help="Also reset an incremental meter, if resets are left.")
 @place_options
 @json_option

@@ -55,10 +55,11 @@ def _show(found: Reasons) -> None:
     spec, console = found.plan.spec, Console(highlight=False)
     steps = "1 answer" if spec.steps == 1 else f"{spec.steps:,} answers"
     console.print(
-        f"[bold]{found.plan.labels:,} labels[/bold] for {steps}. If nobody acted on an answer, "
-        f"{found.unadapted:,} would do: that is the price of tolerance, delta and steps. The other "
-        f"{found.adaptivity:,} are needed because people do, which makes their next model depend "
-        "on the hidden labels."
+        f"[bold]{found.plan.labels:,} {spec.unit}[/bold] for {steps}. "
+        f"If nobody acted on an answer, {found.unadapted:,} would do: "
+        "that is the price of tolerance, delta and steps. "
+        f"The other {found.adaptivity:,} are needed because people do, which makes their next "
+        "model depend on the hidden labels."
     )
     if not found.knobs:
         console.print("\nNo setting was found that would spare some.")

@@ -194,6 +194,7 @@ class RemoteMeter(MeterVerbs):
         drop: Sequence[str] = (),
         keep_unknown_labels: bool = False,
         part: bool = False,
+        cluster: str | None = None,
     ) -> Manifest:
         """Seal labelled rows for the test set that is requested (labelers).
 
@@ -201,7 +202,8 @@ class RemoteMeter(MeterVerbs):
 
         `columns` are the inputs (None: all), `drop` those that are none. `keep_unknown_labels`
         says that labels outside the class list are meant, `part` that more rows will follow.
-        Without `label`, for a loss made of scores, only ids and `columns` are sealed.
+        Without `label`, for a loss made of scores, only ids and `columns` are sealed. `cluster` is
+        the column that says which rows belong together, for a meter planned with clusters.
         """
         requests = self.requests()
         if not requests:
@@ -218,6 +220,7 @@ class RemoteMeter(MeterVerbs):
                 drop=drop,
                 keep_unknown_labels=keep_unknown_labels,
                 part=part,
+                cluster=cluster,
             ),
             recipients,
         )
@@ -265,12 +268,17 @@ class RemoteMeter(MeterVerbs):
         return list(self._connection.listed(self._at("notices")))
 
     def set_validation(
-        self, source: Data, *, label: str | None = None, id_column: str | None = None
+        self,
+        source: Data,
+        *,
+        label: str | None = None,
+        id_column: str | None = None,
+        cluster: str | None = None,
     ) -> ValidationSet:
         """Give the first validation set."""
         if self._validations():
             raise WrongPhase("there is a validation set already: use meter validation replace")
-        return self._validate(source, _named(label=label, id_column=id_column))
+        return self._validate(source, _named(label=label, id_column=id_column, cluster=cluster))
 
     def replace_validation(
         self,
@@ -278,12 +286,13 @@ class RemoteMeter(MeterVerbs):
         *,
         label: str | None = None,
         id_column: str | None = None,
+        cluster: str | None = None,
         reset: bool = False,
     ) -> ValidationSet:
         """Replace the validation set, from the next submission on."""
         if not self._validations():
             raise WrongPhase("there is no validation set yet: give one with meter validation set")
-        chosen = _named(label=label, id_column=id_column)
+        chosen = _named(label=label, id_column=id_column, cluster=cluster)
         return self._validate(source, {**chosen, "reset": reset})
 
     def submit_any(

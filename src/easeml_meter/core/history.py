@@ -59,13 +59,13 @@ class MeterState:
             )
         spent = [row for row in self.generations if row.phase in (Phase.SPENT, Phase.RELEASED)]
         if latest.phase is Phase.REQUESTED and spent:
+            needed = f"{latest.labels_needed:,} fresh {self.spec.unit} are needed"
             raise Spent(
-                f"test set {spent[-1].number} is spent: "
-                f"{latest.labels_needed:,} fresh labels are needed (test set {latest.number})"
+                f"test set {spent[-1].number} is spent: {needed} (test set {latest.number})"
             )
         if latest.phase is Phase.REQUESTED:
             raise WrongPhase(
-                f"no test set yet: {latest.labels_needed:,} labels are needed; "
+                f"no test set yet: {latest.labels_needed:,} {self.spec.unit} are needed; "
                 "seal them with meter seal, then meter testset add"
             )
         if latest.phase is not Phase.ACTIVE:

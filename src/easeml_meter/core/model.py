@@ -109,6 +109,7 @@ class TestSet:
     labels_needed: int
     changed_at: str
     rows: int | None = None
+    """How many examples it has, which the promise counts: rows, or clusters of rows."""
     fingerprint: str | None = None
     manifest: dict[str, Any] | None = None
     blob: str | None = None
@@ -123,6 +124,16 @@ class TestSet:
         object.__setattr__(self, "phase", Phase(self.phase))
         object.__setattr__(self, "count", Count(self.count))
 
+    @property
+    def table_rows(self) -> int:
+        """How many rows predictions on it have; 0: it was not delivered yet."""
+        return int((self.manifest or {}).get("rows", self.rows) or 0)
+
+    @property
+    def cluster_column(self) -> str | None:
+        """Name of the column of clusters, where one example is a cluster of rows."""
+        return (self.manifest or {}).get("cluster_column")
+
     def to_json(self) -> dict[str, Any]:
         """Return what everyone with a seat may know; the fingerprint and the blob stay here."""
         manifest = self.manifest or {"columns": [], "label": {"name": None}, "id_column": None}
@@ -136,6 +147,8 @@ class TestSet:
             "columns": manifest["columns"],
             "label": manifest["label"]["name"],
             "id_column": manifest["id_column"],
+            "cluster_column": self.cluster_column,
+            "table_rows": self.table_rows,
         }
 
     @classmethod
@@ -145,6 +158,9 @@ class TestSet:
         if data["columns"]:
             label = next(each for each in data["columns"] if each["name"] == data["label"])
             manifest = {"columns": data["columns"], "label": label, "id_column": data["id_column"]}
+            # A server of a version before knows no clusters.
+            manifest["cluster_column"] = data.get("cluster_column")
+            manifest["rows"] = data.get("table_rows", data["rows"])
         return cls(
             meter=meter,
             number=data["generation"],
@@ -228,13 +244,18 @@ class ValidationSet:
         return self.settings.get("id_column")
 
     @property
+    def cluster(self) -> str | None:
+        """Name of the column of clusters, where one example is a cluster of rows."""
+        return self.settings.get("cluster")
+
+    @property
     def suffix(self) -> str:
         """The ending of its file, which says the format."""
         return os.path.splitext(self.blob)[1]
 
     def to_json(self) -> dict[str, Any]:
         """Return what those who may read the file may know of it."""
-        shown = ("number", "rows", "digest", "label", "id_column", "added_at", "suffix")
+        shown = ("number", "rows", "digest", "label", "id_column", "cluster", "added_at", "suffix")
         named = {name: getattr(self, name) for name in shown}
         return {**named, "classes": self.settings["classes"]}
 
@@ -243,7 +264,7 @@ class ValidationSet:
         """Return what `to_json` told of a validation set."""
         told = {name: data[name] for name in ("number", "rows", "digest", "added_at")}
         # A server of a version before tells neither.
-        later = {name: data.get(name) for name in ("id_column", "classes")}
+        later = {name: data.get(name) for name in ("id_column", "classes", "cluster")}
         settings = {"label": data["label"], **later}
         blob = f"validation{data.get('suffix', '')}"
         return cls(meter=meter, settings=settings, blob=blob, **told)

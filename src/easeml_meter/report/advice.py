@@ -51,7 +51,7 @@ def _sentence(line: str) -> str:
 
 
 def _lines(view: SessionView) -> Iterator[Line]:
-    labels = f"{view.labels_needed:,} labels"
+    labels = f"{view.labels_needed:,} {view.spec.unit}"
     if view.phase is Phase.REQUESTED:
         yield (
             Role.LABELER,

@@ -52,7 +52,7 @@ _FEW = 12
 def _plan_brief(plan: Plan) -> str:
     spec = plan.spec
     return (
-        f"Plan: {plan.labels:,} labels for {steps_words(spec.steps)}, {_bands(spec)}, "
+        f"Plan: {plan.labels:,} {spec.unit} for {steps_words(spec.steps)}, {_bands(spec)}, "
         f"tolerance {at_most(max(spec.tolerances))}, {confidence(spec)} sure"
     )
 
@@ -91,7 +91,7 @@ def _question_html(plan: QuestionPlan) -> str:
 def _plan_html(plan: Plan) -> str:
     spec = plan.spec
     facts = {
-        "labels needed": f"<b>{plan.labels:,}</b>",
+        f"{spec.unit} needed": f"<b>{plan.labels:,}</b>",
         "steps": f"{spec.steps:,}",
         "bands": escaped(_bands(spec)),
         "tolerance": ", ".join(dict.fromkeys(map(at_most, spec.tolerances))),

@@ -158,8 +158,11 @@ def _left(view: SessionView) -> str:
         ("steps promised, whatever the answers", f"{view.steps_left:,}"),
         ("steps expected, if the answers continue as before", f"{view.steps_expected:,}"),
         ("steps taken", f"{len(view.signals):,}"),
-        ("labels in this test set", "none yet" if view.rows is None else f"{view.rows:,}"),
-        ("labels that a test set needs", f"{view.labels_needed:,}"),
+        (
+            f"{view.spec.unit} in this test set",
+            "none yet" if view.rows is None else f"{view.rows:,}",
+        ),
+        (f"{view.spec.unit} that a test set needs", f"{view.labels_needed:,}"),
     ]
     if view.spec.window is not None:  # it has no end that anything could be expected until
         batch = f"{labels_needed(view.spec, 2):,}"

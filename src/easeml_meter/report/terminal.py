@@ -143,7 +143,7 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
     needed = f"in this test set, {view.labels_needed:,} needed"
     if view.spec.window is not None:
         needed = f"in this window, {labels_needed(view.spec, 2):,} in each new batch"
-    labels = Text(f"labels: {rows} {needed}", style=_GREY)
+    labels = Text(f"{view.spec.unit}: {rows} {needed}", style=_GREY)
     parts: list[RenderableType] = [title, left, labels, Text()]
     if view.prices:
         parts += [Text(price_words(view.prices)), Text()]

@@ -120,6 +120,10 @@ class Loss(ABC):
         """The sums of no examples."""
         return Sums()
 
+    def units(self, predictions: Array, labels: Array) -> NDArray[np.int64]:
+        """Return the loss of each row in units of 1/UNIT, also where it is 0 or 1."""
+        return np.rint(self(predictions, labels) * float(UNIT)).astype(np.int64)
+
     def sums(self, predictions: Array, labels: Array) -> Any:
         """Sum up, in units, exactly; at most MOST_ROWS examples at a time.
 

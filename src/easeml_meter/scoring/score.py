@@ -14,14 +14,16 @@ from dataclasses import dataclass, field
 from fractions import Fraction
 from typing import Any, Protocol
 
+import numpy as np
 from numpy.typing import NDArray
 
 from easeml_meter.errors import MeterError
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.forms import Form
-from easeml_meter.scoring.losses import MOST_ROWS, Loss
+from easeml_meter.scoring.losses import MOST_ROWS, UNIT, Loss, Sums
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.silence import silence
+from easeml_meter.tables.clusters import Clusters
 
 _SLICE_ROWS = min(1 << 17, MOST_ROWS)
 _SLICE_VALUES = 1 << 20
@@ -87,6 +89,32 @@ class Score:
 
 
 @dataclass(frozen=True)
+class Totals:
+    """The losses of some rows, added up cluster by cluster, in units of 1/UNIT."""
+
+    values: NDArray[np.int64] = field(repr=False)
+
+    @classmethod
+    def of(cls, clusters: Clusters, units: Iterable[NDArray[np.int64]]) -> Totals:
+        """Add up the losses of rows, given in slices, by the clusters of these rows."""
+        totals, row = np.zeros(clusters.count, np.int64), 0
+        for each in units:
+            np.add.at(totals, clusters.codes[row : row + len(each)], each)
+            row += len(each)
+        return cls(totals)
+
+    def __add__(self, other: Totals) -> Totals:
+        return Totals(self.values + other.values)
+
+    def score(self, clusters: Clusters) -> Score:
+        """Return the score of all rows: the loss of one example is the mean of a cluster."""
+        means = clusters.means(self.values)
+        squares = np.rint(means.astype(np.float64) ** 2 / UNIT).astype(np.int64)
+        # Added up as whole numbers of any size: there may be more clusters than fit into 63 bits.
+        return Score(Sums(sum(means.tolist()), sum(squares.tolist())), clusters.count, UNIT)
+
+
+@dataclass(frozen=True)
 class Task:
     """One row group; everything in it can be sent to another process."""
 
@@ -97,14 +125,16 @@ class Task:
     first_row: int
     revealed: bool
     form: Form | None
+    clusters: Clusters | None = field(default=None, repr=False)
+    """The clusters of these rows, numbered as in the whole set."""
 
     def total(self) -> Any:
-        """Sum up the losses of this row group, in units of the loss."""
+        """Sum up the losses of this row group, in units of the loss, or cluster by cluster."""
         group = self.labels.read() if hasattr(self.labels, "read") else self.labels
         if len(group) != len(self.predictions):
             raise ValueError(f"{len(group)} labels for {len(self.predictions)} predictions")
         if not len(group):
-            return self.loss.nothing
+            return self.loss.nothing if self.clusters is None else Totals.of(self.clusters, [])
         try:
             with nullcontext() if self.revealed else silence():
                 return self._total_on(group)
@@ -123,15 +153,24 @@ class Task:
             known_only=self.revealed,
             secret=not self.revealed,
         )
+        if self.clusters is not None:
+            slices = _slices(self.predictions, len(labels))
+            units = (self.loss.units(self.predictions[each], labels[each]) for each in slices)
+            return Totals.of(self.clusters, units)
         return total_loss(self.loss, self.predictions, labels)
 
 
 def total_loss(loss: Loss, predictions: NDArray[Any], labels: NDArray[Any]) -> Any:
     """Sum up the losses of any number of examples, a slice at a time."""
+    slices = _slices(predictions, len(labels))
+    return sum((loss.sums(predictions[each], labels[each]) for each in slices), loss.nothing)
+
+
+def _slices(predictions: NDArray[Any], rows: int) -> Iterator[slice]:
+    """Cut rows into slices that take little memory while their losses are computed."""
     width = max(1, predictions[:1].size)
     size = max(1, min(_SLICE_ROWS, _SLICE_VALUES // width))
-    slices = (slice(at, at + size) for at in range(0, len(labels), size))
-    return sum((loss.sums(predictions[each], labels[each]) for each in slices), loss.nothing)
+    return (slice(at, at + size) for at in range(0, rows, size))
 
 
 def score(
@@ -140,13 +179,14 @@ def score(
     *,
     map_function: MapFunction = map,
     revealed: bool = False,
+    clusters: Clusters | None = None,
 ) -> Score:
     """Score checked predictions on labels, row group by row group.
 
     A group is an array, or has a length and a method `read` that returns one and is called only
     inside its task. `map_function` is `map` or the `map` of any executor. `revealed`: the labels
     are the developer's own, so errors may say which row was wrong; otherwise every failure is the
-    same `Unscorable`.
+    same `Unscorable`. `clusters`: those of all rows, where one example is a cluster.
     """
     expected = predictions.expected
     count = 0
@@ -162,10 +202,15 @@ def score(
         for batch in predictions.batches(sizes()):
             group = groups.pop()
             loss, classes, form = expected.loss, expected.classes, expected.form
-            yield Task(loss, classes, batch, group, count + 1, revealed, form)
+            here = None if clusters is None else clusters.part(count, count + len(batch))
+            yield Task(loss, classes, batch, group, count + 1, revealed, form, here)
             count += len(batch)
 
-    total = sum(map_function(Task.total, tasks()), expected.loss.nothing)
+    totals = map_function(Task.total, tasks())
+    if clusters is not None:
+        found = sum(totals, Totals.of(clusters, [])).score(clusters)
+    else:
+        found = Score(sum(totals, expected.loss.nothing), count, expected.loss.unit)
     if count != expected.rows:
         raise ValueError(f"{count} labels for {expected.rows} predictions")
-    return Score(total, count, expected.loss.unit)
+    return found

@@ -16,6 +16,7 @@ from easeml_meter.scoring.losses import Loss, Output
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import MapFunction, Score, score
+from easeml_meter.tables.clusters import Clusters
 from easeml_meter.tables.limits import TableLimits
 from easeml_meter.tables.opening import open_raw
 from easeml_meter.tables.source import Given
@@ -39,6 +40,8 @@ class Validation:
     id_column: str | None = None
     form: Form | None = None
     """The form in which labels are read, where the loss takes any."""
+    cluster: str | None = None
+    """The column of clusters, where one example is a cluster of rows."""
 
     @classmethod
     def open(
@@ -49,9 +52,10 @@ class Validation:
         loss: Loss,
         classes: Classes | None = None,
         id_column: str | None = None,
+        cluster: str | None = None,
     ) -> Validation:
         """Read a table in any of the known formats, and check its label column."""
-        table = open_labels(path, label, loss, id_column)
+        table = open_labels(path, label, loss, id_column, cluster)
         with about(path):
             form = form_of(table.require(label)) if loss.output is Output.ANY else None
             if loss.output in (Output.REAL, Output.ANY):
@@ -59,7 +63,8 @@ class Validation:
             elif classes is None:
                 labels = (batch.column(0) for batch in table.batches([label]))
                 classes = _classes_in(labels, table.limits)
-            found = cls(table, label, loss, classes, 0, table.digest(), id_column, form)
+            digest = table.digest()
+            found = cls(table, label, loss, classes, 0, digest, id_column, form, cluster)
             rows = 0
             for labels in found.labels():
                 read_labels(
@@ -68,6 +73,7 @@ class Validation:
                 rows += len(labels)
             if not rows:
                 raise InvalidInput("no rows given, one per example needed")
+            found.clusters()
             table.check_unchanged()
         return replace(found, rows=rows)
 
@@ -83,10 +89,11 @@ class Validation:
         rows: int,
         digest: str,
         id_column: str | None = None,
+        cluster: str | None = None,
     ) -> Validation:
         """Open a table that `open` has checked before; scoring checks every label again."""
-        table = open_labels(path, label, loss, id_column)
-        return cls(table, label, loss, classes, rows, digest, id_column, form)
+        table = open_labels(path, label, loss, id_column, cluster)
+        return cls(table, label, loss, classes, rows, digest, id_column, form, cluster)
 
     @property
     def expected(self) -> Expected:
@@ -103,21 +110,41 @@ class Validation:
         for batch in self.table.batches([str(self.id_column)]):
             yield batch.column(0)
 
+    def clusters(self) -> Clusters | None:
+        """Read the clusters, where one example is one of them."""
+        if self.cluster is None:
+            return None
+        return Clusters.of(batch.column(0) for batch in self.table.batches([self.cluster]))
+
     def score(self, predictions: Predictions, *, map_function: MapFunction = map) -> Score:
         """Score predictions on this table."""
-        found = score(predictions, self.labels(), map_function=map_function, revealed=True)
+        found = score(
+            predictions,
+            self.labels(),
+            map_function=map_function,
+            revealed=True,
+            clusters=self.clusters(),
+        )
         self.table.check_unchanged()
         return found
 
 
-def open_labels(path: Given, label: str, loss: Loss, id_column: str | None = None) -> FileTable:
+def open_labels(
+    path: Given,
+    label: str,
+    loss: Loss,
+    id_column: str | None = None,
+    cluster: str | None = None,
+) -> FileTable:
     """Open a table for the labels of a loss, as its predictions are opened."""
-    output, texts = loss.output, () if id_column is None else (id_column,)
+    output, texts = loss.output, tuple(filter(None, (id_column, cluster)))
     table = open_raw(path, reals=output is Output.REAL, settled=output is Output.ANY, texts=texts)
     with about(path):
         table.require(label, "label column")
         if id_column is not None:
             table.require(id_column, "id column")
+        if cluster is not None:
+            table.require(cluster, "cluster column")
     return table
 
 

@@ -14,6 +14,7 @@ from easeml_meter.scoring.validation import Validation
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.service.testsets.delivery import check_clusters
 from easeml_meter.service.testsets.reuse import (
     Overlap,
     keep_notices,
@@ -36,6 +37,7 @@ def set_validation(
     *,
     label: str | None = None,
     id_column: str | None = None,
+    cluster: str | None = None,
 ) -> ValidationSet:
     """Give the first validation set; it is in force from the next submission on.
 
@@ -48,7 +50,7 @@ def set_validation(
         WrongPhase: there is a validation set already.
         TooLarge: there is no room for it.
     """
-    return _enter(space, source, label, id_column, reset=False, first=True)
+    return _enter(space, source, label, id_column, cluster, reset=False, first=True)
 
 
 @needs(Permission.SET_VALIDATION)
@@ -59,18 +61,19 @@ def replace_validation(
     *,
     label: str | None = None,
     id_column: str | None = None,
+    cluster: str | None = None,
     reset: bool = False,
 ) -> ValidationSet:
     """Replace the validation set, from the next submission on.
 
-    Label and id column are those of the one before, unless named; "" stands for no ids.
+    Label, id and cluster column are those of the one before, unless named; "" stands for no ids.
 
     Raises:
         InvalidInput: the table cannot be read, or its labels or ids do not fit, or a reset is
             asked for that was not planned or is used up.
         WrongPhase: there is no validation set yet.
     """
-    return _enter(space, source, label, id_column, reset=reset, first=False)
+    return _enter(space, source, label, id_column, cluster, reset=reset, first=False)
 
 
 @needs(Permission.SET_VALIDATION)
@@ -81,17 +84,18 @@ def give_validation(
     *,
     label: str | None = None,
     id_column: str | None = None,
+    cluster: str | None = None,
     reset: bool = False,
 ) -> ValidationSet:
     """Give the first validation set, or replace it, whichever is due.
 
-    Label and id column are those of the one before, unless named; "" stands for no ids.
+    Label, id and cluster column are those of the one before, unless named; "" stands for no ids.
 
     Raises:
         InvalidInput: the table cannot be read, or its labels or ids do not fit, or a reset is
             asked for that was not planned or is used up.
     """
-    return _enter(space, source, label, id_column, reset=reset, first=None)
+    return _enter(space, source, label, id_column, cluster, reset=reset, first=None)
 
 
 def _enter(
@@ -99,6 +103,7 @@ def _enter(
     source: Source,
     label: str | None,
     id_column: str | None,
+    cluster: str | None,
     *,
     reset: bool,
     first: bool | None,
@@ -119,6 +124,10 @@ def _enter(
     if reset:
         _check_reset(state, sum(entry.after_reset for entry in entries))
     label, id_column = _named(state, label, id_column)
+    cluster = cluster or (before.cluster if before else None)
+    check_clusters(cluster, clusters=state.spec.clusters)
+    if cluster is not None and cluster in (label, id_column):
+        raise invalid("cluster column", cluster, "it must be neither the label nor the id column")
     classes = classes_in_force(state.spec, before)
     table = Validation.open(
         source,
@@ -126,6 +135,7 @@ def _enter(
         loss=space.loss(state.spec),
         classes=classes,
         id_column=id_column or None,
+        cluster=cluster,
     )
     check_whole(source)
     with about(source):
@@ -155,6 +165,7 @@ def _enter(
             "classes": list(table.classes.values) if table.classes else None,
             "reset": reset,
             "generation": state.current.number,
+            **({"cluster": cluster} if cluster else {}),
         },
         blob=blob,
         added_at=space.now(),

@@ -14,7 +14,7 @@ from fractions import Fraction
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_meter.spec import MeterSpec, is_exact
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.feedback import CLOSE
 from easeml_meter.stats.rounding import as_written
 
@@ -33,7 +33,7 @@ def expected_edges(spec: MeterSpec) -> Fraction:
     """
     if spec.drawn is None:
         return Fraction(0)
-    wider = 1 if is_exact(spec.loss) else 1 + CLOSE
+    wider = 1 + CLOSE if spec.rounds else 1
     reach = 2 * as_written(spec.tolerances[0]) * wider
     return Fraction(math.ceil(reach / as_written(spec.drawn) * DRAWS), DRAWS)
 

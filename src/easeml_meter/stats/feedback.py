@@ -19,7 +19,7 @@ from functools import lru_cache
 
 import numpy as np
 
-from easeml_meter.spec import Count, MeterSpec, Protocol, is_exact
+from easeml_meter.spec import Count, MeterSpec, Protocol
 from easeml_meter.stats.rounding import as_written
 
 CLOSE = Fraction(1, 10**9)
@@ -54,7 +54,7 @@ def reaches(spec: MeterSpec) -> list[Range]:
     """
     if spec.published or spec.count is Count.ALL:
         return [(Fraction(0), Fraction(2))] * spec.signals
-    wider = 1 if is_exact(spec.loss) else 1 + CLOSE
+    wider = 1 + CLOSE if spec.rounds else 1
     by_band = spec.protocol is Protocol.INCREMENTAL
     tolerances = spec.tolerances if by_band else spec.tolerances[:1] * spec.signals
     return [

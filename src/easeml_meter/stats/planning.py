@@ -36,6 +36,12 @@ COMMON_ASSUMPTIONS = (
     "each prediction depends on its own row only",
 )
 """What every promise of every question rests on."""
+CLUSTERED = (
+    "the clusters of the test set are independent random samples from the distribution that "
+    "matters (the rows of one may depend on each other), none of them has rows in a validation set "
+    "or an earlier test set, and developers learn nothing about them except the meter's answers"
+)
+"""What stands in the place of the first of them where one example is a cluster."""
 BLIND_VALIDATION = "validation sets are drawn and replaced without looking at the test set"
 """What the count of consistent histories assumes, and the count of all histories does not."""
 DRAWN_EDGES = "the band edges are drawn by the meter, secretly and independently of the test set"
@@ -53,7 +59,7 @@ class Plan(Shown):
     """Labels in the hidden test set; with the resampling protocol, in all of them together.
 
     Of a score of the whole test set, the rows to be drawn, if the meter says how many; else what it
-    is counted of, `size`.
+    is counted of, `size`. Where one example is a cluster, the clusters.
     """
     failure_probability: float
     """Reached at `labels` in the promised steps: never above the session's delta."""
@@ -71,7 +77,7 @@ class Plan(Shown):
     @property
     def unit(self) -> str:
         """What the size counts."""
-        return "labels" if self.spec.corpus is None else self.spec.corpus.kind.unit
+        return self.spec.unit if self.spec.corpus is None else self.spec.corpus.kind.unit
 
     @property
     def counting(self) -> str:
@@ -233,12 +239,16 @@ def _reachable(spec: MeterSpec, labels: int, possible: int) -> MeterSpec | None:
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     """List, in plain words, everything the promise rests on."""
     found = list(COMMON_ASSUMPTIONS)
+    if spec.clusters:
+        found[0] = CLUSTERED
     if spec.models:
         found[-1] += ", which is checked where the meter runs the model"
     if spec.corpus is not None:
         found += _corpus_assumptions(spec)
     elif spec.tail is Bound.EXACT:
         found.append("the loss of each example is 0 or 1")
+    elif spec.clusters:
+        found.append("the loss of a cluster, the mean loss of its rows, lies between 0 and 1")
     else:
         found.append("the loss of each example lies between 0 and 1")
     if spec.count is Count.CONSISTENT and spec.protocol in METERS and not spec.published:
@@ -331,8 +341,9 @@ def promised_of(spec: MeterSpec) -> str:
     signed = ""
     if spec.gap is Gap.SIGNED:
         signed = " (by how much its true loss exceeds its validation loss, or 0)"
+    mean = " (the mean over clusters of the mean loss of their rows)" if spec.clusters else ""
     return (
-        f"each model's {measured} is within {many} of its {true}{excuse}. So its true gap"
+        f"each model's {measured}{mean} is within {many} of its {true}{excuse}. So its true gap"
         f"{signed} {edges}."
     )
 

@@ -60,6 +60,7 @@ def reasons(spec: MeterSpec) -> Reasons:
         steps=spec.steps,
         delta=spec.delta,
         loss=spec.loss,
+        clusters=spec.clusters,
         protocol=Protocol.INDEPENDENT,
     )
     fewer = [each for each in _knobs(spec, plan.labels) if each.plan.labels < plan.labels]

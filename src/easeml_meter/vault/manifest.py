@@ -39,6 +39,15 @@ class Manifest:
     """Of the sealed file."""
     batch_rows: tuple[int, ...] = ()
     """Rows of each batch of a window, the oldest first; empty: not joined from batches."""
+    cluster_column: str | None = None
+    """The column of clusters, where one example is a cluster of rows."""
+    clusters: int | None = None
+    """How many there are; None until they were counted."""
+
+    @property
+    def examples(self) -> int:
+        """How many examples there are: clusters, or rows."""
+        return self.rows if self.clusters is None else self.clusters
 
     def to_dict(self) -> dict[str, Any]:
         """Return the manifest as JSON has it."""
@@ -64,6 +73,9 @@ def describe(
     names, label, id_column = stored.names, notes["label"], notes["id_column"]
     if len({*names}) < len(names) or label not in names or id_column not in (None, *names):
         raise ValueError("the notes are of other columns")
+    cluster = notes.get("cluster")
+    if cluster is not None and (cluster not in names or cluster in (label, id_column)):
+        raise ValueError("no such column of clusters")
     if label == id_column or not isinstance(notes["created"], str):
         raise ValueError("the notes contradict themselves")
     if not isinstance(notes["order_digest"], str | None):
@@ -89,4 +101,5 @@ def describe(
         created=notes["created"],
         sha256=sha256,
         batch_rows=batch_rows,
+        cluster_column=cluster,
     )

@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput, TooLarge, VaultError, invalid
+from easeml_meter.tables.clusters import Clusters
 from easeml_meter.tables.limits import TableLimits, Tally
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.order import OrderDigest
@@ -52,6 +53,7 @@ def seal(
     label: str,
     recipients: Sequence[str],
     id_column: str | None = None,
+    cluster: str | None = None,
     row_group_size: int = GROUP_ROWS,
     batch_rows: Sequence[int] = (),
     check: Callable[[Survey], None] = lambda _: None,
@@ -69,7 +71,7 @@ def seal(
     if row_group_size < 1:
         raise invalid("row group size", row_group_size, "at least 1 row is needed")
     table = source if isinstance(source, Table) else open_table(source)
-    found = survey(table, label, id_column)
+    found = survey(table, label, id_column, cluster)
     check(found)
     order = OrderDigest()
     # Drawn for every meter: whoever seals need not know which one draws edges.
@@ -97,6 +99,7 @@ def seal(
             "classes": None if found.classes is None else found.classes.to_pylist(),
             "draws": draws.published(),
             "batch_rows": list(batch_rows),
+            **({} if cluster is None else {"cluster": cluster}),
         }
 
     with new_file(Path(destination)) as stream:
@@ -111,9 +114,10 @@ def seal(
             group_rows=row_group_size,
             random=random,
         )
-    return describe(
+    manifest = describe(
         notes(), found.stored, meter, generation, rows=rows, row_groups=groups, sha256=sha256
     )
+    return replace(manifest, clusters=found.clusters)
 
 
 @dataclass(frozen=True)
@@ -224,8 +228,9 @@ class SealedTestSet(Closing):
 
     @property
     def inputs(self) -> tuple[str, ...]:
-        """The columns that are neither label nor id."""
-        apart = (self.manifest.label.name, self.manifest.id_column)
+        """The columns that are neither label nor id, nor name a cluster."""
+        manifest = self.manifest
+        apart = (manifest.label.name, manifest.id_column, manifest.cluster_column)
         return tuple(name for name in self.schema.names if name not in apart)
 
     @property
@@ -249,6 +254,27 @@ class SealedTestSet(Closing):
             return column
         with opaque(WHAT):
             return pa.DictionaryArray.from_arrays(column, self.classes)
+
+    def clusters(self) -> Clusters | None:
+        """Decrypt which cluster each row is in; None if it was sealed without clusters.
+
+        Raises:
+            InvalidInput: a cluster is too large, or what names it is no text or whole number.
+        """
+        column = self.manifest.cluster_column
+        if column is None:
+            return None
+        return Clusters.of(batch.column(0) for batch in self.batches([column]))
+
+    def counted(self) -> SealedTestSet:
+        """Return it with the number of its clusters, which whoever sealed it did not write down.
+
+        Raises:
+            InvalidInput: as `clusters` says.
+        """
+        clusters = self.clusters()
+        count = None if clusters is None else clusters.count
+        return replace(self, manifest=replace(self.manifest, clusters=count))
 
     def label_groups(self) -> Iterator[GroupLabels]:
         """Return handles on the labels of each row group, for workers elsewhere."""

@@ -12,6 +12,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.tables.clusters import Clusters
 from easeml_meter.tables.spelling import as_texts
 from easeml_meter.tables.table import Table
 from easeml_meter.tables.wording import excerpt
@@ -35,6 +36,13 @@ class Survey:
     type: pa.DataType
     rows: int
     classes: pa.Array | None = field(repr=False)
+    clusters: int | None = None
+    """How many clusters there are, where one example is a cluster of rows."""
+
+    @property
+    def examples(self) -> int:
+        """How many examples there are: clusters, or rows."""
+        return self.rows if self.clusters is None else self.clusters
 
     @property
     def stored(self) -> pa.Schema:
@@ -63,7 +71,7 @@ class Survey:
         return InvalidInput(f"{self.table.name}: changed while it was read: try again")
 
 
-def survey(table: Table, label: str, id_column: str | None) -> Survey:
+def survey(table: Table, label: str, id_column: str | None, cluster: str | None = None) -> Survey:
     """Read labels and ids once; refuse rows where one is missing, and ids that repeat."""
     kind = table.require(label, "label column")
     if id_column is not None:
@@ -104,7 +112,18 @@ def survey(table: Table, label: str, id_column: str | None) -> Survey:
             collect(ids),
             lambda: (batch.column(0) for batch in table.batches(with_ids)),
         )
-    return Survey(table, label, kind, rows, None if classes is None else classes.sort())
+    clusters = None if cluster is None else _clusters(table, cluster, (label, id_column))
+    return Survey(table, label, kind, rows, None if classes is None else classes.sort(), clusters)
+
+
+def _clusters(table: Table, cluster: str, others: tuple[str | None, ...]) -> int:
+    table.require(cluster, "cluster column")
+    if cluster in others:
+        raise invalid("cluster column", cluster, "it must be neither the label nor the id column")
+    try:
+        return Clusters.of(batch.column(0) for batch in table.batches([cluster])).count
+    except InvalidInput as error:
+        raise InvalidInput(f"{table.name}: {error}") from None
 
 
 def refuse_repeated_ids(where: str, digests: Digests, ids: Callable[[], Iterable[Any]]) -> None:

@@ -56,6 +56,7 @@ def test_everyone_may_ask_and_sees_an_example(served: Served) -> None:
         ({"tenants": "4, 6"}, {"tenants": (4, 6)}),
         ({"tenants": "4,6", "handover": "1"}, {"tenants": (4, 6), "handover": True}),
         ({"elastic": "1"}, {"elastic": True}),
+        ({"clusters": "1"}, {"clusters": True}),
         ({"edges": "0.1,0.2,0.3,0.4"}, {"edges": (0.1, 0.2, 0.3, 0.4)}),
         ({"confidence": "0.9"}, {"delta": 0.1}),
         ({"drawn": "0.05"}, {"drawn": 0.05}),

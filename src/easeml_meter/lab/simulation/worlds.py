@@ -18,7 +18,7 @@ from numpy.random import Generator
 from numpy.typing import NDArray
 
 from easeml_meter.errors import invalid
-from easeml_meter.spec import MeterSpec, is_zero_one
+from easeml_meter.spec import MeterSpec
 
 Integers = NDArray[np.int64]
 Floats = NDArray[np.float64]
@@ -99,11 +99,11 @@ def world_of(
     loss of coins.
     """
     if kind is None:
-        coins = is_zero_one(spec.loss) or spec.variance_ceiling is not None
+        coins = spec.zero_one or spec.variance_ceiling is not None
         kind = "coins" if coins else "graded"
     if kind not in WORLDS:
         raise invalid("world", kind, f"one of {', '.join(WORLDS)}")
-    if kind == "graded" and is_zero_one(spec.loss):
+    if kind == "graded" and spec.zero_one:
         allowed = f'needs a loss such as "brier" in the specification, not "{spec.loss}"'
         raise invalid("world", kind, allowed)
     if share is not None and kind != "correlated":

@@ -101,6 +101,7 @@ class TestSetShown(BaseModel):
     generation: int
     phase: str
     rows: int | None
+    """Examples, which the promise counts: rows, or clusters of rows."""
     labels_needed: int
     count: str
     """Which histories of answers its plan counts: "consistent" or "all"."""
@@ -108,6 +109,10 @@ class TestSetShown(BaseModel):
     columns: list[ColumnShown]
     label: str | None
     id_column: str | None
+    cluster_column: str | None
+    """The column of clusters, where one example is a cluster of rows."""
+    table_rows: int
+    """Rows that predictions on it have."""
 
 
 class TestSetAdded(TestSetShown):

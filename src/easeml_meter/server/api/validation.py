@@ -42,6 +42,14 @@ IdColumn = Annotated[
         description="Column that predictions are joined by; empty: none. Default: as before.",
     ),
 ]
+Cluster = Annotated[
+    str,
+    Query(
+        max_length=200,
+        pattern=r"^[^\x00-\x1f\x7f]*$",
+        description="Column that says which rows belong together, for a meter of clusters.",
+    ),
+]
 
 
 class ValidationShown(BaseModel):
@@ -52,6 +60,8 @@ class ValidationShown(BaseModel):
     digest: str
     label: str
     id_column: str | None
+    cluster: str | None
+    """The column of clusters, where one example is a cluster of rows."""
     classes: list[str] | list[int] | None
     """The classes that occur in it, or those declared; None where the loss has no classes."""
     added_at: str
@@ -88,6 +98,7 @@ async def set_validation(  # noqa: PLR0917
     suffix: GivenSuffix | None = None,
     label: Label | None = None,
     id_column: IdColumn | None = None,
+    cluster: Cluster | None = None,
     reset: bool = False,
     key: Key = None,
 ) -> JSONResponse:
@@ -107,6 +118,7 @@ async def set_validation(  # noqa: PLR0917
             Held(f"validation.{ending}", body, limits=space.limits),
             label=label,
             id_column=id_column,
+            cluster=cluster,
             reset=reset,
         )
         return 201, ValidationShown(**given.to_json())

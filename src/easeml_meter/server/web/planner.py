@@ -61,6 +61,7 @@ DEFAULTS = {
     "handover": "",
     "models": "",
     "elastic": "",
+    "clusters": "",
     "price": "",
 }
 WANTS = {
@@ -69,6 +70,7 @@ WANTS = {
     "tolerance": "how exact my labels can be",
 }
 """What can be asked; the other two are given."""
+_CHOICES = ("sticky", "handover", "models", "elastic", "clusters")
 LOSSES = ("0-1", "absolute", "squared", "brier")
 MOST_STEPS, MOST_SIGNALS = 10_000, 20
 """What is answered in a blink; the command line takes more."""
@@ -351,7 +353,7 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, bool]:
         loss=loss,
         variance_ceiling=_optional(asked, "variance_ceiling", float, "a variance"),
         tenants=_several(asked, "tenants", int, "the steps of each, such as 5,5"),
-        **{name: bool(asked[name]) for name in ("sticky", "handover", "models", "elastic")},
+        **{name: bool(asked[name]) for name in _CHOICES},
     )
     return spec, len(tolerances) == 1
 

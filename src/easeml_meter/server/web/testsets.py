@@ -26,6 +26,7 @@ from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.parts import Columns
 from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.service.validation import list_notices
+from easeml_meter.spec import MeterSpec
 
 router = APIRouter(include_in_schema=False)
 
@@ -63,7 +64,7 @@ def labels_page(page: LabelingHere) -> Response:
     visit, actor, space = page.visit, page.actor, page.space
     columns = parts.columns_before(actor, space)
     shown = show_meter(actor, space)
-    scores = meter_state(actor, space).spec.takes_scores
+    spec = meter_state(actor, space).spec
     return visit.render(
         "labels.html",
         meter=shown.meter,
@@ -73,18 +74,23 @@ def labels_page(page: LabelingHere) -> Response:
         releasable=release.releasable(actor, space),
         notices=[each for each in reversed(list_notices(actor, space)) if each.rows_shared != 0],
         columns=columns,
-        commands=_commands(visit.server, page.meter, columns, scores=scores),
-        scores=scores,
-        rolling=meter_state(actor, space).spec.window,
+        commands=_commands(visit.server, page.meter, columns, spec),
+        scores=spec.takes_scores,
+        rolling=spec.window,
+        spec=spec,
         recipient=shown.recipient,
         largest=parts.LARGEST_FROM_BROWSER,
     )
 
 
-def _commands(server: str, meter: str, columns: Columns, *, scores: bool) -> str:
+def _commands(server: str, meter: str, columns: Columns, spec: MeterSpec) -> str:
     """Say how to seal at home, in lines that a shell takes as they are."""
-    place = ["--server", server, "--meter", meter]
-    named = {"--label": "" if scores else columns.label, "--id": columns.id or "id" * scores}
+    place, scores = ["--server", server, "--meter", meter], spec.takes_scores
+    named = {
+        "--label": "" if scores else columns.label,
+        "--id": columns.id or "id" * scores,
+        "--cluster": columns.cluster or "cluster" * spec.clusters,
+    }
     names = [word for pair in named.items() if pair[1] for word in pair]
     lines = (
         ["meter", "login", "--server", server],
@@ -101,6 +107,7 @@ async def add_labels(
     kind: Kind,
     label: Names = "",
     id_column: Names = "",
+    cluster: Names = "",
     drop: Names = "",
     keep_unknown_labels: bool = False,
     ids_renumbered: bool = False,
@@ -111,6 +118,7 @@ async def add_labels(
     choices = Choices(
         label=label or None,
         id_column=id_column or None,
+        cluster=cluster or None,
         drop=dropped,
         keep_unknown_labels=keep_unknown_labels,
     )
@@ -136,7 +144,8 @@ async def add_labels(
 def _progress(added: LabelRequest) -> str:
     test_set, here = added.test_set, added.labels_here
     if test_set.rows is not None:
-        return f"Test set {test_set.number} is active, with {here:,} labels."
+        unit = "clusters" if test_set.cluster_column else "labels"
+        return f"Test set {test_set.number} is active, with {here:,} {unit}."
     return f"Received: {here:,} of {test_set.labels_needed:,} labels have arrived."
 
 

@@ -29,6 +29,7 @@ async def set_validation(  # noqa: PLR0917
     suffix: Suffix,
     label: LongestLabel = "",
     id_column: LongestLabel = "",
+    cluster: LongestLabel = "",
     reset: bool = False,
 ) -> Response:
     """Give the first validation set, or replace it."""
@@ -40,7 +41,13 @@ async def set_validation(  # noqa: PLR0917
         space = visit.site.space(meter)
         source = Held(f"validation.{suffix}", body, limits=space.limits)
         given = give_validation(
-            actor, space, source, label=label or None, id_column=id_column, reset=reset
+            actor,
+            space,
+            source,
+            label=label or None,
+            id_column=id_column,
+            cluster=cluster or None,
+            reset=reset,
         )
         return MeterPage.open(visit, meter).render("validated.html", entered=given)
 

@@ -242,7 +242,7 @@ class Decisions:
             )
         return Spent(
             f"test set {self.test_set.number} has no answer left for this team: a fresh one of "
-            f"{self.state.plan.labels:,} labels is needed"
+            f"{self.state.plan.labels:,} {self.state.spec.unit} is needed"
         )
 
 

@@ -98,7 +98,7 @@ class PredictionFiles:
         )
         hidden = Predictions.open(
             self.test,
-            expected=on.expected(on.generation.rows or 0),
+            expected=on.expected(on.generation.table_rows),
             ids=hidden_ids,
             matching=self.matching,
         )
@@ -201,6 +201,7 @@ class _PredictionAttempt:
                 self.hidden,
                 # Labels are decrypted where they are scored, and nowhere else.
                 labels=on.few_labels if here else None,
+                clusters=on.hidden_clusters,
                 map_function=map if here else executor.map,
                 progress=lambda done, total: tell("scoring on the test set", done, total),
             )
@@ -393,7 +394,7 @@ def measure_again(kept: Held, on: Measured) -> Score | None:
     for model in MODELS.values():
         if kept.suffix in model.kept:
             return model_score(model.read(kept.content).open(on).predictor, on)
-    return hidden_score(on.sealed, kept_predictions(kept, on))
+    return hidden_score(on.sealed, kept_predictions(kept, on), clusters=on.hidden_clusters)
 
 
 def compared(on: Measured, new: Predictions, old: Predictions) -> Comparison | None:
@@ -407,7 +408,7 @@ def compared(on: Measured, new: Predictions, old: Predictions) -> Comparison | N
 
 def kept_predictions(kept: Held, on: Measured) -> Predictions:
     """Open what was kept of predictions, as they were accepted."""
-    expected = on.expected(on.generation.rows or 0)
+    expected = on.expected(on.generation.table_rows)
     matching = replace(IN_ORDER, missing_wrong=may_miss(expected))
     try:
         return Predictions.open(kept, expected=expected, matching=matching)

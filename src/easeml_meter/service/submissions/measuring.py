@@ -44,6 +44,7 @@ from easeml_meter.scoring.score import MapFunction, Score, Unscorable, score
 from easeml_meter.scoring.validation import Validation, open_labels
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
+from easeml_meter.tables.clusters import Clusters
 from easeml_meter.vault.reading import Closing, Location
 from easeml_meter.vault.sealing import SealedTestSet
 
@@ -182,7 +183,21 @@ class Measured(Closing):
                 rows=self.validation.rows,
                 digest=self.validation.digest,
                 id_column=self.validation.id_column,
+                cluster=self.validation.cluster,
             )
+
+    @cached_property
+    def visible_clusters(self) -> Clusters | None:
+        """The clusters of the validation set, where one example is a cluster."""
+        if not self.spec.clusters:
+            return None
+        with self.open_validation() as table:
+            return table.clusters()
+
+    @cached_property
+    def hidden_clusters(self) -> Clusters | None:
+        """The clusters of the test set, where one example is a cluster."""
+        return self.sealed.clusters() if self.spec.clusters else None
 
     @cached_property
     def visible_labels(self) -> list[Any] | None:
@@ -428,7 +443,8 @@ def open_sealed(
 def visible_loss(on: Measured, predictions: Predictions) -> Fraction:
     """Return the loss on the validation set, which the developers own."""
     if on.visible_labels is not None:
-        return score(predictions, on.visible_labels, revealed=True).mean
+        clusters = on.visible_clusters
+        return score(predictions, on.visible_labels, revealed=True, clusters=clusters).mean
     with on.open_validation() as table:
         return table.score(predictions).mean
 
@@ -466,6 +482,7 @@ def hidden_score(
     predictions: Predictions,
     *,
     labels: list[Any] | None = None,
+    clusters: Clusters | None = None,
     map_function: MapFunction = map,
     progress: Callable[[int, int], None] | None = None,
 ) -> Score | None:
@@ -483,6 +500,7 @@ def hidden_score(
             predictions,
             here if map_function is map else sealed.label_groups(),
             map_function=counted,
+            clusters=clusters,
         )
     except (Unscorable, SystemExit):
         return None

@@ -38,6 +38,8 @@ class Asked:
     """Whether labels are names, which have one text form, and not numbers to calculate with."""
     exactly: bool = False
     """Whether there must be no more rows than asked for: a size fixed beforehand is a promise."""
+    clusters: bool = False
+    """Whether one example is a cluster of rows."""
 
     @classmethod
     def elsewhere(
@@ -46,10 +48,11 @@ class Asked:
         """Return what a server asks for; no function that the server names is imported."""
         loss = None if ":" in spec.loss else parse_loss(spec.loss)
         classes = classes_in_force(spec, latest)
-        return cls(request, classes, loss, names_as_labels(spec.loss), spec.fixes_rows)
+        names, exactly = names_as_labels(spec.loss), spec.fixes_rows
+        return cls(request, classes, loss, names, exactly, spec.clusters)
 
     def check_rows(self, rows: int, *, part: bool = False) -> None:
-        """Refuse fewer rows than the plan needs; a part may have fewer.
+        """Refuse fewer examples than the plan needs; a part may have fewer rows.
 
         Raises:
             InvalidInput: there are too few.
@@ -62,6 +65,11 @@ class Asked:
             )
         if part or rows + here >= needed:
             return
+        if self.clusters:
+            raise InvalidInput(
+                f"clusters: {rows:,} given, {needed:,} needed: label the rows of "
+                f"{needed - rows:,} more"
+            )
         arrived = f" and {here:,} have arrived" if here else ""
         raise InvalidInput(
             f"labels: {rows:,} given{arrived}, {needed:,} needed: label {needed - here - rows:,} "

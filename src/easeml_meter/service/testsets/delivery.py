@@ -61,6 +61,8 @@ class Choices:
     keep_unknown_labels: bool = False
     part: bool = False
     """These are some of the rows; more will follow."""
+    cluster: str | None = None
+    """The column of clusters, where one example is a cluster of rows."""
 
 
 @needs(Permission.SEAL)
@@ -100,26 +102,31 @@ def seal_for(
     """
 
     def check(found: Survey) -> None:
-        asked.check_rows(found.rows, part=choices.part)
+        asked.check_rows(found.examples, part=choices.part)
         with about(source):
             unknown = asked.unknown_labels(found.labels())
             if not choices.keep_unknown_labels:
                 unknown.refuse(asked.classes)
 
     label, id_column = _named(choices, asked)
+    check_clusters(choices.cluster, clusters=asked.clusters)
+    if choices.part and asked.clusters:
+        raise invalid("part", True, "a test set of clusters is delivered whole")
     # Ids are names, and so are labels unless the loss calculates with them: a CSV file of the
     # validation set is read as text, so this one must be, too.
     texts = [label, id_column] if asked.text_labels else [id_column]
+    texts.append(choices.cluster)
     table = open_table(source, texts=[name for name in texts if name is not None])
     columns = choices.columns
     if choices.label is None:
         # Targets may stand beside the ids, and no loss needs them here: only what is named is
         # sealed.
         table, columns = without_labels(table), columns or ()
-    for name, role in ((label, "label column"), (id_column, "id column")):
+    roles = {"label column": label, "id column": id_column, "cluster column": choices.cluster}
+    for role, name in roles.items():
         if name is not None:
             table.require(name, role)
-    needed = [label] if id_column is None else [label, id_column]
+    needed = [name for name in roles.values() if name is not None]
     test_set = asked.request.test_set
     return seal(
         choose_columns(table, columns, choices.drop, always=needed),
@@ -128,10 +135,25 @@ def seal_for(
         generation=test_set.number,
         label=label,
         id_column=id_column,
+        cluster=choices.cluster,
         recipients=[read_recipient(each) for each in (*asked.request.recipients, *recipients)],
         check=check,
         clock=clock,
     )
+
+
+def check_clusters(column: str | None, *, clusters: bool) -> None:
+    """Refuse a column of clusters where rows are independent, and none where they are not.
+
+    Raises:
+        InvalidInput: one is named or left out where it must not be.
+    """
+    if clusters and not column:
+        needed = "this meter counts clusters: name the column that says which rows belong together"
+        raise invalid("cluster", "no column", f"{needed} (--cluster)")
+    if column and not clusters:
+        needed = "this meter was planned for independent rows: make one with clusters = true"
+        raise invalid("cluster", column, needed)
 
 
 def _named(choices: Choices, asked: Asked) -> tuple[str, str | None]:
@@ -187,8 +209,10 @@ def take_in(
 ) -> TestSet:
     """Take in a file that was opened with `open_delivered`, as `add_test_set` says."""
     wanted = state.requested()
+    check_clusters(sealed.manifest.cluster_column, clusters=state.spec.clusters)
+    sealed = sealed.counted()
     # Parts have no say here: a whole test set is complete by itself.
-    _asked(space, state, LabelRequest(wanted, (), ())).check_rows(sealed.rows)
+    _asked(space, state, LabelRequest(wanted, (), ())).check_rows(sealed.manifest.examples)
     check_alone(space, state, sealed)
     if windows.before(state) is None:
         fingerprint = _fresh(space, state, sealed, path)
@@ -236,7 +260,7 @@ def _begin(
         added = replace(
             wanted,
             phase=advance(wanted.phase, Phase.ACTIVE),
-            rows=manifest.rows,
+            rows=manifest.examples,
             fingerprint=fingerprint,
             manifest=manifest.to_dict(),
             blob=blob,
@@ -244,7 +268,7 @@ def _begin(
         )
         books.testsets.update(added)
         # The digest binds what the labelers were told and decided; its content stays theirs.
-        details = {"generation": added.number, "rows": manifest.rows, "digest": kept}
+        details = {"generation": added.number, "rows": manifest.examples, "digest": kept}
         if committed is not None:
             details[DRAWS] = committed
         if state.spec.tries > 1:
@@ -298,8 +322,8 @@ def refuse_plain(path: Path) -> None:
 def _asked(space: Workspace, state: MeterState, request: LabelRequest) -> Asked:
     classes = classes_in_force(state.spec, state.validation)
     text_labels = names_as_labels(state.spec.loss)
-    loss, exactly = space.loss(state.spec), state.spec.fixes_rows
-    return Asked(request, classes, loss, text_labels, exactly)
+    loss, spec = space.loss(state.spec), state.spec
+    return Asked(request, classes, loss, text_labels, spec.fixes_rows, spec.clusters)
 
 
 def check_alone(space: Workspace, state: MeterState, sealed: SealedTestSet) -> None:
@@ -332,7 +356,7 @@ def _check_schema(state: MeterState, manifest: Manifest) -> None:
         return
     known = {column["name"]: column["type"] for column in before[-1]["columns"]}
     given = {column.name: column.type for column in manifest.columns}
-    for name in (manifest.label.name, manifest.id_column):
+    for name in (manifest.label.name, manifest.id_column, manifest.cluster_column):
         # Names may be whole numbers in one CSV file, and text in another because of a 007.
         if name is not None and name in known:
             known[name] = given[name]

@@ -38,6 +38,7 @@ class Columns:
 
     label: str = "label"
     id: str = ""
+    cluster: str = ""
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -68,7 +69,9 @@ def add_labels(
         earlier = books.parts.all(wanted)
     with delivery.open_delivered(space, state, path) as sealed:
         here = sealed.rows + sum(each.rows for each in earlier)
-        if not earlier and not part and here >= wanted.labels_needed:
+        if state.spec.clusters and part:
+            raise invalid("part", True, "a test set of clusters is delivered whole")
+        if state.spec.clusters or (not earlier and not part and here >= wanted.labels_needed):
             whole = delivery.take_in(actor, space, state, sealed, path, decisions=decisions)
             return _as_it_stands(space, whole)
         delivery.check_alone(space, state, sealed)
@@ -115,7 +118,8 @@ def add_labels_from_browser(
     plain = Held(f"labels.{kind}", content, limits=space.limits)
     with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
         sealed = Path(folder) / "labels.sealed"
-        delivery.seal_labels(actor, space, plain, sealed, replace(choices, part=True))
+        some = replace(choices, part=choices.cluster is None)  # clusters come all at once
+        delivery.seal_labels(actor, space, plain, sealed, some)
         return add_labels(actor, space, sealed, decisions)
 
 
@@ -132,7 +136,9 @@ def columns_before(_: Actor, space: Workspace) -> Columns:
     delivered = [each.manifest for each in test_sets if each.manifest]
     if not delivered:
         return Columns()
-    return Columns(delivered[-1]["label"]["name"], delivered[-1]["id_column"] or "")
+    last = delivered[-1]
+    cluster = last.get("cluster_column") or ""
+    return Columns(last["label"]["name"], last["id_column"] or "", cluster)
 
 
 @needs(Permission.ADD_TEST_SET)

@@ -19,7 +19,7 @@ async function encrypt(file) {
 
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  const { file, label, id_column: id, drop } = form.elements;
+  const { file, label, id_column: id, cluster, drop } = form.elements;
   const chosen = file.files[0];
   if (chosen.size > Number(form.dataset.largest)) {
     refuse("This file is larger than this page takes.");
@@ -27,8 +27,10 @@ form.addEventListener("submit", async (event) => {
   }
   const query = new URLSearchParams({
     kind: chosen.name.split(".").pop().toLowerCase(),
-    label: label.value,
+    // Not every loss has labels, and few meters have clusters.
+    label: label?.value ?? "",
     id_column: id.value,
+    cluster: cluster?.value ?? "",
     drop: drop.value,
   });
   for (const choice of form.querySelectorAll("input[type=checkbox]:checked")) {
