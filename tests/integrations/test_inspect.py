@@ -54,6 +54,16 @@ def test_completions_where_the_loss_compares_them_with_targets() -> None:
     assert len(found) == 6
 
 
+def test_what_a_sample_wrote_before_it_failed_does_not_count(tmp_path: Path) -> None:
+    log = json.loads((LOGS / "completions.json").read_text())
+    sample = next(each for each in log["samples"] if each["id"] == "h1")
+    assert read(LOGS / "completions.json", ANY).values[1] == "The answer is 1."
+    sample["error"] = {"message": "out of time", "traceback": "", "traceback_ansi": ""}
+    (tmp_path / "log.json").write_text(json.dumps(log))
+    found = read(tmp_path / "log.json", ANY)
+    assert dict(zip(found.ids, found.values, strict=True))["h1"] == ""
+
+
 @pytest.mark.parametrize(
     ("name", "spec", "said"),
     [

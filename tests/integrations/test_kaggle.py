@@ -7,10 +7,12 @@ from pathlib import Path
 
 import pytest
 from tests.integrations.test_sourcing import EXPORTS
+from tests.service.helpers import small_spec
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.integrations.kaggle import rows
-from easeml_meter.integrations.sourcing import Wanted
+from easeml_meter.integrations.sourcing import Wanted, rows_from
+from easeml_meter.meter import Meter
 
 WANTED = Wanted("author", "id", usage="Private")
 SOLUTION = EXPORTS / "kaggle-solution.csv"
@@ -33,6 +35,52 @@ def test_one_column_for_each_class_is_one_label() -> None:
         {"id": "id11008", "author": "MWS"},
     ]
     assert left_out == {"not labelled": 1, "more than one label": 1}
+
+
+@pytest.mark.parametrize("columns", ["probabilities", "classes"])
+def test_a_submission_is_read_as_it_is(tmp_path: Path, columns: str) -> None:
+    """Sealed from a solution of one column for each class; ids come in any order."""
+    authors = ("EAP", "HPL", "MWS")
+    spec = small_spec(classes=authors, loss="brier" if columns == "probabilities" else "0-1")
+    meter = Meter.create(tmp_path / "meter", spec, name="authors")
+    count = meter.plan.labels
+    ids = [f"id{at}" for at in range(count)]
+    one_hot = [[float(at % 3 == each) for each in range(3)] for at in range(count)]
+    table(
+        tmp_path / "solution.csv",
+        ["id", *authors, "Usage"],
+        [[name, *row, "Private"] for name, row in zip(ids, one_hot, strict=True)],
+    )
+    wanted = Wanted("author", "id", usage="Private")
+    source, left_out = rows_from("kaggle", tmp_path / "solution.csv", wanted, allow_left_out=False)
+    assert left_out == ""
+    meter.seal(source, tmp_path / "s.sealed", label="author", id_column="id")
+    meter.add_test_set(tmp_path / "s.sealed")
+    table(tmp_path / "validation.csv", ["id", "author"], [["v1", "EAP"], ["v2", "MWS"]])
+    meter.set_validation(tmp_path / "validation.csv", label="author", id_column="id")
+    if columns == "probabilities":
+        names = ["id", "MWS", "EAP", "HPL"]
+        test = [[name, row[2], row[0], row[1]] for name, row in zip(ids, one_hot, strict=True)]
+        visible: list[list[object]] = [["v2", 0.9, 0.1, 0.0], ["v1", 0.2, 0.8, 0.0]]
+    else:
+        names = ["id", "author"]
+        test = [[name, authors[row.index(1)]] for name, row in zip(ids, one_hot, strict=True)]
+        visible = [["v2", "MWS"], ["v1", "EAP"]]
+    table(tmp_path / "submission.csv", names, test[::-1])
+    table(tmp_path / "visible.csv", names, visible)
+    files = tmp_path / "submission.csv", tmp_path / "visible.csv"
+    assert meter.submit(*files, model="kaggle").band == 1
+    short = (tmp_path / "submission.csv").read_text().rpartition("id0")[0]
+    (tmp_path / "submission.csv").write_text(short)
+    with pytest.raises(InvalidInput):
+        meter.submit(*files, model="short")
+    assert len(meter.history()[0].signals) == 1
+
+
+def table(path: Path, names: list[str], rows: list[list[object]]) -> None:
+    """Write a CSV file."""
+    lines = [",".join(map(str, row)) for row in [names, *rows]]
+    path.write_text("\n".join(lines) + "\n")
 
 
 @pytest.mark.parametrize(

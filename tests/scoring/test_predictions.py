@@ -104,6 +104,21 @@ def test_one_column_for_each_rank_or_class(tmp_path: Path, ending: str) -> None:
 
 
 @pytest.mark.parametrize("ending", TABLES)
+def test_one_column_named_like_each_class(tmp_path: Path, ending: str) -> None:
+    """As in submissions to Kaggle; the order of the columns does not matter."""
+    columns = {"owl": [0.0, 0.25], "id": [7, 8], "cat": [0.5, 0.75], "dog": [0.5, 0.0]}
+    path = write(tmp_path / f"s{ending}", columns)
+    for classes in (ANIMALS, FOUND):
+        found = read(path, expected(2, "brier", classes))
+        assert found == [[0.5, 0.5, 0.0], [0.75, 0.0, 0.25]]
+    path = write(tmp_path / f"t{ending}", {"0": [0.1, 0.9], "1": [0.9, 0.1]})
+    assert read(path, expected(2, "0-1", Classes.of([0, 1]))) == [1, 0]
+    path = write(tmp_path / f"u{ending}", {"owl": [0.5, 0.5], "cat": [0.5, 0.5]})
+    line = refusal(path, expected(2, "brier", ANIMALS))
+    assert "or one named probability_CLASS, or CLASS, for each class needed" in line
+
+
+@pytest.mark.parametrize("ending", TABLES)
 def test_among_several_columns_the_name_decides(tmp_path: Path, ending: str) -> None:
     columns = {"x": [1.5, 2.5], "prediction": ["cat", "owl"], "id": [7, 8], "y": ["a", "b"]}
     path = write(tmp_path / f"p{ending}", columns)

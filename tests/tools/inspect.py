@@ -12,11 +12,12 @@ from inspect_ai import Task
 from inspect_ai import eval as evaluate
 from inspect_ai.dataset import MemoryDataset, Sample
 from inspect_ai.model import ModelOutput
-from inspect_ai.scorer import includes
+from inspect_ai.scorer import includes, pattern
 from inspect_ai.solver import Solver, solver
 
 from easeml_meter import Meter, MeterSpec
 from easeml_meter.errors import InvalidInput
+from easeml_meter.integrations.inspect import as_loss
 from easeml_meter.integrations.reading import read_both
 from easeml_meter.service.submissions.kinds import PredictionFiles
 
@@ -65,15 +66,18 @@ def meter_of_scores(folder: Path) -> Meter:
     return meter
 
 
-def meter_of_completions(folder: Path) -> Meter:
-    meter = Meter.create(
-        folder / "completions", spec(loss="easeml_meter.integrations.inspect:includes")
-    )
-    for name, ids in (("ht", HIDDEN), ("vt", VISIBLE)):
+in_brackets = as_loss(pattern(r"(<[hv][0-9]+>)"))
+"""A scorer with a setting, as a loss."""
+
+
+def meter_of_completions(folder: Path, loss: str) -> Meter:
+    name = loss.rpartition(":")[2]
+    meter, sealed = Meter.create(folder / name, spec(loss=loss)), folder / f"{name}.sealed"
+    for stem, ids in (("ht", HIDDEN), ("vt", VISIBLE)):
         rows = "".join(f"{each},<{each}>\n" for each in ids)
-        (folder / f"{name}.csv").write_text(f"id,target\n{rows}")
-    meter.seal(folder / "ht.csv", folder / "ht.sealed", label="target", id_column="id")
-    meter.add_test_set(folder / "ht.sealed")
+        (folder / f"{stem}.csv").write_text(f"id,target\n{rows}")
+    meter.seal(folder / "ht.csv", sealed, label="target", id_column="id")
+    meter.add_test_set(sealed)
     meter.set_validation(folder / "vt.csv", label="target", id_column="id")
     return meter
 
@@ -107,12 +111,23 @@ def main(folder: Path) -> None:
     limited = run(folder, HIDDEN, "honest", limit=7)
     assert "limit = 7" in refusal(meter, limited, honest)
 
-    meter = meter_of_completions(folder)
-    for kind in ("honest", "memorised"):
-        hidden = run(folder, HIDDEN, kind, score=False)
-        visible = run(folder, VISIBLE, kind, score=False)
-        bands[kind] = meter.submit_any(read(meter, hidden, visible), model=kind).band
-    assert bands == {"honest": 1, "memorised": 2}, bands
+    for loss in ("easeml_meter.integrations.inspect:includes", f"{__spec__.name}:in_brackets"):
+        meter = meter_of_completions(folder, loss)
+        bands = {}
+        for kind in ("honest", "memorised"):
+            hidden = run(folder, HIDDEN, kind, score=False)
+            visible = run(folder, VISIBLE, kind, score=False)
+            bands[kind] = meter.submit_any(read(meter, hidden, visible), model=kind).band
+        assert bands == {"honest": 1, "memorised": 2}, bands
+        # An honest model on what is visible that fails on what it does not know: as the honest one.
+        failing = run(folder, HIDDEN, "failing", score=False, fail_on_error=False)
+        honest = run(folder, VISIBLE, "honest", score=False)
+        files = read(meter, failing, honest)
+        assert meter.submit_any(files, model="failing").band == 1
+        meter.retire()
+        meter.release()
+        losses = [each.test_loss for each in meter.history()[0].retrospective if each]
+        assert losses[0] == losses[2] == 0.2, losses
 
 
 if __name__ == "__main__":

@@ -116,13 +116,21 @@ def _value(sample: dict[str, Any], scorer: str, key: str) -> float:
 
 
 def _completions(log: Log, ids: tuple[str, ...]) -> Reading:
-    """Return what the model wrote for each sample; nothing where the sample failed."""
+    """Return what the model wrote for each sample; nothing where the sample failed.
+
+    A sample that failed may have written something before: it has no score in Inspect, so it must
+    not get a better one here.
+    """
     samples = log.get("samples") or []
     if not samples:
         raise InvalidInput("no samples are in it: run it without --no-log-samples")
     if any(each["epoch"] != 1 for each in samples):
         raise InvalidInput("several epochs: one completion for each sample needed")
-    found = {str(each["id"]): (each.get("output") or {}).get("completion", "") for each in samples}
+    found = {
+        str(each["id"]): (each.get("output") or {}).get("completion", "")
+        for each in samples
+        if not each.get("error")
+    }
     return Reading(ids, tuple(found.get(each, "") for each in ids))
 
 
@@ -131,42 +139,56 @@ Losses = NDArray[np.float64]
 
 def includes(completions: Any, targets: Any) -> Losses:
     """Return 1 where the completion does not contain the target."""
-    return _losses("includes", completions, targets)
+    return _own("includes")(completions, targets)
 
 
 def match(completions: Any, targets: Any) -> Losses:
     """Return 1 where the completion does not end with the target."""
-    return _losses("match", completions, targets)
+    return _own("match")(completions, targets)
 
 
 def exact(completions: Any, targets: Any) -> Losses:
     """Return 1 where the completion is not the target, normalized as Inspect does."""
-    return _losses("exact", completions, targets)
+    return _own("exact")(completions, targets)
 
 
 def f1(completions: Any, targets: Any) -> Losses:
     """Return 1 minus the F1 of the words of completion and target."""
-    return _losses("f1", completions, targets)
+    return _own("f1")(completions, targets)
 
 
-def _losses(name: str, completions: Any, targets: Any) -> Losses:
-    """Ask a scorer of Inspect for each example, and turn its score round."""
+def _own(name: str) -> Callable[[Any, Any], Losses]:
     from inspect_ai import scorer
-    from inspect_ai.model import ModelOutput
-    from inspect_ai.solver import TaskState
 
-    score: Callable[..., Any] = getattr(scorer, name)()
-    number = scorer.value_to_float()
+    return as_loss(getattr(scorer, name)())
 
-    async def judged() -> list[float]:
-        found = []
-        for completion, target in zip(completions.tolist(), targets.tolist(), strict=True):
-            output = ModelOutput.from_content("none", str(completion))
-            state = TaskState(
-                model="none", sample_id=0, epoch=1, input="", messages=[], output=output
-            )
-            judgement = await score(state, scorer.Target(str(target)))
-            found.append(1.0 - number(judgement.value))
-        return found
 
-    return np.array(asyncio.run(judged()))
+def as_loss(score: Callable[..., Any]) -> Callable[[Any, Any], Losses]:
+    """Return the loss that a scorer of Inspect stands for: 1 minus the score of each example.
+
+    For scorers with settings, and for one's own: they see the completion and the target, and
+    nothing else. `answer = as_loss(pattern(r"ANSWER: (.*)"))` in a module `mine` is the loss
+    "mine:answer" of a meter.toml.
+    """
+
+    def loss(completions: Any, targets: Any) -> Losses:
+        from inspect_ai import scorer
+        from inspect_ai.model import ModelOutput
+        from inspect_ai.solver import TaskState
+
+        number = scorer.value_to_float()
+
+        async def judged() -> list[float]:
+            found = []
+            for completion, target in zip(completions.tolist(), targets.tolist(), strict=True):
+                output = ModelOutput.from_content("none", str(completion))
+                state = TaskState(
+                    model="none", sample_id=0, epoch=1, input="", messages=[], output=output
+                )
+                judgement = await score(state, scorer.Target(str(target)))
+                found.append(1.0 - number(judgement.value))
+            return found
+
+        return np.array(asyncio.run(judged()))
+
+    return loss

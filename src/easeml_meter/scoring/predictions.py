@@ -62,11 +62,11 @@ class Predictions:
     ) -> Predictions:
         """Read and check a file of predictions; refuse it in one line that says why.
 
-        Parquet, Arrow, CSV, JSON Lines or npy. A single column is the prediction, whatever its
-        name; else it is the column `prediction`: a class, a number, or a list of ranked classes
-        or of one score per class. Reported scores are in the column `score`. Ranked classes may
-        also stand in `prediction_1`, `prediction_2`, ..., scores in one column `probability_CLASS`
-        for each class. Rows are joined to `ids`, if the set has any.
+        Parquet, Arrow, CSV, JSON Lines or npy. A single column besides the ids is the prediction,
+        whatever its name; else it is the column `prediction`: a class, a number, or a list of
+        ranked classes or of one score per class. Reported scores are in the column `score`. Ranked
+        classes may also stand in `prediction_1`, `prediction_2`, ..., scores in one column
+        `probability_CLASS`, or `CLASS`, for each class. Rows are joined to `ids`, if there are any.
         """
         output = expected.loss.output
         reals = output in (Output.REAL, Output.PROBABILITIES)
@@ -198,8 +198,9 @@ def _layout(
     for name in named:
         if name in names and ids != name:
             return ReadColumns((name,), ids, wrong)
-    if len(names) == 1 and ids is None:
-        return ReadColumns(names, ids, wrong)
+    rest = tuple(name for name in names if name != ids)
+    if len(rest) == 1:
+        return ReadColumns(rest, ids, wrong)
     output, wanted = expected.loss.output, f"a column named {named[0]}"
     if output is Output.RANKED:
         ranked = tuple(f"prediction_{place}" for place in range(1, expected.loss.ranks + 1))
@@ -207,10 +208,11 @@ def _layout(
             return ReadColumns(ranked, ids, wrong)
         wanted += f" or prediction_1 to prediction_{expected.loss.ranks}"
     if output in (Output.CLASS, Output.RANKED, Output.PROBABILITIES):
-        scores = tuple(f"probability_{value}" for value in expected.class_list.values)
-        if set(scores) <= set(names):
-            return ReadColumns(scores, ids, wrong, scores=True)
-        wanted += " or one named probability_CLASS for each class"
+        for form in ("probability_{}", "{}"):  # the second as in submissions to Kaggle
+            scores = tuple(form.format(value) for value in expected.class_list.values)
+            if set(scores) <= set(rest):
+                return ReadColumns(scores, ids, wrong, scores=True)
+        wanted += " or one named probability_CLASS, or CLASS, for each class"
     raise InvalidInput(f"columns {some(names) or 'none'} given, {wanted} needed")
 
 
