@@ -79,7 +79,7 @@ def test_a_submission_is_read_as_it_is(tmp_path: Path, columns: str) -> None:
 
 def table(path: Path, names: list[str], rows: list[list[object]]) -> None:
     """Write a CSV file."""
-    lines = [",".join(map(str, row)) for row in [names, *rows]]
+    lines = [",".join(names), *(",".join(map(str, row)) for row in rows)]
     path.write_text("\n".join(lines) + "\n")
 
 

@@ -101,12 +101,17 @@ def test_it_is_planned_with_a_bound_for_means() -> None:
 
 
 @pytest.mark.parametrize(
-    "options", [{"models": True}, {"bands": (), "question": "n > 0.5 +/- 0.2"}]
+    "options",
+    [
+        {"models": True},
+        {"bands": (), "question": "n > 0.5 +/- 0.2"},
+        {"loss": "recall[a]", "classes": ("a", "b"), "rows": 1000},
+    ],
 )
 def test_what_clusters_do_not_go_with(options: dict[str, Any]) -> None:
-    settings = {"steps": 4, "delta": 0.2, "clusters": True, "bands": small_spec().bands}
+    settings: dict[str, Any] = {"steps": 4, "delta": 0.2, "clusters": True}
     with pytest.raises(InvalidInput, match="cluster"):
-        MeterSpec(**(settings | options))
+        MeterSpec(**(settings | {"bands": small_spec().bands} | options))
 
 
 def test_one_example_is_a_document(room: Room) -> None:

@@ -251,8 +251,8 @@ class TestClusters:
         mean = sum(means, Fraction(0)) / len(means)
         assert found.count == len(means)
         assert abs(found.mean - mean) <= Fraction(1, UNIT)
-        variance = sum((each - mean) ** 2 for each in means) / len(means)
-        assert abs(found.variance - variance) < 1e-11
+        variance = sum(((each - mean) ** 2 for each in means), Fraction(0)) / len(means)
+        assert float(abs(found.variance - variance)) < 1e-11
 
     def test_a_cluster_counts_once_however_large(self) -> None:
         """Nine wrong rows of one document are one wrong example of two, not nine of ten."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -23,7 +23,7 @@ from easeml_meter.server.settings import Settings
 from easeml_meter.service import tokens
 from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.service.place import Site
-from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions import answering, queue
 from easeml_meter.service.submissions.kinds import unpack
 from easeml_meter.service.submissions.pacing import DAY, Paces
 from easeml_meter.service.submissions.queue import Incoming
@@ -189,12 +189,11 @@ class TestModels:
         self, agent: Agent, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         receipt = self.hand_in(agent, "a").json()["id"]
-        original: Callable[..., Any] = vars(queue)["answer"]
         files = agent.served.site.space(agent.meter).files
 
         def answer(actor: Any, space: Any, _: Any, model: str, *rest: Any, **options: Any) -> Any:
             body = submission(with_errors(agent.labels, 1))
-            return original(actor, space, unpack(body), model, *rest, **options)
+            return answering.answer(actor, space, unpack(body), model, *rest, **options)
 
         monkeypatch.setattr(queue, "answer", answer)
         queue.work(SYSTEM, agent.served.site, receipt)
