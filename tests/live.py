@@ -15,8 +15,8 @@ import uvicorn
 from tests.server.helpers import Served, serve
 
 from easeml_meter.client import RemoteMeter, connect
+from easeml_meter.server.worker import tasks
 from easeml_meter.service.jobs import ThreadRunner
-from easeml_meter.service.submissions import queue
 
 
 @dataclass
@@ -43,7 +43,7 @@ def live(folder: Path, *, working: bool = True, **settings: Any) -> Iterator[Liv
         config = uvicorn.Config(served.app, log_config=None, lifespan="off", ws="none")
         server = uvicorn.Server(config)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [bound]})
-        worker = ThreadRunner(served.site, queue.answering())
+        worker = ThreadRunner(served.site, *tasks(served.app.state.settings))
         thread.start()
         if working:
             worker.start()

@@ -69,6 +69,8 @@ ELSEWHERE = {
     "service/submissions/test_queue.py": ("storage/books/submissions",),
     "service/submissions/test_answering.py": ("service/submissions/deciding",),
     "service/test_backup.py": ("service/restore", "storage/books/copies"),
+    "service/test_guesses.py": ("storage/books/guesses",),
+    "service/testsets/test_releasing.py": ("storage/books/releases",),
     "properties/test_durability.py": ("service/journal",),
     "storage/test_store.py": ("storage/books/repository",),
     "storage/test_migrations.py": (

@@ -17,6 +17,7 @@ from tests.live import Live
 from tests.service.helpers import rows, small_spec
 
 from easeml_meter.client import RemoteMeter, Untold, connect, create_meter
+from easeml_meter.client import meter as remote
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.views import signal_from_json, view_from_json
 from easeml_meter.errors import (
@@ -238,6 +239,30 @@ def test_a_released_test_set_is_fetched_by_developers(at_server: People) -> None
     assert len(json.loads((folder / "retrospective.json").read_text())) == 4
     with pytest.raises(InvalidInput, match="there already"):
         developer.fetch_released(1, "mine")
+
+
+def test_a_release_that_waits_for_a_worker_is_waited_for(
+    at_server: People, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    labels = at_server.begin()
+    for step in range(4):
+        at_server.submit(labels, 0, model=f"m{step}")
+    labeler = at_server.labeler
+    assert isinstance(labeler, RemoteMeter)
+    call, asked = labeler._connection.call, list[str]()
+
+    def waiting(method: str, path: str, **options: Any) -> Any:
+        if not path.endswith("/release"):
+            return call(method, path, **options)
+        asked.append(method)
+        if len(asked) < 3:
+            return {"generation": 1, "state": "waiting", "files": [], "problem": None}
+        return call("POST", path, **options)
+
+    monkeypatch.setattr(remote, "_LOOK", 0.01)
+    monkeypatch.setattr(labeler._connection, "call", waiting)
+    assert (labeler.release() / "testset.parquet").exists()
+    assert asked == ["POST", "GET", "GET"]
 
 
 def test_a_meter_is_made_by_an_admin(site: Live, tmp_path: Path) -> None:

@@ -60,6 +60,7 @@ METER: dict[str, Rule] = {
     "GET /test-sets/{number}/inputs": Rule("LR"),
     "POST /test-sets/{number}/retire": Rule("LA", number=9),
     "POST /test-sets/{number}/release": Rule("L"),
+    "GET /test-sets/{number}/release": Rule("L"),
     "GET /test-sets/{number}/released/{file}": Rule("DL", tenants=True),
     "GET /batches": Rule("DLRA"),
     "GET /batches/{number}": Rule("DLR"),

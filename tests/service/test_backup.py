@@ -170,6 +170,26 @@ def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path:
     assert released == site.files.read(f"meters/{room.id}/released/1/testset.parquet")
 
 
+def test_what_was_revoked_since_the_backup_stays_revoked(
+    site: Site, room: Room, fresh: Fresh, tmp_path: Path
+) -> None:
+    user = users.add_user(SYSTEM, site, "dev", password="long enough")  # noqa: S106
+    actor = actor_of(user.id)
+    given = {name: tokens.make_token(actor, site, name) for name in ("kept", "stolen", "old")}
+    tokens.revoke_token(actor, site, given["old"][0].id)
+    path = saved(site, tmp_path / "all.tar")
+    tokens.revoke_token(actor, site, given["stolen"][0].id)
+    restore(SYSTEM, Place.of_site(site), path)
+    assert tokens.recognize(ANYONE, site, given["kept"][1]).user.id == user.id
+    there = fresh("there")
+    restore(SYSTEM, Place.of_site(there), path)
+    restore(SYSTEM, Place.of_site(there), path)  # a second time brings none back either
+    for where, names in ((site, ("stolen", "old")), (there, ("kept", "stolen", "old"))):
+        for name in names:
+            with pytest.raises(Unauthenticated):
+                tokens.recognize(ANYONE, where, given[name][1])
+
+
 def test_one_meter_comes_without_accounts_and_secrets(
     site: Site, room: Room, fresh: Fresh, tmp_path: Path
 ) -> None:

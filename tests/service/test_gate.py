@@ -55,6 +55,8 @@ INSIDE = {
     "testsets.delivery.open_delivered",
     "testsets.delivery.take_in",
     "testsets.elsewhere.refuse_elsewhere",
+    "testsets.release.choose",
+    "testsets.release.hand_out",
     "testsets.release.truths_of",
     "testsets.reuse.keep_notices",
     "testsets.reuse.kept_notices",

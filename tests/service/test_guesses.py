@@ -1,36 +1,77 @@
-"""A stranger who guesses passwords locks out nobody but himself."""
+"""A stranger who guesses passwords locks out nobody but himself, at however many servers."""
 
 from __future__ import annotations
 
-from datetime import UTC, datetime
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
 
-from easeml_meter.service.guesses import FAILURES, LOCK, LONGEST_LOCK, Guesses, locked_for
+import pytest
+
+from easeml_meter.service.guesses import (
+    FAILURES,
+    KEPT,
+    LOCK,
+    LONGEST_LOCK,
+    begin_guess,
+    forget_guesses,
+    key_of,
+    locked_for,
+)
+from easeml_meter.storage.books import Books
+from easeml_meter.storage.store import Store
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
+ANN = key_of("ann", "192.0.2.1", "hash")
 
 
-def test_too_many_wrong_ones_lock_for_twice_as_long_each_time() -> None:
-    guesses, now = Guesses(), NOW
-    assert all(guesses.begin("a", now) for _ in range(FAILURES))
+@pytest.fixture
+def books(database: str) -> Iterator[Books]:
+    store = Store.open(database)
+    with store.writing() as opened:
+        yield opened
+    store.close()
+
+
+def test_too_many_wrong_ones_lock_for_twice_as_long_each_time(books: Books) -> None:
+    now = NOW
+    assert all(begin_guess(books, ANN, now) for _ in range(FAILURES))
     for times in (1, 2, 4):
-        assert not guesses.begin("a", now + times * LOCK - LOCK / 2)
+        assert not begin_guess(books, ANN, now + times * LOCK - LOCK / 2)
         now += times * LOCK
-        assert guesses.begin("a", now)
+        assert begin_guess(books, ANN, now)
     assert locked_for(10**6, FAILURES) == LONGEST_LOCK
 
 
-def test_a_right_one_begins_the_count_again() -> None:
-    guesses = Guesses()
+def test_a_right_one_begins_the_count_again(books: Books) -> None:
     for _ in range(3 * FAILURES):
-        assert guesses.begin("a", NOW)
-        guesses.right("a")
+        assert begin_guess(books, ANN, NOW)
+        books.guesses.forget(ANN)
 
 
-def test_others_are_not_locked_and_locks_are_not_crowded_out() -> None:
-    guesses = Guesses()
+def test_others_are_not_locked_and_a_new_password_is_another_count(books: Books) -> None:
     for _ in range(FAILURES):
-        guesses.begin("a", NOW)
-    for number in range(20_000):
-        assert guesses.begin(number, NOW)
-    assert len(guesses._wrong) <= 10_000
-    assert not guesses.begin("a", NOW)
+        begin_guess(books, ANN, NOW)
+    assert not begin_guess(books, ANN, NOW)
+    for other in (("bob", "192.0.2.1", "hash"), ("ann", "", "hash"), ("ann", "192.0.2.1", None)):
+        assert begin_guess(books, key_of(*other), NOW)
+
+
+def test_counts_are_forgotten_a_day_after_their_lock(books: Books) -> None:
+    for _ in range(FAILURES):
+        begin_guess(books, ANN, NOW)
+    forget_guesses(books, NOW + KEPT)
+    assert books.guesses.get(ANN) is not None
+    forget_guesses(books, NOW + KEPT + LOCK + timedelta(seconds=1))
+    assert books.guesses.get(ANN) is None
+
+
+def test_two_servers_count_together(database: str) -> None:
+    """Each process counted for itself: with two of them, ten guesses were taken."""
+    stores = [Store.open(database), Store.open(database)]
+    taken = 0
+    for number in range(4 * FAILURES):
+        with stores[number % 2].writing() as books:
+            taken += begin_guess(books, ANN, NOW)
+    assert taken == FAILURES
+    for store in stores:
+        store.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
@@ -40,6 +41,20 @@ def test_a_meter_takes_so_much_and_gets_back_what_was_removed(tmp_path: Path) ->
     limited.check("m", files, 40)
     with pytest.raises(TooLarge):
         limited.check("m", files, 1)
+
+
+def test_what_another_server_has_taken_is_counted(tmp_path: Path) -> None:
+    """Each process knew its own files only: two of them took twice as much."""
+    files, clock = FolderFiles(tmp_path), Seconds()
+    servers = [Room(per_meter=1000, clock=clock) for _ in range(2)]
+    taken = 0
+    for number in range(200):
+        clock.now += 10
+        with suppress(TooLarge):
+            servers[number % 2].check("m", files, 20)
+            files.put(f"predictions/{number}", bytes(20))
+            taken += 20
+    assert taken == 1000
 
 
 def test_sizes_of_objects_are_known_too() -> None:

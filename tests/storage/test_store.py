@@ -9,6 +9,7 @@ import subprocess
 import sys
 import tempfile
 import threading
+import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -16,14 +17,16 @@ from typing import Any
 
 import pytest
 import sqlalchemy as sa
+from tests.postgresql import Cluster
 from tests.storage.examples import ENTRY, GENERATION, METER, NOW, VALIDATION, step, write
 
 from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.errors import StorageError
+from easeml_meter.storage import store as store_module
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.audit import broken_link
-from easeml_meter.storage.store import Store, alone
+from easeml_meter.storage.store import Store, alone, in_use
 
 
 def test_rows_come_back_as_they_went_in(store: Store) -> None:
@@ -319,5 +322,39 @@ def test_only_one_holds_a_database_and_frees_it_in_the_end(tmp_path: Path) -> No
             pass
     with alone(url):
         pass
-    with alone("postgresql://nobody@nowhere/none"), alone("postgresql://nobody@nowhere/none"):
+
+
+def is_free(url: str) -> bool:
+    try:
+        with alone(url):
+            return True
+    except StorageError:
+        return False
+
+
+def test_servers_share_a_database_that_no_restore_may_use_meanwhile(
+    postgresql: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgresql.new_database(empty=True)
+    monkeypatch.setattr(store_module, "_PRESENCE_SECONDS", 0.05)
+    with in_use(url):
+        with in_use(url), pytest.raises(StorageError, match="stop all of them first"), alone(url):
+            pass
+        # A session that was ended takes its lock along; the server is there all the same.
+        engine = store_module._engine(url)
+        with engine.connect() as connection:
+            others = "pid <> pg_backend_pid() AND datname = current_database()"
+            end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"  # noqa: S608
+            assert connection.exec_driver_sql(end).all() == [(True,)]
+        engine.dispose()
+        patience = time.monotonic() + 20
+        while is_free(url):
+            assert time.monotonic() < patience, "the lock was not taken again"
+    with alone(url):
+        with pytest.raises(StorageError, match="start when it is done"), in_use(url):
+            pass
+        with pytest.raises(StorageError, match="stop all of them first"), alone(url):
+            pass
+    with in_use(url):
         pass
+    postgresql.drop(url)

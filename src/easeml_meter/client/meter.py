@@ -8,6 +8,7 @@ from __future__ import annotations
 import json
 import re
 import tempfile
+import time
 from collections.abc import Sequence
 from dataclasses import asdict
 from functools import cached_property
@@ -38,7 +39,7 @@ from easeml_meter.core.views import (
     signal_from_json,
     view_from_json,
 )
-from easeml_meter.errors import InvalidInput, NotFound, WrongPhase, invalid
+from easeml_meter.errors import InvalidInput, NotFound, WrongPhase, error_named, invalid
 from easeml_meter.meter import MeterVerbs
 from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.kinds import Submitted
@@ -56,6 +57,8 @@ if TYPE_CHECKING:
     from easeml_meter.vault.manifest import Manifest
 
 _ID = re.compile("[0-9a-f]{32}")
+_LOOK = 1.0
+"""Seconds between two looks at a release that waits for a worker."""
 # What the readers take a file for goes by its ending; of several the server knows the first.
 _ALIASES = {
     "pq": "parquet",
@@ -396,7 +399,13 @@ class RemoteMeter(MeterVerbs):
         # Where none is spent, the server says what the newest one is instead.
         number = spent[0] if spent else generations[-1].number
         folder = new_folder(Path("released", str(number)))
-        self._connection.call("POST", self._at("test-sets", number, "release"))
+        place = self._at("test-sets", number, "release")
+        answer = self._connection.call("POST", place)
+        while answer.get("state") == "waiting":  # models run once more, on a worker
+            time.sleep(_LOOK)
+            answer = self._connection.call("GET", place)
+        if answer.get("problem") is not None:
+            raise error_named(answer["problem"]["error"], answer["problem"]["message"])
         return self.fetch_released(number, folder)
 
     def fetch_released(self, generation: int, folder: str | Path) -> Path:

@@ -348,6 +348,23 @@ class HandOverRequest:
     at: str
 
 
+@dataclass(frozen=True, slots=True)
+class ReleaseRequest:
+    """A release that waits for a worker, because models have to run once more for it."""
+
+    id: str
+    meter: str
+    generation: int
+    user: str
+    """Id of whoever asked for it."""
+    turn: int
+    """When it is its turn among all that wait for a worker."""
+    attempts: int
+    problem: dict[str, str] | None
+    """Why it was given up, in the words of an error; None: it waits, or is under way."""
+    at: str
+
+
 def stamp(moment: datetime) -> str:
     """Write a moment as text that sorts in time."""
     return moment.isoformat(timespec="microseconds")

@@ -52,6 +52,17 @@ class Credentials:
 
 
 @dataclass(frozen=True, slots=True)
+class Wrong:
+    """Wrong passwords in a row, by account and address."""
+
+    key: str
+    """A digest of both, and of the hash that a right one would have."""
+    failures: int
+    until: str
+    """The moment from which the next one may be right."""
+
+
+@dataclass(frozen=True, slots=True)
 class Seat:
     """A user's role at a meter. `tenant` counts from 1; 0 for roles without one."""
 

@@ -29,15 +29,15 @@ from easeml_meter.server.request_ids import Peers
 from easeml_meter.server.settings import Settings
 from easeml_meter.server.traces import traces_of
 from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.guesses import forget_guesses
 from easeml_meter.service.jobs import runner
 from easeml_meter.service.notifications.delivery import Sender, delivering
 from easeml_meter.service.notifications.events import collect
 from easeml_meter.service.place import Site
-from easeml_meter.service.submissions.queue import answering
 from easeml_meter.service.tokens import admin_can_sign_in, make_admin_token
 from easeml_meter.service.uploads import sweep_uploads
 from easeml_meter.storage.files import unusable
-from easeml_meter.storage.store import alone
+from easeml_meter.storage.store import in_use
 from easeml_meter.version import __version__
 
 _LOG = logging.getLogger(__name__)
@@ -78,16 +78,16 @@ def run(settings: Settings, tell: Callable[[str], None], *, new_admin_token: boo
     """
     logs.configure(settings.log_level)
     sender = _sender(settings)  # wrong settings are told now, not when the first mail is due
-    with _used_alone(settings):
+    with _in_use(settings):
         _serve(settings, sender, tell, new_admin_token=new_admin_token)
 
 
 @contextmanager
-def _used_alone(settings: Settings) -> Iterator[None]:
+def _in_use(settings: Settings) -> Iterator[None]:
     """Lock the database before it is opened: a newer program would upgrade its tables."""
     with ExitStack() as held:
         try:
-            held.enter_context(alone(settings.database_url))
+            held.enter_context(in_use(settings.database_url))
         except OSError as error:
             raise unusable(settings.folder, error) from error
         yield
@@ -234,9 +234,9 @@ def _background(app: FastAPI, sender: Sender) -> Iterator[None]:
     runners = [sending]
     if site.store.dialect == "sqlite":
         # No other process serves SQLite: what an earlier one had under way is free again, and
-        # models are answered here. On PostgreSQL that is for `meter worker`.
+        # models run here. On PostgreSQL that is for `meter worker`.
         forget_unfinished(site)
-        app.state.worker = runner(site, answering(60 * settings.model_minutes))
+        app.state.worker = runner(site, *worker.tasks(settings))
         runners.append(app.state.worker)
 
     def collecting() -> None:
@@ -246,6 +246,8 @@ def _background(app: FastAPI, sender: Sender) -> Iterator[None]:
     def housekeeping() -> None:
         sweep_uploads(SYSTEM, site, settings.folder / "uploads")
         forget_old_keys(site)
+        with site.writing() as books:
+            forget_guesses(books, site.clock())
 
     threads = [
         threading.Thread(target=_every, args=(seconds, work, stopping), daemon=True)

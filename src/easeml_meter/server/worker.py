@@ -1,4 +1,4 @@
-"""`meter worker`: answers queued submissions on any number of machines, from one PostgreSQL.
+"""`meter worker`: runs queued models on any number of machines, from one PostgreSQL.
 
 When a worker dies, another one takes over its submission. A submission that is run twice is charged
 once, because the same bytes get the answer that is in the books already.
@@ -16,9 +16,11 @@ from easeml_meter.errors import MeterError, invalid
 from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs
 from easeml_meter.server.settings import Settings
-from easeml_meter.service.jobs import QueueRunner, Runner
+from easeml_meter.service.jobs import QueueRunner, Runner, Work
 from easeml_meter.service.place import RECIPIENT, Site
 from easeml_meter.service.submissions.queue import answering
+from easeml_meter.service.testsets.releasing import releasing
+from easeml_meter.storage.store import in_use
 
 _LOG = logging.getLogger(__name__)
 
@@ -59,6 +61,11 @@ def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) ->
     if not settings.key_file.exists():
         raise MeterError(f"{settings.key_file}: no such file: copy the server's key to there")
     clear_runs()
+    with in_use(settings.database):
+        _work(settings, tell, heartbeat)
+
+
+def _work(settings: Settings, tell: Callable[[str], None], heartbeat: float) -> None:
     site = Site.open(
         settings.database,
         settings.files_place,
@@ -68,11 +75,18 @@ def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) ->
         room=settings.room,
     )
     try:
-        running = QueueRunner(site, answering(60 * settings.model_minutes), heartbeat)
+        running = QueueRunner(site, *tasks(settings), heartbeat=heartbeat)
         check_key(site)
         work(running, tell, patience=settings.shutdown_seconds)
     finally:
         site.close()
+
+
+def tasks(settings: Settings) -> tuple[Work, ...]:
+    """Return what runs models: one runner does all of it, so that no two compete for a machine."""
+    from easeml_meter.report.page import html_page
+
+    return answering(60 * settings.model_minutes), releasing(html_page)
 
 
 def work(running: Runner, tell: Callable[[str], None], *, patience: float) -> None:

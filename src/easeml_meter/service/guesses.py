@@ -1,10 +1,17 @@
-"""Wrong passwords in a row, by account and address: a stranger locks out nobody but himself."""
+"""Wrong passwords in a row, by account and address: a stranger locks out nobody but himself.
+
+They are counted in the books, so that neither a second server nor a restart gives more guesses.
+"""
 
 from __future__ import annotations
 
-import threading
-from collections.abc import Hashable
+import hashlib
+import json
 from datetime import datetime, timedelta
+
+from easeml_meter.core.model import stamp
+from easeml_meter.core.people import Wrong
+from easeml_meter.storage.books import Books
 
 FAILURES = 5
 """Wrong passwords in a row, from one address, before they lock."""
@@ -15,8 +22,8 @@ LOCK = timedelta(seconds=30)
 
 LONGEST_LOCK = timedelta(hours=1)
 
-_MOST = 10_000
-"""Accounts and addresses that are remembered before those without a lock are forgotten."""
+KEPT = timedelta(days=1)
+"""After a day without a guess, or after the lock, the count begins again."""
 
 
 def locked_for(failures: int, most: int) -> timedelta:
@@ -27,28 +34,28 @@ def locked_for(failures: int, most: int) -> timedelta:
     return min(LOCK * times, LONGEST_LOCK)
 
 
-class Guesses:
-    """What was guessed, in the memory of one server: an attacker cannot restart it."""
+def key_of(name: str, address: str, password: str | None) -> str:
+    """Return what guesses are counted for.
 
-    def __init__(self) -> None:
-        self._wrong: dict[Hashable, tuple[int, datetime]] = {}
-        self._lock = threading.Lock()
+    With the hash of the password in it, a new password ends every lock.
+    """
+    return hashlib.sha256(json.dumps([name, address, password]).encode()).hexdigest()
 
-    def begin(self, key: Hashable, now: datetime) -> bool:
-        """Count a guess as wrong until `right` is called; return whether it may be right at all.
 
-        Counting it before it is checked keeps many at the same moment from going uncounted.
-        """
-        with self._lock:
-            failures, until = self._wrong.get(key, (0, now))
-            if until > now:
-                return False
-            if len(self._wrong) >= _MOST:
-                self._wrong = {key: each for key, each in self._wrong.items() if each[1] > now}
-            self._wrong[key] = (failures + 1, now + locked_for(failures + 1, FAILURES))
-            return True
+def begin_guess(books: Books, key: str, now: datetime) -> bool:
+    """Count a guess as wrong until it proves right; return whether it may be right at all.
 
-    def right(self, key: Hashable) -> None:
-        """Begin to count from zero again."""
-        with self._lock:
-            self._wrong.pop(key, None)
+    Counting it before it is checked keeps many at the same moment from going uncounted.
+    """
+    before = books.guesses.get(key) or Wrong(key, 0, stamp(now))
+    if before.until > stamp(now):
+        return False
+    failures = before.failures + 1
+    until = now + locked_for(failures, FAILURES)
+    books.guesses.put(Wrong(key, failures, stamp(until)))
+    return True
+
+
+def forget_guesses(books: Books, now: datetime) -> None:
+    """Forget what was guessed long ago."""
+    books.guesses.forget_before(stamp(now - KEPT))

@@ -21,6 +21,7 @@ import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import partial
 from typing import TYPE_CHECKING, Any, Protocol
 
 from easeml_meter.errors import invalid
@@ -69,7 +70,7 @@ class Work:
 
 
 class Runner(Protocol):
-    """Runs the jobs of one queue in the background."""
+    """Runs the jobs of some queues in the background."""
 
     def start(self) -> None:
         """Begin."""
@@ -81,11 +82,11 @@ class Runner(Protocol):
         """Let the jobs under way finish, or put them back; return whether they finished."""
 
 
-def runner(site: Site, task: Work, *, heartbeat: float = 10.0, at_once: int = 1) -> Runner:
+def runner(site: Site, *tasks: Work, heartbeat: float = 10.0, at_once: int = 1) -> Runner:
     """Return the runner for the site's database."""
     if site.store.dialect == "sqlite":
-        return ThreadRunner(site, task)
-    return QueueRunner(site, task, heartbeat, at_once)
+        return ThreadRunner(site, *tasks)
+    return QueueRunner(site, *tasks, heartbeat=heartbeat, at_once=at_once)
 
 
 class ThreadRunner:
@@ -95,15 +96,16 @@ class ThreadRunner:
     write lock to those who have something to write.
     """
 
-    def __init__(self, site: Site, task: Work) -> None:
+    def __init__(self, site: Site, *tasks: Work) -> None:
         self._site = site
-        self._task = task
+        self._tasks = {task.queue: task for task in tasks}
         self._stopping = threading.Event()
         self._called = threading.Event()
-        self._current: str | None = None
+        self._current: Job | None = None
         self._resting: dict[str, tuple[int, float]] = {}
         """How often the job of a row failed, and until when it rests."""
-        self._thread = threading.Thread(target=self._run, name=task.queue, daemon=True)
+        self._name = " and ".join(self._tasks)
+        self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
 
     def start(self) -> None:
         """Begin, with what an earlier process left undone."""
@@ -119,19 +121,19 @@ class ThreadRunner:
         self._called.set()
         self._thread.join(patience)
         if self._thread.is_alive() and self._current is not None:
-            self._task.put_back(self._site, self._current)
+            self._tasks[self._current.queue].put_back(self._site, self._current.key)
         return not self._thread.is_alive()
 
     def run_next(self) -> bool:
         """Run the oldest job that is due; return whether there was one."""
         with self._site.reading() as books:
-            waiting = self._task.waiting(books)
-        job = self._due(waiting)
+            waiting = [job for task in self._tasks.values() for job in task.waiting(books)]
+        job = self._due(sorted(waiting, key=lambda each: each.turn))
         if job is None:
             return False
-        self._current = job.key
+        self._current, task = job, self._tasks[job.queue]
         try:
-            self._task.run(self._site, job.key)
+            task.run(self._site, job.key)
             self._resting.pop(job.key, None)
         except Later:
             pass  # the row says when it is due again
@@ -139,7 +141,7 @@ class ThreadRunner:
             failures = self._resting.get(job.key, (0, 0.0))[0] + 1
             pause = min(_PAUSE * failures, _LONGEST_PAUSE)
             self._resting[job.key] = (failures, time.monotonic() + pause)
-            _log_failure(self._task, job.key, error)
+            _log_failure(task, job.key, error)
         finally:
             self._current = None
         return True
@@ -160,7 +162,7 @@ class ThreadRunner:
                 if self.run_next():
                     continue
             except Exception as error:  # no database for now
-                _LOG.error("%s: unexpected %s", self._task.queue, type(error).__name__)
+                _LOG.error("%s: unexpected %s", self._name, type(error).__name__)
             self._called.wait(_LOOK)
             self._called.clear()
 
@@ -171,23 +173,25 @@ class QueueRunner:
     A runner that dies sends no sign of life any more, and another one takes over its jobs.
     """
 
-    def __init__(self, site: Site, task: Work, heartbeat: float, at_once: int = 1) -> None:
+    def __init__(self, site: Site, *tasks: Work, heartbeat: float, at_once: int = 1) -> None:
         if not 0.1 <= heartbeat <= 600:
             raise invalid("heartbeat", heartbeat, "a number from 0.1 to 600")
         self._site = site
-        self._task = task
+        self._tasks = tasks
         self._heartbeat = heartbeat
         """Seconds between signs of life; without three of them in a row a runner counts as dead."""
         self._at_once = at_once
-        self._held: dict[int, str] = {}
-        """The jobs under way here, by the queue's numbers, and their rows."""
+        self._held: dict[int, tuple[Work, str]] = {}
+        """The jobs under way here, by the queue's numbers: what is done, and for which row."""
         self._patience = 0.0
         self._stopping = asyncio.Event()
         self._loop: asyncio.AbstractEventLoop | None = None
         self._began, self._over = threading.Event(), threading.Event()
         self._finished = True
         self._thread = threading.Thread(
-            target=lambda: asyncio.run(self._run()), name=task.queue, daemon=True
+            target=lambda: asyncio.run(self._run()),
+            name=" and ".join(task.queue for task in tasks),
+            daemon=True,
         )
 
     def start(self) -> None:
@@ -231,7 +235,7 @@ class QueueRunner:
             await pool.wait(timeout=_CONNECT_SECONDS)
             working = asyncio.create_task(
                 app.run_worker_async(
-                    queues=[self._task.queue],
+                    queues=[task.queue for task in self._tasks],
                     concurrency=self._at_once,
                     install_signal_handlers=False,
                     delete_jobs="always",
@@ -258,9 +262,9 @@ class QueueRunner:
         if late:
             self._finished = False
             with contextlib.suppress(Exception):  # without a database, others take them back
-                for job, key in self._held.copy().items():
+                for job, (work, key) in self._held.copy().items():
                     await app.job_manager.retry_job_by_id_async(job, datetime.now(UTC))
-                    await asyncio.to_thread(self._task.put_back, self._site, key)
+                    await asyncio.to_thread(work.put_back, self._site, key)
             self._over.set()  # now: the end of this loop would wait for the threads of the jobs
             return
         for task in tasks:
@@ -269,21 +273,24 @@ class QueueRunner:
 
     async def _heal(self, app: App) -> None:
         """Take back the jobs of runners that died, and make those that were lost."""
-        queue = self._task.queue
         while True:
-            stalled = await app.job_manager.get_stalled_jobs(
-                queue=queue, seconds_since_heartbeat=3 * self._heartbeat
-            )
-            for job in stalled:
-                with contextlib.suppress(Exception):  # another runner was quicker
-                    await app.job_manager.retry_job(job)
-                    _LOG.info("job %s of a dead worker put back", job.id)
-            lost = await asyncio.to_thread(
-                jobs.enqueue_lost, self._site.store, queue, self._task.waiting
-            )
-            if lost:
-                _LOG.info("%s: %s without a job put into the queue", queue, lost)
+            for task in self._tasks:
+                await self._heal_queue(app, task)
             await asyncio.sleep(self._heartbeat)
+
+    async def _heal_queue(self, app: App, task: Work) -> None:
+        stalled = await app.job_manager.get_stalled_jobs(
+            queue=task.queue, seconds_since_heartbeat=3 * self._heartbeat
+        )
+        for job in stalled:
+            with contextlib.suppress(Exception):  # another runner was quicker
+                await app.job_manager.retry_job(job)
+                _LOG.info("job %s of a dead worker put back", job.id)
+        lost = await asyncio.to_thread(
+            jobs.enqueue_lost, self._site.store, task.queue, task.waiting
+        )
+        if lost:
+            _LOG.info("%s: %s without a job put into the queue", task.queue, lost)
 
     def _pool(self) -> AsyncConnectionPool:
         from psycopg_pool import AsyncConnectionPool
@@ -308,20 +315,21 @@ class QueueRunner:
                 return procrastinate.RetryDecision(retry_in={"seconds": int(pause)})
 
         app = procrastinate.App(connector=procrastinate.PsycopgConnector())
-        queue = self._task.queue
-        app.task(name=queue.task, queue=queue, retry=Retrying(), pass_context=True)(self._call)
+        for task in self._tasks:
+            queue, call = task.queue, partial(self._call, task)
+            app.task(name=queue.task, queue=queue, retry=Retrying(), pass_context=True)(call)
         return app
 
-    def _call(self, context: JobContext, /, **arguments: str) -> None:
+    def _call(self, task: Work, context: JobContext, /, **arguments: str) -> None:
         (key,) = arguments.values()  # jobs made by earlier versions call it `submission`
         job = int(context.job.id or 0)
-        self._held[job] = key
+        self._held[job] = task, key
         try:
-            self._task.run(self._site, key)
+            task.run(self._site, key)
         except Later:
             raise
         except Exception as error:
-            _log_failure(self._task, key, error)
+            _log_failure(task, key, error)
             raise _Failed from None
         finally:
             del self._held[job]

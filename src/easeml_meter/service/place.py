@@ -14,7 +14,6 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import TestSet, stamp
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.losses import Loss, check_allowed, parse_loss
-from easeml_meter.service.guesses import Guesses
 from easeml_meter.service.room import Room
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage import jobs
@@ -208,8 +207,6 @@ class Site:
     """What tables in uploads may hold."""
     room: Room = field(default_factory=Room, compare=False, repr=False)
     """What meters and users may take of the disk."""
-    guesses: Guesses = field(default_factory=Guesses, compare=False, repr=False)
-    """Wrong passwords, in the memory of this process."""
 
     @classmethod
     def open(

@@ -15,14 +15,17 @@ KEPT = ("validation", "predictions", "submissions")
 MOST_UPLOADS = 100
 """Unfinished uploads of one user."""
 _PAUSE = 10.0
-"""Seconds before the files of a full meter are counted again."""
+"""Seconds before the files of a meter that is filling up are counted again."""
+_SHARE = 8
+"""After this part of what was left, the files are counted again: so many servers may share it."""
 
 
 class Room:
     """What the settings of a server leave; 0: no limit.
 
     The files of a meter are counted once, then what is added. They are counted again when there
-    seems to be no room, as some may have been removed since.
+    seems to be no room, as some may have been removed since, and whenever a share of what was left
+    is used up here, as other servers may have taken as much.
     """
 
     def __init__(
@@ -37,6 +40,8 @@ class Room:
         self.kept_free = free
         self._clock = clock
         self._used: dict[str, int] = {}
+        self._enough_for: dict[str, int] = {}
+        """What may be used before the files are counted again."""
         self._counted_at: dict[str, float] = {}
         self._lock = threading.Lock()
 
@@ -54,10 +59,12 @@ class Room:
             used = self._used.get(meter)
             counted_at = self._counted_at.get(meter, -_PAUSE)
         now = self._clock()
-        if used is None or (used + size > self._per_meter and now - counted_at >= _PAUSE):
+        enough = used is not None and used + size <= self._enough_for[meter]
+        if used is None or (not enough and now - counted_at >= _PAUSE):
             used = sum(map(files.size, KEPT))
             with self._lock:
                 self._used[meter], self._counted_at[meter] = used, now
+                self._enough_for[meter] = used + (self._per_meter - used) // _SHARE
         with self._lock:
             if self._used[meter] + size > self._per_meter:
                 line = f"{size:,} bytes given, the meter has used up its {self._per_meter:,}"

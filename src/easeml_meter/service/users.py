@@ -16,7 +16,14 @@ from easeml_meter.core.model import Event, stamp
 from easeml_meter.core.people import Credentials, User
 from easeml_meter.errors import Denied, MeterError, Unauthenticated, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.guesses import FAILURES, FAILURES_ANYWHERE, LOCK, locked_for
+from easeml_meter.service.guesses import (
+    FAILURES,
+    FAILURES_ANYWHERE,
+    LOCK,
+    begin_guess,
+    key_of,
+    locked_for,
+)
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.storage.books import Books
 
@@ -225,13 +232,12 @@ def check_password(site: Site, name: str, password: str, address: str = "") -> U
     Raises:
         Unauthenticated: something is wrong; which of name, password or lock is not said.
     """
-    with site.reading() as books:
+    now = site.clock()
+    with site.writing() as books:
         known = books.users.named(name)
         secret = books.users.credentials(known.id if known else "")
-    now = site.clock()
-    # With the hash in the key, a new password ends every lock.
-    key = (name, address, secret.password)
-    counts = site.guesses.begin(key, now)
+        key = key_of(name, address, secret.password)
+        counts = begin_guess(books, key, now)
     right = verify_password(secret.password, password)
     # An unknown name takes as long as a wrong password: it is hashed and written all the same.
     with site.writing() as books:
@@ -244,12 +250,14 @@ def check_password(site: Site, name: str, password: str, address: str = "") -> U
             pause = locked_for(failures, FAILURES_ANYWHERE)
             until = stamp(now + pause) if pause else None
             books.users.update(replace(secret, failures=failures, locked_until=until))
-    if known is None or known.disabled or not (right and unlocked):
+        welcome = known is not None and not known.disabled and right and unlocked
+        if welcome:
+            books.guesses.forget(key)
+    if known is None or not welcome:
         raise Unauthenticated(
             f"name or password is wrong: check both; after {FAILURES} wrong ones in a row, "
             f"even the right one is refused for {LOCK.seconds} seconds or longer"
         )
-    site.guesses.right(key)
     return known
 
 

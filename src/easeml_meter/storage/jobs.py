@@ -29,12 +29,13 @@ class Queue(StrEnum):
     """What a job is for; each queue has runners of its own."""
 
     SUBMISSIONS = "submissions"
+    RELEASES = "releases"
     NOTIFICATIONS = "notifications"
 
     @property
     def task(self) -> str:
         """The name of what is done for each job of this queue."""
-        return {"submissions": "answer", "notifications": "deliver"}[self]
+        return {"submissions": "answer", "releases": "release", "notifications": "deliver"}[self]
 
 
 @dataclass(frozen=True)

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0009"
+HEAD = "0010"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()
@@ -129,6 +129,21 @@ handover_requests = sa.Table(
     sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
 )
 
+releases = sa.Table(
+    "releases",
+    metadata,
+    sa.Column("id", sa.String(32), primary_key=True),
+    sa.Column("meter", sa.String(32), nullable=False),
+    sa.Column("generation", sa.Integer, nullable=False),
+    sa.Column("user", sa.String(32), nullable=False),
+    sa.Column("turn", sa.Integer, nullable=False),
+    sa.Column("attempts", sa.Integer, nullable=False),
+    sa.Column("problem", sa.JSON(none_as_null=True)),  # why it was given up
+    sa.Column("at", sa.String(32), nullable=False),
+    sa.ForeignKeyConstraint(["meter", "generation"], ["generations.meter", "generations.number"]),
+    sa.UniqueConstraint("meter", "generation"),
+)
+
 users = sa.Table(
     "users",
     metadata,
@@ -141,6 +156,14 @@ users = sa.Table(
     sa.Column("failures", sa.Integer, nullable=False),  # wrong passwords in a row
     sa.Column("locked_until", sa.String(32)),
     sa.Column("created_at", sa.String(32), nullable=False),
+)
+
+guesses = sa.Table(
+    "guesses",
+    metadata,
+    sa.Column("key", sa.String(64), primary_key=True),  # digest of name, address and password hash
+    sa.Column("failures", sa.Integer, nullable=False),  # wrong passwords in a row
+    sa.Column("until", sa.String(32), nullable=False),  # when the next one may be right
 )
 
 members = sa.Table(

@@ -40,6 +40,12 @@ SELECT set_config('lock_timeout', '{_LOCK_SECONDS}s', false),
        END
 """
 _SNAPSHOT: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+_PRESENCE_SECONDS = 5.0
+"""Between two looks of a server at the lock that says it is there."""
+_STILL_THERE = sa.text("SELECT 1")
+_NUMBER = int.from_bytes(b"meterdb")
+_ALONE = sa.text(f"SELECT pg_try_advisory_lock({_NUMBER})")
+_TOGETHER = sa.text(f"SELECT pg_try_advisory_lock_shared({_NUMBER})")
 _ADDRESSES = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
 
 
@@ -138,17 +144,105 @@ class Store:
 
 
 @contextmanager
-def alone(url: str) -> Iterator[None]:
-    """Keep every other server and restore away from a SQLite database; make its folder if new.
+def in_use(url: str) -> Iterator[None]:
+    """Keep restores away from a database, and from SQLite every other server; make its folder.
 
-    The operating system frees the lock when the process ends, however it ends. Many servers may
-    use one PostgreSQL, so nothing is locked there.
+    The operating system, or PostgreSQL, frees the lock when the process ends, however it ends.
+
+    Raises:
+        StorageError: a restore uses the database, or on SQLite another server.
+    """
+    with _alone_on_sqlite(url) if _is_sqlite(url) else _Present(url):
+        yield
+
+
+@contextmanager
+def alone(url: str) -> Iterator[None]:
+    """Keep every server, worker and other restore away from a database; make its folder if new.
 
     Raises:
         StorageError: another one uses the database.
     """
+    if _is_sqlite(url):
+        with _alone_on_sqlite(url):
+            yield
+        return
+    engine = _engine(url)
+    try:
+        with _session(engine) as connection:
+            if not connection.execute(_ALONE).scalar_one():
+                raise StorageError(
+                    "another meter serve, meter worker or meter restore uses the database: stop "
+                    "all of them first"
+                )
+            yield
+    except sa.exc.DBAPIError as error:
+        raise StorageError(f"the database cannot be used: {_reason(error)}") from error
+    finally:
+        engine.dispose()
+
+
+class _Present:
+    """Holds a lock of PostgreSQL that all servers and workers share, and takes it again if lost.
+
+    A session that ends, as with a restart of the database, takes its locks along.
+    """
+
+    def __init__(self, url: str) -> None:
+        self._engine = _engine(url)
+        self._connection: sa.Connection | None = None
+        self._stopping = threading.Event()
+        self._thread = threading.Thread(target=self._stay, name="presence", daemon=True)
+
+    def __enter__(self) -> None:
+        try:
+            if not self._take():
+                self._engine.dispose()
+                raise StorageError("a meter restore uses the database: start when it is done")
+        except sa.exc.DBAPIError as error:
+            self._engine.dispose()
+            raise StorageError(f"the database cannot be opened: {_reason(error)}") from error
+        self._thread.start()
+
+    def __exit__(self, *_: object) -> None:
+        self._stopping.set()
+        self._thread.join()
+        self._engine.dispose()
+
+    def _take(self) -> bool:
+        connection = _session(self._engine)
+        if not connection.execute(_TOGETHER).scalar_one():
+            connection.close()
+            return False
+        self._connection = connection
+        return True
+
+    def _stay(self) -> None:
+        while not self._stopping.wait(_PRESENCE_SECONDS):
+            try:
+                if self._connection is None:
+                    self._take()
+                else:
+                    self._connection.execute(_STILL_THERE)
+            except sa.exc.DBAPIError:  # the database is away: it comes back, or nothing works
+                self._connection = None
+        if self._connection is not None:
+            self._connection.close()
+
+
+def _session(engine: sa.Engine) -> sa.Connection:
+    """Return a connection outside of transactions: its locks last until it is closed."""
+    return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+
+
+def _is_sqlite(url: str) -> bool:
+    return _address(url).get_backend_name() == "sqlite"
+
+
+@contextmanager
+def _alone_on_sqlite(url: str) -> Iterator[None]:
     address = _address(url)
-    if address.get_backend_name() != "sqlite" or not address.database:
+    if not address.database:
         yield
         return
     path = Path(f"{address.database}.lock")

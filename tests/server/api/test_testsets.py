@@ -24,8 +24,11 @@ from tests.server.driving import (
 )
 from tests.server.helpers import Served
 from tests.service.helpers import rows, small_spec
+from tests.service.submissions.models import threshold
 
+from easeml_meter.server.worker import tasks
 from easeml_meter.service.actor import Permission, needs
+from easeml_meter.service.jobs import ThreadRunner
 from easeml_meter.service.submissions.measuring import open_sealed
 
 LABELS = np.random.default_rng(5).integers(0, 2, 40)
@@ -209,6 +212,29 @@ def test_a_spent_test_set_is_released(served: Served, tmp_path: Path) -> None:
         assert [truth["test_loss"] for truth in view["retrospective"]] == losses
 
 
+def test_a_test_set_with_models_is_released_by_a_worker(served: Served, tmp_path: Path) -> None:
+    meter = served.add_meter(small_spec(models=True, inputs="hidden"))
+    begin(served, meter, tmp_path)
+    labeler, developer, path = served.client("labeler"), served.client("developer"), "test-sets/1"
+    model = threshold(tmp_path / "model.onnx").packed()
+    developer.post(f"/meters/{meter}/submissions", params={"model": "m"}, content=model)
+    worker = ThreadRunner(served.site, *tasks(served.app.state.settings))
+    assert worker.run_next()
+    assert labeler.post(f"/meters/{meter}/{path}/retire").is_success
+    path = f"/meters/{meter}/{path}/release"
+    assert labeler.get(path).status_code == 404
+    for ask in (labeler.post, labeler.get):
+        waiting = ask(path)
+        assert (waiting.status_code, waiting.json()["state"]) == (202, "waiting")
+    for other in ("developer", "runner", "admin"):
+        assert served.client(other).get(path).status_code == 403
+    assert worker.run_next()
+    found = labeler.get(path)
+    assert (found.status_code, found.json()["state"]) == (200, "released")
+    assert "testset.parquet" in found.json()["files"]
+    assert not worker.run_next()
+
+
 def test_notices_are_for_labelers(served: Served, meter: str, tmp_path: Path) -> None:
     labels = begin(served, meter, tmp_path, seed=3)
     probe = parquet(rows(labels, seed=1003).slice(0, 4))
@@ -247,7 +273,7 @@ def test_whoever_delivers_or_releases_holds_up_nobody(
     """Fifty of them held all threads, and nobody else was answered until they were done."""
     slow, routes = threading.Event(), import_module("easeml_meter.server.api.testsets")
     monkeypatch.setattr(routes, "finish_upload", gated(lambda *_, **__: slow.wait(60)))
-    monkeypatch.setattr(routes.release, "release", gated(lambda *_, **__: slow.wait(60)))
+    monkeypatch.setattr(routes.releasing, "request_release", gated(lambda *_, **__: slow.wait(60)))
     path, post = f"/meters/{meter}/test-sets", served.client("labeler").post
     with ThreadPoolExecutor(100) as pool:
         waiting = [pool.submit(post, path, json={"upload": "0" * 32}) for _ in range(50)]

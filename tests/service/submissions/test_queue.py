@@ -407,7 +407,7 @@ def test_a_model_whose_worker_died_is_answered_once(served: Served, meter: str) 
     developer = served.client("developer")
     submission = hand_in(developer, meter).json()["id"]
     reach(served, submission)
-    ThreadRunner(served.site, queue.answering())._task.put_back(served.site, submission)
+    queue.answering().put_back(served.site, submission)
     assert show(developer, meter, submission)["state"] == "running"
     replace_validation(served, meter)
     run_all(served)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Request
 from fastapi.responses import JSONResponse, Response, StreamingResponse
 from pydantic import BaseModel, Field
 
+from easeml_meter.core.model import ReleaseRequest
 from easeml_meter.server.api.common import (
     Given,
     Listed,
@@ -26,7 +27,8 @@ from easeml_meter.server.middleware import REPORT_POLICY
 from easeml_meter.server.parameters import Number
 from easeml_meter.service import validation
 from easeml_meter.service.actor import permit
-from easeml_meter.service.testsets import inputs, parts, release, requests, windows
+from easeml_meter.service.place import Workspace
+from easeml_meter.service.testsets import inputs, parts, release, releasing, requests, windows
 from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.service.uploads import finish_upload, take_in_whole
 
@@ -122,10 +124,14 @@ class TestSetAdded(TestSetShown):
 
 
 class Released(BaseModel):
-    """A test set that was handed out, and its files."""
+    """A test set that is or will be handed out, and its files."""
 
     generation: int
+    state: Literal["waiting", "released", "refused"]
+    """Where a release stands that waits for a worker, as models have to run once more for it."""
     files: list[str]
+    problem: dict[str, str] | None = None
+    """Why it was refused after all: ask for it again, once that is mended."""
 
 
 class BatchShown(BaseModel):
@@ -150,6 +156,11 @@ class Notice(BaseModel):
     ids_renumbered: int
     """Rows with an id of the other set but other inputs."""
     sentence: str
+
+
+_WAITING: dict[int | str, dict[str, Any]] = {
+    202: {"model": Released, "description": "It waits, or is under way."}
+}
 
 
 @requesting.get("/meters/{meter}/requests", responses=answers(404))
@@ -300,23 +311,48 @@ async def retire_test_set(
 
 @router.post(
     "/meters/{meter}/test-sets/{number}/release",
-    responses=answers(404, 409),
+    responses=answers(404, 409) | _WAITING,
     response_model=Released,
     name="release",
 )
 async def release_test_set(
     request: Request, actor: ActorHere, space: WorkspaceHere, once: OnceHere, number: Number
 ) -> JSONResponse:
-    """Hand a spent test set to the developers, with what really happened (a labeler's deed)."""
+    """Hand a spent test set to the developers, with what really happened (a labeler's deed).
+
+    Where models were submitted, they run once more on a worker: the answer is then 202.
+    """
     from easeml_meter.report.page import html_page
 
     def make() -> tuple[int, Released]:
-        release.release(actor, space, number, draw=html_page)
-        files = space.files.names(release.released_folder(number))
-        return 200, Released(generation=number, files=files)
+        asked = releasing.request_release(actor, space, number, draw=html_page)
+        if asked is not None and request.app.state.worker is not None:
+            request.app.state.worker.call()
+        return _standing(space, number, asked)
 
     run = request.app.state.labeling
-    return await once.answer(make, actor=actor, use_case=release.release, run=run)
+    return await once.answer(make, actor=actor, use_case=releasing.request_release, run=run)
+
+
+@router.get(
+    "/meters/{meter}/test-sets/{number}/release",
+    responses=answers(404) | _WAITING,
+    response_model=Released,
+)
+def show_release(actor: ActorHere, space: WorkspaceHere, number: Number) -> JSONResponse:
+    """Show where a release stands that was asked for (labelers)."""
+    found = releasing.requested_release(actor, space, number)
+    status, shown = _standing(space, number, found)
+    return JSONResponse(shown.model_dump(mode="json"), status)
+
+
+def _standing(space: Workspace, number: int, asked: ReleaseRequest | None) -> tuple[int, Released]:
+    if asked is None:
+        files = space.files.names(release.released_folder(number))
+        return 200, Released(generation=number, state="released", files=files)
+    if asked.problem is None:
+        return 202, Released(generation=number, state="waiting", files=[])
+    return 200, Released(generation=number, state="refused", files=[], problem=asked.problem)
 
 
 @router.get(

@@ -3,13 +3,15 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
 from typing import Annotated, Literal
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from easeml_meter.core.model import LabelRequest
+from easeml_meter.core.model import LabelRequest, ReleaseRequest
+from easeml_meter.errors import NotFound
 from easeml_meter.report.page import html_page
 from easeml_meter.server.api.testsets import released_batch as batch_of_released
 from easeml_meter.server.api.testsets import released_file as file_of_released
@@ -24,6 +26,7 @@ from easeml_meter.service.place import Workspace
 from easeml_meter.service.testsets import parts, release, requests
 from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.parts import Columns
+from easeml_meter.service.testsets.releasing import request_release, requested_release
 from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.service.validation import list_notices
 from easeml_meter.spec import MeterSpec
@@ -65,13 +68,15 @@ def labels_page(page: LabelingHere) -> Response:
     columns = parts.columns_before(actor, space)
     shown = show_meter(actor, space)
     spec = meter_state(actor, space).spec
+    releasable = release.releasable(actor, space)
     return visit.render(
         "labels.html",
         meter=shown.meter,
         requests=requests.list_requests(actor, space),
         names=users.user_names(actor, space),
         generations=requests.list_test_sets(actor, space),
-        releasable=release.releasable(actor, space),
+        releasable=releasable,
+        asked_release=releasable and _asked_release(actor, space, releasable.number),
         notices=[each for each in reversed(list_notices(actor, space)) if each.rows_shared != 0],
         columns=columns,
         commands=_commands(visit.server, page.meter, columns, spec),
@@ -81,6 +86,12 @@ def labels_page(page: LabelingHere) -> Response:
         recipient=shown.recipient,
         largest=parts.LARGEST_FROM_BROWSER,
     )
+
+
+def _asked_release(actor: Actor, space: Workspace, number: int) -> ReleaseRequest | None:
+    with suppress(NotFound):
+        return requested_release(actor, space, number)
+    return None
 
 
 def _commands(server: str, meter: str, columns: Columns, spec: MeterSpec) -> str:
@@ -174,9 +185,13 @@ def withdraw(page: LabelingHere, number: Number, part: Number) -> Response:
 @router.post("/meters/{meter}/labels/{number}/release")
 async def release_test_set(page: LabelingHere, number: Number) -> Response:
     """Hand a spent test set to the developers, with what really happened."""
-    hand_out = partial(release.release, page.actor, page.space, number, draw=html_page)
-    await page.visit.request.app.state.labeling(hand_out)
-    return page.back(f"Test set {number} is released to the developers.")
+    state = page.visit.request.app.state
+    hand_out = partial(request_release, page.actor, page.space, number, draw=html_page)
+    if await state.labeling(hand_out) is None:
+        return page.back(f"Test set {number} is released to the developers.")
+    if state.worker is not None:
+        state.worker.call()
+    return page.back(f"Test set {number} will be released: its models run once more first.")
 
 
 @router.post("/meters/{meter}/test-sets/{number}/retire")

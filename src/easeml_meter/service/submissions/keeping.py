@@ -74,10 +74,18 @@ def read_kept(space: Workspace, name: str) -> tuple[bytes, str]:
     """Give the bytes of a submission, and their ending."""
     part = _PART.fullmatch(name)
     content = unwrap(space.files.read(file_of(name)), space.identity, "the kept submission")
+    if part is not None:
+        start = int(part["start"])
+        content = content[start : start + int(part["length"])]
+    return content, suffix_of(name)
+
+
+def suffix_of(name: str) -> str:
+    """Give the ending that tells what the bytes are that an entry names."""
+    part = _PART.fullmatch(name)
     if part is None:
-        return content, PurePosixPath(PurePosixPath(name).stem).suffix
-    start = int(part["start"])
-    return content[start : start + int(part["length"])], part["suffix"] or ""
+        return PurePosixPath(PurePosixPath(name).stem).suffix
+    return part["suffix"] or ""
 
 
 def file_of(name: str) -> str:

@@ -389,11 +389,15 @@ def _packed(files: Mapping[str, Source]) -> bytes:
     return archive.pack({name: File(source.read_bytes()) for name, source in files.items()})
 
 
+def model_kept(suffix: str) -> type[Model] | None:
+    """Return the kind of model that was kept under an ending; None: predictions were."""
+    return next((model for model in MODELS.values() if suffix in model.kept), None)
+
+
 def measure_again(kept: Held, on: Measured) -> Score | None:
     """Measure what was kept of a submission on the test set once more, for its release."""
-    for model in MODELS.values():
-        if kept.suffix in model.kept:
-            return model_score(model.read(kept.content).open(on).predictor, on)
+    if (model := model_kept(kept.suffix)) is not None:
+        return model_score(model.read(kept.content).open(on).predictor, on)
     return hidden_score(on.sealed, kept_predictions(kept, on), clusters=on.hidden_clusters)
 
 

@@ -60,7 +60,7 @@ _WAIT = 60
 MOST_ATTEMPTS = 5
 """Attempts before we give up on a submission that keeps crashing us."""
 
-_FAILED = {"error": "internal", "message": "the server failed at it: tell its admin"}
+FAILED = {"error": "internal", "message": "the server failed at it: tell its admin"}
 
 
 @dataclass(frozen=True)
@@ -279,7 +279,7 @@ def work(
     space = site.space(ticket.meter)
     tried = ticket.attempts > MOST_ATTEMPTS
     if tried and not ticket.reached:  # it fails without hidden rows, so it tells nothing of them
-        _end(site, replace(ticket, state=SubmissionState.REFUSED, problem=_FAILED))
+        _end(site, replace(ticket, state=SubmissionState.REFUSED, problem=FAILED))
         return
     try:
         submitted = MODELS[ticket.kind].read(space.files.read(ticket.blob))
@@ -296,7 +296,7 @@ def work(
         if not tried and _to_be_tried_again(site, identifier, error):
             _put_back(site, identifier)
             raise
-        problem = _FAILED
+        problem = FAILED
         if isinstance(error, MeterError):
             problem = {"error": error.word, "message": str(error)}
         _end(site, replace(ticket, state=SubmissionState.REFUSED, problem=problem))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
 
@@ -57,6 +57,20 @@ def release(
         WrongPhase: it is not spent, an older one must be released first, or its rows stand in a
             test set that is active, here or at another meter of the server.
     """
+    return hand_out(space, choose(actor, space, number), draw)
+
+
+@dataclass(frozen=True)
+class Chosen:
+    """A test set that may be released, with all its answers."""
+
+    state: MeterState
+    test_set: TestSet
+    entries: list[Entry]
+
+
+def choose(actor: Actor, space: Workspace, number: int | None = None) -> Chosen:
+    """Return the oldest spent test set, or say why the one that is meant cannot be released."""
     with space.writing() as books:
         state = settled(space, books, space.state(books))
         test_set = _next_to_release(state, number)
@@ -64,6 +78,12 @@ def release(
         entries = books.entries.all(test_set.meter, test_set.number)
     space.journal(test_set).append(unjournaled, histories.answers)
     _refuse_active_rows(actor, space, state, test_set)
+    return Chosen(state, test_set, entries)
+
+
+def hand_out(space: Workspace, chosen: Chosen, draw: Callable[[SessionView], str]) -> TestSet:
+    """Measure every kept submission once more, and publish the test set."""
+    state, test_set, entries = chosen.state, chosen.test_set, chosen.entries
     spec = spec_of(state.spec, test_set)
     truths: list[Truth | None] = [None for _ in entries]
     if state.validation is not None:

@@ -19,10 +19,12 @@ from easeml_meter.storage.books.copies import Copies
 from easeml_meter.storage.books.counts import Counts
 from easeml_meter.storage.books.deliveries import Deliveries
 from easeml_meter.storage.books.entries import Entries
+from easeml_meter.storage.books.guesses import WrongPasswords
 from easeml_meter.storage.books.handovers import HandOvers
 from easeml_meter.storage.books.idempotency import KeyedRequests
 from easeml_meter.storage.books.meters import Meters
 from easeml_meter.storage.books.parts import Parts
+from easeml_meter.storage.books.releases import Releases
 from easeml_meter.storage.books.seats import Seats
 from easeml_meter.storage.books.submissions import Submissions
 from easeml_meter.storage.books.testsets import TestSets
@@ -92,6 +94,11 @@ class Books:
         return Users(self.connection)
 
     @cached_property
+    def guesses(self) -> WrongPasswords:
+        """Wrong passwords."""
+        return WrongPasswords(self.connection)
+
+    @cached_property
     def seats(self) -> Seats:
         """Who has which role at which meter."""
         return Seats(self.connection)
@@ -134,6 +141,11 @@ class Books:
     def submissions(self) -> Submissions:
         """Submissions that wait for a worker, or waited."""
         return Submissions(self.connection)
+
+    @cached_property
+    def releases(self) -> Releases:
+        """Releases that wait for a worker."""
+        return Releases(self.connection)
 
     @cached_property
     def webhooks(self) -> Webhooks:

@@ -38,6 +38,8 @@ LEFT_OUT = (
             schema.idempotency,
             schema.deliveries,
             schema.handover_requests,
+            schema.releases,
+            schema.guesses,
         )
     ),
 )
@@ -74,7 +76,7 @@ class Copies(Repository):
 
     def remove(self, meter: str) -> None:
         """Remove everything about a meter, uploads under way included."""
-        begun = (schema.uploads.name, schema.handover_requests.name)
+        begun = (schema.uploads.name, schema.handover_requests.name, schema.releases.name)
         for name in (*begun, FOLDED, *reversed(METER_TABLES)):
             table = schema.metadata.tables[name]
             self._connection.execute(table.delete().where(_of_meter(table, meter)))
