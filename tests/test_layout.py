@@ -71,6 +71,7 @@ ELSEWHERE = {
     "service/test_backup.py": ("service/restore", "storage/books/copies"),
     "service/test_guesses.py": ("storage/books/guesses",),
     "service/testsets/test_releasing.py": ("storage/books/releases",),
+    "cli/test_backup.py": ("cli/places",),
     "properties/test_durability.py": ("service/journal",),
     "storage/test_store.py": ("storage/books/repository",),
     "storage/test_migrations.py": (

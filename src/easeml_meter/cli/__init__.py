@@ -20,7 +20,7 @@ _COMMANDS = {
     "why": ("easeml_meter.cli.why", "Why it needs so many labels, and what would halve them."),
     "compare": ("easeml_meter.cli.plan", "All meters side by side, with a chart."),
     "init": ("easeml_meter.cli.meters", "Make a meter in a folder, or on a server."),
-    "key": ("easeml_meter.cli.keys", "Keys of people who may open sealed test sets."),
+    "key": ("easeml_meter.cli.keys", "Keys for sealed test sets: make one, or change a meter's."),
     "seal": ("easeml_meter.cli.testsets", "Seal labelled rows as a test set (labelers)."),
     "testset": ("easeml_meter.cli.testsets", "Test sets: add, requests, inputs, notices, fetch."),
     "validation": ("easeml_meter.cli.validation", "Hand in or replace the validation set."),

@@ -2,39 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from easeml_meter.cli.common import Command, echo_json, json_option
-from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.cli.common import echo_json, json_option
+from easeml_meter.cli.places import (
+    embedded_meter,
+    opened_home,
+    opened_site,
+    place_options,
+    server_settings,
+    typed_folder,
+)
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.service.actor import SYSTEM
 
 if TYPE_CHECKING:
-    from easeml_meter.server.settings import Settings
-    from easeml_meter.service.backup import Backup, Contents, Place
-    from easeml_meter.service.place import Home
+    from easeml_meter.service.backup import Backup, Contents
     from easeml_meter.service.restore import Restored
-
-
-def _where(command: Command) -> Command:
-    """Add the options that name a meter's folder or a server."""
-    # A meter in a folder is backed up without the packages that a server needs.
-    with suppress(MeterError):
-        from easeml_meter.cli.server import settings_options
-
-        command = settings_options("database", "files", "key")(command)
-    return click.option(
-        "--folder",
-        "-C",
-        type=click.Path(path_type=Path),
-        envvar="METER_FOLDER",
-        help="Folder of a meter or a server. Default: this one, or the server's settings.",
-    )(command)
 
 
 @click.command()
@@ -48,7 +36,7 @@ def _where(command: Command) -> Command:
 @click.option("--keep", type=click.IntRange(1), help="With --to: drop all but the newest so many.")
 @click.option("--meter", "identifier", help="Id of one meter of a server. Default: all meters.")
 @click.option("--with-key", is_flag=True, help="Include the secret key.")
-@_where
+@place_options
 @json_option
 def backup(
     out: Path | None,
@@ -78,17 +66,17 @@ def backup(
         raise InvalidInput("backup: give either a file, or --to with a folder or URL")
     if keep is not None and shelf is None:
         raise invalid("keep", keep, "it goes with --to: a file is one backup")
-    folder = _typed(folder)
-    home = _embedded(folder or Path())
+    folder = typed_folder(folder)
+    home = embedded_meter(folder or Path())
     if home is not None:
-        opened, key = _home(home), home.key
+        opened, key = opened_home(home), home.key
     else:
-        settings = _settings(folder, settings_file, flags)
+        settings = server_settings(folder, settings_file, flags)
         if not settings.key_file.is_file():
             raise InvalidInput(
                 f"{settings.key_file}: there is no key: name the folder of a meter or of a server"
             )
-        opened, key = _site(settings), settings.key_file
+        opened, key = opened_site(settings), settings.key_file
     secret = key if with_key else None
     with opened as place:
         if shelf is None:
@@ -105,7 +93,7 @@ def backup(
 @click.option("--backup", "name", help="Which of several in SOURCE. Default: the newest.")
 @click.option("--check", is_flag=True, help="Restore into a folder of its own, audit, remove it.")
 @click.option("--meter", "identifier", help="Id of one meter in it. Default: all.")
-@_where
+@place_options
 @json_option
 def restore(
     source: str,
@@ -121,7 +109,7 @@ def restore(
     """Restore SOURCE into an empty folder or server, or over an existing one.
 
     SOURCE is a file, or the folder or URL of meter backup --to. Nothing that is there is lost:
-    answers given since the backup still count. Stop a server on SQLite first. Accounts come back
+    answers given since the backup still count. Stop servers and workers first. Accounts come back
     without their tokens: people sign in again. With --check, nothing here is changed.
     """
     from easeml_meter.service.backup import Backup
@@ -132,17 +120,17 @@ def restore(
     from easeml_meter.storage.store import alone
     from easeml_meter.vault.keys import Identity
 
-    folder = _typed(folder)
+    folder = typed_folder(folder)
     if "://" not in source and not Path(source).exists():
         raise InvalidInput(f"{source}: there is no such file")
     home = None
     with Backup.open(source, name) as found:
         if found.contents.single:
             home = Home(folder or Path())
-            database, key, opened = f"sqlite:///{home.database}", home.key, _home(home)
+            database, key, opened = f"sqlite:///{home.database}", home.key, opened_home(home)
         else:
-            settings = _settings(folder, settings_file, flags)
-            database, key, opened = settings.database_url, settings.key_file, _site(settings)
+            settings = server_settings(folder, settings_file, flags)
+            database, key, opened = settings.database_url, settings.key_file, opened_site(settings)
         if check:
             for each in check_backup(SYSTEM, Identity.read(key), source, name=name):
                 click.echo(f"meter {each.name} ({each.id}): {each.answers_then} answers, sound")
@@ -198,51 +186,6 @@ def _echo_backup(
         click.echo("warning: the key is in it: whoever reads this file reads the labels", err=True)
     else:
         click.echo(f"the key is not in it: keep a copy of {key} elsewhere")
-
-
-def _typed(folder: Path | None) -> Path | None:
-    """Return the folder named after the command, or before it."""
-    return folder or click.get_current_context().find_root().params.get("folder")
-
-
-def _embedded(folder: Path) -> Home | None:
-    """Give the meter in a folder, if it is one."""
-    from easeml_meter.service.place import Home
-
-    home = Home(folder)
-    return home if home.database.is_file() and home.key.is_file() else None
-
-
-def _settings(folder: Path | None, file: Path | None, flags: dict[str, Any]) -> Settings:
-    from easeml_meter.cli.server import given_settings
-
-    return given_settings(file, flags | {"folder": folder})
-
-
-@contextmanager
-def _home(home: Home) -> Iterator[Place]:
-    """Open the folder of a meter."""
-    from easeml_meter.service.backup import Place
-
-    place = Place.of_folder(home)
-    try:
-        yield place
-    finally:
-        place.store.close()
-
-
-@contextmanager
-def _site(settings: Settings) -> Iterator[Place]:
-    """Open the site of a server."""
-    from easeml_meter.service.backup import Place
-    from easeml_meter.service.place import Site
-
-    settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-    site = Site.open(settings.database_url, settings.files_place, settings.key_file)
-    try:
-        yield Place.of_site(site)
-    finally:
-        site.close()
 
 
 def _place_key(found: Backup, path: Path) -> None:

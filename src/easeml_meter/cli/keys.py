@@ -1,17 +1,29 @@
-"""`meter key`: keys of people who may open sealed test sets."""
+"""`meter key`: keys of people who may open sealed test sets, and of meters and servers."""
 
 from __future__ import annotations
 
+from dataclasses import asdict
 from pathlib import Path
+from typing import Any
 
 import click
 
 from easeml_meter.cli.common import echo_json, file_argument, json_option
+from easeml_meter.cli.places import (
+    embedded_meter,
+    opened_home,
+    place_options,
+    server_settings,
+    server_site,
+    typed_folder,
+)
+from easeml_meter.errors import InvalidInput
+from easeml_meter.service.actor import SYSTEM
 
 
 @click.group()
 def key() -> None:
-    """Keys of people who may open sealed test sets."""
+    """Keys that sealed test sets are opened with: make one, or change that of a meter."""
 
 
 @key.command()
@@ -27,3 +39,46 @@ def new(file: Path, as_json: bool) -> None:
         echo_json({"file": str(file), "recipient": str(identity.recipient)})
     else:
         click.echo(identity.recipient)
+
+
+@key.command()
+@place_options
+@json_option
+def rotate(
+    folder: Path | None, settings_file: Path | None = None, *, as_json: bool, **flags: Any
+) -> None:
+    """Let a new key take the place of a meter's or a server's, for all that is sealed to it.
+
+    Stop servers and workers first, and give the workers the new key afterwards. Answers, budgets
+    and fingerprints of rows stay as they are. Interrupted at any point, run it again. The former
+    key stays in a file beside the new one, as backups made before can be read with it only.
+    """
+    from easeml_meter.service.backup import Place
+    from easeml_meter.service.keys import rotate_key
+    from easeml_meter.storage.store import alone
+
+    folder = typed_folder(folder)
+    home = embedded_meter(folder or Path())
+    if home is not None:
+        with alone(f"sqlite:///{home.database}"), opened_home(home) as place:
+            done = rotate_key(SYSTEM, place, home.key)
+    else:
+        settings = server_settings(folder, settings_file, flags)
+        if not settings.key_file.is_file():
+            raise InvalidInput(
+                f"{settings.key_file}: there is no key: name the folder of a meter or of a server"
+            )
+        with alone(settings.database_url), server_site(settings) as site:
+            done = rotate_key(SYSTEM, Place.of_site(site), settings.key_file, site)
+    if as_json:
+        echo_json({**asdict(done), "former": str(done.former)})
+        return
+    click.echo(f"{done.files} files are sealed to the new key, {done.recipient}")
+    for name in done.unopened:
+        click.echo(f"warning: {name}: neither key opens it", err=True)
+    click.echo(
+        f"the former key is now {done.former}: backups made until now need it, so keep it with "
+        "them, away from here, and make a new backup"
+    )
+    if home is None:
+        click.echo("workers refuse to start until they have the new key file")

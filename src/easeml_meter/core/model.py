@@ -39,6 +39,7 @@ class Event(StrEnum):
     HAND_OVER_MISSING = "hand-over was missing"
     BOOKS_BEHIND = "books were behind the journal"
     RESTORED = "restored"
+    KEY_CHANGED = "key changed"
     MEMBER_ADDED = "member added"
     MEMBER_REMOVED = "member removed"
     PASSWORD_SET = "password set by an admin"  # noqa: S105 - an event, not a password

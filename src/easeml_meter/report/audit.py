@@ -30,6 +30,7 @@ _SENTENCES = {
     Event.HAND_OVER_REQUESTED: "A hand-over from team {giver} to team {receiver} was requested.",
     Event.HAND_OVER_AGREED: "A team agreed to the hand-over from team {giver} to team {receiver}.",
     Event.HAND_OVER_DECLINED: "The hand-over from team {giver} to team {receiver} was declined.",
+    Event.KEY_CHANGED: "A new key took the place of the one that test sets were sealed to.",
     Event.MEMBER_ADDED: "{user} got a seat as {role}.",
     Event.MEMBER_REMOVED: "{user} lost the seat as {role}.",
     Event.PASSWORD_SET: "An admin gave {user} a new password.",

@@ -38,6 +38,8 @@ def prepare(site: Site) -> None:
 
 def check_key(site: Site) -> None:
     """Raise `MeterError` unless key and files are the server's: answers would not open."""
+    if site.identity.former is not None:
+        raise MeterError("a change of the key was interrupted: run meter key rotate once more")
     try:
         noted = site.files.read(RECIPIENT).decode().strip()
     except FileNotFoundError:

@@ -38,7 +38,7 @@ from easeml_meter.storage.shelf import Shelf
 from easeml_meter.storage.store import Store
 from easeml_meter.tables import archive
 from easeml_meter.tables.writing import new_file
-from easeml_meter.vault.keys import Identity, fingerprint_key
+from easeml_meter.vault.keys import Identity, signing_key
 from easeml_meter.version import __version__
 
 FORMAT = 1
@@ -296,7 +296,7 @@ def _manifest(contents: Contents, identity: Identity) -> bytes:
 
 
 def _signature(manifest: str, identity: Identity) -> str:
-    key = hmac.digest(fingerprint_key(identity), b"easeml-meter/1 backup", hashlib.sha256)
+    key = hmac.digest(signing_key(identity), b"easeml-meter/1 backup", hashlib.sha256)
     return hmac.new(key, manifest.encode(), hashlib.sha256).hexdigest()
 
 

@@ -22,7 +22,7 @@ from easeml_meter.storage.files import Files, FolderFiles, open_files, unusable
 from easeml_meter.storage.journal import SUFFIX, Journal
 from easeml_meter.storage.store import Store
 from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits
-from easeml_meter.vault.keys import Identity, fingerprint_key
+from easeml_meter.vault.keys import Identity, signing_key
 
 Clock = Callable[[], datetime]
 
@@ -232,7 +232,7 @@ class Site:
 
     def derived_key(self, purpose: bytes) -> bytes:
         """Return a key for one purpose, derived from the site's own: it opens nothing sealed."""
-        return hmac.digest(fingerprint_key(self.identity), purpose, "sha256")
+        return hmac.digest(signing_key(self.identity), purpose, "sha256")
 
     def close(self) -> None:
         """Let go of the database."""

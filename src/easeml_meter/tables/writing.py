@@ -45,6 +45,23 @@ def new_file(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
         raise MeterError(f"cannot write {path}: {error.strerror or error}") from None
 
 
+@contextmanager
+def replaced_file(path: Path, *, private: bool = False) -> Iterator[BinaryIO]:
+    """Write a file in the place of one that is there; at any moment it is the old or the new."""
+    temporary = path.with_name(f".{secrets.token_hex(8)}.part")
+    try:
+        try:
+            with new_file(temporary, private=private) as stream:
+                yield stream
+            os.replace(temporary, path)
+        finally:
+            with suppress(FileNotFoundError):
+                os.unlink(temporary)
+        _sync_folder(path.parent)
+    except OSError as error:
+        raise MeterError(f"cannot write {path}: {error.strerror or error}") from None
+
+
 def _name(temporary: Path, path: Path) -> None:
     """Return the finished file its name; a link, unlike a rename, fails if the name is taken."""
     try:

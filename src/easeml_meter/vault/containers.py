@@ -196,6 +196,24 @@ def secret_of(location: Location, identity: Identity, what: str) -> bytes:
         return _unwrapped(source, identity)
 
 
+def rewrap(location: Location, identity: Identity, recipient: str, stream: BinaryIO) -> None:
+    """Write the same file with its secret wrapped to `recipient` alone; nothing is decrypted.
+
+    Raises:
+        VaultError: `identity` does not open it.
+    """
+    with open_positioned(location) as source:
+        with opaque("the sealed file"):
+            end, secret = _end_of(source), _unwrapped(source, identity)
+        position = 0
+        while piece := source.read_at(position, min(_PIECE, end - position)):
+            stream.write(piece)
+            position += len(piece)
+    blob = wrap(secret, [recipient])
+    stream.write(blob)
+    stream.write(len(blob).to_bytes(4, "little"))
+
+
 def _end_of(source: Positioned) -> int:
     """Return where the Parquet file ends, and the wrapped key begins."""
     end = source.size - 4 - int.from_bytes(source.exactly(source.size - 4, 4), "little")

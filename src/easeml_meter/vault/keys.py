@@ -10,14 +10,14 @@ import hmac
 import os
 import stat
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 
 import pyrage
 
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.tables.files import stamp_of
-from easeml_meter.tables.writing import new_file
+from easeml_meter.tables.writing import new_file, replaced_file
 from easeml_meter.vault.errors import opaque
 
 _LONGEST_KEY_FILE = 64 * 1024
@@ -27,12 +27,24 @@ MOST_RECIPIENTS = 100
 """So many recipients fit into a header that `unwrap` reads, with room to spare."""
 
 
+_FINGERPRINTS = "FINGERPRINTS "
+_FORMER = "FORMER "
+# No comments, as these lines are: an earlier version that overlooked them would take rows that have
+# answered before for new ones.
+
+
 @dataclass(frozen=True, eq=False)
 class Identity:
-    """A secret key. Whoever holds it opens what was sealed to its `recipient`."""
+    """A secret key. Whoever holds it opens what was sealed to its `recipient`.
+
+    A key that took the place of another one keeps the secret under which rows are fingerprinted:
+    the budget belongs to the rows. While things are sealed anew, it opens what the former key does.
+    """
 
     recipient: str
     _key: pyrage.x25519.Identity = field(repr=False)
+    _fingerprints: bytes | None = field(default=None, repr=False)
+    _former: pyrage.x25519.Identity | None = field(default=None, repr=False)
 
     @classmethod
     def new(cls) -> Identity:
@@ -41,13 +53,24 @@ class Identity:
 
     @classmethod
     def parse(cls, text: str) -> Identity:
-        """Read a key in age's format: one AGE-SECRET-KEY-1 line, `#` comments beside it."""
+        """Read a key in age's format: one AGE-SECRET-KEY-1 line, `#` comments beside it.
+
+        Lines of its own say what a key has taken over from a former one.
+        """
         lines = [line.strip() for line in text.splitlines()]
-        keys = [line for line in lines if line and not line.startswith("#")]
+        given = [line for line in lines if line and not line.startswith("#")]
+        kept = {word: _after(given, word) for word in (_FINGERPRINTS, _FORMER)}
+        keys = [line for line in given if not line.startswith((_FINGERPRINTS, _FORMER))]
         if len(keys) == 1:
             try:
-                return cls._of(pyrage.x25519.Identity.from_str(keys[0]))
-            except pyrage.IdentityError:
+                former, secret = kept[_FORMER], kept[_FINGERPRINTS]
+                key = cls._of(pyrage.x25519.Identity.from_str(keys[0]))
+                return replace(
+                    key,
+                    _fingerprints=bytes.fromhex(secret) if secret else None,
+                    _former=pyrage.x25519.Identity.from_str(former) if former else None,
+                )
+            except (pyrage.IdentityError, ValueError):
                 pass
         raise InvalidInput("no age secret key found; make one with `meter key new`")
 
@@ -77,7 +100,37 @@ class Identity:
     def write(self, path: Path) -> None:
         """Keep the key in a new file that only this account can read; never overwrites."""
         with new_file(path, private=True) as stream:
-            stream.write(f"# public key: {self.recipient}\n{self._key}\n".encode())
+            stream.write(self._text())
+
+    def replace(self, path: Path) -> None:
+        """Put the key in the place of the one in a file, whole or not at all."""
+        with replaced_file(path, private=True) as stream:
+            stream.write(self._text())
+
+    def _text(self) -> bytes:
+        lines = [f"# public key: {self.recipient}", str(self._key)]
+        if self._fingerprints is not None:
+            lines.append(f"{_FINGERPRINTS}{self._fingerprints.hex()}")
+        if self._former is not None:
+            lines.append(f"{_FORMER}{self._former}")
+        return "\n".join([*lines, ""]).encode()
+
+    def successor(self) -> Identity:
+        """Make the key that takes the place of this one, and opens what this one does."""
+        return replace(Identity.new(), _fingerprints=fingerprint_key(self), _former=self._key)
+
+    @property
+    def former(self) -> Identity | None:
+        """The key whose place it is taking, while things are sealed anew."""
+        return None if self._former is None else Identity._of(self._former)
+
+    def alone(self) -> Identity:
+        """Return it without the former key."""
+        return replace(self, _former=None)
+
+    @property
+    def _keys(self) -> list[pyrage.x25519.Identity]:
+        return [key for key in (self._key, self._former) if key is not None]
 
     @classmethod
     def _of(cls, key: pyrage.x25519.Identity) -> Identity:
@@ -105,12 +158,22 @@ def _recipient(text: str, given: object) -> str:
         raise invalid("recipient", str(given), "a public key is needed: age1...") from None
 
 
+def _after(lines: Sequence[str], word: str) -> str:
+    return next((line[len(word) :] for line in lines if line.startswith(word)), "")
+
+
 def fingerprint_key(identity: Identity) -> bytes:
-    """Derive the secret under which this key's holder fingerprints rows (32 bytes).
+    """Return the secret under which this key's holder fingerprints rows (32 bytes).
 
     Labels have so little entropy that an unkeyed digest of them could be guessed; under this
-    key a digest says nothing to whoever cannot open the test set anyway.
+    key a digest says nothing to whoever cannot open the test set anyway. It outlives the key that
+    it was derived from, as the fingerprints do.
     """
+    return identity._fingerprints or signing_key(identity)
+
+
+def signing_key(identity: Identity) -> bytes:
+    """Derive the secret with which this key's holder signs (32 bytes); no former key knows it."""
     secret = str(identity._key).encode()
     return hmac.new(secret, b"easeml-meter/1 fingerprints", hashlib.sha256).digest()
 
@@ -133,4 +196,4 @@ def unwrap(blob: bytes, identity: Identity, what: str = "the encrypted content")
         # them stop a server for ten seconds. So a header must end early, or it is not parsed.
         if _END_OF_HEADER not in blob[:_LONGEST_HEADER]:
             raise ValueError("the header is too long")
-        return bytes(pyrage.decrypt(blob, [identity._key]))
+        return bytes(pyrage.decrypt(blob, identity._keys))

@@ -80,6 +80,14 @@ class KeyedRequests(Repository):
         if answers:
             self._connection.execute(_ANSWER, answers)
 
+    def texts(self) -> list[KeyedRequest]:
+        """Return the requests whose answer is a text: it is sealed to the server's key."""
+        columns = (_TABLE.c[field.name] for field in fields(KeyedRequest))
+        text = sa.cast(_TABLE.c.body, sa.Text).like('"%')
+        return [
+            KeyedRequest(*row) for row in self._connection.execute(sa.select(*columns).where(text))
+        ]
+
     def forget(self, user: str, key: str) -> None:
         """Free a key."""
         self._connection.execute(_FORGET, {"whose": user, "which": key})

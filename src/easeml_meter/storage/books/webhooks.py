@@ -69,6 +69,12 @@ class Webhooks(Repository):
         found: str | None = self._connection.execute(query).scalar()
         return found
 
+    def change_secret(self, identifier: str, secret: str) -> None:
+        """Keep a webhook's secret, sealed anew."""
+        table = schema.webhooks
+        change = table.update().where(table.c.id == identifier)
+        self._connection.execute(change, {"secret": secret})
+
     def behind(self) -> bool:
         """Whether some webhook has links to look at."""
         hooks, links = schema.webhooks, schema.audit

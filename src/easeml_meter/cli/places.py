@@ -1,0 +1,88 @@
+"""The folder of a meter, or a server, for commands that work on all that either keeps."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from easeml_meter.cli.common import Command
+from easeml_meter.errors import MeterError
+
+if TYPE_CHECKING:
+    from easeml_meter.server.settings import Settings
+    from easeml_meter.service.backup import Place
+    from easeml_meter.service.place import Home, Site
+
+
+def place_options(command: Command) -> Command:
+    """Add the options that name a meter's folder or a server."""
+    # A meter in a folder is backed up without the packages that a server needs.
+    with suppress(MeterError):
+        from easeml_meter.cli.server import settings_options
+
+        command = settings_options("database", "files", "key")(command)
+    return click.option(
+        "--folder",
+        "-C",
+        type=click.Path(path_type=Path),
+        envvar="METER_FOLDER",
+        help="Folder of a meter or a server. Default: this one, or the server's settings.",
+    )(command)
+
+
+def typed_folder(folder: Path | None) -> Path | None:
+    """Return the folder named after the command, or before it."""
+    return folder or click.get_current_context().find_root().params.get("folder")
+
+
+def embedded_meter(folder: Path) -> Home | None:
+    """Give the meter in a folder, if it is one."""
+    from easeml_meter.service.place import Home
+
+    home = Home(folder)
+    return home if home.database.is_file() and home.key.is_file() else None
+
+
+def server_settings(folder: Path | None, file: Path | None, flags: dict[str, Any]) -> Settings:
+    """Read the settings of a server, with those given on the command line."""
+    from easeml_meter.cli.server import given_settings
+
+    return given_settings(file, flags | {"folder": folder})
+
+
+@contextmanager
+def opened_home(home: Home) -> Iterator[Place]:
+    """Open the folder of a meter."""
+    from easeml_meter.service.backup import Place
+
+    place = Place.of_folder(home)
+    try:
+        yield place
+    finally:
+        place.store.close()
+
+
+@contextmanager
+def opened_site(settings: Settings) -> Iterator[Place]:
+    """Open the site of a server, to copy it or bring it back."""
+    from easeml_meter.service.backup import Place
+
+    with server_site(settings) as site:
+        yield Place.of_site(site)
+
+
+@contextmanager
+def server_site(settings: Settings) -> Iterator[Site]:
+    """Open the site of a server."""
+    from easeml_meter.service.place import Site
+
+    settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
+    site = Site.open(settings.database_url, settings.files_place, settings.key_file)
+    try:
+        yield site
+    finally:
+        site.close()
