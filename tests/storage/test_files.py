@@ -142,6 +142,25 @@ def test_the_total_noted_with_the_last_lines(files: Files, place: str) -> None:
     assert sorted(files.lines("j.journal")) == ["one", "three", "two"]
 
 
+def test_the_total_of_a_long_journal(files: Files, place: str) -> None:
+    files.put("x", b"")  # the folder is there before its journal
+    for total in (1, 999, 1000, 2500, 2400):
+        files.append("j.journal", [f"line {total}"], total)
+    assert files.total("j.journal") == (2400 if isinstance(files, FolderFiles) else 2500)
+    assert len(files.lines("j.journal")) == 5
+    assert len(open_files(place).lines("j.journal")) == 5
+
+
+def test_a_journal_of_an_earlier_version_in_a_bucket_goes_on() -> None:
+    """Its objects had no folders."""
+    files = open_files("memory://earlier-journal")
+    files.put("j.journal/3-abc", b"one\ntwo\nthree")
+    assert files.total("j.journal") == 3
+    files.append("j.journal", ["four"], 4)
+    assert files.total("j.journal") == 4
+    assert sorted(files.lines("j.journal")) == ["four", "one", "three", "two"]
+
+
 def test_lines_without_a_total_leave_it_unknown(files: Files) -> None:
     files.put("x", b"")
     files.append("j.journal", ["one", "two"])

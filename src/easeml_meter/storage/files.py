@@ -222,6 +222,8 @@ def _check_regular(path: Path) -> None:
 
 _TOTAL = "#"
 """Begins the lines of a journal that note its total; no JSON does."""
+_TOGETHER = 1000
+"""Objects of a journal in one folder, where a journal is many objects."""
 _TAIL = 64
 """Bytes at the end of a journal that hold such a line."""
 
@@ -320,22 +322,29 @@ class RemoteFiles:
                 self._system.rm_file(self._path(name))
 
     def append(self, name: str, lines: list[str], total: int | None = None) -> None:
-        """Write the lines as an object of their own: objects cannot be appended to."""
-        noted = "" if total is None else f"{total}-"  # in the name, which is listed anyway
+        """Write the lines as an object of their own: objects cannot be appended to.
+
+        The total is in its name, and its folder holds a thousand of them at most, or as many as are
+        added with one total: so the newest is found without listing all.
+        """
+        noted = "" if total is None else f"{total // _TOGETHER}/{total}-"
         self.put(f"{name}/{noted}{secrets.token_hex(16)}", "\n".join(lines).encode())
 
     def lines(self, name: str) -> list[str]:
         """Read all objects of a journal, in no particular order."""
-        paths = [self._path(f"{name}/{part}") for part in self.names(name)]
-        if not paths:
-            return []
         with self._told(name):
+            paths = self._system.find(self._path(name))
+            if not paths:
+                return []
             pieces = self._system.cat(paths).values()
         return [line for piece in pieces for line in piece.decode(errors="replace").split("\n")]
 
     def total(self, name: str) -> int | None:
         """Return the largest total noted; objects have no order, but totals only grow."""
         names = self.names(name)
+        if folders := [int(each) for each in names if re.fullmatch(r"\d{1,12}", each)]:
+            names += self.names(f"{name}/{max(folders)}")
+        # Those of earlier versions lie beside the folders.
         noted = [int(each.partition("-")[0]) for each in names if re.fullmatch(r"\d+-\w+", each)]
         return max(noted, default=None if names else 0)
 

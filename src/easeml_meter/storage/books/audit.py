@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import fields, replace
 from datetime import datetime
 from functools import cache
 from typing import Any
@@ -31,6 +31,11 @@ class AuditLinks(Repository):
     def of(self, meter: str, event: str) -> list[AuditLink]:
         """Return the links of one event, the oldest first."""
         return self._values(schema.audit, AuditLink, "number", meter=meter, event=event)
+
+    def newest_of(self, meter: str, event: str, count: int) -> list[AuditLink]:
+        """Return the last so many links of one event, the newest first."""
+        given = {"meter": meter, "event": event, "count": count}
+        return [AuditLink(*row) for row in self._connection.execute(_newest_of(), given)]
 
     def newest_at(self) -> datetime | None:
         """Return when the newest link of all chains was made; None if there is none."""
@@ -65,6 +70,15 @@ def _last_link() -> sa.Select[Any]:
     table = schema.audit
     query = sa.select(table.c.number, table.c.digest).where(table.c.meter == sa.bindparam("meter"))
     return query.order_by(table.c.number.desc()).limit(1)
+
+
+@cache
+def _newest_of() -> sa.Select[Any]:
+    table = schema.audit
+    same = (table.c[name] == sa.bindparam(name) for name in ("meter", "event"))
+    columns = (table.c[field.name] for field in fields(AuditLink))
+    query = sa.select(*columns).where(*same).order_by(table.c.number.desc())
+    return query.limit(sa.bindparam("count", type_=sa.Integer))
 
 
 def link_digest(row: AuditLink) -> str:
