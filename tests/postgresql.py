@@ -39,8 +39,15 @@ SETTINGS = {
 class Cluster:
     """A PostgreSQL server of one's own, that can be stopped and started again."""
 
-    def __init__(self, folder: Path, host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> None:
+    def __init__(
+        self,
+        folder: Path,
+        host: str = "127.0.0.1",
+        inside: tuple[str, ...] = (),
+        **settings: str,
+    ) -> None:
         self.folder = folder
+        self.settings = SETTINGS | settings
         self.host = host
         self.port = free_port()
         self._inside = inside
@@ -65,7 +72,7 @@ class Cluster:
 
     def start(self) -> None:
         """Start it and wait until it answers."""
-        settings = SETTINGS | {
+        settings = self.settings | {
             "listen_addresses": self.host,
             "port": str(self.port),
             "unix_socket_directories": str(self.folder),
@@ -91,6 +98,10 @@ class Cluster:
         self._process.send_signal(how)
         self._process.wait()
         self._process = None
+
+    def died(self) -> bool:
+        """Whether it has stopped by itself."""
+        return self._process is None or self._process.poll() is not None
 
     def restart(self, *, how: signal.Signals = signal.SIGINT) -> None:
         """Stop it and start it again."""

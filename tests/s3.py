@@ -9,6 +9,7 @@ import time
 import urllib.error
 import urllib.request
 from collections.abc import Iterator
+from contextlib import contextmanager
 
 import pytest
 from tests.postgresql import free_port
@@ -17,12 +18,19 @@ from tests.postgresql import free_port
 @pytest.fixture(scope="session")
 def s3_address() -> Iterator[str]:
     """Run the store; the environment says where it is, as it would in production."""
+    with store() as address:
+        yield address
+
+
+@contextmanager
+def store(host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> Iterator[str]:
+    """Run a store, behind a command that enters another network, if one is given."""
     port = free_port()
-    address = f"http://127.0.0.1:{port}"
+    address = f"http://{host}:{port}"
     process = subprocess.Popen(
         [
             *("setpriv", "--pdeathsig", "KILL"),  # it ends with the tests, however these end
-            *(sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)),
+            *(*inside, sys.executable, "-m", "moto.server", "-H", host, "-p", str(port)),
         ],
         stdout=subprocess.DEVNULL,
         stderr=subprocess.DEVNULL,
@@ -32,7 +40,7 @@ def s3_address() -> Iterator[str]:
         "AWS_ACCESS_KEY_ID": "test",
         "AWS_SECRET_ACCESS_KEY": "test",
         "AWS_DEFAULT_REGION": "us-east-1",
-        "NO_PROXY": "127.0.0.1",
+        "NO_PROXY": f"127.0.0.1,{host}",
     }
     with pytest.MonkeyPatch.context() as patch:
         for name, value in environment.items():
@@ -61,6 +69,11 @@ def _wait(address: str, process: subprocess.Popen[bytes]) -> None:
 @pytest.fixture
 def s3_url(s3_address: str) -> str:
     """Give the URL of a bucket of one's own."""
+    return new_bucket(s3_address)
+
+
+def new_bucket(s3_address: str) -> str:
+    """Make a bucket; give the URL of a folder in it."""
     name = f"test-{secrets.token_hex(8)}"
     request = urllib.request.Request(f"{s3_address}/{name}", method="PUT")  # noqa: S310
     urllib.request.build_opener(urllib.request.ProxyHandler({})).open(request).close()

@@ -3,18 +3,16 @@
 from __future__ import annotations
 
 import json
-import os
-import secrets
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.network import Loopback, network
 from tests.postgresql import Cluster, running
 from tests.server.team import Machine, long_spec, make_team, model_body, predictions_body, wait
 
@@ -31,96 +29,6 @@ answer = httpx.request(
 )
 print(answer.status_code, answer.text)
 """
-
-
-class Loopback:
-    """All on this machine, where no other network can be made: only the folders are apart."""
-
-    client: tuple[str, ...] = ()
-
-    def address(self, role: str) -> str:
-        return "127.0.0.1"
-
-    def inside(self, role: str) -> tuple[str, ...]:
-        return ()
-
-    def cut(self, role: str, machine: Machine) -> None:
-        """Let nothing be heard of a machine."""
-        machine.send(signal.SIGSTOP)
-
-    def mend(self, role: str, machine: Machine) -> None:
-        machine.send(signal.SIGCONT)
-
-
-class Namespaces(Loopback):
-    """A network namespace for each machine, joined by a bridge in one more."""
-
-    def __init__(self) -> None:
-        self.tag = secrets.token_hex(4)
-        self.hub = f"meter-{self.tag}"
-        self.client = ("ip", "netns", "exec", self.hub)
-        ip("netns", "add", self.hub)
-        ip("-n", self.hub, "link", "add", "bridge", "type", "bridge")
-        ip("-n", self.hub, "addr", "add", "10.77.0.1/24", "dev", "bridge")
-        ip("-n", self.hub, "link", "set", "bridge", "up")
-        for role in ROLES:
-            name = self._name(role)
-            ip("netns", "add", name)
-            ends = ("type", "veth", "peer", "name", "eth0", "netns", name)
-            ip("-n", self.hub, "link", "add", role, *ends)
-            ip("-n", self.hub, "link", "set", role, "master", "bridge", "up")
-            ip("-n", name, "addr", "add", f"{self.address(role)}/24", "dev", "eth0")
-            ip("-n", name, "link", "set", "eth0", "up")
-            ip("-n", name, "link", "set", "lo", "up")
-
-    def _name(self, role: str) -> str:
-        return f"{self.hub}-{role}"
-
-    def address(self, role: str) -> str:
-        return f"10.77.0.{ROLES.index(role) + 2}"
-
-    def inside(self, role: str) -> tuple[str, ...]:
-        return ("ip", "netns", "exec", self._name(role))
-
-    def cut(self, role: str, machine: Machine) -> None:
-        ip("-n", self.hub, "link", "set", role, "down")
-
-    def mend(self, role: str, machine: Machine) -> None:
-        ip("-n", self.hub, "link", "set", role, "up")
-
-    def close(self) -> None:
-        for name in (*map(self._name, ROLES), self.hub):
-            ip("netns", "del", name)
-
-
-def ip(*arguments: str) -> None:
-    subprocess.run(["ip", *arguments], check=True, capture_output=True)
-
-
-@contextmanager
-def network() -> Iterator[Loopback]:
-    if os.geteuid() != 0 or not _namespaces_can_be_made():
-        yield Loopback()
-        return
-    made = Namespaces()
-    try:
-        yield made
-    finally:
-        made.close()
-
-
-def _namespaces_can_be_made() -> bool:
-    name = f"meter-{secrets.token_hex(4)}"
-    try:
-        ip("netns", "add", name)
-        try:
-            ip("-n", name, "link", "add", "x", "type", "bridge")
-            ip("-n", name, "link", "add", "y", "type", "veth", "peer", "name", "z")
-        finally:
-            ip("netns", "del", name)
-    except (OSError, subprocess.CalledProcessError):
-        return False
-    return True
 
 
 class Site:
@@ -179,7 +87,7 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with network() as net, running(net.address("database"), net.inside("database")) as cluster:
+    with network(ROLES) as net, running(net.address("database"), net.inside("database")) as cluster:
         made = Site(net, cluster, tmp_path)
         yield made
         made.team.end()

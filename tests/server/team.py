@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import signal
 import subprocess
 import sys
@@ -36,6 +37,19 @@ seconds = float(sys.argv[1])
 measuring.allotted = lambda estimate: seconds
 measuring._SETTLING = 0.1
 running.HIDDEN_RUNS = 1
+import os
+if (file := os.environ.get("METER_TEST_CLOCK")) is not None:
+    # The clock of this machine is wrong by as many seconds as the file says.
+    from datetime import datetime, timedelta
+    from pathlib import Path
+    from easeml_meter.service import place
+
+    class Jumping(datetime):
+        @classmethod
+        def now(cls, zone=None):
+            return datetime.now(zone) + timedelta(seconds=float(Path(file).read_text()))
+
+    place.datetime = Jumping
 from easeml_meter.cli import main
 main(sys.argv[2:])
 """
@@ -66,6 +80,8 @@ class Machine:
     """A command that starts it, such as one that enters a network namespace."""
     seconds: float = 1.0
     """What a model takes on the hidden rows."""
+    clock: Path | None = None
+    """A file that says by how many seconds its clock is wrong."""
     _process: subprocess.Popen[str] | None = None
 
     def start(self) -> None:
@@ -79,6 +95,7 @@ class Machine:
                 stdout=subprocess.PIPE,
                 stderr=log,
                 text=True,
+                env=os.environ | ({"METER_TEST_CLOCK": str(self.clock)} if self.clock else {}),
             )
         assert self._process.stdout is not None
         while self.ready not in (line := self._process.stdout.readline()):
@@ -113,12 +130,17 @@ class Team:
     apis: list[Machine] = field(default_factory=list)
     workers: list[Machine] = field(default_factory=list)
     addresses: list[str] = field(default_factory=list)
+    files: str = ""
+    """Where its files are; empty: in its folder."""
+    clock: Path | None = None
+    """A file that says by how many seconds the clocks of its machines are wrong."""
 
     def add_api(self, host: str = "127.0.0.1", before: Sequence[str] = ()) -> Machine:
         port = free_port()
         arguments = ["serve", *self._shared(self.folder), "--host", host, "--port", str(port)]
         arguments += ["--requests-per-second", "0"]
-        api = Machine(arguments, self.folder / f"api-{port}.log", "serves at", before)
+        log = self.folder / f"api-{port}.log"
+        api = Machine(arguments, log, "serves at", before, clock=self.clock)
         api.start()
         self.apis.append(api)
         self.addresses.append(f"http://{host}:{port}/api/v1")
@@ -129,14 +151,18 @@ class Team:
     ) -> Machine:
         log = self.folder / f"worker-{len(self.workers)}.log"
         arguments = ["worker", *self._shared(folder or self.folder), "--heartbeat", "0.5"]
-        worker = Machine(arguments, log, "worker ready", before, seconds)
+        worker = Machine(arguments, log, "worker ready", before, seconds, self.clock)
         worker.start()
         self.workers.append(worker)
         return worker
 
     def _shared(self, folder: Path) -> list[str]:
-        files = str(self.folder / "files")
-        return ["--folder", str(folder), "--database", self.database, "--files", files]
+        return ["--folder", str(folder), "--database", self.database, "--files", self.place]
+
+    @property
+    def place(self) -> str:
+        """The place of its files."""
+        return self.files or str(self.folder / "files")
 
     def client(self, tenant: int = 1, api: int = 0) -> httpx.Client:
         return httpx.Client(
@@ -153,21 +179,22 @@ class Team:
     @contextmanager
     def books(self) -> Iterator[Meter]:
         """Look at the meter as its owner."""
-        site = Site.open(self.database, self.folder / "files", self.folder / "server.key")
+        site = Site.open(self.database, self.place, self.folder / "server.key")
         try:
             yield Meter(site.space(self.meter))
         finally:
             site.close()
 
 
-def make_team(database: str, folder: Path, spec: MeterSpec) -> Team:
+def make_team(database: str, folder: Path, spec: MeterSpec, files: str = "") -> Team:
     """Make the server's folder, and a meter with a test set and a developer for each tenant."""
-    with serve(folder / "site", database=database) as served:
+    elsewhere: dict[str, Any] = {"files": files} if files else {}
+    with serve(folder / "site", database=database, **elsewhere) as served:
         meter = served.add_meter(spec)
         labels = begin(served, meter, folder)
         names = ["developer", *(f"developer{n}" for n in range(2, len(spec.tenants) + 1))]
         tokens = [served.tokens[name] for name in names]
-    return Team(database, folder / "site", meter, labels, tokens)
+    return Team(database, folder / "site", meter, labels, tokens, files=files)
 
 
 def predictions_body(team: Team, name: str, errors: int) -> bytes:
