@@ -77,7 +77,7 @@ def restore(
         for case in cases:
             case.bring_files()
         with place.store.writing() as books:
-            if backup.contents.whole and not any(books.copies.rows("users")):
+            if backup.contents.whole and not books.users.all():
                 for table in SITE_TABLES:
                     books.copies.add(table, backup.rows(table))
                 books.tokens.revoke(stamp(place.clock()))
