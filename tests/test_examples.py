@@ -95,6 +95,15 @@ def test_a_year_of_drift_on_a_rolling_test_set(tmp_path: Path) -> None:
     assert 1 <= told.count("both released") == bands.count(2), "a fresh start closes the gap"
 
 
+def test_a_judge_and_a_thousand_labels_read_the_error(tmp_path: Path) -> None:
+    told = example("judge", tmp_path)
+    assert "judge error 0.07: 849 labels; without the judge, 1,669 labels are needed" in told
+    assert "judge error 0.2: 1,773 labels; the judge does not pay" in told
+    assert "promises kept: 10 of 10" in told
+    assert "step 6: gap 0.2 to 1" in told
+    assert "problems found by the audit: 0" in told
+
+
 @pytest.mark.slow
 def test_an_agent_climbs_a_ladder(tmp_path: Path) -> None:
     told = example("agent_ladder", tmp_path)

@@ -81,6 +81,7 @@ class MeterVerbs(Protocol):
         keep_unknown_labels: bool = False,
         part: bool = False,
         cluster: str | None = None,
+        judge: str | None = None,
     ) -> Manifest:
         """Seal labelled rows for the test set that is requested (labelers).
 
@@ -88,6 +89,7 @@ class MeterVerbs(Protocol):
         says that labels outside the class list are meant, `part` that more rows will follow.
         Without `label`, for a loss made of scores, only ids and `columns` are sealed. `cluster` is
         the column that says which rows belong together, for a meter planned with clusters.
+        `judge` is the column of a judge's words, where rows without a label have one.
         """
 
     def add_test_set(
@@ -336,6 +338,7 @@ class Meter(MeterVerbs):
         keep_unknown_labels: bool = False,
         part: bool = False,
         cluster: str | None = None,
+        judge: str | None = None,
     ) -> Manifest:
         """Seal labelled rows for the test set that is requested (labelers).
 
@@ -343,6 +346,7 @@ class Meter(MeterVerbs):
         says that labels outside the class list are meant, `part` that more rows will follow.
         Without `label`, for a loss made of scores, only ids and `columns` are sealed. `cluster` is
         the column that says which rows belong together, for a meter planned with clusters.
+        `judge` is the column of a judge's words, where rows without a label have one.
         """
         return delivery.seal_labels(
             self._actor,
@@ -357,6 +361,7 @@ class Meter(MeterVerbs):
                 keep_unknown_labels=keep_unknown_labels,
                 part=part,
                 cluster=cluster,
+                judge=judge,
             ),
             recipients,
         )

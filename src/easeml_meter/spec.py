@@ -208,6 +208,10 @@ class MeterSpec:
     """How many submissions each window of a rolling test set answers."""
     clusters: bool = False
     """Rows belong together: one example is a cluster, and its loss the mean of its rows'."""
+    judge_error: float | None = None
+    """Most rows have the word of a judge in place of a label: refuse one that errs on more."""
+    pool: int | None = None
+    """With a judge: how many rows have no label."""
 
     def __post_init__(self) -> None:
         for name in ("bands", "tenants", "reverts", "mixture", "classes", "also"):
@@ -310,6 +314,15 @@ class MeterSpec:
         """Check what belongs to a score of the whole test set; a floor is a ceiling on its loss."""
         corpus = self.corpus
         whole("tries", self.tries, at_least=1)
+        if self.tries > _MOST_TRIES:
+            raise invalid("tries", self.tries, f"at most {_MOST_TRIES:,}")
+        if self.rows is not None:
+            whole("rows", self.rows, at_least=1)
+        if self.judged:
+            self._check_judge()
+            return
+        if self.pool is not None:
+            raise invalid("pool", self.pool, "only with judge_error")
         if corpus is None:
             for name, default in (("floor", None), ("rows", None), ("tries", 1)):
                 if getattr(self, name) != default:
@@ -318,12 +331,8 @@ class MeterSpec:
             return
         if corpus.problem is not None:
             raise invalid("loss", self.loss, corpus.problem)
-        if self.rows is not None:
-            whole("rows", self.rows, at_least=1)
         if self.tries > 1 and not corpus.kind.sealed:
             raise invalid("tries", self.tries, f"sealing checks nothing for the {corpus.word}")
-        if self.tries > _MOST_TRIES:
-            raise invalid("tries", self.tries, f"at most {_MOST_TRIES:,}")
         names = [str(each) for each in self.classes]
         if corpus.kind.averaged and len(names) < 2:
             raise invalid("classes", names, f"an average over classes ({self.loss}) needs the list")
@@ -390,6 +399,30 @@ class MeterSpec:
             raise invalid("also", list(self.also), "each question once")
         object.__setattr__(self, "question", names[0])
         object.__setattr__(self, "also", names[1:])
+
+    def _check_judge(self) -> None:
+        """Check what belongs to a judge, whose estimate has a tail of its own."""
+        finite("judge_error", self.judge_error)
+        if not 0 < (self.judge_error or 0) < 1:
+            raise invalid("judge_error", self.judge_error, "a share between 0 and 1")
+        if self.pool is None:
+            raise invalid("pool", None, "with judge_error: the rows without a label, as 100000")
+        whole("pool", self.pool, at_least=1)
+        if self.loss != "0-1":
+            raise invalid("loss", self.loss, "a judge needs the loss 0-1")
+        unproved = {
+            "published": self.published,
+            f"the bound {self.bound}": self.bound is not None,
+            "ceiling": self.ceiling is not None,
+            "floor": self.floor is not None,
+            "question": self.condition is not None,
+            "also": self.also,
+            "window": self.window is not None,
+            "clusters": self.clusters,
+            f"the {self.protocol} protocol": self.protocol not in METERS,
+        }
+        for name in (name for name, used in unproved.items() if used):
+            raise invalid("judge_error", self.judge_error, f"not with {name}: nobody has proved it")
 
     def _check_drawn(self) -> None:
         """Refuse what no proof covers, and leave one band, from 0 to 1, for its tolerance."""
@@ -715,9 +748,19 @@ class MeterSpec:
         return self.ceiling is not None and self.count is Count.CONSISTENT and plain and fixed
 
     @property
+    def judged(self) -> bool:
+        """Whether a judge stands in for most labels."""
+        return self.judge_error is not None
+
+    @property
+    def sized(self) -> bool:
+        """Whether its test sets are counted by another number than that of their rows."""
+        return self.judged or self.corpus is not None
+
+    @property
     def fixes_rows(self) -> bool:
         """Whether sealing checks the labels: the size was fixed then, and tries are counted."""
-        return self.corpus is not None and self.corpus.kind.sealed
+        return self.judged or (self.corpus is not None and self.corpus.kind.sealed)
 
     @property
     def may_be_too_few(self) -> bool:

@@ -76,7 +76,7 @@ def plan_question(
         raise invalid("positive", positive, "only with --metric and --toml")
     if not asking.asks(asked):
         return False
-    if as_toml and not {"metric", "rolling"} & set(asked):
+    if as_toml and not {"metric", "rolling", "judge_error"} & set(asked):
         raise invalid("--toml", "a question", "a plan of the gap, or of a meter.toml with --spec")
     for name in ("tolerance", "weights", "edges"):
         if name in asked:
@@ -87,9 +87,7 @@ def plan_question(
     asked.pop("confidence", None)
     plan = asking.plan_question(**asked, labels=labels)
     if as_toml:
-        rolling = "rolling" in asked
-        text = _rolling_toml(plan) if rolling else _metric_toml(plan, asked, positive)
-        click.echo(text, nl=False)
+        click.echo(_toml(plan, asked, positive), nl=False)
     elif as_json:
         click.echo(json.dumps(plan.to_dict(), indent=2))
     else:
@@ -97,6 +95,15 @@ def plan_question(
         steps = "question" in asked or "tolerance" in asked
         show_question(plan, "size" if not given else "steps" if steps else "tolerance")
     return True
+
+
+def _toml(plan: QuestionPlan, asked: dict[str, Any], positive: str | None) -> str:
+    """Return the meter.toml of a plan."""
+    if "rolling" in asked:
+        return _rolling_toml(plan)
+    if "judge_error" in asked:
+        return _judge_toml(plan, asked)
+    return _metric_toml(plan, asked, positive)
 
 
 def _metric_toml(plan: QuestionPlan, asked: dict[str, Any], positive: str | None) -> str:
@@ -131,6 +138,21 @@ def _rolling_toml(plan: QuestionPlan) -> str:
     if plan.budget.tries > 1 or not isinstance(plan.question, Rolling):
         raise invalid("--toml", f"{plan.budget.tries} tries", "a meter has one: leave out --tries")
     return plan.question.spec(plan.budget.steps, plan.budget.delta).to_toml()
+
+
+def _judge_toml(plan: QuestionPlan, asked: dict[str, Any]) -> str:
+    """Return the meter.toml of a plan with a judge."""
+    from easeml_meter.spec import MeterSpec
+
+    same = ("signals", "edges", "drawn", "tries", "judge_error", "pool")
+    spec = MeterSpec.uniform(
+        tolerance=plan.question.tolerance or 0.0,
+        steps=plan.budget.steps,
+        delta=plan.budget.delta,
+        rows=plan.size,
+        **{each: asked[each] for each in same if each in asked},
+    )
+    return spec.to_toml()
 
 
 def _one(tolerances: list[float]) -> float:

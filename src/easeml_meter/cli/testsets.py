@@ -59,6 +59,7 @@ def _names(_: click.Context, __: click.Parameter, given: str | None) -> list[str
     help="Labels outside the class list are meant: every model is wrong there.",
 )
 @click.option("--part", is_flag=True, help="These are some of the rows; more will follow.")
+@click.option("--judge", help="Column of a judge's words; rows without a label are the pool.")
 @click.option(
     "--cluster",
     metavar="COLUMN",

@@ -198,6 +198,7 @@ class RemoteMeter(MeterVerbs):
         keep_unknown_labels: bool = False,
         part: bool = False,
         cluster: str | None = None,
+        judge: str | None = None,
     ) -> Manifest:
         """Seal labelled rows for the test set that is requested (labelers).
 
@@ -207,6 +208,7 @@ class RemoteMeter(MeterVerbs):
         says that labels outside the class list are meant, `part` that more rows will follow.
         Without `label`, for a loss made of scores, only ids and `columns` are sealed. `cluster` is
         the column that says which rows belong together, for a meter planned with clusters.
+        `judge` is the column of a judge's words, where rows without a label have one.
         """
         requests = self.requests()
         if not requests:
@@ -224,6 +226,7 @@ class RemoteMeter(MeterVerbs):
                 keep_unknown_labels=keep_unknown_labels,
                 part=part,
                 cluster=cluster,
+                judge=judge,
             ),
             recipients,
         )

@@ -127,8 +127,8 @@ def ledger_of(spec: MeterSpec, generation: TestSet) -> Ledger:
         raise WrongPhase(f"test set {generation.number} was not delivered yet")
     found = spec_of(spec, generation)
     # Of a score such as recall, the planned positives: sealing has checked that so many are there,
-    # and how many more there are is nobody's business.
-    return _ledger(found, generation.rows if found.corpus is None else plan_of(found).size)
+    # and how many more there are is nobody's business. With a judge, the planned labels.
+    return _ledger(found, plan_of(found).size if found.sized else generation.rows)
 
 
 def spec_of(spec: MeterSpec, generation: TestSet) -> MeterSpec:

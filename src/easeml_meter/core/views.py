@@ -328,6 +328,11 @@ class SessionView(Shown):
     submitters: tuple[str, ...] = field(default=(), compare=False)
     """Ids of the users who submitted each step, where there are accounts; not in the JSON."""
 
+    @property
+    def labels(self) -> int | None:
+        """How many rows have a label: all of them, but with a judge."""
+        return self.rows if self.rows is None else self.rows - (self.spec.pool or 0)
+
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
         return {

@@ -160,7 +160,7 @@ def _left(view: SessionView) -> str:
         ("steps taken", f"{len(view.signals):,}"),
         (
             f"{view.spec.unit} in this test set",
-            "none yet" if view.rows is None else f"{view.rows:,}",
+            "none yet" if view.labels is None else f"{view.labels:,}",
         ),
         (f"{view.spec.unit} that a test set needs", f"{view.labels_needed:,}"),
     ]

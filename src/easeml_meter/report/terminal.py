@@ -139,7 +139,7 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
     left = Text("left ").append_text(_bar(view.battery))
     left.append(f" {share_words(view.battery)}, ")
     left.append(left_words(view.spec, view.steps_left, view.steps_expected))
-    rows = "none yet" if view.rows is None else f"{view.rows:,}"
+    rows = "none yet" if view.labels is None else f"{view.labels:,}"
     needed = f"in this test set, {view.labels_needed:,} needed"
     if view.spec.window is not None:
         needed = f"in this window, {labels_needed(view.spec, 2):,} in each new batch"

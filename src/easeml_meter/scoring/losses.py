@@ -77,6 +77,8 @@ class Loss(ABC):
     zero_one: ClassVar[bool] = False
     reads_labels: ClassVar[bool] = True
     """False: what is submitted says by itself how good it is, and sets have ids only."""
+    judged: ClassVar[bool] = False
+    """Whether labels come in pairs with the word of a judge."""
 
     @property
     @abstractmethod

@@ -18,6 +18,7 @@ from easeml_meter.errors import invalid
 from easeml_meter.scoring.classes import Classes, WrongType
 from easeml_meter.scoring.columns import Rows, flattened, is_list, no_nulls, read_reals
 from easeml_meter.scoring.forms import Form, read_in_form
+from easeml_meter.scoring.judged import read_pairs
 from easeml_meter.scoring.losses import Loss, Output
 from easeml_meter.tables.wording import excerpt
 
@@ -113,6 +114,8 @@ def read_labels(
     `known_only`, for the intake of a test set, refuses it instead.
     """
     column = _one_array(column)
+    if loss.judged and classes is not None:
+        return read_pairs(column, classes)
     if not loss.reads_labels:
         return np.zeros(len(column))
     rows = Rows(first_row, secret=secret)

@@ -28,8 +28,10 @@ def check_meter(
     check_name("name", name)
     allowed_loss(spec, allowed_losses)
     plan = plan_of(spec)
-    if spec.corpus is not None and spec.rows is None:
+    if spec.sized and spec.rows is None:
         needed = f"among them at least {plan.size:,} {plan.unit}"
+        if spec.judged:
+            needed = f"besides its pool: at least {plan.size:,} with a label"
         raise invalid("rows", None, f"say in meter.toml how many rows a test set has, {needed}")
 
 

@@ -21,7 +21,7 @@ from typing import Any
 from easeml_meter.errors import invalid
 from easeml_meter.showing import Shown
 from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
-from easeml_meter.stats import counting, scores
+from easeml_meter.stats import counting, judges, scores
 from easeml_meter.stats.feedback import possible_bands
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
 from easeml_meter.stats.tails import log_tail, log_tail_from
@@ -157,6 +157,8 @@ def fewest_labels(spec: MeterSpec, possible: int | None = None) -> int:
     highest = math.ceil(needed / (2 * spec.tolerances[0] ** 2)) + 1
     if spec.corpus is not None:
         highest = scores.enough(spec, needed)
+    elif spec.judge_error is not None and spec.pool is not None:
+        highest = judges.enough(spec.tolerances[0], spec.judge_error, spec.pool, needed)
     if highest > MAX_LABELS:
         raise invalid("tolerance", spec.tolerances[0], "too small: over 10^15 labels needed")
     return smallest(excess, highest)
@@ -243,8 +245,8 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
         found[0] = CLUSTERED
     if spec.models:
         found[-1] += ", which is checked where the meter runs the model"
-    if spec.corpus is not None:
-        found += _corpus_assumptions(spec)
+    if spec.sized:
+        found += _sealing_assumptions(spec)
     elif spec.tail is Bound.EXACT:
         found.append("the loss of each example is 0 or 1")
     elif spec.clusters:
@@ -284,14 +286,23 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     return tuple(found)
 
 
-def _corpus_assumptions(spec: MeterSpec) -> list[str]:
-    """Say what a score of the whole test set rests on: the size of the sample was no choice."""
-    if spec.corpus is None or not spec.corpus.kind.sealed:
+def _sealing_assumptions(spec: MeterSpec) -> list[str]:
+    """Say what a check at sealing rests on: the size of the sample was no choice."""
+    if not spec.fixes_rows:
         return []
     tries = "once" if spec.tries == 1 else f"at most {spec.tries:,} times, of which delta has room"
+    size = "the size of the test set was fixed before it was drawn, and it is sealed as drawn"
+    if spec.corpus is not None:
+        refused = f"one with too few {spec.corpus.kind.unit}"
+        return [size, f"a test set is drawn {tries}: {refused} is refused"]
+    most = at_most(spec.judge_error or 0.0)
     return [
-        "the size of the test set was fixed before it was drawn, and it is sealed as drawn",
-        f"a test set is drawn {tries}: one with too few {spec.corpus.kind.unit} is refused",
+        "each prediction is right or wrong",
+        "the judge was fixed before the labels were drawn",
+        "the rows with labels and those without are random samples of the same distribution",
+        size,
+        f"a test set is drawn {tries}: one on whose labels the judge errs more often than {most} "
+        "is refused",
     ]
 
 
@@ -313,9 +324,11 @@ def promised_of(spec: MeterSpec) -> str:
     measured, true = "test loss", "true loss"
     if spec.corpus is not None:
         measured, true = f"{spec.corpus.word} on the test set", "true one"
+    elif spec.judged:
+        measured = "estimated test loss"
     if spec.floor is not None:
-        most = min(as_written(spec.floor) + as_written(tolerances[0]), Fraction(1))
-        then = f": then its true one is at most {at_most(most)}" if spec.merges else ""
+        top = min(as_written(spec.floor) + as_written(tolerances[0]), Fraction(1))
+        then = f": then its true one is at most {at_most(top)}" if spec.merges else ""
         excuse = f' (or is reported as "below the floor", {at_most(spec.floor)}{then})'
     elif spec.ceiling is not None:
         least = max(as_written(spec.ceiling) - as_written(tolerances[0]), Fraction(0))
@@ -371,7 +384,7 @@ def log_failure(
     top = -math.inf
     for count, tolerance in zip(counts, tolerances, strict=False):
         if tolerance not in known:
-            if spec.corpus is None and spec.tail in (Bound.EXACT, Bound.CONVEX):
+            if not spec.sized and spec.tail in (Bound.EXACT, Bound.CONVEX):
                 # Never below either tail, and quick: what is lost in the sum needs no more.
                 rough = log_tail(Bound.KL, labels, tolerance, spec.ceiling)
                 if count + rough < top - _LOST:
@@ -394,6 +407,8 @@ def log_tails(
 def _log_tail(spec: MeterSpec, labels: int, tolerance: float, tail: Callable[..., float]) -> float:
     if spec.corpus is not None:
         return scores.log_corpus_tail(spec, labels, tolerance)
+    if spec.judge_error is not None and spec.pool is not None:
+        return judges.log_judged_tail(labels, tolerance, spec.judge_error, spec.pool, onwards=True)
     ceilings = spec.ceiling, spec.variance_ceiling
     return tail(spec.tail, labels, tolerance, *ceilings, promised=spec.merges)
 
@@ -409,7 +424,7 @@ def _checked_plan(spec: MeterSpec, labels: int) -> Plan:
     return Plan(
         spec=spec,
         labels=spec.rows or labels,
-        counted=None if spec.corpus is None else labels,
+        counted=labels if spec.sized else None,
         failure_probability=math.exp(failure),
         log_models=counting.log_sum(counting.log_models(spec)),
         assumptions=assumptions_of(spec),

@@ -1,11 +1,7 @@
 """The gap with a judge: few labels, and a frozen judge's word on a large pool without labels.
 
-A model is compared with the judge on the pool, and the judge with the truth on the labels:
-
-    estimate(h) = mean over pool of l(h, judge) + mean over labels of (l(h, y) - l(h, judge)).
-
-The second term is 0 wherever the judge is right, so one check at sealing, that the judge errs on
-at most a share d of the labels, makes it small for all models.
+`stats.judges` has the estimate and its tail. One check at sealing, that the judge errs on at most a
+share d of the labels, makes it small for all models.
 """
 
 from __future__ import annotations
@@ -18,16 +14,11 @@ from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Bound
-from easeml_meter.stats import differences
-from easeml_meter.stats.counting import log_geometric, log_sum
+from easeml_meter.stats import differences, judges
+from easeml_meter.stats.counting import log_geometric
 from easeml_meter.stats.planning import COMMON_ASSUMPTIONS, smallest
-from easeml_meter.stats.rounding import as_written, at_most
+from easeml_meter.stats.rounding import at_most
 from easeml_meter.stats.tails import log_tail
-
-_SPLITS = 200
-"""Ways to divide the tolerance between pool and labels that are compared."""
-_LOOSER = 3.0
-"""Nats by which the closed form is above the tail of the labels, more than for the pool."""
 
 
 @dataclass(frozen=True)
@@ -96,41 +87,16 @@ class Judge(Question):
         return log_geometric(self.bands.consistent, steps)
 
     def log_tail(self, size: int) -> float:
-        """Return log(tail(N, eps1) + tail of the correction at eps2), eps1 + eps2 = eps.
-
-        Any division is valid that does not look at the data. The one taken is best for the bounds
-        in closed form.
-        """
-        return self._log_tail(size, onwards=False)
+        """Return the tail of the estimate."""
+        return judges.log_judged_tail(size, self.tolerance, self.error, self.pool)
 
     def log_tail_from(self, size: int) -> float:
         """Return the same for this size and all larger ones."""
-        return self._log_tail(size, onwards=True)
-
-    def _log_tail(self, size: int, *, onwards: bool) -> float:
-        if size < 1:
-            return 0.0
-        tolerance = self.tolerance
-
-        def closed(part: float) -> float:
-            rest = differences.rate(tolerance - part, self.error)
-            return max(-2 * self.pool * part**2, -size * rest - _LOOSER)
-
-        parts = (tolerance * k / _SPLITS for k in range(1, _SPLITS))
-        part = min(parts, key=closed)
-        pool = log_tail(Bound.EXACT, self.pool, part)
-        correction = differences.log_reading_tail(
-            size, tolerance - part, as_written(self.error), onwards=onwards
-        )
-        return min(0.0, log_sum((pool, correction)))
+        return judges.log_judged_tail(size, self.tolerance, self.error, self.pool, onwards=True)
 
     def enough(self, nats: float) -> int:
-        """Give the pool what it needs by Hoeffding's bound, and the labels the rest."""
-        part = math.sqrt((nats + 2) / (2 * self.pool))
-        if part >= 0.98 * self.tolerance:
-            least = math.ceil((nats + 2) / (2 * (0.98 * self.tolerance) ** 2))
-            raise invalid("pool", self.pool, f"too small: at least {least:,} inputs needed")
-        return math.ceil((nats + 2) / differences.rate(self.tolerance - part, self.error)) + 1
+        """Give the pool what it needs, and the labels the rest."""
+        return judges.enough(self.tolerance, self.error, self.pool, nats)
 
 
 def labels_alone(tolerance: float, nats: float) -> int:

@@ -98,7 +98,7 @@ class PredictionFiles:
         )
         hidden = Predictions.open(
             self.test,
-            expected=on.expected(on.generation.table_rows),
+            expected=on.expected(on.generation.table_rows, hidden=True),
             ids=hidden_ids,
             matching=self.matching,
         )
@@ -412,7 +412,7 @@ def compared(on: Measured, new: Predictions, old: Predictions) -> Comparison | N
 
 def kept_predictions(kept: Held, on: Measured) -> Predictions:
     """Open what was kept of predictions, as they were accepted."""
-    expected = on.expected(on.generation.table_rows)
+    expected = on.expected(on.generation.table_rows, hidden=True)
     matching = replace(IN_ORDER, missing_wrong=may_miss(expected))
     try:
         return Predictions.open(kept, expected=expected, matching=matching)

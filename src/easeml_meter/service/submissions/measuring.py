@@ -28,6 +28,7 @@ from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.executors import Executor, TooLate, open_executor
 from easeml_meter.scoring.forms import Form, form_of, form_of_both
 from easeml_meter.scoring.ids import CommittedIds
+from easeml_meter.scoring.judged import hidden_loss
 from easeml_meter.scoring.losses import Custom, Loss, Output
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
@@ -241,9 +242,15 @@ class Measured(Closing):
         apart = self.spec.each[entry.asked].drawn
         return None if apart is None else self.sealed.draws.first_edge(entry, apart)
 
-    def expected(self, rows: int) -> Expected:
+    @property
+    def hidden_loss(self) -> Loss:
+        """The loss on the test set: with a judge, an estimate."""
+        return hidden_loss(self.loss, self.spec)
+
+    def expected(self, rows: int, *, hidden: bool = False) -> Expected:
         """What predictions on so many rows must look like."""
-        return Expected(rows, self.loss, self.classes, self.form)
+        loss = self.hidden_loss if hidden else self.loss
+        return Expected(rows, loss, self.classes, self.form)
 
     def hidden_ids(self, *, told: bool) -> CommittedIds | None:
         """The ids of the test set, if it was sealed with any; `told`: the sender may know them."""
@@ -302,7 +309,7 @@ class ModelAttempt:
         """Run on the visible rows alone."""
         limits = Limits(seconds=on.conditions.seconds or on.conditions.visible_seconds)
         with on.open_validation() as table:
-            hidden = HiddenRows.of(on.sealed, on.loss, on.classes, on.form)
+            hidden = HiddenRows.of(on.sealed, on.hidden_loss, on.classes, on.form)
             visible = VisibleRows.of(table, hidden.inputs)
             on.conditions.progress("running on the validation set", 0, visible.expected.rows)
             return score_model(self.predictor, visible, limits).mean
@@ -313,7 +320,7 @@ class ModelAttempt:
         if conditions.hopeless:
             return Losses(None, None, of_model=True)
         with on.open_validation() as table, open_executor(conditions.executor) as executor:
-            hidden = HiddenRows.of(on.sealed, on.loss, on.classes, on.form)
+            hidden = HiddenRows.of(on.sealed, on.hidden_loss, on.classes, on.form)
             visible = VisibleRows.of(table, hidden.inputs)
             validation, seconds = self._visible(visible, hidden, executor, conditions)
             conditions.reach(on)
@@ -416,7 +423,7 @@ def allotted(estimate: float) -> float:
 
 def model_score(predictor: Predictor, on: Measured) -> Score | None:
     """Return a model's losses on the test set, for its release: nothing is secret any more."""
-    hidden = HiddenRows.of(on.sealed, on.loss, on.classes, on.form)
+    hidden = HiddenRows.of(on.sealed, on.hidden_loss, on.classes, on.form)
     try:
         return score_model(predictor, hidden, Limits(seconds=LONGEST), again=False)
     except (Unscorable, SystemExit):

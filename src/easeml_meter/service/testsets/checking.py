@@ -15,6 +15,7 @@ import pyarrow.compute as pc
 from easeml_meter.core.model import LabelRequest, ValidationSet
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes, classes_in_force
+from easeml_meter.scoring.judged import hidden_loss
 from easeml_meter.scoring.losses import Loss, names_as_labels, parse_loss
 from easeml_meter.scoring.outputs import OF_CLASSES, read_labels
 from easeml_meter.spec import MeterSpec
@@ -40,16 +41,18 @@ class Asked:
     """Whether there must be no more rows than asked for: a size fixed beforehand is a promise."""
     clusters: bool = False
     """Whether one example is a cluster of rows."""
+    pool: int | None = None
+    """How many rows have the word of a judge alone; None: there is no judge."""
 
     @classmethod
     def elsewhere(
         cls, request: LabelRequest, spec: MeterSpec, latest: ValidationSet | None
     ) -> Asked:
         """Return what a server asks for; no function that the server names is imported."""
-        loss = None if ":" in spec.loss else parse_loss(spec.loss)
+        loss = None if ":" in spec.loss else hidden_loss(parse_loss(spec.loss), spec)
         classes = classes_in_force(spec, latest)
         names, exactly = names_as_labels(spec.loss), spec.fixes_rows
-        return cls(request, classes, loss, names, exactly, spec.clusters)
+        return cls(request, classes, loss, names, exactly, spec.clusters, spec.pool)
 
     def check_rows(self, rows: int, *, part: bool = False) -> None:
         """Refuse fewer examples than the plan needs; a part may have fewer rows.
@@ -58,6 +61,9 @@ class Asked:
             InvalidInput: there are too few.
         """
         needed, here = self.request.test_set.labels_needed, self.request.labels_here
+        if self.pool is not None:
+            self._check_pool(rows, needed, part=part)
+            return
         if self.exactly and rows + here > needed:
             raise InvalidInput(
                 f"labels: {rows + here:,} given, exactly {needed:,} needed: a size that was not "
@@ -76,6 +82,15 @@ class Asked:
             "more rows, or deliver these as a part (--part)"
         )
 
+    def _check_pool(self, rows: int, needed: int, *, part: bool) -> None:
+        if part:
+            raise InvalidInput("part: rows with a judge come in one file, labelled ones and others")
+        if rows != needed + (self.pool or 0):
+            raise InvalidInput(
+                f"rows: {rows:,} given, exactly {needed:,} with a label and {self.pool:,} without "
+                "one are needed"
+            )
+
     def unknown_labels(self, columns: Iterable[Any]) -> UnknownLabels:
         """Refuse labels that the loss cannot take; count those outside the class list.
 
@@ -92,7 +107,8 @@ class Asked:
             else:
                 codes = read_labels(labels, loss, classes, first_row=row)
                 if of_classes and classes is not None:
-                    found = found.plus(labels.filter(pa.array(codes == len(classes))))
+                    strange = (codes if codes.ndim == 1 else codes[:, 0]) == len(classes)
+                    found = found.plus(labels.filter(pa.array(strange)))
             row += len(labels)
         return found
 

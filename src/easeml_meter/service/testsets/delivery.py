@@ -14,6 +14,7 @@ from easeml_meter.core.model import DRAWS, Event, LabelRequest, TestSet
 from easeml_meter.core.notices import Notice
 from easeml_meter.errors import InvalidInput, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
+from easeml_meter.scoring.judged import hidden_loss
 from easeml_meter.scoring.losses import names_as_labels
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile
@@ -36,8 +37,10 @@ from easeml_meter.service.testsets.reuse import (
 from easeml_meter.service.testsets.tries import check_enough, this_try
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.choosing import NO_LABEL, choose_columns, without_labels
+from easeml_meter.tables.judging import with_judge
 from easeml_meter.tables.opening import FORMATS, open_table
 from easeml_meter.tables.source import Source
+from easeml_meter.tables.table import Table
 from easeml_meter.tables.wording import about, named
 from easeml_meter.vault.containers import is_container
 from easeml_meter.vault.inspection import Delivered
@@ -63,6 +66,8 @@ class Choices:
     """These are some of the rows; more will follow."""
     cluster: str | None = None
     """The column of clusters, where one example is a cluster of rows."""
+    judge: str | None = None
+    """The column of a judge's words, where one stands in for most labels."""
 
 
 @needs(Permission.SEAL)
@@ -114,7 +119,7 @@ def seal_for(
         raise invalid("part", True, "a test set of clusters is delivered whole")
     # Ids are names, and so are labels unless the loss calculates with them: a CSV file of the
     # validation set is read as text, so this one must be, too.
-    texts = [label, id_column] if asked.text_labels else [id_column]
+    texts = [label, id_column, choices.judge] if asked.text_labels else [id_column]
     texts.append(choices.cluster)
     table = open_table(source, texts=[name for name in texts if name is not None])
     columns = choices.columns
@@ -127,6 +132,8 @@ def seal_for(
         if name is not None:
             table.require(name, role)
     needed = [name for name in roles.values() if name is not None]
+    if asked.pool is not None or choices.judge is not None:
+        table = _with_judge(table, label, choices, asked)
     test_set = asked.request.test_set
     return seal(
         choose_columns(table, columns, choices.drop, always=needed),
@@ -154,6 +161,19 @@ def check_clusters(column: str | None, *, clusters: bool) -> None:
     if column and not clusters:
         needed = "this meter was planned for independent rows: make one with clusters = true"
         raise invalid("cluster", column, needed)
+
+
+def _with_judge(table: Table, label: str, choices: Choices, asked: Asked) -> Table:
+    """Return rows with their labels and the judge's words.
+
+    Raises:
+        InvalidInput: a judge is named or left out where it must not be.
+    """
+    if asked.pool is None:
+        raise invalid("judge", choices.judge, "none: this meter was planned without judge_error")
+    if choices.judge is None:
+        raise invalid("judge", "no column", "name the column of the judge's words (--judge)")
+    return with_judge(table, label, choices.judge)
 
 
 def _named(choices: Choices, asked: Asked) -> tuple[str, str | None]:
@@ -322,8 +342,9 @@ def refuse_plain(path: Path) -> None:
 def _asked(space: Workspace, state: MeterState, request: LabelRequest) -> Asked:
     classes = classes_in_force(state.spec, state.validation)
     text_labels = names_as_labels(state.spec.loss)
-    loss, spec = space.loss(state.spec), state.spec
-    return Asked(request, classes, loss, text_labels, spec.fixes_rows, spec.clusters)
+    spec = state.spec
+    loss = hidden_loss(space.loss(spec), spec)
+    return Asked(request, classes, loss, text_labels, spec.fixes_rows, spec.clusters, spec.pool)
 
 
 def check_alone(space: Workspace, state: MeterState, sealed: SealedTestSet) -> None:

@@ -29,7 +29,9 @@ from easeml_meter.service.testsets.requests import settled
 from easeml_meter.service.testsets.reuse import sealed_rows
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.books import Books
+from easeml_meter.tables.judging import apart
 from easeml_meter.tables.source import Held
+from easeml_meter.tables.table_file import write_table
 from easeml_meter.vault.comparison import Rows, compare
 from easeml_meter.vault.likeness import LARGEST_SHARE, likeness
 
@@ -169,7 +171,11 @@ def _export(
         open_sealed(space, test_set) as sealed,
         space.files.writing(f"{folder}/{TEST_SET}") as path,
     ):
-        sealed.export(path)
+        if spec.judged:
+            sealed.verify()
+            write_table(path, *apart(sealed.schema, sealed.batches(), sealed.manifest.label.name))
+        else:
+            sealed.export(path)
     records = [
         {
             "tenant": entry.tenant,

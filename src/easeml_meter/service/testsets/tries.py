@@ -7,13 +7,17 @@ by no other is taken.
 
 from __future__ import annotations
 
+from fractions import Fraction
+
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import Event, TestSet
 from easeml_meter.errors import InvalidInput, WrongPhase
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.corpora import counted_in
+from easeml_meter.scoring.judged import judged_in
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.rounding import as_written, at_most
 from easeml_meter.storage.books import Books
 from easeml_meter.vault.sealing import SealedTestSet
 
@@ -36,10 +40,7 @@ def check_enough(space: Workspace, state: MeterState, sealed: SealedTestSet) -> 
         if not known:
             this_try(books, spec, wanted)
     if not known:
-        classes = classes_in_force(spec, state.validation)
-        labels = map(sealed.labels, range(sealed.row_groups))
-        counted = counted_in(space.loss(spec), classes, labels)
-        if counted is None or counted >= state.plan.size:
+        if _is_enough(space, state, sealed):
             return
         with space.writing() as books:
             wanted = space.state(books).requested()
@@ -54,7 +55,7 @@ def check_enough(space: Workspace, state: MeterState, sealed: SealedTestSet) -> 
     with space.reading() as books:
         used = len(_failed(books, wanted))
     # How many there are is not said: it is a count of hidden labels.
-    given = f"test set {wanted.number}: too few {_counted(spec)}, {state.plan.size:,} are needed"
+    given = f"test set {wanted.number}: {_lacking(state)}"
     if used < spec.tries:
         raise InvalidInput(f"{given} (try {used} of {spec.tries}): draw another one, of fresh rows")
     raise InvalidInput(f"{given} (try {used} of {spec.tries}): {_NO_TRY_LEFT}")
@@ -79,8 +80,28 @@ def this_try(books: Books, spec: MeterSpec, wanted: TestSet) -> int:
     return used + 1
 
 
-def _counted(spec: MeterSpec) -> str:
-    return "rows" if spec.corpus is None else spec.corpus.counted(spec.classes)
+def _is_enough(space: Workspace, state: MeterState, sealed: SealedTestSet) -> bool:
+    spec, loss = state.spec, space.loss(state.spec)
+    classes = classes_in_force(spec, state.validation)
+    labels = map(sealed.labels, range(sealed.row_groups))
+    if not spec.judged:
+        counted = counted_in(loss, classes, labels)
+        return counted is None or counted >= state.plan.size
+    judged = judged_in(classes, labels)
+    if (judged.labels, judged.pool) != (spec.rows, spec.pool):
+        raise InvalidInput(
+            f"rows: {judged.labels:,} with a label and {judged.pool:,} without one given, "
+            f"{spec.rows:,} and {spec.pool:,} needed"
+        )
+    return Fraction(judged.wrong, judged.labels) <= as_written(spec.judge_error or 0.0)
+
+
+def _lacking(state: MeterState) -> str:
+    corpus, spec = state.spec.corpus, state.spec
+    if corpus is None:
+        most = at_most(spec.judge_error or 0.0)
+        return f"the judge errs on more than {most} of the labels"
+    return f"too few {corpus.counted(spec.classes)}, {state.plan.size:,} are needed"
 
 
 def _failed(books: Books, wanted: TestSet) -> list[dict[str, object]]:
