@@ -20,6 +20,7 @@ from typing import Any
 NAMES = (
     "history",
     "onnx_model",
+    "pages",
     "planner",
     "sandbox",
     "scoring",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import tempfile
+from collections.abc import Callable
 from dataclasses import replace
 from functools import cache, partial
 from pathlib import Path
@@ -12,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from bench import Benchmark
-from easeml_meter.core.model import Event
+from easeml_meter.core.model import Entry, Event
 from easeml_meter.meter import Meter
 from easeml_meter.service.journal import histories_of
 from easeml_meter.service.place import Workspace, utc_now
@@ -67,19 +68,22 @@ def _meter(history: int) -> tuple[Path, Meter, np.random.Generator]:
     for name, rows in (("test", ROWS), ("validation", 100)):
         pq.write_table(pa.table({"prediction": np.zeros(rows, int)}), folder / f"{name}.parquet")
     meter.submit(folder / "test.parquet", folder / "validation.parquet", model="first")
-    _lengthen(Workspace.open(folder / "meter", utc_now), history)
+    lengthen(Workspace.open(folder / "meter", utc_now), history)
     return folder, meter, draw
 
 
-def _lengthen(space: Workspace, history: int) -> None:
-    """Enter the first answer again and again, as if other submissions had got it."""
+def lengthen(
+    space: Workspace, history: int, change: Callable[[Entry], Entry] = lambda entry: entry
+) -> None:
+    """Enter the first answer again and again, changed, as if other submissions had got it."""
     with space.writing() as books:
         state = space.state(books)
         test_set = state.current
         histories = histories_of(books, state, test_set)
         (first,) = books.entries.all(test_set.meter, test_set.number)
         more = [
-            replace(first, step=step, submission=f"{step:064x}") for step in range(2, history + 1)
+            change(replace(first, step=step, submission=f"{step:064x}"))
+            for step in range(2, history + 1)
         ]
         for entry in more:
             histories = histories.after(entry)

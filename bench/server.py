@@ -278,6 +278,10 @@ def serve(kind: str, folder: Path, database: str) -> None:
         app, path, headers = serve_ours(folder, database)
     elif kind == "second":
         app, path, headers = serve_second(folder, database)
+    elif kind == "pages":
+        from bench.pages import serve_pages
+
+        app, path, headers = serve_pages(folder, database)
     else:
         app, path, headers = serve_bare(database)
     config = uvicorn.Config(app, log_level="error", access_log=False)
@@ -293,6 +297,8 @@ def serve(kind: str, folder: Path, database: str) -> None:
 
     def wait() -> None:
         sys.stdin.read()
+        if hasattr(app.state, "stopping"):
+            app.state.stopping.set()  # open pages are let go
         server.should_exit = True
 
     threading.Thread(target=wait, daemon=True).start()

@@ -169,11 +169,12 @@ class HistoryLine(ShownAnswer):
     def key(self, by: str) -> Any:
         """Return what it is sorted by; None if that is not known."""
         signal = self.signal
+        if by == "answer":  # edges take a while, and most people sort by time
+            return signal.answer > 0, signal.gap or (0.0, 0.0), signal.answer
         return {
             "step": signal.step,
             "model": signal.model.casefold(),
             "validation": signal.validation_loss,
-            "answer": (signal.answer > 0, signal.gap or (0.0, 0.0), signal.answer),
             "promised": bounded(signal),
         }[by]
 

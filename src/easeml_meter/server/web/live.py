@@ -36,8 +36,8 @@ _SIGN_OF_LIFE = 15
 """Looks after which a page hears that the connection still stands."""
 _LONGEST = 600
 """Looks after which a page has to ask again, and to show that it still may."""
-_PACE = 25
-"""Pages that are told in a second, at most."""
+_PACE, _PACE_WHEN_BUSY = 50, 5
+"""Pages that are told in a second, at most; fewer while answers are given all the time."""
 _KEPT = 50
 """Drawings of what is new that are kept, the newest ones."""
 
@@ -53,12 +53,15 @@ class Live:
         self._newest: dict[str, int] = {}
         self._looked = asyncio.Event()
         self._task: asyncio.Task[None] | None = None
-        self._turn = 0.0
+        self._changing = self._busy = False
+        self._turns, self._last_turn = asyncio.Lock(), 0.0
         self._news: dict[Hashable, str] = {}
 
     @contextmanager
     def following(self, meter: str) -> Iterator[None]:
         """Watch a meter for as long as a page is open."""
+        if not self._open[meter]:
+            self._newest.pop(meter, None)  # it was seen long ago
         self._open[meter] += 1
         if self._task is None or self._task.done():
             self._task = asyncio.create_task(self._watch())
@@ -70,18 +73,20 @@ class Live:
                 del self._open[meter]
 
     def newest(self, meter: str) -> int:
-        """Return the number of the newest link seen; 0 before the first look."""
-        return self._newest.get(meter, 0)
+        """Return the number of the newest link seen; 0 before the first look, or if none is due."""
+        return self._newest.get(meter, 0) if meter in self._open else 0
 
     async def next_look(self) -> None:
         """Wait for the next look at the books."""
         await self._looked.wait()
 
     async def turn(self) -> None:
-        """Wait until one more page may be told."""
-        now = asyncio.get_running_loop().time()
-        self._turn = max(now, self._turn + 1 / _PACE)
-        await asyncio.sleep(self._turn - now)
+        """Wait until one more page may be told, in the order in which they came."""
+        clock = asyncio.get_running_loop().time
+        async with self._turns:
+            pace = _PACE_WHEN_BUSY if self._busy else _PACE
+            await asyncio.sleep(max(0.0, self._last_turn + 1 / pace - clock()))
+            self._last_turn = clock()
 
     def news(self, kind: Hashable) -> str | None:
         """Return what was drawn for a kind of readers."""
@@ -98,7 +103,10 @@ class Live:
 
     async def _watch(self) -> None:
         while self._open:
+            before = self._newest
             self._newest = await run_in_threadpool(self._look, tuple(self._open))
+            changing = any(before.get(each, new) != new for each, new in self._newest.items())
+            self._busy, self._changing = changing and self._changing, changing
             # Whoever waits now holds the old event; those who come later wait for the next look.
             looked, self._looked = self._looked, asyncio.Event()
             looked.set()
@@ -152,11 +160,12 @@ def changed(
     if not page.may("AUDIT"):
         return page.render("changed.html")
     live: Live = visit.request.app.state.live
-    # Whatever is shown to all readers of a kind, and changes, changes with a link of the chain; how
-    # long ago things were is a minute old at most.
+    # Whatever is shown to all readers of a kind, and changes, changes with a link of the chain, and
+    # is drawn once for each look at it; how long ago things were is a minute old at most.
     seats = tuple(sorted(visit.at(meter).seats))
     minute = visit.site.now()[: len("2026-01-01T00:00")]
-    kind = (meter, page.newest_link(), seats, page.tenant, generation, look, minute)
+    link = live.newest(meter) or page.newest_link()
+    kind = (meter, link, seats, page.tenant, generation, look, minute)
     news = live.news(kind)
     handovers: tuple[Consequence, ...] = ()
     if news is None:

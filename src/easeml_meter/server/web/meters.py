@@ -9,7 +9,7 @@ from fastapi import APIRouter, Response
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
-from easeml_meter.core.submissions import Receipt, SubmissionState
+from easeml_meter.core.submissions import Receipt
 from easeml_meter.report.next_step import NextStep, Place, next_step
 from easeml_meter.report.scale import band_tone
 from easeml_meter.report.words import loss_name, range_words, settings_words, sure_words
@@ -196,8 +196,7 @@ class MeterPage:
         """Return submissions that wait, are under way, or were refused after they had waited."""
         if not (self.may("SUBMIT") or self.may("SEE_SIGNALS")):
             return []
-        found = queue.receipts(self.actor, self.visit.site.space(self.meter))
-        return [each for each in found if each.state is not SubmissionState.DONE][:_WAITING]
+        return queue.unanswered(self.actor, self.visit.site.space(self.meter))[:_WAITING]
 
     def render(self, template: str, **values: Any) -> Response:
         """Answer with this page, or a part of it."""

@@ -407,6 +407,21 @@ def receipts(actor: Actor, space: Workspace) -> list[Receipt]:
 
 
 @needs(Permission.SEE_SIGNALS, Permission.SUBMIT)
+def unanswered(actor: Actor, space: Workspace) -> list[Receipt]:
+    """Return a tenant's submissions that wait, run or were refused, the newest first.
+
+    The answers are not read, however many there are.
+
+    Raises:
+        Denied: the actor may neither submit for this tenant nor see its signals.
+    """
+    with space.reading() as books:
+        tickets = books.submissions.of(space.meter or "", actor.acting_for)
+    found = [each.receipt for each in tickets if each.state is not SubmissionState.DONE]
+    return sorted(found, key=lambda receipt: (receipt.created_at, receipt.id), reverse=True)
+
+
+@needs(Permission.SEE_SIGNALS, Permission.SUBMIT)
 def receipt(actor: Actor, space: Workspace, identifier: str) -> Receipt:
     """Return a submission of the actor's tenant.
 
