@@ -1,16 +1,21 @@
 """Conditions that a model passes or fails: "n > 0.8 +/- 0.01", in the language of ease.ml/ci.
 
+"n - o at -0.02, 0, 0.02 +/- 0.01" is no condition, but a reading: between which of these edges the
+difference lies.
+
 n is the accuracy of the new model, o that of an old one, d the share of rows on which they differ.
 A condition is one clause or several with `/\\` between them.
 """
 
 from __future__ import annotations
 
+import itertools
 import re
+from bisect import bisect_right
 from dataclasses import dataclass
 from enum import StrEnum
 from fractions import Fraction
-from typing import Self
+from typing import ClassVar, Self
 
 from easeml_meter.checks import finite, whole
 from easeml_meter.errors import invalid
@@ -166,6 +171,90 @@ class Condition:
         if self.disagreement is not None:
             limits.append(_exactly(self.disagreement))
         return min(limits)
+
+
+_READING = re.compile(r"n\s*-\s*o\s+at\s+(?P<edges>[^/]+?)\s*\+/-\s*(?P<tolerance>\S+)")
+_READING_FORM = 'such as "n - o at -0.02, 0, 0.02 +/- 0.01"'
+
+
+@dataclass(frozen=True)
+class Difference:
+    """A reading of n - o: which two of a few edges it lies between."""
+
+    edges: tuple[float, ...]
+    tolerance: float
+    disagreement: float | None = None
+    """Answer "too far", and nothing else, if a model differs from the old one on more rows."""
+
+    needs_old: ClassVar[bool] = True
+    compares: ClassVar[bool] = True
+
+    def __post_init__(self) -> None:
+        for value in (*self.edges, self.tolerance):
+            finite("question", value)
+        if not 1e-6 <= self.tolerance < 1:
+            raise invalid("tolerance", self.tolerance, "at least 1e-06, and below 1")
+        if not 1 <= len(self.edges) <= MAX_CLAUSES:
+            raise invalid("question", str(self), f"1 to {MAX_CLAUSES} edges")
+        apart = itertools.pairwise((-1.0, *self.edges, 1.0))
+        if not all(lower < upper for lower, upper in apart):
+            raise invalid(
+                "question", str(self), "edges between -1 and 1, each above the one before"
+            )
+        if self.disagreement is not None:
+            finite("disagreement", self.disagreement)
+            if not 0 < self.disagreement < 1:
+                raise invalid("disagreement", self.disagreement, "a share between 0 and 1")
+
+    def __str__(self) -> str:
+        edges = ", ".join(f"{edge:.15g}" for edge in self.edges)
+        return f"n - o at {edges} +/- {self.tolerance:.15g}"
+
+    @classmethod
+    def parse(cls, text: str, disagreement: float | None = None) -> Self:
+        """Read "n - o at -0.02, 0, 0.02 +/- 0.01"."""
+        found = _READING.fullmatch(text.strip())
+        try:
+            if found is None:
+                raise ValueError(text)
+            edges = tuple(float(edge) for edge in found["edges"].split(","))
+            return cls(edges, float(found["tolerance"]), disagreement)
+        except ValueError:
+            raise invalid("question", text.strip(), _READING_FORM) from None
+
+    @property
+    def most(self) -> Fraction:
+        """The largest share of rows on which a model with a reading differs from the old one."""
+        return Fraction(1) if self.disagreement is None else _exactly(self.disagreement)
+
+    def band(self, change: Fraction) -> int:
+        """Return the number of the band of a difference, from 1: lower edge in, upper edge out."""
+        return 1 + bisect_right([_exactly(edge) for edge in self.edges], change)
+
+    @property
+    def possible(self) -> int:
+        """How many bands can be told of one model while no promise is broken.
+
+        A closed interval of two tolerances meets one band more than it has edges.
+        """
+        edges, reach = [_exactly(edge) for edge in self.edges], 2 * _exactly(self.tolerance)
+        return 1 + max(sum(0 <= other - edge < reach for other in edges) for edge in edges)
+
+
+def parse_question(
+    text: str,
+    *,
+    disagreement: float | None = None,
+    passes: int | None = None,
+    tolerance: float | None = None,
+) -> Condition | Difference:
+    """Read a condition, or a reading of n - o."""
+    if not re.match(r"\s*n\s*-\s*o\s+at\b", text):
+        return Condition.parse(text, disagreement=disagreement, passes=passes, tolerance=tolerance)
+    for name, value in (("passes", passes), ("tolerance", tolerance)):
+        if value is not None:
+            raise invalid(name, value, "not with a reading of n - o, which has its own after +/-")
+    return Difference.parse(text, disagreement)
 
 
 @dataclass(frozen=True)

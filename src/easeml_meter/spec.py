@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from easeml_meter.checks import finite, listed, one_of, whole
-from easeml_meter.conditions import BETTER, Condition
+from easeml_meter.conditions import BETTER, Condition, Difference, parse_question
 from easeml_meter.corpus import Corpus
 from easeml_meter.errors import InvalidInput, invalid
 
@@ -271,7 +271,7 @@ class MeterSpec:
         if self.also:
             self._check_also()
             return
-        if self.condition is None:
+        if self._asked is None:
             for name in ("passes", "disagreement", "tolerance"):
                 if getattr(self, name) is not None:
                     raise invalid(
@@ -279,13 +279,16 @@ class MeterSpec:
                     )
             _check_bands(self.bands)
             return
-        object.__setattr__(self, "question", BETTER if self.ladder else str(self.condition))
-        if self.condition.needs_old and self.models:
+        object.__setattr__(self, "question", BETTER if self.ladder else str(self._asked))
+        if self.difference is not None and self.disagreement is None:
+            needed = "a reading of n - o needs one, such as 0.1"
+            raise invalid("disagreement", None, needed)
+        if self.compares and self.models:
             raise invalid("models", self.models, "only predictions are compared with an old model")
         if not is_zero_one(self.loss):
-            raise invalid("loss", self.loss, 'a condition on n needs "0-1" or "top-K"')
+            raise invalid("loss", self.loss, 'a question about n needs "0-1" or "top-K"')
         if self.clusters:
-            raise invalid("clusters", True, "a condition needs rows that are independent")
+            raise invalid("clusters", True, "a question about n needs rows that are independent")
         unasked = {
             "bands": self.bands,
             f"the {self.protocol} protocol": self.protocol is not Protocol.REGULAR,
@@ -308,7 +311,7 @@ class MeterSpec:
             and not self.handover,
         }
         for name in (name for name, used in unasked.items() if used):
-            raise invalid("question", self.question, f"pass or fail, not with {name}")
+            raise invalid("question", self.question, f"no gap, so not with {name}")
 
     def _check_corpus(self) -> None:
         """Check what belongs to a score of the whole test set; a floor is a ceiling on its loss."""
@@ -580,14 +583,28 @@ class MeterSpec:
         for name in (name for name, used in uncounted.items() if used):
             raise invalid("sticky", True, f"not with {name}: nobody has proved that count")
 
-    @cached_property
+    @property
     def condition(self) -> Condition | None:
-        """What models pass or fail; None: the question is the gap."""
+        """What models pass or fail; None: the question is a reading."""
+        return self._asked if isinstance(self._asked, Condition) else None
+
+    @property
+    def difference(self) -> Difference | None:
+        """The reading of n - o that is asked; None: the question is another one."""
+        return self._asked if isinstance(self._asked, Difference) else None
+
+    @property
+    def compares(self) -> bool:
+        """Whether each answer is about a model beside an old one."""
+        return self._asked is not None and self._asked.needs_old
+
+    @cached_property
+    def _asked(self) -> Condition | Difference | None:
         if self.also:
-            return self.each[0].condition
+            return self.each[0]._asked
         if self.question == GAP:
             return None
-        return Condition.parse(
+        return parse_question(
             self.question,
             disagreement=self.disagreement,
             passes=self.passes,
@@ -615,7 +632,7 @@ class MeterSpec:
         own = None
         if question.strip() == BETTER:  # where nothing else is said, as precise as the bands
             own = self.tolerance or min(self.tolerances, default=None)
-        compares = Condition.parse(question, tolerance=own).compares
+        compares = parse_question(question, tolerance=own).compares
         unasked = {field.name: field.default for field in _OF_THE_GAP}
         return self.replace(
             question=question,
@@ -636,7 +653,7 @@ class MeterSpec:
         if not meant:
             return 0
         with suppress(InvalidInput):  # as it is written here, with or without spaces
-            meant = meant if meant == BETTER else str(Condition.parse(meant))
+            meant = meant if meant == BETTER else str(parse_question(meant))
         if meant not in self.questions:
             raise invalid("ask", question[:200], f"one of: {'; '.join(self.questions)}")
         return self.questions.index(meant)
@@ -644,8 +661,7 @@ class MeterSpec:
     @property
     def promotes(self) -> bool:
         """Whether models are compared with one that was promoted."""
-        conditions = ((each.condition, each.ladder) for each in self.each)
-        return any(found is not None and found.needs_old and not own for found, own in conditions)
+        return any(each.compares and not each.ladder for each in self.each)
 
     @property
     def ladder(self) -> bool:
@@ -692,7 +708,9 @@ class MeterSpec:
 
     @property
     def signals(self) -> int:
-        """The number of bands, m."""
+        """The number of bands, m: of the gap, or of n - o."""
+        if self.difference is not None:
+            return len(self.difference.edges) + 1
         return len(self.bands)
 
     @property
@@ -884,7 +902,7 @@ class MeterSpec:
                 meter[field.name] = list(plain) if isinstance(plain, tuple) else plain
         if self.floor is not None:
             del meter["ceiling"]  # it follows from the floor
-        if self.condition is not None:
+        if self._asked is not None:
             return {"meter": meter}
         return {"meter": meter, "bands": [dataclasses.asdict(band) for band in self.bands]}
 

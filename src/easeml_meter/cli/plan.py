@@ -132,7 +132,7 @@ def plan(
     asked_steps = options["steps"] is not None
     spec = spec_from(path, labels, options)
     parse_loss(spec.loss)
-    if spec.condition is not None or spec.also or spec.window is not None:
+    if not spec.bands or spec.also or spec.window is not None:
         _plan_question_of(spec, labels, as_json=as_json, as_toml=as_toml)
         return
     if labels is None:
@@ -241,7 +241,7 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
         spec = MeterSpec.read(path)
         if signals not in (None, spec.signals) and spec.drawn is None:
             raise invalid("signals", signals, f"{path} has {spec.signals} bands")
-        if tolerances is not None and (spec.condition is not None or spec.also):
+        if tolerances is not None and (not spec.bands or spec.also):
             raise invalid("tolerance", tolerances, f"{path} has its own: change it there")
         if tolerances is not None:
             spec = spec.with_tolerances(_one_each(tolerances, spec.signals))

@@ -42,6 +42,9 @@ class Gate:
             InvalidInput: nothing is asked, there is no such band, or bands have no numbers that
                 mean anything.
         """
+        if spec.difference is not None:
+            needed = 'a condition, such as "n - o > 0 +/- 0.01": a reading of n - o is no gate'
+            raise invalid("gate", spec.question, needed)
         if spec.condition is not None:
             if self.fail_above is not None:
                 needed = "--most-loss, or nothing: this meter has no bands, it answers pass or fail"

@@ -126,7 +126,7 @@ class Ledger:
     def check_handover(self, group: Sequence[int]) -> None:
         """Raise `InvalidInput` unless this meter can count what these tenants share."""
         spec = self.spec
-        if spec.condition is not None:
+        if not spec.bands:
             named = " and ".join(map(str, group))
             raise invalid("handover", named, "not needed: teams are counted as sharing answers")
         if spec.elastic or spec.sticky or spec.handover or not spec.tenants:

@@ -25,6 +25,7 @@ UNCHANGED = -5
 PASS = -6
 FAIL = -7
 BASELINE = -8
+TOO_FAR = -9
 BELOW_FLOOR = -11
 TOO_FEW = -12
 
@@ -39,6 +40,7 @@ _NAMES = {
     BASELINE: "baseline",
     BELOW_FLOOR: "below-floor",
     TOO_FEW: "too-few",
+    TOO_FAR: "too-far",
 }
 _REASONS = (ABOVE_CEILING, TOO_SPREAD, NO_READING, BELOW_FLOOR, TOO_FEW)
 """Why a model has no reading, of which a sticky meter tells each once."""
@@ -303,6 +305,14 @@ class Rules:
     def _highest(self) -> Fraction:
         """The largest test loss that gets a reading."""
         return Fraction(1) if self.spec.ceiling is None else as_written(self.spec.ceiling)
+
+    def change_of(self, answer: int) -> tuple[float, float] | None:
+        """Return the edges of n - o that an answer tells: none, unless that is the question."""
+        return None
+
+    def true_change_of(self, answer: int) -> tuple[float, float] | None:
+        """Return what an answer promises of the true n - o."""
+        return None
 
     def true_loss(
         self, answer: int, validation_loss: Fraction

@@ -10,6 +10,7 @@ from dataclasses import dataclass, replace
 from fractions import Fraction
 
 from easeml_meter.conditions import Clause, Comparison, Condition, Variable
+from easeml_meter.core.changes import Changes
 from easeml_meter.core.questions.passing import meaning
 from easeml_meter.core.signals import BASELINE, FAIL, PASS, Rules, State
 from easeml_meter.errors import invalid
@@ -102,4 +103,6 @@ class Verdicts(Rules):
 
 def rules_of(spec: MeterSpec) -> Rules:
     """Return the feedback rule of a meter."""
+    if spec.difference is not None:
+        return Changes(spec)
     return Rules(spec) if spec.condition is None else Verdicts(spec)

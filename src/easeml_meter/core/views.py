@@ -22,6 +22,7 @@ from easeml_meter.core.signals import (
     FAIL,
     NO_READING,
     PASS,
+    TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
     UNCHANGED,
@@ -109,6 +110,26 @@ class Signal(Shown):
         return self.told_edges or self.rules.range_of(self.answer)
 
     @cached_property
+    def change(self) -> tuple[float, float] | None:
+        """Edges of n - o as told; None where another question was asked, or without a reading."""
+        return self.rules.change_of(self.answer)
+
+    @cached_property
+    def true_change(self) -> tuple[float, float] | None:
+        """Edges of the true n - o as promised."""
+        return self.rules.true_change_of(self.answer)
+
+    @property
+    def told(self) -> tuple[float, float] | None:
+        """Edges of what was read, the gap or n - o; None without a reading."""
+        return self.change if self.gap is None else self.gap
+
+    @property
+    def promised(self) -> tuple[float, float] | None:
+        """The same of the truth, as promised."""
+        return self.true_change if self.true_gap is None else self.true_gap
+
+    @cached_property
     def true_gap(self) -> tuple[float, float] | None:
         """Edges of the gap between validation and true loss as promised; None without a reading."""
         if self.gap is None or self.tolerance is None:
@@ -131,9 +152,21 @@ class Signal(Shown):
         if self.answer == TOO_FEW:
             return "Too few rows are predicted positive on the test set: nothing is promised."
         sure = f"With probability at least {confidence(self.spec)}, {together(self.spec)}"
+        if self.answer == BASELINE:
+            return "Other models are compared with this one; nothing is promised about it."
+        if self.answer == TOO_FAR:
+            most = at_least(self.spec.disagreement or 0.0)
+            return (
+                f"This model differs from that of step {self.old} on more than {most} of the rows; "
+                "nothing else is reported, and nothing is promised."
+            )
+        if self.true_change is not None:
+            lower, upper = self.true_change
+            return (
+                f"{sure}: this model's true accuracy minus that of step {self.old:,} lies "
+                f"between {at_least(lower)} and {at_most(upper)}."
+            )
         if isinstance(self.rules, Verdicts):
-            if self.answer == BASELINE:
-                return "Other models are compared with this one; nothing is promised about it."
             if self.answer == FAIL:
                 return "Nothing is promised about a model that fails."
             old = "" if self.old is None else f" The old model is that of step {self.old:,}."
@@ -175,6 +208,8 @@ class Signal(Shown):
             "band": self.band,
             "gap": self.gap,
             "first_edge": self.first_edge,
+            "change": self.change,
+            "true_change": self.true_change,
             "tolerance": self.tolerance,
             "true_gap": self.true_gap,
             "validation_loss": self.validation_loss,
@@ -294,7 +329,8 @@ class Truth:
     passed: bool | None = None
     """Whether the test set shows that the condition holds; None where the gap was asked for."""
     change: float | None = None
-    """The accuracy minus that of the model it was compared with, on the test set."""
+    """The accuracy minus that of the model it was compared with, on the test set; where that was
+    read, `band` is its band, and None if the two models were too far apart."""
     too_few: bool | None = None
     """Whether too few rows were predicted positive for a reading, where that can happen."""
 

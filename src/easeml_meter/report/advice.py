@@ -20,6 +20,7 @@ from easeml_meter.core.signals import (
     NO_READING,
     PASS,
     REVERTED,
+    TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
     UNCHANGED,
@@ -119,7 +120,7 @@ def _on_answers(view: SessionView) -> Iterator[Line]:
         yield Role.LABELER, "nothing to do: this test set waits for submissions."
         return
     yield from _on_last(view.signals[-1])
-    readings = [signal for signal in view.signals if signal.answer > 0]
+    readings = [signal for signal in view.signals if signal.answer > 0 and signal.change is None]
     if readings and Rules(view.spec).incremental:
         yield from _on_maximum(view, readings)
     elif readings and view.spec.drawn is not None:
@@ -182,6 +183,17 @@ def _on_last(last: Signal) -> Iterator[Line]:
             yield None, f"Pass number {last.spec.passes + 1} closes the test set."
         if not last.spec.ladder and last.old is not None:
             yield Role.DEVELOPER, "to compare the next models with it, `meter promote` it."
+    elif last.true_change is not None:
+        yield from _on_change(*last.true_change, last.old)
+    elif last.answer == TOO_FAR:
+        yield (
+            None,
+            f"The last model differs from that of step {last.old} on too many rows to be compared.",
+        )
+        yield (
+            Role.DEVELOPER,
+            "submit one that is closer to it, or raise disagreement in a new meter.",
+        )
     elif last.answer == BASELINE:
         yield None, "The next models are compared with the last one, which cost nothing."
     elif last.answer == FAIL:
@@ -196,6 +208,17 @@ def _on_last(last: Signal) -> Iterator[Line]:
             "The last model did not raise the worst band so far, or it has no reading, as a model "
             "before it: the meter tells such a reason once, and never which of the two it is.",
         )
+
+
+def _on_change(least: float, most: float, old: int | None) -> Iterator[Line]:
+    """Advise on n - o: whether the promise leaves its sign open."""
+    if least < 0 < most:
+        yield None, f"The last model may be better or worse than that of step {old}."
+        return
+    known = ("no worse" if least == 0 else "better") if least >= 0 else "no better"
+    yield None, f"The last model is truly {known} than that of step {old}, as promised."
+    if least >= 0:
+        yield Role.DEVELOPER, "to compare the next models with it, `meter promote` it."
 
 
 def _on_bands(readings: list[Signal]) -> Iterator[Line]:

@@ -14,7 +14,7 @@ _MOST = 12
 
 def bands_svg(spec: MeterSpec) -> str:
     """Draw the bands, equally wide so that narrow ones can be read; empty: too many to draw."""
-    if spec.condition is not None or spec.signals > _MOST:
+    if not spec.bands or spec.signals > _MOST:
         return ""
     if spec.drawn is not None:
         return _image(_moving(spec), f"Bands {loss_words(spec, spec.drawn)} wide; edges move")

@@ -16,6 +16,7 @@ from easeml_meter.core.signals import (
     NO_READING,
     PASS,
     REVERTED,
+    TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
     UNCHANGED,
@@ -54,7 +55,7 @@ class Check:
         """Where the true loss was promised to be: test loss and tolerance; None without one."""
         if self.signal.passed and self.truth is not None:
             return self.signal.true_loss_at_least or 0.0, self.signal.true_loss_at_most or 1.0
-        tolerance = self.signal.tolerance
+        tolerance = None if self.signal.change else self.signal.tolerance
         if self.truth is None or tolerance is None:
             return None
         loss = self.truth.test_loss
@@ -96,6 +97,8 @@ def _due(rules: Rules, state: State, signal: Signal, truth: Truth | None) -> int
         return None
     if truth.passed is not None:
         return PASS if truth.passed else FAIL
+    if truth.change is not None:
+        return truth.band or TOO_FAR
     if truth.too_few:
         return rules.unread(state, TOO_FEW)
     if truth.band is None:

@@ -13,6 +13,7 @@ from easeml_meter.core.signals import REVERTED, Rules
 from easeml_meter.core.views import Signal
 from easeml_meter.report.scale import Scale
 from easeml_meter.report.words import (
+    change_words,
     gap_name,
     left_words,
     loss_sentence,
@@ -55,7 +56,7 @@ class Gauge:
     def kinds(self) -> list[str]:
         """Say of each character whether it is told, within the tolerance, or neither."""
         kinds = [DARK] * (self.cell * len(self.scale.rungs))
-        told, promised = self.signal.gap, self.signal.true_gap
+        told, promised = self.signal.told, self.signal.promised
         if told is None or promised is None:
             return kinds
         first, last = round(self.place(told[0])), round(self.place(told[1]))
@@ -122,7 +123,7 @@ def plain(signal: Signal) -> str:
 def headline(signal: Signal, ellipsis: str = "…", unprintable: str = "\ufffd") -> str:
     """Say what was told, and of which model."""
     told = told_words(signal)
-    if signal.band is not None and signal.spec.drawn is None:
+    if signal.gap is not None and signal.band is not None and signal.spec.drawn is None:
         told += f" of {signal.spec.signals}"
         told += ", the worst so far" if Rules(signal.spec).incremental else ""
     told = f"Step {signal.step:,}: {told}, model "
@@ -137,6 +138,9 @@ def told_lines(signal: Signal, told: str = "", tolerance: str = "") -> list[str]
         name = gap_name(signal.spec)
         gap = f"{name[0].upper()}{name[1:]}{told}: {told_gap_words(signal)}."
         lines.insert(0, f"{gap} Tolerance{tolerance}: {at_most(signal.tolerance)}.")
+    if signal.change is not None and signal.tolerance is not None:
+        read = f"n - o on the test set{told}: {change_words(signal.change)}."
+        lines.insert(0, f"{read} Tolerance{tolerance}: {at_most(signal.tolerance)}.")
     if said := loss_sentence(signal):
         lines.insert(-1, said)
     if signal.asked:

@@ -18,6 +18,7 @@ from easeml_meter.core.signals import (
     NO_READING,
     PASS,
     REVERTED,
+    TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
     UNCHANGED,
@@ -41,6 +42,7 @@ from easeml_meter.report.svg import (
 )
 from easeml_meter.report.words import (
     answer_words,
+    change_words,
     gap_name,
     gap_words,
     history_words,
@@ -54,7 +56,7 @@ from easeml_meter.stats.rounding import at_least, at_most
 
 _THINNEST = 3.0
 _ODD = (
-    *(ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED, PASS, FAIL, BASELINE),
+    *(ABOVE_CEILING, REVERTED, NO_READING, TOO_SPREAD, UNCHANGED, PASS, FAIL, BASELINE, TOO_FAR),
     *(BELOW_FLOOR, TOO_FEW),
 )
 
@@ -88,6 +90,8 @@ def _heading(layout: Layout) -> str:
     caption = f"height: {gap_name(layout.view.spec)}"
     if text_width(f"{caption}; {even}", 11) <= layout.width - 2 * MARGIN:
         caption += f"; {even}"
+    if layout.view.spec.difference is not None:
+        caption = "height: n - o, accuracy minus the old model's"
     if layout.view.spec.condition is not None:
         caption = f"pass or fail: {escaped(str(layout.view.spec.condition))}"
     if layout.view.spec.also:
@@ -157,6 +161,8 @@ def _columns(layout: Layout) -> list[str]:
 def _column(layout: Layout, index: int, signal: Signal) -> str:
     left, top = layout.place(index)
     reading = told_words(signal)
+    if layout.few and signal.true_change is not None:
+        reading += f", promised {change_words(signal.true_change)}"
     if layout.few and signal.true_gap is not None:
         gap = f", gap {gap_words(signal.gap)}" if signal.spec.drawn is None else ""
         reading += f"{gap}, promised {gap_words(signal.true_gap)}"
@@ -165,7 +171,7 @@ def _column(layout: Layout, index: int, signal: Signal) -> str:
     # Isolated, so that a name written from right to left cannot reorder what stands around it.
     name = f"\u2068{escaped(signal.model, 40 if layout.few else 24)}\u2069"
     parts = [element("title", f"{signal.step:,} {name}: {reading}")]
-    if signal.answer in _ODD:
+    if signal.answer in _ODD or not layout.scale.shows(signal):
         parts.append(_odd(layout, signal))
     else:
         parts.append(_band(layout, signal, answer_colour(signal)))
@@ -176,10 +182,11 @@ def _tolerances(layout: Layout) -> str:
     """Draw the grey bars beyond the gaps told, up to the gaps promised."""
     path = ""
     for index, signal in enumerate(layout.view.signals):
-        if signal.gap is None or signal.true_gap is None:
+        told, promised = signal.told, signal.promised
+        if told is None or promised is None or not layout.scale.shows(signal):
             continue
         left, top = layout.place(index)
-        (low, high), (least, most) = signal.gap, signal.true_gap
+        (low, high), (least, most) = told, promised
         if most > high:
             end = layout.height_of(high)
             height = min(end, max(_THINNEST, end - layout.height_of(most)))
@@ -192,7 +199,7 @@ def _tolerances(layout: Layout) -> str:
 
 
 def _band(layout: Layout, signal: Signal, colour: str) -> str:
-    low, high = signal.gap or (0.0, 1.0)
+    low, high = signal.told or (0.0, 1.0)
     top, bottom = layout.height_of(high), layout.height_of(low)
     bar = element("path", d=box(0, top, layout.bar, max(1.0, bottom - top)), fill=colour)
     if signal.spec.drawn is not None:
@@ -224,7 +231,7 @@ def _edges(layout: Layout, signal: Signal, top: float, bottom: float, colour: st
 
 def _odd(layout: Layout, signal: Signal) -> str:
     """Draw an answer that is no band: an outline, a glyph of its own, and its name, upright."""
-    low = signal.gap[0] if signal.gap is not None else 0.0
+    low = signal.gap[0] if signal.gap is not None else layout.scale.edges[0]
     height = layout.height_of(low)
     outline = element(
         "path",
@@ -236,9 +243,7 @@ def _odd(layout: Layout, signal: Signal) -> str:
     middle = layout.bar / 2
     glyph = element("g", _glyph(signal.answer), transform=f"translate({number(middle)} 9)")
     at = f"rotate(-90) translate({number(-18)} {number(middle + 3.5)})"
-    words = element(
-        "text", answer_words(signal.answer), transform=at, font_size=10, text_anchor="end"
-    )
+    words = element("text", told_words(signal), transform=at, font_size=10, text_anchor="end")
     return outline + glyph + words
 
 
@@ -261,6 +266,10 @@ def _glyph(answer: int) -> str:
         return element("circle", cx=0, cy=0, r=4, **line)
     if answer == PASS:
         return element("path", d="M-4 0.5l3 3.5 5.5-8", **line)
+    if answer > 0:  # a difference among gaps
+        return element("path", d="M-4-2.5h8M0-6.5v8M-4 4.5h8", **line)
+    if answer == TOO_FAR:
+        return element("path", d="M-4-2h8M-4 2h8M2-4.5l-4 9", **line)
     return element("path", d="M-3.5-3.5l7 7M3.5-3.5l-7 7", **line)
 
 
@@ -295,10 +304,13 @@ def _signs(layout: Layout) -> list[tuple[str, str]]:
     """Explain the signs that occur."""
     view = layout.view
     answers = {signal.answer for signal in view.signals}
-    solid = element("path", d=box(-6, -6, 12, 12), fill=layout.scale.colours[0])
+    best = layout.scale.colours[0 if view.spec.difference is None else -1]
+    solid = element("path", d=box(-6, -6, 12, 12), fill=best)
     grey = element("path", d=box(-6, -6, 12, 12), fill=TOLERANCE, class_="m-tol")
     told = "with its band" if view.spec.drawn is None else "between drawn edges"
     entries = [(solid, f"reported gap, {told}"), (grey, "tolerance")]
+    if view.spec.difference is not None:
+        entries[0] = (solid, "reported n - o, with its band")
     if view.spec.condition is not None:
         entries = []
     entries += [(_glyph(each), answer_words(each)) for each in _ODD if each in answers]

@@ -143,6 +143,13 @@ def _meter(view: SessionView) -> str:
     if view.spec.also:
         listed = escaped("; ".join(view.spec.questions))
         caption = f"One column per step, each the answer to one of these questions: {listed}."
+    elif view.spec.difference is not None:
+        caption = (
+            "One column per step: the accuracy of the model minus that of the old one (n - o). The "
+            "solid bar is the band that contains it on the test set. The grey bars are the "
+            "tolerance: with them it covers the true difference, as promised. All bands are drawn "
+            "at the same height; the numbers on the axis are their edges."
+        )
     elif view.spec.condition is not None:
         asked = escaped(str(view.spec.condition))
         caption = (
@@ -207,7 +214,7 @@ def _history(view: SessionView) -> str:
     tenants = len({signal.tenant for signal in view.signals}) > 1
     headings = ["step", *(["team"] if tenants else []), "model"]
     headings += ["asked", "answer"] if view.spec.also else ["answer"]
-    headings += [] if view.spec.condition else ["gap"]
+    headings += ["gap"] if view.spec.bands else []
     name = loss_name(view.spec)
     # After release, the table of retrospect has the losses.
     losses = [] if view.retrospective else [f"validation {name}", f"true {name} promised"]
@@ -220,7 +227,7 @@ def _history(view: SessionView) -> str:
             _name(signal.model),
             *([escaped(signal.asked)] if view.spec.also else []),
             _answer(signal),
-            *([] if view.spec.condition else [gap_words(signal.gap)]),
+            *([gap_words(signal.gap)] if view.spec.bands else []),
             *([validation_words(signal), true_loss_words(signal)] if losses else []),
             f"<time>{when(signal.told_at)}</time>",
             f"{signal.steps_left:,} ({share_words(signal.battery)})",
@@ -237,7 +244,7 @@ def _retrospect(view: SessionView) -> str:
         f"test loss remains a promise, with probability at least {confidence(view.spec)} for all "
         "steps together."
     )
-    if view.spec.also:
+    if view.spec.also or view.spec.difference is not None:
         known = (
             "The validation loss and the test loss of every step are now known, and so is whether "
             "each answer was right. The true loss stays unknown: that each answer holds of it "

@@ -37,7 +37,9 @@ class Scale:
     @cached_property
     def edges(self) -> tuple[float, ...]:
         """Where the rungs begin, and where the last one ends."""
-        if self.spec.condition is not None:  # nothing is read off a verdict
+        if self.spec.difference is not None:
+            return -1.0, *self.spec.difference.edges, 1.0
+        if not self.spec.bands:  # nothing is read off a verdict
             return 0.0, 1.0
         if self.spec.drawn is None:
             return (*(band.lower for band in self.spec.bands), self.spec.bands[-1].upper)
@@ -57,9 +59,15 @@ class Scale:
     @property
     def colours(self) -> tuple[str, ...]:
         """A colour for each rung, from green to red."""
+        if self.spec.difference is not None:
+            return band_colours(self.spec.signals)[::-1]
         if self.spec.drawn is None:
             return band_colours(max(1, self.spec.signals))
         return tuple(_drawn_colour(self.spec, lower) for lower, _ in self.rungs)
+
+    def shows(self, signal: Signal) -> bool:
+        """Whether an answer tells a range on this scale: a gap or a difference, as the scale is."""
+        return (signal.gap if self.spec.difference is None else signal.change) is not None
 
     def place(self, gap: float) -> float:
         """Return how many rungs below a gap there are, with its share of its own rung."""
@@ -70,6 +78,8 @@ class Scale:
 
 def answer_colour(signal: Signal) -> str:
     """Return the colour of an answer that tells a band."""
+    if signal.change is not None:  # the more, the better
+        return band_colours(signal.spec.signals)[-signal.answer]
     if signal.spec.drawn is None or signal.gap is None:
         return band_colours(signal.spec.signals)[signal.answer - 1]
     return _drawn_colour(signal.spec, signal.gap[0])
@@ -84,7 +94,8 @@ def tone(signal: Signal) -> int:
         return 1 if signal.passed else 0
     if signal.spec.drawn is not None and signal.gap is not None:
         return 1 + int((TONES - 1) * _badness(signal.spec, signal.gap[0]))
-    return band_tone(signal.band, signal.spec.signals)
+    count = signal.spec.signals
+    return band_tone(count + 1 - signal.band if signal.change else signal.band, count)
 
 
 def band_tone(band: int, count: int) -> int:

@@ -18,6 +18,7 @@ from easeml_meter.core.signals import (
     NO_READING,
     PASS,
     REVERTED,
+    TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
     UNCHANGED,
@@ -41,6 +42,7 @@ from easeml_meter.report.scale import Scale, answer_colour
 from easeml_meter.report.words import (
     LOW_BATTERY,
     answer_words,
+    change_words,
     gap_words,
     left_words,
     loss_name,
@@ -76,6 +78,7 @@ _GLYPHS = {
     PASS: "✓",
     FAIL: "✗",
     BASELINE: "○",
+    TOO_FAR: "≠",
     BELOW_FLOOR: "▼",
     TOO_FEW: "∅",
 }
@@ -186,18 +189,22 @@ def _chart(view: SessionView) -> Text:
     from rich.text import Text
 
     signals = view.signals[-_MOST_COLUMNS:]
-    rungs = Scale(view.spec, signals).rungs
+    scale = Scale(view.spec, signals)
+    rungs = scale.rungs
     chart = Text(no_wrap=True, overflow="crop")
     if len(signals) < len(view.signals):
         chart.append(f"the last {len(signals)} of {len(view.signals):,} steps\n", style=_GREY)
-    labels = ["answer"] if view.spec.condition else [gap_words(rung) for rung in rungs]
+    labels = [gap_words(rung) for rung in rungs] if view.spec.bands else ["answer"]
+    if view.spec.difference is not None:
+        labels = [change_words(rung) for rung in rungs]
     width = max(map(len, [*labels, "step"]))
     if len(rungs) <= _MOST_ROWS:
         for index, rung in reversed([*enumerate(rungs)]):
             chart.append(f"{labels[index]:>{width}} ", style=_GREY)
             for signal in signals:
                 top = index == len(rungs) - 1
-                chart.append_text(_square(signal, *rung, top=top))
+                shows = scale.shows(signal)
+                chart.append_text(_square(signal, *rung, top=top, shown=shows))
             chart.append("\n")
     else:
         chart.append(f"{'band':>{width}} ", style=_GREY)
@@ -225,19 +232,21 @@ def _sign(signal: Signal) -> Text:
     return _solid(f"{signal.answer:{_BLOCK}^{_COLUMN}}", signal)
 
 
-def _square(signal: Signal, lower: float, upper: float, *, top: bool) -> Text:
-    """Draw one rung of one step; `top`: it is the highest one."""
+def _square(signal: Signal, lower: float, upper: float, *, top: bool, shown: bool) -> Text:
+    """Draw one rung of one step; `top`: the highest one; `shown`: the scale is of its kind."""
     from rich.text import Text
 
-    told, promised = signal.gap, signal.true_gap
-    if told is None or promised is None:
+    told, promised = signal.told, signal.promised
+    if told is None or promised is None or not shown:
         return _sign(signal) if top else Text(" · ", style=_GREY)
     if signal.spec.drawn is not None and told[0] < upper and lower < told[1]:
         # A band with drawn edges lies across rungs: less than half of one is drawn lighter.
         half = min(upper, told[1]) - max(lower, told[0]) >= (upper - lower) / 2
         return _solid((_BLOCK if half else "▓") * _COLUMN, signal)
     if told[0] <= lower and upper <= told[1]:
-        if signal.band is None or signal.spec.bands[signal.answer - 1].lower == lower:
+        if signal.change or signal.band is None:
+            return _sign(signal)
+        if signal.spec.bands[signal.answer - 1].lower == lower:
             return _sign(signal)
         return _solid(_BLOCK * _COLUMN, signal)
     if promised[0] >= upper or promised[1] <= lower:
@@ -269,7 +278,7 @@ def history_terminal(view: SessionView) -> Table:
         table.add_column(heading, overflow="fold", min_width=10)
     name = f"true {loss_name(view.spec)}"
     late = ("test", "right?") if found else (name, "when (UTC)")
-    gap = () if view.spec.condition else ("gap",)
+    gap = ("gap",) if view.spec.bands else ()
     asked = ("asked",) if view.spec.also else ()
     for heading in (*asked, "answer", *gap, "validation", *late):
         table.add_column(heading, no_wrap=heading != "right?", min_width=6)

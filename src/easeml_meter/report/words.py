@@ -19,6 +19,7 @@ from easeml_meter.core.signals import (
     NO_READING,
     PASS,
     REVERTED,
+    TOO_FAR,
     TOO_FEW,
     TOO_SPREAD,
     UNCHANGED,
@@ -37,6 +38,7 @@ _WITHOUT_BAND = {
     PASS: "pass",
     FAIL: "fail",
     BASELINE: "baseline",
+    TOO_FAR: "too far",
     BELOW_FLOOR: "below floor",
     TOO_FEW: "too few",
 }
@@ -77,6 +79,8 @@ def told_words(signal: Signal, answer: int | None = None) -> str:
     of them do not fit beside a meter, so wide bands show four, rounded outwards.
     """
     answer = signal.answer if answer is None else answer
+    if (change := signal.rules.change_of(answer)) is not None:
+        return f"n - o {change_words(change)}"
     if answer < 1 or signal.spec.drawn is None:
         return answer_words(answer)
     digits = 4 if signal.spec.drawn >= _WIDE_DRAWN else 6
@@ -85,8 +89,18 @@ def told_words(signal: Signal, answer: int | None = None) -> str:
 
 def short_words(signal: Signal) -> str:
     """Return an answer without its edges, for a table that has them beside it."""
+    if signal.change is not None:
+        return told_words(signal)
     drawn = signal.band is not None and signal.spec.drawn is not None
     return "band" if drawn else answer_words(signal.answer)
+
+
+def change_words(edges: tuple[float, float]) -> str:
+    """Return the edges that a difference lies between; the outer ones say nothing."""
+    low, high = at_least(edges[0]), at_most(edges[1])
+    if edges[0] <= -1:
+        return f"below {high}"
+    return f"{low} or more" if edges[1] >= 1 else f"{low} to {high}"
 
 
 def gap_words(edges: tuple[float, float] | None, digits: int = 6) -> str:
@@ -168,7 +182,7 @@ def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
         least = signal.true_loss_at_least
         score = score_words(spec, least, at_most, "at most ")
         ends.append(f"at least {loss_words(spec, least, at_least)}{score}")
-    if not ends and spec.condition is not None:
+    if not ends and not spec.bands:
         return f"{measured}."
     if not ends:
         return f"{measured}. This answer gives no upper bound on the true {name}."
@@ -288,6 +302,11 @@ def meaning_words(view: SessionView) -> str:
     """Say what the numbers of the bands stand for, or that they have none."""
     if view.spec.also:
         return f"Each answer is to one of these questions: {'; '.join(view.spec.questions)}."
+    if view.spec.difference is not None:
+        return (
+            "n - o is the accuracy of a model minus that of the old one: with "
+            f"{view.spec.difference}, the answer tells between which edges it lies."
+        )
     if view.spec.condition is not None:
         return (
             f"A model passes if {view.spec.condition} on the test set, with the tolerance to spare."
@@ -341,6 +360,8 @@ def _asked_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
     if spec.also:
         own = _asked_words(spec.each[0])
         return [*own, *(("Also", each, "if a submission asks it") for each in spec.also)]
+    if spec.difference is not None:
+        return [("Question", str(spec.difference), "between which edges n - o lies")]
     if spec.condition is not None:
         return [("Question", str(spec.condition), "each model passes or fails")]
     least, most = min(spec.tolerances), max(spec.tolerances)

@@ -472,7 +472,7 @@ def _check_labels(labels: object) -> None:
 
 
 def _check_gap(spec: MeterSpec) -> None:
-    if spec.condition is not None or spec.also:
+    if not spec.bands or spec.also:
         asked = "; ".join(spec.questions)
         raise invalid("question", asked, "no gap: plan it with meter plan, or plan_question")
 

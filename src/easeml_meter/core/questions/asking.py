@@ -7,6 +7,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from easeml_meter.checks import finite, listed
+from easeml_meter.conditions import Condition, parse_question
 from easeml_meter.core.questions import planning
 from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.gap import Gap
@@ -16,6 +17,7 @@ from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.ondemand import OnDemand
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
+from easeml_meter.core.questions.reading import Reading
 from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.errors import invalid
 from easeml_meter.spec import default_edges
@@ -133,16 +135,32 @@ def _questions(given: Options) -> Question:
     for text in texts:
         if text != "gap":
             own = tolerance if text == "better" else None
-            condition = PassFail.parse(text, tolerance=own, passes=passes)
-            if condition.compares or len(texts) == 1:
-                condition = dataclasses.replace(condition, disagreement=disagreement)
-            asked.append(condition)
+            asked.append(_one(text, own, passes, disagreement, alone=len(texts) == 1))
     question = asked[0] if len(asked) == 1 else Mixed(tuple(asked))
     if not given.pop("on_demand", False):
         return question
     if not isinstance(question, PassFail):
         raise invalid("on-demand", question.statistic, "only for one condition")
     return OnDemand(question)
+
+
+def _one(
+    text: str,
+    tolerance: float | None,
+    passes: int | None,
+    disagreement: float | None,
+    *,
+    alone: bool,
+) -> Question:
+    """Build a condition, or a reading of n - o; disagreement is for those that compare."""
+    found = parse_question(text, tolerance=tolerance, passes=passes)
+    if found.compares or alone:
+        found = dataclasses.replace(found, disagreement=disagreement)
+    if isinstance(found, Condition):
+        return PassFail.of(found)
+    if disagreement is None:
+        raise invalid("disagreement", None, "a reading of n - o needs one, such as 0.1")
+    return Reading(found)
 
 
 def _metric(given: Options) -> Question:

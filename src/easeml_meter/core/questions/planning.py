@@ -18,6 +18,7 @@ from easeml_meter.core.questions.gap import Gap
 from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
+from easeml_meter.core.questions.reading import Reading
 from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.errors import invalid
 from easeml_meter.showing import Shown
@@ -158,6 +159,8 @@ def question_of(spec: MeterSpec) -> Question:
         return Mixed(tuple(map(question_of, spec.each)))
     if spec.window is not None:
         return Rolling.of(spec)
+    if spec.difference is not None:
+        return Reading(spec.difference)
     return Gap(spec) if spec.condition is None else PassFail.of(spec.condition)
 
 
@@ -168,7 +171,7 @@ def plan_of(spec: MeterSpec, labels: int | None = None) -> MeterPlan:
     With `labels`, return the most steps that they carry. Teams of a meter that asks a condition are
     counted as if they shared every answer.
     """
-    if spec.condition is None and not spec.also and spec.window is None:
+    if _only_gap(spec):
         return required_labels(spec) if labels is None else most_steps(spec, labels)
     question, budget = question_of(spec), Budget(spec.steps, spec.delta, sessions=spec.sessions)
     if labels is None:
@@ -183,8 +186,11 @@ def plan_of(spec: MeterSpec, labels: int | None = None) -> MeterPlan:
 
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     """List what the promise of a meter rests on, whatever size its test sets have."""
-    single = spec.condition is None and not spec.also
-    return question_of(spec).assumptions if single else plan_of(spec).assumptions
+    return question_of(spec).assumptions if _only_gap(spec) else plan_of(spec).assumptions
+
+
+def _only_gap(spec: MeterSpec) -> bool:
+    return bool(spec.bands) and not spec.also and spec.window is None
 
 
 def labels_needed(spec: MeterSpec, number: int) -> int:

@@ -118,7 +118,8 @@ class ShownAnswer:
     def title(self) -> str:
         """What was told, as a heading."""
         band, spec = self.signal.band, self.signal.spec
-        of_all = f" of {spec.signals}" if band is not None and spec.drawn is None else ""
+        numbered = band is not None and self.signal.change is None and spec.drawn is None
+        of_all = f" of {spec.signals}" if numbered else ""
         return f"{self.words[0].upper()}{self.words[1:]}{of_all}"
 
     @property
@@ -252,7 +253,7 @@ class Session:
     def bands(self) -> list[tuple[int, bool]]:
         """The tone of each band, and whether it is the last answer's; empty: none to draw."""
         spec, last = self.view.spec, self.view.signals[-1].band if self.view.signals else None
-        if spec.condition is not None or spec.drawn is not None or spec.signals > _MOST_BANDS:
+        if not spec.bands or spec.drawn is not None or spec.signals > _MOST_BANDS:
             return []
         every = range(1, spec.signals + 1)
         return [(band_tone(each, spec.signals), each == last) for each in every]

@@ -399,7 +399,7 @@ def _losses(spec: MeterSpec, attempt: Attempt, measured: Measured, old: Entry | 
 
     The first one, which others will be compared with, is not measured on the hidden rows.
     """
-    if spec.condition is None or not spec.condition.needs_old:
+    if not spec.compares:
         return attempt.measure(measured)
     if old is None:
         return Losses(attempt.validation_loss(measured), None)

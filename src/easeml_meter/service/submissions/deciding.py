@@ -283,7 +283,7 @@ def _olds(
     found = {
         (tenant, asked): old_model(books, state, test_set, tenant, asked)
         for asked, spec in enumerate(state.spec.each)
-        if spec.condition is not None and spec.condition.needs_old
+        if spec.compares
         for tenant in tenants
     }
     return {key: entry for key, entry in found.items() if entry is not None}

@@ -44,8 +44,7 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
     """
     with space.writing() as books:
         state = space.state(books)
-        conditions = [(each.condition, each.ladder) for each in state.spec.each]
-        comparing = [ladder for found, ladder in conditions if found and found.needs_old]
+        comparing = [each.ladder for each in state.spec.each if each.compares]
         if not comparing:
             raise invalid("promote", model, "this meter compares no models: ask for n - o")
         if all(comparing):
@@ -53,10 +52,13 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
         test_set, tenant = state.active(), state.tenant(actor.acting_for)
         histories, unjournaled = reconcile(space, books, state, test_set)
         known = books.entries.of_models(test_set.meter, test_set.number, [tenant], [model])
-        passed = [each for each in known if each.answer == _PASSED]
-        if not passed:
-            raise invalid("promote", model, "a model that has passed on this test set")
-        entry = passed[-1]
+        # Where nothing can pass, n - o is only read, and its reader decides.
+        judged = any(each.condition is not None for each in state.spec.each if each.compares)
+        found = [each for each in known if each.answer == _PASSED or not judged]
+        if not found:
+            needed = "a model that has passed" if judged else "a model that was answered"
+            raise invalid("promote", model, f"{needed} on this test set")
+        entry = found[-1]
         details = {
             "generation": entry.generation,
             "tenant": entry.tenant,

@@ -9,6 +9,7 @@ from fractions import Fraction
 from typing import Any
 
 from easeml_meter.conditions import Variable
+from easeml_meter.core.changes import Changes
 from easeml_meter.core.history import MeterState, ledger_of, spec_of
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Entry, Event, TestSet
@@ -283,13 +284,15 @@ def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
         test_loss = float(score.mean) if score.counted else 1.0
         return Truth(float(validation_loss), test_loss, None, too_few=True)
     rules = _told(on.spec, entry)
-    if isinstance(rules, Verdicts):
+    if isinstance(rules, Verdicts | Changes):
         losses = float(validation_loss), float(score.mean)
         against = None if old is None else compared(on, _kept(on, entry), _kept(on, old))
-        if rules.condition.needs_old and against is None:
+        if rules.spec.compares and against is None:
             return Truth(*losses, None)
         told = rules.answer(State(based=True), validation_loss, score.mean, against=against)
         change = None if against is None else float(against.value(Variable.CHANGE))
+        if isinstance(rules, Changes):
+            return Truth(*losses, told if told > 0 else None, change=change)
         return Truth(*losses, None, passed=told == PASS, change=change)
     if not entry.first_edge:  # an answer without a reading has edges that were not told
         rules = rules.drawing(on.first_edge(entry))
