@@ -121,7 +121,7 @@ def fetch(method: str, path: str, content: Any = None) -> bytes:
 
 
 def wait() -> None:
-    for _ in range(600):
+    for _ in range(1800):  # a busy machine takes minutes to start it
         try:
             fetch("GET", "/health")
         except URLError:
