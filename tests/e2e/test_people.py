@@ -152,6 +152,25 @@ def test_pages_can_be_read_without_scripts(
         expect(page.get_by_role("heading", name="What is promised")).to_be_visible()
 
 
+def test_a_page_is_painted_before_any_script_has_arrived(
+    site: Live, browser: Browser, in_use: str
+) -> None:
+    with tab(browser, site, "other developer") as found:
+        held: list[Any] = []
+
+        def hold(route: Any) -> None:
+            held.append(route)
+
+        found.page.route("**/*.js*", hold)
+        found.page.goto(f"{site.address}/meters/{in_use}", wait_until="commit")
+        painted = "performance.getEntriesByName('first-contentful-paint').length > 0"
+        found.page.wait_for_function(painted)
+        expect(found.page.get_by_text("Answers left")).to_be_visible()
+        assert held
+        for each in held:
+            each.continue_()
+
+
 def test_cookies_are_out_of_reach(site: Live, browser: Browser, in_use: str) -> None:
     with tab(browser, site) as found:
         found.go("/sign-in")
