@@ -62,13 +62,18 @@ def test_a_rolling_test_set_asks_for_batches_and_frees_them(served: Served, tmp_
     assert "The rows are cut into 2 batches in their order" in asked
     labels = begin(served, meter, tmp_path, prefix=prefix)
     batch = len(labels) // 2
-    assert "1 in this window" in words(developer.get(f"/meters/{meter}"))
+    assert "Answers left 1 in this window" in words(developer.get(f"/meters/{meter}"))
+    said = words(developer.get(f"/meters/{meter}/promise"))
+    assert "in the first 4 windows together, each model's loss on its window" in said
+    assert "for the first 4 windows together (4 further ones cost another 0.2)." in said
+    said = words(developer.get(f"/meters/{meter}/settings"))
+    assert f"{batch} for each batch; {2 * batch} to begin with" in said
     told = submit(served.client(f"{prefix}developer"), meter, labels)
     assert told.status_code in (200, 201), told.text
     waiting = words(developer.get(f"/meters/{meter}"))
     assert "Labels needed" in waiting
     assert f"Wait for the batch of window 2 The labelers deliver {batch} labels" in waiting
-    assert "The next answer comes with the next batch of labels." in waiting
+    assert "The next answer comes with the next batch of labels" in waiting
     assert "averaged over its window of 2 batches" in waiting
     assert "Window 2 needs its batch" in words(labeler.get(f"/meters/{meter}/labels"))
     assert "Deliver the batch for window 2" in words(labeler.get(f"/meters/{meter}"))

@@ -108,8 +108,7 @@ class QuestionPlan(Shown):
     @property
     def promise(self) -> str:
         """Say in one sentence what is promised."""
-        steps = self.budget.steps
-        together = "in its one step" if steps == 1 else f"in all {steps:,} steps together"
+        together = self.question.together(self.budget.steps)
         sure = confidence_of(as_written(self.budget.delta) / self.budget.sessions)
         return f"With probability at least {sure}, {together}, {self.question.promised}"
 

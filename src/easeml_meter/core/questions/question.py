@@ -52,6 +52,10 @@ class Question(ABC):
         """How far a reading may be off; None: the question says so itself."""
         return None
 
+    def together(self, steps: int) -> str:
+        """Say which answers share the probability of the promise, as part of a sentence."""
+        return "in its one step" if steps == 1 else f"in all {steps:,} steps together"
+
     def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
         """What else a reader of a plan wants to know; exp(-nats) is the failure it allows."""
         return ()

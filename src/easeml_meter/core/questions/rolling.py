@@ -103,8 +103,12 @@ class Rolling(Question):
             "changes what is sampled",
             *([DRAWN_EDGES] if self.bands.drawn is not None else []),
             *([PUBLIC_INPUTS] if self.public else []),
-            "delta covers the first so many steps; as many further ones cost another delta",
+            "delta covers the first so many windows; as many further ones cost another delta",
         )
+
+    def together(self, steps: int) -> str:
+        """Say that further windows are not among them."""
+        return "in the first window" if steps == 1 else f"in the first {steps:,} windows together"
 
     def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
         """What is needed before the first answer."""

@@ -11,6 +11,7 @@ from fastapi import APIRouter, Depends, Query, Response
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
+from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.advice import advice
 from easeml_meter.report.checks import checks, summary
@@ -236,6 +237,8 @@ class Session:
     def labels_per_answer(self) -> str:
         """What an answer costs: of those given, or as planned while more can follow."""
         labels = self.view.rows or self.view.labels_needed
+        if self.view.spec.window is not None:  # what joins the window for its answers
+            return f"{labels_needed(self.view.spec, 2) / self.view.spec.submissions:,.0f} planned"
         if self.view.phase in (Phase.ACTIVE, Phase.REQUESTED):
             return f"{labels / self.answers:,.0f} planned" if self.answers else ""
         given = len(self.view.signals)

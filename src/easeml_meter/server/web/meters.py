@@ -10,6 +10,7 @@ from fastapi import APIRouter, Response
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.core.submissions import Receipt
+from easeml_meter.core.views import together
 from easeml_meter.report.next_step import NextStep, Place, next_step
 from easeml_meter.report.scale import band_tone
 from easeml_meter.report.words import loss_name, range_words, settings_words, sure_words
@@ -177,6 +178,11 @@ class MeterPage:
     def toml(self) -> str:
         """What was planned, as a file has it."""
         return toml_of(self.state.spec)
+
+    @property
+    def together(self) -> str:
+        """Which answers share the confidence of the promise."""
+        return together(self.state.spec).replace("this test set", "a test set")
 
     @property
     def sure(self) -> str:
