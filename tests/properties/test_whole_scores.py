@@ -20,6 +20,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.live import live
+from tests.service.helpers import Clock
 
 from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.questions.asking import plan_question
@@ -30,6 +31,7 @@ from easeml_meter.report.checks import checks, summary
 from easeml_meter.report.page import html_page
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.service.submissions.kinds import Function
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.counting import log_geometric
 from easeml_meter.stats.feedback import possible_bands
@@ -95,9 +97,11 @@ def _golden() -> list[tuple[str, dict[str, Any]]]:
 class Sealed:
     """A meter with a test set, of whose labels and predictions the test decides."""
 
-    def __init__(self, folder: Path, spec: MeterSpec, *, positives: int | None = None) -> None:
+    def __init__(
+        self, folder: Path, spec: MeterSpec, *, positives: int | None = None, **options: Any
+    ) -> None:
         self.folder = folder
-        self.meter = Meter.create(folder / "meter", spec, name="whole")
+        self.meter = Meter.create(folder / "meter", spec, name="whole", **options)
         rows = spec.rows or 0
         self.labels = np.zeros(rows, np.int64)
         self.labels[: rows // 2 if positives is None else positives] = 1
@@ -196,6 +200,33 @@ def test_every_score_is_measured_and_told_within_its_band(
     (truth,) = session.meter.status(generation=1).retrospective
     assert truth is not None
     assert truth.test_loss == pytest.approx(expected)
+
+
+@pytest.mark.parametrize("loss", ["f1[1]", "precision[1]", "auc[1]"])
+def test_nothing_but_the_answers_can_be_seen_of_the_labels(loss: str, tmp_path: Path) -> None:
+    """Two test sets with other labels and other scores, and the same answers."""
+    seen = []
+    for side, positives in enumerate((200, 190)):
+        folder = tmp_path / str(side)
+        folder.mkdir()
+        session = Sealed(folder, spec_of(loss), positives=positives, clock=Clock())
+        told = np.where(np.arange(400) < 195, 1, 0)
+        share = told / 2 + 0.25
+        own = session.own.astype(np.float64) if loss.startswith("auc") else None
+        given = share if loss.startswith("auc") else told
+        said = [session.submit(given, own, model="first").to_dict()]
+        said.append(session.submit(given, own, model="first").to_dict())
+        view = session.meter.status()
+        chain = [(link.event, sorted(link.details)) for link in session.meter.audit().links]
+        seen.append((said, html_page(view), view.to_dict(), chain))
+    assert seen[0] == seen[1]
+
+
+def test_a_model_is_run_and_read_by_its_f1(tmp_path: Path) -> None:
+    session = Sealed(tmp_path, spec_of("f1[1]", models=True, inputs="hidden"))
+    everything = Function.of(lambda batch: np.ones(batch.num_rows, np.int64), "all positive")
+    signal = session.meter.submit_any(everything, model="all")
+    assert (signal.name, signal.validation_loss) == ("1", pytest.approx(1 / 3))
 
 
 @pytest.mark.slow
