@@ -226,7 +226,8 @@ def test_a_model_is_run_and_read_by_its_f1(tmp_path: Path) -> None:
     session = Sealed(tmp_path, spec_of("f1[1]", models=True, inputs="hidden"))
     everything = Function.of(lambda batch: np.ones(batch.num_rows, np.int64), "all positive")
     signal = session.meter.submit_any(everything, model="all")
-    assert (signal.name, signal.validation_loss) == ("1", pytest.approx(1 / 3))
+    assert signal.name == "1"
+    assert signal.validation_loss == pytest.approx(1 / 3)
 
 
 @pytest.mark.slow

@@ -249,7 +249,8 @@ def next_step(place: MeterPlace, step: str, *, reader: str = "") -> None:
 
 def seal_step(spec: MeterSpec) -> str:
     """Return how to seal a test set."""
-    return f"seal DATA --{_needed(spec)} COLUMN{_cluster(spec)} --out testset.sealed"
+    judge = " --judge COLUMN" if spec.judged else ""
+    return f"seal DATA --{_needed(spec)} COLUMN{_cluster(spec)}{judge} --out testset.sealed"
 
 
 def validate_step(spec: MeterSpec) -> str:

@@ -68,7 +68,7 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
     plan = plan_of(spec)
     if not as_json:
         show_plan(plan, labels_given=False, steps_given=False)
-        _offer_elastic(spec, plan.labels)
+        _offer_elastic(spec, plan.size)
     if at_terminal() and not yes and not click.confirm("Make this meter?", default=True):
         raise MeterError("nothing was made: the plan was not accepted")
     if place.server is not None:
@@ -127,10 +127,10 @@ def _offer_elastic(spec: MeterSpec, plain: int) -> None:
     if spec.elastic:
         return
     try:
-        labels = required_labels(spec.replace(elastic=True)).labels
+        elastic = required_labels(spec.replace(elastic=True, rows=None))
     except InvalidInput:
         return
-    needed = f"{labels:,} {spec.unit} instead of {plain:,}"
+    needed = f"{elastic.size:,} {elastic.unit} instead of {plain:,}"
     click.echo(
         f"\nelastic = true would need {needed}, and continue after\n"
         "the promised steps while the answers are predictable.\n"

@@ -322,6 +322,9 @@ def show_plan(plan: MeterPlan, *, labels_given: bool, steps_given: bool) -> None
         rows.append(("elastic", both))
     if spec.rows is not None:
         rows.append(("rows to draw", f"{spec.rows:,}"))
+    if spec.judged:
+        rows.append(("judge", f"errs on at most {spec.judge_error:g} of them"))
+        rows.append(("pool", f"{spec.pool:,} rows more, without a label"))
     if spec.fixes_rows:
         rows.append(("tries at sealing", f"{spec.tries:,}"))
     if spec.floor is not None:

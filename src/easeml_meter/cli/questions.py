@@ -94,6 +94,8 @@ def plan_question(
         given = labels is not None or "batch" in asked
         steps = "question" in asked or "tolerance" in asked
         show_question(plan, "size" if not given else "steps" if steps else "tolerance")
+        if {"metric", "judge_error"} & set(asked):
+            click.echo("\nNext: --toml, with the same options, prints a meter.toml for meter init.")
     return True
 
 
