@@ -315,6 +315,7 @@ def _ends(told: Recorder) -> None:
     one = {**here, "number": 1}  # one shared history may be too much for the budget: it is spent
     told.do("retire_test_set", "labeler", path={"meter": OTHER, "number": 1})
     told.do("release_test_set", "labeler", path=one)
+    told.do("show_release", "labeler", path=one)
     file = {**one, "file": "testset.parquet"}
     told.do("download_released_file", "developer", path=file, save="testset.parquet")
     told.do("log_out", "developer")
