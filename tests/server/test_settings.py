@@ -172,3 +172,53 @@ def test_what_submitted_commands_could_read_is_refused(flags: dict[str, str]) ->
         read_settings(None, {}, given)
     elsewhere = {"files": "s3://bucket/files", "database": "postgresql://localhost/meter"}
     assert read_settings(None, {}, elsewhere).files == "s3://bucket/files"
+
+
+PROVIDER: dict[str, Any] = {
+    "oidc_issuer": "https://login.example.org",
+    "oidc_client_id": "meter",
+    "public_url": "https://meter.example.org",
+}
+
+
+@pytest.mark.parametrize(
+    ("given", "said"),
+    [
+        ({"oidc_issuer": "http://login.example.org"}, "oidc_issuer: 'http://login.example.org'"),
+        ({"oidc_issuer": "login.example.org"}, "oidc_issuer"),
+        ({"oidc_client_id": ""}, "oidc_client_id: '' given, needed with oidc_issuer"),
+        ({"public_url": ""}, "public_url: '' given, needed with oidc_issuer"),
+        ({"oidc_seat": ["g=owner:spam"]}, "oidc_seat: 'g=owner:spam' given, GROUP=admin"),
+        ({"oidc_issuer": "", "oidc_client_id": "x"}, "oidc_issuer: '' given, the provider"),
+    ],
+)
+def test_a_provider_is_named_as_a_whole(given: dict[str, Any], said: str) -> None:
+    Settings(**PROVIDER)
+    with pytest.raises(InvalidInput, match=re.escape(said)):
+        Settings(**(PROVIDER | given))
+
+
+@pytest.mark.parametrize("name", ["database", "smtp_password", "oidc_client_secret"])
+def test_a_secret_comes_from_a_file_of_its_own(tmp_path: Path, name: str) -> None:
+    file = tmp_path / "secret"
+    file.write_text("sqlite:///hidden words\n")
+    found = read_settings(None, {f"METER_SERVER_{name.upper()}_FILE": str(file)}, {})
+    assert getattr(found, name) == "sqlite:///hidden words"
+    assert "hidden" not in repr(found)
+    both: dict[str, Any] = {name: "x", f"{name}_file": file}
+    with pytest.raises(InvalidInput, match=f"{name}_file: .* given, it or {name}, not both"):
+        Settings(**both)
+
+
+@pytest.mark.parametrize(
+    ("content", "said"),
+    [(b"", "holds no secret"), (b"one\ntwo\n", "holds no secret"), (b"\xff", "cannot be read")],
+)
+def test_a_file_that_holds_no_secret_is_named(tmp_path: Path, content: bytes, said: str) -> None:
+    file = tmp_path / "secret"
+    file.write_bytes(content)
+    with pytest.raises(InvalidInput, match=said) as refused:
+        Settings(smtp_password_file=file)
+    assert "one" not in str(refused.value).replace("one line", "")
+    with pytest.raises(InvalidInput, match=r"missing.*cannot be read \(No such file"):
+        Settings(smtp_password_file=tmp_path / "missing")

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+
+from easeml_meter.errors import invalid
 
 
 class Role(StrEnum):
@@ -60,6 +63,55 @@ class Wrong:
     failures: int
     until: str
     """The moment from which the next one may be right."""
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Whom a provider of identities knows a user as; never shown."""
+
+    id: str
+    """The id of the user."""
+    issuer: str | None
+    subject: str | None
+    """The name that the provider never gives to anybody else, unlike those that people see."""
+
+
+@dataclass(frozen=True, slots=True)
+class Person:
+    """Somebody who has signed in at a provider of identities, as it describes them."""
+
+    issuer: str
+    subject: str
+    name: str
+    email: str | None
+    groups: frozenset[str]
+
+
+@dataclass(frozen=True, slots=True)
+class GroupSeat:
+    """A seat that the members of a provider's group have; for admins, `meter` is empty."""
+
+    group: str
+    role: Role
+    meter: str = ""
+    """Its id, or its name if no other has it."""
+    tenant: int = 0
+
+    @classmethod
+    def parse(cls, text: str) -> GroupSeat:
+        """Read GROUP=admin, GROUP=ROLE:METER or GROUP=ROLE:METER:TEAM.
+
+        Raises:
+            InvalidInput: it is none of them.
+        """
+        group, _, seat = text.rpartition("=")
+        if group and seat == Role.ADMIN:
+            return cls(group, Role.ADMIN)
+        found = re.fullmatch(rf"({'|'.join(SEATED)}):(.+?)(?::([1-9]\d{{0,5}}))?", seat)
+        if not group or found is None:
+            allowed = "GROUP=admin, or GROUP=ROLE:METER or GROUP=ROLE:METER:TEAM"
+            raise invalid("oidc_seat", text[:80], allowed)
+        return cls(group, Role(found[1]), found[2], int(found[3] or 0))
 
 
 @dataclass(frozen=True, slots=True)

@@ -15,6 +15,7 @@ from easeml_meter.server.idempotency import Keys
 from easeml_meter.server.limits import Apart, RateLimits
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.middleware import Frame
+from easeml_meter.server.oidc import provider_of
 from easeml_meter.server.settings import Settings
 from easeml_meter.server.traces import Traces
 from easeml_meter.service.place import Site
@@ -43,6 +44,8 @@ def create_app(site: Site, settings: Settings, traces: Traces | None = None) -> 
     app.state.limits = RateLimits(settings)
     app.state.hashing = Apart()
     app.state.labeling = Apart()
+    app.state.providing = Apart()
+    app.state.provider = provider_of(settings)
     app.state.metrics = Metrics()
     app.state.stopping = threading.Event()
     app.state.worker = None

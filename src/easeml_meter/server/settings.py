@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import fields
 from pathlib import Path
 from typing import Any, Literal, Self, get_args
+from urllib.parse import urlsplit
 
 from pydantic import (
     Field,
@@ -22,6 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 from pydantic_settings import PydanticBaseSettingsSource as Source
 
+from easeml_meter.core.people import GroupSeat
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.sandbox import check_out_of_sight
 from easeml_meter.service.room import Room
@@ -127,6 +129,24 @@ class Settings(BaseSettings):
     """Sender of e-mail."""
     smtp_starttls: bool = True
     """Encrypt the connection to the mail server."""
+    oidc_issuer: str = ""
+    """OpenID provider by which people sign in, such as https://login.example.org; empty: none."""
+    oidc_name: str = "your organization"
+    """What the sign-in page calls the provider."""
+    oidc_client_id: str = ""
+    """Name of this server at the provider."""
+    oidc_client_secret: str = Field(default="", repr=False)
+    """Secret of this server at the provider; empty: it has none there."""
+    oidc_groups_claim: str = "groups"
+    """Claim of the ID token that lists somebody's groups."""
+    oidc_seat: tuple[str, ...] = Field(default=(), strict=False)
+    """Seat of a group: GROUP=ROLE:METER[:TEAM], or GROUP=admin; repeatable."""
+    database_file: Path | None = Field(default=None, strict=False)
+    """File with the address of the database, in place of database."""
+    smtp_password_file: Path | None = Field(default=None, strict=False)
+    """File with the password on the mail server, in place of smtp_password."""
+    oidc_client_secret_file: Path | None = Field(default=None, strict=False)
+    """File with the secret at the provider, in place of oidc_client_secret."""
 
     @classmethod
     def settings_customise_sources(
@@ -149,7 +169,16 @@ class Settings(BaseSettings):
         bound = _BOUNDS.get(first["type"], "").format(**first.get("ctx", {}))
         raise _refused(name, cls.model_fields[name], data[name], bound)
 
-    @field_validator("folder", "key", "tls_certificate", "tls_key", mode="before")
+    @model_validator(mode="before")
+    @classmethod
+    def _secrets_from_files(cls, data: dict[str, Any]) -> dict[str, Any]:
+        return data | {name: _secret(data, name) for name in _SECRETS if data.get(f"{name}_file")}
+
+    @field_validator(
+        *("folder", "key", "tls_certificate", "tls_key"),
+        *("database_file", "smtp_password_file", "oidc_client_secret_file"),
+        mode="before",
+    )
     @classmethod
     def _empty_is_default(cls, value: object, info: ValidationInfo) -> object:
         return cls.model_fields[str(info.field_name)].default if value == "" else value
@@ -168,7 +197,22 @@ class Settings(BaseSettings):
             raise invalid("public_url", self.public_url[:80], "such as https://meter.example.org")
         if self.smtp_host and not self.smtp_from:
             raise invalid("smtp_from", "", "the sender of mails is needed with smtp_host")
+        self._check_provider()
         return self
+
+    def _check_provider(self) -> None:
+        for text in self.oidc_seat:
+            GroupSeat.parse(text)
+        if not self.oidc_issuer:
+            if self.oidc_client_id or self.oidc_seat:
+                raise invalid("oidc_issuer", "", "the provider is needed with other oidc_ settings")
+            return
+        if not is_secure(self.oidc_issuer) or urlsplit(self.oidc_issuer).query:
+            allowed = "such as https://login.example.org; http only on this machine"
+            raise invalid("oidc_issuer", self.oidc_issuer[:80], allowed)
+        for name in ("oidc_client_id", "public_url"):
+            if not getattr(self, name):
+                raise invalid(name, "", "needed with oidc_issuer: the provider has to know it")
 
     @property
     def in_the_clear(self) -> bool:
@@ -204,6 +248,39 @@ class Settings(BaseSettings):
     def key_file(self) -> Path:
         """Where the server's secret key lies."""
         return self.key or self.folder / "server.key"
+
+
+_SECRETS = ("database", "smtp_password", "oidc_client_secret")
+"""Settings that a file of their own may hold, as containers and systemd hand secrets over."""
+_LONGEST_SECRET = 10_000
+
+
+def _secret(data: Mapping[str, Any], name: str) -> str:
+    """Read a secret from its file; the end of its line does not belong to it."""
+    file = data[f"{name}_file"]
+    if data.get(name):
+        raise invalid(f"{name}_file", str(file)[:80], f"it or {name}, not both")
+    try:
+        with Path(file).open(encoding="utf-8") as stream:
+            text = stream.read(_LONGEST_SECRET + 1)
+    except (OSError, TypeError, ValueError) as error:
+        reason = getattr(error, "strerror", None) or "no text"
+        raise InvalidInput(f"{name}_file: {str(file)[:80]!r} cannot be read ({reason})") from None
+    secret = text.rstrip("\r\n")
+    if not secret or len(text) > _LONGEST_SECRET or "\n" in secret:
+        raise InvalidInput(f"{name}_file: {str(file)[:80]!r} holds no secret: one line needed")
+    return secret
+
+
+def is_secure(address: str) -> bool:
+    """Whether nobody in between can read or change what an address answers."""
+    parts = urlsplit(address)
+    if parts.scheme == "https" and parts.hostname:
+        return True
+    try:
+        return parts.scheme == "http" and ipaddress.ip_address(parts.hostname or "").is_loopback
+    except ValueError:
+        return parts.scheme == "http" and parts.hostname == "localhost"
 
 
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
@@ -266,6 +343,7 @@ def read_settings(
         files=_on_disk(found.files_place),
         database=_on_disk(found.database_url),
         tls_key=found.tls_key,
+        **{f"{name}_file": getattr(found, f"{name}_file") for name in _SECRETS},
     )
     return found
 

@@ -13,7 +13,7 @@ from typing import Any
 
 from easeml_meter.checks import MAX_NAME, ODD, check_name
 from easeml_meter.core.model import Event, stamp
-from easeml_meter.core.people import Credentials, User
+from easeml_meter.core.people import Credentials, Identity, User
 from easeml_meter.errors import Denied, MeterError, Unauthenticated, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.guesses import (
@@ -46,8 +46,11 @@ def add_user(
     password: str | None = None,
     email: str | None = None,
     admin: bool = False,
+    known_as: tuple[str, str] | None = None,
 ) -> User:
-    """Open an account; without a password it is used by tokens only.
+    """Open an account; without a password it is used by tokens, or by whom a provider knows.
+
+    `known_as` is issuer and subject of the one whom a provider vouches for.
 
     Raises:
         InvalidInput: no name, e-mail address or password that an account can have.
@@ -62,6 +65,8 @@ def add_user(
         if _look(name) in {_look(user.name) for user in books.users.all()}:
             raise MeterError(f"name: {name!r} given, another user has it: choose another one")
         books.users.add(user, hashed)
+        if known_as is not None:
+            books.users.update(Identity(user.id, *known_as))
     return user
 
 

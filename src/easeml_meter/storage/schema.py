@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0010"
+HEAD = "0011"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()
@@ -156,6 +156,10 @@ users = sa.Table(
     sa.Column("failures", sa.Integer, nullable=False),  # wrong passwords in a row
     sa.Column("locked_until", sa.String(32)),
     sa.Column("created_at", sa.String(32), nullable=False),
+    # Whom a provider of identities knows the user as; None: nobody, or not by a provider.
+    sa.Column("issuer", sa.String(500)),
+    sa.Column("subject", sa.String(255)),
+    sa.Index("users_known_as", "issuer", "subject", unique=True),
 )
 
 guesses = sa.Table(

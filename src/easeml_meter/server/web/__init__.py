@@ -26,6 +26,7 @@ from easeml_meter.server.web.invitations import router as invitations
 from easeml_meter.server.web.live import Live
 from easeml_meter.server.web.live import router as following
 from easeml_meter.server.web.meters import router as meters
+from easeml_meter.server.web.oidc import router as provider
 from easeml_meter.server.web.pages import error_page, recognise, static
 from easeml_meter.server.web.planner import router as planner
 from easeml_meter.server.web.seats import router as seats
@@ -40,6 +41,7 @@ from easeml_meter.server.web.validation import router as validation
 ROUTERS = [
     static,
     tokens,
+    provider,
     invitations,
     meters,
     history,

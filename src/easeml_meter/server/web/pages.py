@@ -71,8 +71,13 @@ def cookie_name(request: Request, name: str) -> str:
     return f"__Host-{name}" if request.url.scheme == "https" else name
 
 
-def set_cookie(request: Request, answer: Response, name: str, value: str) -> None:
-    """Set a cookie that scripts cannot read and other sites cannot use; empty: take it away."""
+def set_cookie(
+    request: Request, answer: Response, name: str, value: str, *, comes_back: bool = False
+) -> None:
+    """Set a cookie that scripts cannot read and other sites cannot use; empty: take it away.
+
+    With `comes_back`, it is also sent by a browser that follows a link or redirect from elsewhere.
+    """
     answer.set_cookie(
         cookie_name(request, name),
         value,
@@ -80,7 +85,7 @@ def set_cookie(request: Request, answer: Response, name: str, value: str) -> Non
         path="/",
         secure=request.url.scheme == "https",
         httponly=True,
-        samesite="strict",
+        samesite="lax" if comes_back else "strict",
     )
 
 
@@ -91,10 +96,11 @@ def get_cookie(request: Request, name: str) -> str:
 
 def csrf_token(site: Site, name: str) -> str:
     """Return the token without which no form of this session, or browser, is accepted."""
-    return _signature(site, f"csrf {name}")
+    return signature(site, f"csrf {name}")
 
 
-def _signature(site: Site, text: str) -> str:
+def signature(site: Site, text: str) -> str:
+    """Sign a text that a browser keeps for this site."""
     key = site.derived_key(b"easeml-meter/1 pages")
     return hmac.new(key, text.encode(), hashlib.sha256).hexdigest()
 
@@ -154,7 +160,7 @@ class Visit:
         """Go on to another page, after a form was taken; it shows the message once."""
         answer = RedirectResponse(address, 303)
         if message:
-            set_cookie(self.request, answer, MESSAGE, _packed(self.site, message))
+            set_cookie(self.request, answer, MESSAGE, packed_message(self.site, message))
         return answer
 
 
@@ -271,16 +277,17 @@ def wants_fragment(request: Request) -> bool:
     return request.headers.get("hx-request") == "true"
 
 
-def _packed(site: Site, message: str) -> str:
+def packed_message(site: Site, message: str) -> str:
+    """Return a message as the cookie that shows it once."""
     content = message[:_LONGEST_MESSAGE].encode(errors="replace")
     text = base64.urlsafe_b64encode(content).decode().rstrip("=")
-    return f"{text}.{_signature(site, f'message {text}')}"
+    return f"{text}.{signature(site, f'message {text}')}"
 
 
 def _unpacked(site: Site, cookie: str) -> str:
     """Read a message of ours: nobody else puts words into the mouth of this site."""
-    text, _, signature = cookie.partition(".")
-    if not hmac.compare_digest(signature.encode(), _signature(site, f"message {text}").encode()):
+    text, _, given = cookie.partition(".")
+    if not hmac.compare_digest(given.encode(), signature(site, f"message {text}").encode()):
         return ""
     return base64.urlsafe_b64decode(f"{text}==").decode()
 

@@ -7,13 +7,14 @@ from functools import partial
 from typing import Annotated
 
 from fastapi import APIRouter, Query, Request, Response
-from fastapi.responses import RedirectResponse
+from fastapi.responses import HTMLResponse, RedirectResponse
 
 from easeml_meter.checks import MAX_NAME
 from easeml_meter.core.people import SEATED, Role
 from easeml_meter.errors import Unauthenticated, invalid
 from easeml_meter.server.auth import SiteHere
 from easeml_meter.server.limits import LoginCounted, address_of
+from easeml_meter.server.settings import Settings
 from easeml_meter.server.web.forms import fill, show_forms
 from easeml_meter.server.web.pages import (
     DOOR,
@@ -53,10 +54,10 @@ def sign_in_page(
     """Show the form; who is signed in already goes on."""
     if caller is not None:
         return RedirectResponse(own_address(back), 303)
-    return _form(request, back=back, ended=ended)
+    return sign_in_form(request, back=back, ended=ended)
 
 
-def _form(
+def sign_in_form(
     request: Request,
     *,
     back: str,
@@ -64,8 +65,10 @@ def _form(
     ended: bool = False,
     problem: str = "",
     status: int = 200,
-) -> Response:
+) -> HTMLResponse:
+    """Show the form, with what was wrong."""
     site: Site = request.app.state.site
+    settings: Settings = request.app.state.settings
     door = get_cookie(request, DOOR) or secrets.token_urlsafe(24)
     answer = render(
         request,
@@ -76,6 +79,7 @@ def _form(
         ended=ended,
         problem=problem,
         door_csrf=csrf_token(site, door),
+        provider=settings.oidc_name if settings.oidc_issuer else "",
     )
     set_cookie(request, answer, DOOR, door)
     return answer
@@ -88,7 +92,7 @@ async def sign_in(request: Request, site: SiteHere, form: FormHere, _: LoginCoun
     door = get_cookie(request, DOOR)
     if not door:
         problem = "This browser sent no cookie back: allow cookies of this site, and try again."
-        return _form(request, back=address, name=name[:200], problem=problem, status=403)
+        return sign_in_form(request, back=address, name=name[:200], problem=problem, status=403)
     check_csrf(request, form, csrf_token(site, door))
     exchange = partial(log_in, address=address_of(request))
     if given.startswith(TOKEN_PREFIX):
@@ -99,7 +103,7 @@ async def sign_in(request: Request, site: SiteHere, form: FormHere, _: LoginCoun
     except Unauthenticated as error:
         request.app.state.metrics.count_failed_login()
         problem = str(error).capitalize() + "."
-        return _form(request, back=address, name=name[:200], problem=problem, status=401)
+        return sign_in_form(request, back=address, name=name[:200], problem=problem, status=401)
     answer = RedirectResponse(own_address(address), 303)
     set_cookie(request, answer, SESSION, secret)
     return answer
@@ -136,6 +140,7 @@ def _account(
         now=visit.site.now(),
         roles=(*SEATED, Role.ADMIN) if actor.may(Permission.MANAGE) else SEATED,
         secret=secret,
+        provider=visit.settings.oidc_name if visit.settings.oidc_issuer else "",
     )
 
 

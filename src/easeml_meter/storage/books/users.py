@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from easeml_meter.core.people import Credentials, User
+from easeml_meter.core.people import Credentials, Identity, User
 from easeml_meter.errors import NotFound
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.repository import Repository, columns_of
@@ -37,6 +37,16 @@ class Users(Repository):
         """Return the account of this name, if there is one."""
         return next(iter(self._values(schema.users, User, name=name)), None)
 
+    def known_as(self, issuer: str, subject: str) -> User | None:
+        """Return the account of whom a provider knows by this name, if there is one."""
+        found = self._values(schema.users, User, issuer=issuer, subject=subject)
+        return next(iter(found), None)
+
+    def identity(self, identifier: str) -> Identity:
+        """Return whom a provider knows a user as; an unknown account is nobody."""
+        found = self._values(schema.users, Identity, id=identifier)
+        return found[0] if found else Identity(identifier, None, None)
+
     def admins(self) -> list[User]:
         """Return the admins whose accounts are not disabled."""
         return self._values(schema.users, User, admin=True, disabled=False)
@@ -46,8 +56,8 @@ class Users(Repository):
         found = self._values(schema.users, Credentials, id=identifier)
         return found[0] if found else Credentials(identifier, None)
 
-    def update(self, changed: User | Credentials) -> None:
-        """Record changes of an account, or of what its password is checked against."""
+    def update(self, changed: User | Credentials | Identity) -> None:
+        """Record changes of an account, or of how its user is recognized."""
         columns: dict[str, Any] = columns_of(changed)
         same = schema.users.c.id == changed.id
         self._connection.execute(schema.users.update().where(same), columns)

@@ -1,0 +1,129 @@
+"""People whom a provider of identities vouches for: their accounts, and seats by their groups.
+
+A person is known by issuer and subject, which the provider gives to nobody else. Names and
+addresses change hands, so by these nobody gets an account that is there already.
+"""
+
+from __future__ import annotations
+
+import logging
+import re
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
+
+from easeml_meter.checks import MAX_NAME
+from easeml_meter.core.model import MeterRecord
+from easeml_meter.core.people import GroupSeat, Identity, Person, Role, Token, User
+from easeml_meter.errors import InvalidInput, MeterError, Unauthenticated
+from easeml_meter.service import seats, tokens, users
+from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
+from easeml_meter.service.place import Site
+from easeml_meter.service.users import EMAIL
+
+_LOG = logging.getLogger(__name__)
+
+
+@needs(Permission.SIGN_IN)
+def sign_in(
+    _actor: Actor,
+    site: Site,
+    person: Person,
+    rules: Sequence[GroupSeat],
+    *,
+    days: float,
+    purpose: str,
+) -> tuple[Token, str]:
+    """Sign a person in; return the token of a session, and its secret.
+
+    Their account is opened the first time. Of the seats that the rules are about, they have
+    afterwards those of their groups; other seats stay as an admin gave them.
+
+    Raises:
+        Unauthenticated: the account is disabled, or another account has the name.
+    """
+    with site.reading() as books:
+        user = books.users.known_as(person.issuer, person.subject)
+    if user is None:
+        user = _opened(site, person)
+    if user.disabled:
+        raise Unauthenticated("the account is disabled: ask an admin")
+    _follow(site, user, person.groups, rules)
+    return tokens.issue(site, user.id, purpose, days=days, kind="session")
+
+
+@needs(Permission.CHANGE_ACCOUNT)
+def connect(actor: Actor, site: Site, person: Person) -> None:
+    """Let a person sign in to the actor's own account from now on.
+
+    Raises:
+        MeterError: they have another account, or somebody else signs in to this one.
+    """
+    with site.writing() as books:
+        known = books.users.known_as(person.issuer, person.subject)
+        if known is not None and known.id != actor.user:
+            raise MeterError("the provider's account belongs to another account here: ask an admin")
+        before = books.users.identity(actor.user)
+        wanted = Identity(actor.user, person.issuer, person.subject)
+        if before.subject is not None and before != wanted:
+            raise MeterError("this account belongs to another one at the provider: ask an admin")
+        books.users.update(wanted)
+
+
+def _opened(site: Site, person: Person) -> User:
+    email = person.email
+    if email is not None and not (len(email) <= MAX_NAME and re.fullmatch(EMAIL, email)):
+        email = None
+    known_as = (person.issuer, person.subject)
+    try:
+        return users.add_user(SYSTEM, site, person.name, email=email, known_as=known_as)
+    except InvalidInput as error:
+        raise Unauthenticated(f"the provider's name for you cannot be used here: {error}") from None
+    except MeterError:
+        raise Unauthenticated(
+            f"an account {person.name!r} is here already: sign in to it with its password, and "
+            'connect it at "Your account"'
+        ) from None
+
+
+def _follow(site: Site, user: User, groups: Iterable[str], rules: Sequence[GroupSeat]) -> None:
+    """Give and take what the groups of somebody decide.
+
+    What cannot be is left out and logged: nobody has two roles at a meter, and no labeler becomes
+    a developer before the labels are released, whatever a group says.
+    """
+    wanted = {rule for rule in rules if rule.group in groups}
+    if any(rule.role is Role.ADMIN for rule in rules):
+        admin = any(rule.role is Role.ADMIN for rule in wanted)
+        if user.admin != admin:
+            _tried(partial(users.change_user, SYSTEM, site, user.id, admin=admin), user, "site")
+    with site.reading() as books:
+        known, held = books.meters.all(), books.seats.of(user.id)
+    ruled = {seat for rule in rules if (seat := _seat(rule, known))}
+    due = {seat for rule in wanted if (seat := _seat(rule, known))}
+    has = {(seat.meter, seat.role, seat.tenant) for seat in held}
+    for meter, role, tenant in sorted((ruled & has) - due):
+        place = (SYSTEM, site.space(meter), user.id, role, tenant)
+        _tried(partial(seats.remove_seat, *place), user, meter)
+    for meter, role, tenant in sorted(due - has):
+        place = (SYSTEM, site.space(meter), user.id, role, tenant)
+        _tried(partial(seats.add_seat, *place), user, meter)
+
+
+def _tried(act: Callable[[], object], user: User, place: str) -> None:
+    try:
+        act()
+    except MeterError as error:
+        fields = {"user": user.id, "at": place, "reason": str(error)}
+        _LOG.warning("a group's seat was not given or taken", extra={"fields": fields})
+
+
+def _seat(rule: GroupSeat, known: Sequence[MeterRecord]) -> tuple[str, Role, int] | None:
+    """Return the meter, role and team that a rule is about; None: an admin's, or no such meter."""
+    if rule.role is Role.ADMIN:
+        return None
+    found = [meter.id for meter in known if rule.meter in (meter.id, meter.name)]
+    if len(found) != 1:
+        _LOG.warning("oidc_seat names no meter, or several", extra={"fields": {"at": rule.meter}})
+        return None
+    tenant = 0 if rule.role is Role.LABELER else rule.tenant or 1
+    return found[0], rule.role, tenant
