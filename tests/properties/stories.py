@@ -48,8 +48,8 @@ class Story:
         if self.condition is not None:
             return condition_spec(steps=3, passes=1, inputs="public", question=self.condition)
         if self.mixed:
-            also = ("n > 0.5 +/- 0.25", "better")
-            return small_spec(signals=2, edges=[0.4], steps=3, inputs="public", also=also)
+            also = {"also": ("n > 0.5 +/- 0.25", "n - o at 0 +/- 0.45"), "disagreement": 0.9}
+            return small_spec(signals=2, edges=[0.4], steps=3, inputs="public", **also)
         if self.drawn:
             above = None if self.ceiling is None else 1
             drawn = {"signals": 1, "edges": [], "drawn": 0.5, "above": above}

@@ -184,6 +184,8 @@ def _log_sum_over_rows(labels: int, needed: int, allowed: int, mu: float, q: flo
     rows = np.arange(begin, end + 1)
     terms = _log_weights(labels, q, rows)
     top = float(terms.max())
+    if top == -math.inf:  # all rows distinguish the models: more than are allowed
+        return none
     total = float(np.exp(terms - top) @ _tails_by_rows(rows, needed, share))
     return log_sum((none, top + math.log(total))) if total > 0 else none
 
