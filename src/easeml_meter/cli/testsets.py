@@ -245,12 +245,16 @@ def fetch(number: int, out: Path, place: MeterPlace, as_json: bool) -> None:
 @place_options
 @json_option
 def batches(out: Path | None, place: MeterPlace, as_json: bool) -> None:
-    """Show the batches that have left a rolling test set, or write them as Parquet files."""
+    """Show the batches that have left a rolling test set, or write them as Parquet files.
+
+    Files that are there are left as they are: run it again when another batch has left.
+    """
     meter = open_meter(place)
     found = meter.batches()
-    if out is not None:
-        for each in found:
-            meter.fetch_batch(each.number, out / f"batch-{each.number}.parquet")
+    files = {} if out is None else {each: out / f"batch-{each.number}.parquet" for each in found}
+    missing = {each: path for each, path in files.items() if not path.exists()}
+    for each, path in missing.items():
+        meter.fetch_batch(each.number, path)
     if as_json:
         echo_json([asdict(each) for each in found])
         return
@@ -259,7 +263,7 @@ def batches(out: Path | None, place: MeterPlace, as_json: bool) -> None:
     if not found:
         click.echo("no batch has left yet: the oldest one does when a batch joins the window")
     elif out is not None:
-        click.echo(f"wrote {len(found):,} files to {out}")
+        click.echo(f"new files in {out}: {len(missing):,}")
 
 
 @testset.command()

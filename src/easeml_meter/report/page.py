@@ -24,6 +24,7 @@ from easeml_meter.report.words import (
     gap_words,
     loss_name,
     loss_sentence,
+    named_set,
     price_words,
     share_words,
     short_words,
@@ -93,7 +94,7 @@ def _header(view: SessionView) -> str:
     phase = f'<span class="m-phase">{escaped(str(view.phase))}</span> {_PHASES[view.phase]}'
     return (
         f"<header><h1>Meter <bdi>{escaped(view.meter, _NAME_LENGTH)}</bdi>, "
-        f"test set {view.generation}</h1><p>{phase}</p></header>"
+        f"{named_set(view)}</h1><p>{phase}</p></header>"
     )
 
 

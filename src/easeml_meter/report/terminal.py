@@ -47,6 +47,7 @@ from easeml_meter.report.words import (
     left_words,
     loss_name,
     loss_sentence,
+    named_set,
     price_words,
     share_words,
     sharing_words,
@@ -137,7 +138,7 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
     from rich.table import Table
     from rich.text import Text
 
-    title = Text(f"Meter {shown(view.meter, 40)}, test set {view.generation}: ", style="bold")
+    title = Text(f"Meter {shown(view.meter, 40)}, {named_set(view)}: ", style="bold")
     title.append(str(view.phase), style="bold reverse")
     left = Text("left ").append_text(_bar(view.battery))
     left.append(f" {share_words(view.battery)}, ")
@@ -261,7 +262,7 @@ def history_terminal(view: SessionView) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    title = f"{shown(view.meter, 40)}, test set {view.generation}: {view.phase}"
+    title = f"{shown(view.meter, 40)}, {named_set(view)}: {view.phase}"
     title += "" if view.signals else ", no answers yet"
     table = Table(
         title=Text(title, style="bold"),

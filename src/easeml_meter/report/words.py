@@ -272,11 +272,17 @@ def ago(moment: datetime, now: datetime) -> str:
     return "just now"
 
 
+def named_set(view: SessionView) -> str:
+    """Name a test set, or a window of a rolling one, by its number."""
+    noun = "test set" if view.spec.window is None else "window"
+    return f"{noun} {view.generation}"
+
+
 def standing_words(view: SessionView) -> str:
     """Say where a test set stands."""
     if not view.signals:
-        return f"test set {view.generation}: no answers yet"
-    return f"test set {view.generation}: {told_words(view.signals[-1])}"
+        return f"{named_set(view)}: no answers yet"
+    return f"{named_set(view)}: {told_words(view.signals[-1])}"
 
 
 def history_words(view: SessionView) -> str:
