@@ -52,9 +52,9 @@ def test_the_planner_follows_every_change(site: Live, browser: Browser) -> None:
             )
             expect(page.locator("#answer")).to_contain_text(f"{required_labels(spec).labels:,}")
         assert found.violations() == []
-        page.get_by_label("Tolerance").fill("2")
+        page.get_by_label("Tolerance", exact=True).fill("2")
         expect(page.locator("#answer .problem")).to_contain_text("tolerance")
-        page.get_by_label("Tolerance").fill("0.02")
+        page.get_by_label("Tolerance", exact=True).fill("0.02")
         expect(page.locator("#answer .problem")).to_have_count(0)
         shown = page.locator("#answer").inner_text()
         page.goto(page.get_by_role("link", name="Link to this plan").evaluate("link => link.href"))
