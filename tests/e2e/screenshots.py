@@ -21,6 +21,8 @@ FOLDER = Path(__file__).parents[2] / "docs" / "images" / "pages"
 _SIZES = {"desktop": WIDE, "phone": PHONE}
 _QUALITY = 68
 """Of WebP: letters are still crisp, and a page is a third of its size as PNG."""
+_TALLEST = 6_000
+"""Pixels of a page that are shown; what follows is more of the same."""
 _MEASURE = "[document.documentElement.scrollWidth, document.documentElement.scrollHeight]"
 
 
@@ -62,7 +64,7 @@ def _picture(found: Tab) -> bytes:
     """Take a picture of the whole page, as WebP, which playwright itself does not offer."""
     width, height = found.page.evaluate(_MEASURE)
     browser = found.context.new_cdp_session(found.page)
-    clip = {"x": 0, "y": 0, "width": width, "height": height, "scale": 1}
+    clip = {"x": 0, "y": 0, "width": width, "height": min(height, _TALLEST), "scale": 1}
     options = {"format": "webp", "quality": _QUALITY, "captureBeyondViewport": True, "clip": clip}
     taken = browser.send("Page.captureScreenshot", options)
     browser.detach()
