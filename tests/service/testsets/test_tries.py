@@ -85,6 +85,20 @@ def test_tries_are_divided_out_of_delta_and_counted(tmp_path: Path) -> None:
     assert said[0].endswith("had too few rows that count: try 1 of 3.")
 
 
+def test_a_try_that_an_older_database_has_forgotten_still_counts(tmp_path: Path) -> None:
+    meter = made(tmp_path)
+    few = sealed(meter, tmp_path, labels(meter, short=1), 1)
+    enough = sealed(meter, tmp_path, labels(meter), 2)
+    meter.close()
+    database = tmp_path / "meter" / ".meter" / "meter.db"
+    before = database.read_bytes()
+    with Meter.open(tmp_path / "meter") as opened, pytest.raises(InvalidInput, match="too few"):
+        opened.add_test_set(few)
+    database.write_bytes(before)
+    with Meter.open(tmp_path / "meter") as opened, pytest.raises(WrongPhase, match="tried once"):
+        opened.add_test_set(enough)
+
+
 def test_the_size_was_fixed_before_anything_was_drawn(tmp_path: Path) -> None:
     meter = made(tmp_path)
     more = np.ones(201, np.int64)

@@ -275,7 +275,7 @@ def _begin(
         number, wanted = wanted.number, space.state(books).requested()
         if wanted.number != number:  # somebody was faster, and that set is spent already
             raise WrongPhase(f"test set {number} was delivered meanwhile: seal these rows again")
-        tried = this_try(books, state.spec, wanted)
+        tried = this_try(space, books, state.spec, wanted)
         now = space.now()
         added = replace(
             wanted,

@@ -15,7 +15,7 @@ from easeml_meter.errors import InvalidInput, WrongPhase
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.corpora import counted_in
 from easeml_meter.scoring.judged import judged_in
-from easeml_meter.service.place import Workspace
+from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written, at_most
 from easeml_meter.storage.books import Books
@@ -34,11 +34,11 @@ def check_enough(space: Workspace, state: MeterState, sealed: SealedTestSet) -> 
     spec, wanted = state.spec, state.requested()
     if not spec.fixes_rows:
         return
+    digest = sealed.manifest.sha256
     with space.reading() as books:
-        before = _failed(books, wanted)
-        known = sealed.manifest.sha256 in {link["digest"] for link in before}
+        known = digest in _failed(space, books, wanted)
         if not known:
-            this_try(books, spec, wanted)
+            this_try(space, books, spec, wanted)
     if not known:
         if _is_enough(space, state, sealed):
             return
@@ -47,13 +47,15 @@ def check_enough(space: Workspace, state: MeterState, sealed: SealedTestSet) -> 
             details = {
                 "generation": wanted.number,
                 "rows": sealed.rows,
-                "try": this_try(books, spec, wanted),
+                "try": this_try(space, books, spec, wanted),
                 "tries": spec.tries,
-                "digest": sealed.manifest.sha256,
+                "digest": digest,
             }
+            # Beside the test sets, as journals are: an older database put back forgets no try.
+            space.files.put(f"{TEST_SETS}/{wanted.number}-{digest}{_TRIED}", b"")
             books.audit.append(wanted.meter, space.now(), Event.SEALING_FAILED, details)
     with space.reading() as books:
-        used = len(_failed(books, wanted))
+        used = len(_failed(space, books, wanted))
     # How many there are is not said: it is a count of hidden labels.
     given = f"test set {wanted.number}: {_lacking(state)}"
     if used < spec.tries:
@@ -61,19 +63,21 @@ def check_enough(space: Workspace, state: MeterState, sealed: SealedTestSet) -> 
     raise InvalidInput(f"{given} (try {used} of {spec.tries}): {_NO_TRY_LEFT}")
 
 
+_TRIED = ".tried"
+"""How the note ends that a file was tried."""
 _NO_TRY_LEFT = (
     "no try is left, since drawing until one suits breaks the promise: make a new meter, "
     "with more rows or more tries in meter.toml"
 )
 
 
-def this_try(books: Books, spec: MeterSpec, wanted: TestSet) -> int:
+def this_try(space: Workspace, books: Books, spec: MeterSpec, wanted: TestSet) -> int:
     """Return the number of the try that a delivery is.
 
     Raises:
         WrongPhase: it was tried as often as was planned.
     """
-    used = len(_failed(books, wanted))
+    used = len(_failed(space, books, wanted)) if spec.fixes_rows else 0
     if spec.fixes_rows and used >= spec.tries:
         tried = "once" if used == 1 else f"{used:,} times"
         raise WrongPhase(f"test set {wanted.number} was tried {tried}: {_NO_TRY_LEFT}")
@@ -104,6 +108,11 @@ def _lacking(state: MeterState) -> str:
     return f"too few {corpus.counted(spec.classes)}, {state.plan.size:,} are needed"
 
 
-def _failed(books: Books, wanted: TestSet) -> list[dict[str, object]]:
+def _failed(space: Workspace, books: Books, wanted: TestSet) -> set[str]:
+    """Return the digests of the files that were tried and refused."""
     links = books.audit.of(wanted.meter, Event.SEALING_FAILED)
-    return [link.details for link in links if link.details["generation"] == wanted.number]
+    found = [link.details for link in links if link.details["generation"] == wanted.number]
+    start = f"{wanted.number}-"
+    names = (name for name in space.files.names(TEST_SETS) if name.endswith(_TRIED))
+    kept = {name[len(start) : -len(_TRIED)] for name in names if name.startswith(start)}
+    return kept | {str(details["digest"]) for details in found}
