@@ -19,6 +19,7 @@ from tests.service.helpers import Clock, deliver, make_session, small_spec
 from easeml_meter.errors import VaultError
 from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
+from easeml_meter.storage.journal import Journal
 
 SUBMIT = """
 import sys
@@ -240,6 +241,29 @@ def test_a_journal_line_cut_short_does_not_hide_the_next(tmp_path: Path) -> None
 
 def _whole(line: bytes) -> bool:
     return line.startswith(b"{") and line.endswith(b"}")
+
+
+def test_answers_that_another_server_is_about_to_journal_are_added_without_reading_it(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of two servers, the next one read the whole journal, under the lock, nearly every time."""
+    session = make_session(tmp_path, long_spec(10))
+    session.submit(0, 0, model="a")
+    (journal,) = (tmp_path / "meter").rglob("*.journal")
+    before = journal.read_bytes()
+    for model in "bc":
+        session.submit(ord(model) % 5, 0, model=model)
+    journal.write_bytes(before)  # both are committed, and not written down yet
+
+    def read(_: Journal) -> None:
+        raise AssertionError("the journal was read")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "read", read)
+        session.submit(4, 1, model="d")
+    text = journal.read_text(encoding="utf-8")
+    assert [text.count(f'"model": "{model}"') for model in "abcd"] == [1, 1, 1, 1]
+    assert session.meter.audit().problems == ()
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

@@ -16,12 +16,15 @@ from typing import Any
 import httpx
 import numpy as np
 import pytest
+from tests.cli.running import Captured, run
 from tests.postgresql import Cluster
 from tests.server.driving import give_validation, sealed, submission
 from tests.server.helpers import PASSWORD, Served, serve
 from tests.server.process import Process, started
 from tests.server.team import wait
 from tests.service.helpers import Labels, rows
+
+from easeml_meter.service.guesses import FAILURES
 
 
 @dataclass
@@ -34,6 +37,8 @@ class Both:
     labels: Labels
     content: bytes
     """A sealed test set for the meter."""
+    database: str
+    files: str
 
     def client(self, server: int, user: str) -> httpx.Client:
         return self.servers[server].client(self.tokens[user])
@@ -64,7 +69,7 @@ def both(tmp_path: Path, postgresql: Cluster, s3_url: str) -> Iterator[Both]:
         servers = [
             running.enter_context(started(tmp_path / name, *shared)) for name in ("one", "two")
         ]
-        yield Both(servers, meter, served.tokens, labels, content)
+        yield Both(servers, meter, served.tokens, labels, content, database, s3_url)
 
 
 def begin(both: Both) -> str:
@@ -164,6 +169,35 @@ def test_a_sign_in_counts_everywhere_and_so_does_its_end(both: Both) -> None:
         assert other.post("/logout").status_code == 204
     with both.servers[0].client(token) as client:
         assert client.get("/me").status_code == 401
+
+
+def test_wrong_passwords_at_both_count_together(both: Both) -> None:
+    """Each server counted for itself: with two of them, twice as many guesses were taken."""
+    for number in range(FAILURES):
+        with both.servers[number % 2].client("none") as client:
+            wrong = client.post("/login", json={"name": "ann", "password": f"guess {number}"})
+            assert wrong.status_code == 401
+    for server in both.servers:
+        with server.client("none") as client:
+            right = client.post("/login", json={"name": "ann", "password": PASSWORD})
+            assert right.status_code == 401  # locked for this address, at either of them
+
+
+def test_nothing_is_restored_beside_a_server(both: Both, capsys: Captured, tmp_path: Path) -> None:
+    key = str(tmp_path / "first" / "server.key")
+    shared = ("--database", both.database, "--files", both.files, "--key", key)
+    where = ("-C", str(tmp_path / "admin"), *shared)
+    code, _, err = run(capsys, "backup", str(tmp_path / "b.tar"), *where)
+    assert code == 0, err
+    code, _, err = run(capsys, "restore", str(tmp_path / "b.tar"), *where)
+    assert code == 1
+    assert "another meter serve, meter worker or meter restore uses the database" in err
+    code, _, err = run(capsys, "key", "rotate", *where)
+    assert code == 1
+    assert "stop all of them first" in err
+    for server in (0, 1):
+        both.kill(server)
+    wait(lambda: run(capsys, "restore", str(tmp_path / "b.tar"), *where)[0] == 0)
 
 
 def test_events_of_one_are_seen_at_the_other(both: Both) -> None:
