@@ -257,6 +257,9 @@ class MeterVerbs(Protocol):
     def retire(self) -> TestSet:
         """Retire the active test set early, and request the next one (labelers and admins)."""
 
+    def archive(self) -> None:
+        """Give the meter up before its first answer, for good (admins)."""
+
     def release(self) -> Path:
         """Hand out a spent test set in the clear, with the retrospective report (labelers)."""
 
@@ -496,6 +499,10 @@ class Meter(MeterVerbs):
     def retire(self) -> TestSet:
         """Retire the active test set early, and request the next one (labelers and admins)."""
         return requests.retire_test_set(self._actor, self.workspace)
+
+    def archive(self) -> None:
+        """Give the meter up before its first answer, for good (admins)."""
+        meters.archive_meter(self._actor, self.workspace)
 
     def release(self) -> Path:
         """Hand out a spent test set in the clear, with the retrospective report (labelers)."""

@@ -101,6 +101,12 @@ def is_exact(loss: str) -> bool:
     return is_zero_one(loss) or Corpus.parse(loss) is not None
 
 
+def classes_of(text: str) -> tuple[str | int, ...]:
+    """Read classes with commas between them: numbers if all of them are, else texts."""
+    names = tuple(part.strip() for part in text.split(",") if part.strip())
+    return tuple(map(int, names)) if all(name.isdecimal() for name in names) else names
+
+
 @dataclass(frozen=True, slots=True)
 class Band:
     """One signal: gaps in [lower, upper) are told as this band, with this tolerance.

@@ -307,3 +307,12 @@ def test_a_key_that_git_would_take_along_is_warned_of(tmp_path: Path) -> None:
     assert warned.count("\n") == 1
     (tmp_path / ".gitignore").write_text("keys/\n", encoding="utf-8")
     assert desk.run("status", "-C", "meter").err == ""
+
+
+def test_a_meter_is_archived_before_its_first_answer(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    desk.init()
+    assert "confirm it with --yes" in desk.refused(1, "archive")
+    assert "is archived" in desk.ok("archive", "--yes")
+    assert "this meter is archived already" in desk.refused(4, "archive", "--yes")
+    assert "This meter is archived" in desk.ok("status")

@@ -92,8 +92,9 @@ def _make_meter(admin: Tab, name: str) -> None:
     page = admin.go("/admin/meters/new")
     page.get_by_label("Name").fill(name)
     spec = small_spec(steps=STEPS, inputs="public")
-    page.get_by_label("meter.toml").fill(tomli_w.dumps(spec.to_mapping()))
-    page.get_by_role("button", name="Make the meter").click()
+    page.get_by_text("Paste a meter.toml instead").click()
+    page.get_by_label("meter.toml", exact=True).fill(tomli_w.dumps(spec.to_mapping()))
+    page.get_by_role("button", name="Make a meter of this text").click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
 
 

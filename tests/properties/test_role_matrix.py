@@ -43,6 +43,7 @@ VALIDATION_SET = parquet(rows(VALIDATION, seed=7))
 
 METER: dict[str, Rule] = {
     "GET ": Rule("DLRA"),
+    "POST /archive": Rule("A"),
     "GET /members": Rule("A"),
     "POST /members": Rule("A", json={"user": NOBODYS, "role": "developer", "tenant": 1}),
     "DELETE /members/{user}/{role}/{tenant}": Rule("A"),

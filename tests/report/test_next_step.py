@@ -48,8 +48,29 @@ def test_a_developer_without_a_validation_set_hands_one_in() -> None:
 def test_a_developer_does_what_the_answers_call_for(
     view: SessionView, place: Place, title: str
 ) -> None:
-    step = next_step(state(Phase.ACTIVE, spec=view.spec), Role.DEVELOPER, view)
+    spec = view.spec.replace(inputs="public")
+    step = next_step(state(Phase.ACTIVE, spec=spec), Role.DEVELOPER, view)
     assert (step.place, step.title) == (place, title)
+
+
+@pytest.mark.parametrize(
+    ("models", "place", "title"),
+    [
+        (False, Place.NOWHERE, "Hand your model to a runner"),
+        ("onnx", Place.SUBMIT, "Submit a model"),
+    ],
+)
+def test_a_developer_who_does_not_see_the_inputs_predicts_nothing(
+    models: bool | str, place: Place, title: str
+) -> None:
+    spec = SPEC.replace(inputs="hidden", models=models)
+    step = next_step(state(Phase.ACTIVE, spec=spec), Role.DEVELOPER, session([]))
+    assert (step.place, step.title) == (place, title)
+
+
+def test_nobody_does_anything_at_an_archived_meter() -> None:
+    for role in (Role.DEVELOPER, Role.LABELER, Role.RUNNER, Role.ADMIN):
+        assert next_step(state(Phase.ARCHIVED), role, None).title == "This meter is archived"
 
 
 def test_who_can_do_nothing_is_told_what_to_wait_for() -> None:

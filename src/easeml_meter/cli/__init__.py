@@ -36,6 +36,7 @@ _COMMANDS = {
     "login": ("easeml_meter.cli.tokens", "Log in to a server, with a password or a token."),
     "logout": ("easeml_meter.cli.tokens", "Log out of a server."),
     "meters": ("easeml_meter.cli.meters", "Your meters on a server."),
+    "archive": ("easeml_meter.cli.meters", "Give a meter up before its first answer (admins)."),
     "user": ("easeml_meter.cli.users", "Accounts on a server (admins)."),
     "seat": ("easeml_meter.cli.seats", "Who has which role at a meter (admins)."),
     "token": ("easeml_meter.cli.tokens", "Your tokens on a server, for scripts and jobs."),

@@ -12,9 +12,11 @@ from easeml_meter.cli.common import (
     HONOUR,
     MeterPlace,
     at_terminal,
+    confirm,
     echo_json,
     json_option,
     next_step,
+    open_meter,
     place_options,
     seal_step,
     server_of,
@@ -22,7 +24,7 @@ from easeml_meter.cli.common import (
     validate_step,
 )
 from easeml_meter.errors import InvalidInput, MeterError, invalid
-from easeml_meter.service.meters import check_new
+from easeml_meter.service.meters import check_new, classes_open
 from easeml_meter.service.place import Home
 
 if TYPE_CHECKING:
@@ -81,12 +83,7 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
     click.echo(f"meter made in {folder}: it needs {labels_needed(spec, 1):,} {spec.unit}")
     click.echo(HONOUR)
     # Labels are checked against the classes, which the validation set names if the spec does not.
-    next_step(place, validate_step(spec) if _classes_open(spec) else seal_step(spec))
-
-
-def _classes_open(spec: MeterSpec) -> bool:
-    """Whether the validation set will say which classes there are."""
-    return not spec.classes and _of_classes(spec.loss)
+    next_step(place, validate_step(spec) if classes_open(spec) else seal_step(spec))
 
 
 def _of_classes(loss: str) -> bool:
@@ -98,12 +95,13 @@ def _of_classes(loss: str) -> bool:
 
 def _ask_classes(loss: str) -> tuple[str | int, ...]:
     """Ask for the classes, where the loss has some."""
+    from easeml_meter.spec import classes_of
+
     if not _of_classes(loss):
         return ()
     question = "Classes, with commas between them (none: those of the validation set)?"
     text = click.prompt(question, default="", show_default=False)
-    names = tuple(part.strip() for part in text.split(",") if part.strip())
-    return tuple(map(int, names)) if all(name.isdecimal() for name in names) else names
+    return classes_of(text)
 
 
 def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json: bool) -> None:
@@ -186,6 +184,26 @@ def _ask() -> MeterSpec:
         f"Elastic budget: continue while answers are predictable ({plain:,} -> {more:,} labels)?"
     )
     return elastic if click.confirm(question, default=False) else spec
+
+
+@click.command()
+@click.option("--yes", is_flag=True, help="Do not ask; needed where nobody can be asked.")
+@place_options
+@json_option
+def archive(yes: bool, place: MeterPlace, as_json: bool) -> None:
+    """Give a meter up for good, before its first answer (admins).
+
+    It takes no labels and gives no answers any more, and leaves the list of meters. Its audit trail
+    stays. Rows that were delivered to it stay its own: no other meter takes them.
+    """
+    meter = open_meter(place)
+    name = place.meter or str(place.folder)
+    confirm(f"Archive the meter {name}? It cannot be brought back.", yes=yes)
+    meter.archive()
+    if as_json:
+        echo_json({"meter": name, "phase": str(meter.generations[-1].phase)})
+    else:
+        click.echo(f"the meter {name} is archived: it takes no labels and gives no answers")
 
 
 @click.command()

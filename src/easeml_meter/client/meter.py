@@ -392,6 +392,10 @@ class RemoteMeter(MeterVerbs):
         retired = self._connection.call("POST", self._at("test-sets", number, "retire"))
         return TestSet.from_json(self._id, retired)
 
+    def archive(self) -> None:
+        """Give the meter up before its first answer, for good (admins)."""
+        self._connection.call("POST", self._at("archive"))
+
     def release(self) -> Path:
         """Hand a spent test set out in the clear, with the retrospective report.
 

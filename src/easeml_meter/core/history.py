@@ -48,9 +48,16 @@ class MeterState:
         """The plan of every test set of this meter."""
         return plan_of(self.spec)
 
+    @property
+    def archived(self) -> bool:
+        """Whether the meter was given up: it takes no labels and gives no answers."""
+        return self.generations[-1].phase is Phase.ARCHIVED
+
     def active(self) -> TestSet:
         """Give the test set that answers submissions, or say why there is none."""
         latest = self.generations[-1]
+        if self.archived:
+            raise WrongPhase("this meter is archived: it gives no answers; take another one")
         if latest.phase is Phase.REQUESTED and self.spec.window is not None and latest.number > 1:
             raise Spent(
                 f"window {latest.number - 1} has given its answers, and the batch that the next "
@@ -75,6 +82,8 @@ class MeterState:
     def requested(self) -> TestSet:
         """Return the test set that labels are needed for, or say that none is."""
         latest = self.generations[-1]
+        if self.archived:
+            raise WrongPhase("this meter is archived: it takes no labels; take another one")
         if latest.phase is not Phase.REQUESTED and self.spec.window is not None:
             needed = "the next batch is needed when it has given its answers"
             raise WrongPhase(f"window {latest.number} is {latest.phase}: {needed}")
@@ -338,6 +347,8 @@ def session_view(
     left = expected = spec.steps if spec.window is None else spec.submissions
     battery = 1.0
     prices: tuple[Price, ...] = ()
+    if test_set.phase is Phase.ARCHIVED:
+        battery, left, expected = 0.0, 0, 0
     if test_set.rows is not None:
         ledger = ledger_of(spec, test_set)
         for window, told in (*earlier, (test_set, entries)):

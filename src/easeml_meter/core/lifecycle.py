@@ -14,17 +14,18 @@ class Phase(StrEnum):
     ACTIVE = "active"  # sealed, and answering submissions
     SPENT = "spent"  # everything it could safely say has been said, or it was retired early
     RELEASED = "released"  # handed to the developers in the clear
+    ARCHIVED = "archived"  # its meter was given up before its first answer
 
 
 _NEXT = {
-    Phase.REQUESTED: Phase.ACTIVE,
-    Phase.ACTIVE: Phase.SPENT,
-    Phase.SPENT: Phase.RELEASED,
+    Phase.REQUESTED: (Phase.ACTIVE, Phase.ARCHIVED),
+    Phase.ACTIVE: (Phase.SPENT, Phase.ARCHIVED),
+    Phase.SPENT: (Phase.RELEASED,),
 }
 
 
 def advance(phase: Phase, to: Phase) -> Phase:
     """Move a generation on; there is one way only, and none back."""
-    if _NEXT.get(phase) is not to:
+    if to not in _NEXT.get(phase, ()):
         raise WrongPhase(f"the test set is {phase} and cannot become {to}")
     return to

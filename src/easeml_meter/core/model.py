@@ -27,6 +27,7 @@ class Event(StrEnum):
     RETIRED = "retired"
     SPENT = "spent"
     RELEASED = "released"
+    ARCHIVED = "archived"
     VALIDATION_SET = "validation set"
     VALIDATION_REPLACED = "validation replaced"
     TOLD = "told"

@@ -89,7 +89,9 @@ def _last_planned(view: SessionView) -> bool:
 
 
 def _on_the_end(view: SessionView, labels: str) -> Iterator[Line]:
-    if view.phase is Phase.RELEASED:
+    if view.phase is Phase.ARCHIVED:
+        yield None, "This meter is archived: it takes no labels and gives no answers."
+    elif view.phase is Phase.RELEASED:
         yield (
             None,
             "This test set is released: its labels are there to train and validate on. It cannot "

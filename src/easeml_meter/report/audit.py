@@ -21,6 +21,7 @@ _SENTENCES = {
     Event.RETIRED: "Test set {generation} was retired early.",
     Event.SPENT: "Test set {generation} was spent.",
     Event.RELEASED: "Test set {generation} was released to the developers.",
+    Event.ARCHIVED: "{user} archived the meter before its first answer.",
     Event.VALIDATION_SET: "Validation set {number} was handed in, {rows} rows.",
     Event.VALIDATION_REPLACED: "Validation set {number} replaced the one before, {rows} rows.",
     Event.TOLD: "Team {tenant} got answer {step} from test set {generation}: {answer}.",

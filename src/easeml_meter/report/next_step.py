@@ -52,6 +52,18 @@ _ANOTHER = NextStep(
     Place.SUBMIT,
     _SUBMIT,
 )
+_BY_RUNNER = NextStep(
+    "Hand your model to a runner",
+    "The test inputs are hidden from developers. A runner predicts on them and on the validation "
+    "set, and submits both; the answer is shown here.",
+)
+_A_MODEL = NextStep(
+    "Submit a model",
+    "The test inputs are hidden from developers, so the model itself is sent, and runs on them "
+    "here.",
+    Place.SUBMIT,
+    "meter submit --onnx model.onnx --model NAME",
+)
 _BY_COMMAND = {
     "meter submit": _FIRST,
     "meter validation replace": NextStep(
@@ -79,6 +91,11 @@ _BY_COMMAND = {
 
 def next_step(state: MeterState, role: Role, view: SessionView | None) -> NextStep:
     """Say what somebody in a role does next at a meter; `view` is for those who see answers."""
+    if state.archived:
+        return NextStep(
+            "This meter is archived",
+            "It was given up before its first answer. It takes no labels and gives no answers.",
+        )
     if role is Role.LABELER:
         return _of_labelers(state, view)
     if role is Role.DEVELOPER:
@@ -103,7 +120,10 @@ def _of_developers(state: MeterState, view: SessionView | None) -> NextStep:
         )
     if state.generations[-1].phase is not Phase.ACTIVE:
         return _waiting(state)
-    return _advised(view, Role.DEVELOPER) or _ANOTHER
+    step = _advised(view, Role.DEVELOPER) or _ANOTHER
+    if step.place is Place.SUBMIT and state.spec.inputs == "hidden":
+        return _A_MODEL if state.spec.models else _BY_RUNNER
+    return step
 
 
 def _of_labelers(state: MeterState, view: SessionView | None) -> NextStep:
@@ -147,9 +167,10 @@ def _of_runners(state: MeterState) -> NextStep:
         )
     return NextStep(
         "Run a model and submit its predictions",
-        "You may fetch the test inputs. Developers see the answer.",
+        "Fetch the test inputs and the validation set, run the developers' model on both, and "
+        "submit the predictions. The developers see the answer; you do not.",
         Place.SUBMIT,
-        _SUBMIT,
+        f"meter testset inputs --out inputs.parquet\n{_SUBMIT}",
     )
 
 

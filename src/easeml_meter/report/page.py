@@ -38,6 +38,7 @@ _PHASES = {
     Phase.REQUESTED: "The labelers have been asked for its labels.",
     Phase.ACTIVE: "It answers submissions.",
     Phase.SPENT: "It gives no more answers.",
+    Phase.ARCHIVED: "Its meter was given up before the first answer.",
     Phase.RELEASED: "It was given to the developers and hides nothing any more.",
 }
 _NAME_LENGTH = 60

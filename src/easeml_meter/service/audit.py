@@ -100,6 +100,7 @@ _PHASES = {
     Event.TEST_SET_ADDED: Phase.ACTIVE,
     Event.SPENT: Phase.SPENT,
     Event.RELEASED: Phase.RELEASED,
+    Event.ARCHIVED: Phase.ARCHIVED,
 }
 
 

@@ -181,7 +181,7 @@ def _named_files(books: Books, meter: str) -> set[str]:
     named = {f"{TEST_SETS}/"} | {file_of(name) for name in books.copies.files(meter)}
     rows = books.testsets.all(meter)
     # Parts that were merged into a test set are gone.
-    waiting = [row.number for row in rows if row.phase is Phase.REQUESTED]
+    waiting = [row.number for row in rows if row.rows is None]
     parts = books.copies.rows("parts", meter)
     named |= {part["blob"] for part in parts if part["generation"] in waiting}
     released = [row.number for row in rows if row.phase is Phase.RELEASED]

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import secrets
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from easeml_meter.checks import check_name
 from easeml_meter.core.history import MeterState
+from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Event, MeterRecord, TestSet
 from easeml_meter.core.questions.planning import MeterPlan, plan_of
-from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
+from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, invalid
+from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.scoring.outputs import OF_CLASSES
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Clock, Home, Site, Workspace, allowed_loss
 from easeml_meter.service.testsets import requests
@@ -33,6 +36,11 @@ def check_meter(
         if spec.judged:
             needed = f"besides its pool: at least {plan.size:,} with a label"
         raise invalid("rows", None, f"say in meter.toml how many rows a test set has, {needed}")
+
+
+def classes_open(spec: MeterSpec) -> bool:
+    """Whether the validation set will say which classes there are, and so has to come first."""
+    return not spec.classes and parse_loss(spec.loss).output in OF_CLASSES
 
 
 @dataclass(frozen=True)
@@ -60,11 +68,67 @@ def create_meter(_: Actor, site: Site, spec: MeterSpec, name: str) -> MeterRecor
         return enter(books, spec, name, site.now())
 
 
+@needs(Permission.MANAGE)
+def may_archive(_: Actor, space: Workspace) -> bool:
+    """Whether a meter can be archived: it has answered nothing, and nothing is under way."""
+    with space.reading() as books:
+        return _why_not(books, space.state(books)) == ""
+
+
+@needs(Permission.MANAGE)
+def archive_meter(actor: Actor, space: Workspace) -> MeterState:
+    """Give a meter up for good: it takes no labels and gives no answers any more.
+
+    The audit chain stays, and rows that were delivered stay its own: no other meter takes them. A
+    submission that was being measured is still answered, because it has touched hidden rows.
+
+    Raises:
+        WrongPhase: it has answered a submission, or is archived already.
+    """
+    with space.writing() as books:
+        state = space.state(books)
+        if reason := _why_not(books, state):
+            raise WrongPhase(reason)
+        latest, now = state.generations[-1], space.now()
+        phase = advance(latest.phase, Phase.ARCHIVED)
+        books.testsets.update(replace(latest, phase=phase, changed_at=now))
+        details: dict[str, object] = {"generation": latest.number}
+        details |= {"user": actor.user} if actor.user else {}
+        books.audit.append(latest.meter, now, Event.ARCHIVED, details)
+        return space.state(books)
+
+
+def _why_not(books: Books, state: MeterState) -> str:
+    """Say why a meter cannot be archived; empty: it can."""
+    if state.archived:
+        return "this meter is archived already"
+    meter = state.meter.id
+    if any(books.entries.all(meter, each.number) for each in state.generations):
+        return "this meter has answered a submission: retire its test set, but keep its books"
+    if any(ticket.meter == meter for ticket in books.submissions.unfinished()):
+        return "a model waits or runs: cancel it first, or wait for its answer"
+    if state.generations[-1].phase is Phase.SPENT:
+        return "its last test set is spent: release it"
+    return ""
+
+
+@needs(Permission.MANAGE)
+def list_archived(_: Actor, site: Site) -> list[MeterRecord]:
+    """Return the meters that were archived, the oldest first."""
+    with site.reading() as books:
+        archived = books.testsets.archived()
+        return [meter for meter in books.meters.all() if meter.id in archived]
+
+
 @needs(Permission.SEE_ACCOUNT)
 def list_meters(_: Actor, site: Site, caller: Caller) -> list[tuple[MeterRecord, list[str]]]:
-    """Return the meters at which the caller has a seat, with their roles; admins see all."""
+    """Return the meters at which the caller has a seat, with their roles; admins see all.
+
+    Archived ones are left out.
+    """
     with site.reading() as books:
-        found = books.meters.all()
+        archived = books.testsets.archived()
+        found = [meter for meter in books.meters.all() if meter.id not in archived]
     roles = (
         (meter, sorted({str(seat.role) for seat in caller.seats(meter.id)})) for meter in found
     )

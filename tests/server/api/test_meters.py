@@ -5,15 +5,18 @@ from __future__ import annotations
 import sys
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
+from tests.server.driving import begin, submission
 from tests.server.helpers import Served
-from tests.service.helpers import small_spec
+from tests.service.helpers import small_spec, with_errors
 from tests.service.sites import make_site
 
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, WrongPhase
 from easeml_meter.service.actor import SYSTEM
-from easeml_meter.service.meters import create_meter
+from easeml_meter.service.meters import archive_meter, create_meter
+from easeml_meter.service.submissions import answering
 from easeml_meter.stats.planning import required_labels
 
 SETTINGS = small_spec().to_mapping()
@@ -162,3 +165,91 @@ def test_a_token_for_one_meter_finds_that_one_by_name(served: Served) -> None:
     scope = {"name": "ci", "scopes": ["labeler"]}
     token = served.client("developer").post("/tokens", json=scope).json()["token"]
     assert served.client(token=token).get("/meters/meter").status_code == 404
+
+
+def test_an_admin_archives_a_meter_without_answers(served: Served, tmp_path: Path) -> None:
+    meter, kept = served.add_meter(), served.add_meter(prefix="other-")
+    admin, labeler = served.client("admin"), served.client("labeler")
+    shown = admin.post(f"/meters/{meter}/archive")
+    assert (shown.status_code, shown.json()["phase"]) == (200, "archived")
+    assert [each["id"] for each in admin.get("/meters").json()["items"]] == [kept]
+    assert labeler.get("/meters").json()["items"] == []
+    assert admin.get(f"/meters/{meter}").json()["phase"] == "archived"
+    assert labeler.get(f"/meters/{meter}/requests").json()["items"] == []
+    again = admin.post(f"/meters/{meter}/archive")
+    assert (again.status_code, again.json()["error"]) == (409, "wrong-time")
+    links = admin.get(f"/meters/{meter}/audit").json()
+    assert links["sound"]
+    last = links["items"][-1]
+    assert last["event"] == "archived"
+    assert last["details"] == {"generation": 1, "user": served.users["admin"].id}
+
+
+def test_an_archived_meter_takes_nothing_and_answers_nothing(
+    served: Served, tmp_path: Path
+) -> None:
+    meter = served.add_meter()
+    labels = begin(served, meter, tmp_path)
+    assert served.client("admin").post(f"/meters/{meter}/archive").status_code == 200
+    body = submission(with_errors(labels, 1))
+    refused = served.client("developer").post(
+        f"/meters/{meter}/submissions", params={"model": "m", "wait": 30}, content=body
+    )
+    assert (refused.status_code, refused.json()["error"]) == (409, "wrong-time")
+    assert "this meter is archived" in refused.json()["message"]
+    labeler = served.client("labeler")
+    for deed in ("retire", "release"):
+        assert labeler.post(f"/meters/{meter}/test-sets/1/{deed}").status_code == 409
+    space = served.site.space(meter)
+    with pytest.raises(WrongPhase, match="it takes no labels"), space.reading() as books:
+        space.state(books).requested()
+    with space.reading() as books:
+        assert books.entries.all(meter, 1) == []
+
+
+def test_rows_of_an_archived_meter_stay_its_own(served: Served, tmp_path: Path) -> None:
+    meter, other = served.add_meter(), served.add_meter(prefix="other-")
+    begin(served, meter, tmp_path)
+    assert served.client("admin").post(f"/meters/{meter}/archive").status_code == 200
+    with pytest.raises(AssertionError, match="answers count there"):
+        begin(served, other, tmp_path, prefix="other-")
+
+
+def test_a_meter_that_has_answered_is_not_archived(served: Served, tmp_path: Path) -> None:
+    meter = served.add_meter()
+    labels = begin(served, meter, tmp_path)
+    told = served.client("developer").post(
+        f"/meters/{meter}/submissions",
+        params={"model": "m", "wait": 30},
+        content=submission(with_errors(labels, 1)),
+    )
+    assert told.status_code == 200
+    refused = served.client("admin").post(f"/meters/{meter}/archive")
+    assert (refused.status_code, refused.json()["error"]) == (409, "wrong-time")
+    assert "has answered a submission" in refused.json()["message"]
+    assert served.client("admin").get(f"/meters/{meter}").json()["phase"] == "active"
+
+
+def test_a_submission_that_was_being_measured_is_still_charged(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    meter = served.add_meter()
+    labels = begin(served, meter, tmp_path)
+    space = served.site.space(meter)
+    measured = answering._losses
+
+    def archive_meanwhile(*given: Any) -> Any:
+        found = measured(*given)
+        archive_meter(SYSTEM, space)
+        return found
+
+    monkeypatch.setattr(answering, "_losses", archive_meanwhile)
+    told = served.client("developer").post(
+        f"/meters/{meter}/submissions",
+        params={"model": "m", "wait": 30},
+        content=submission(with_errors(labels, 1)),
+    )
+    assert told.status_code == 200, told.text
+    with space.reading() as books:
+        assert space.state(books).archived
+        assert len(books.entries.all(meter, 1)) == 1

@@ -39,7 +39,9 @@ def addresses(meter: str, user: str) -> list[tuple[str, str]]:
         ("POST", f"/admin/users/{user}"),
         ("GET", "/admin/meters/new"),
         ("POST", "/admin/meters/new"),
+        ("POST", "/admin/meters/new/plan"),
         ("GET", f"/admin/meters/{meter}"),
+        ("POST", f"/admin/meters/{meter}/archive"),
         ("POST", f"/admin/meters/{meter}/seats"),
         ("POST", f"/admin/meters/{meter}/seats/remove"),
         ("POST", f"/admin/meters/{meter}/webhooks"),
@@ -59,7 +61,7 @@ def test_only_admins_pass(served: Served, name: str) -> None:
         given = {"csrf": visitor.csrf, "name": "x", "text": TOML, "change": "no admin"}
         body = given if method == "POST" else None
         answer = visitor.client.request(method, path, data=body)
-        hidden = name == "stranger" and "/meters/" in path and not path.endswith("/new")
+        hidden = name == "stranger" and "/meters/" in path and "/new" not in path
         assert answer.status_code == (404 if hidden else 403), path
     assert (
         users.list_users(SYSTEM, served.site),
@@ -89,50 +91,40 @@ def test_every_form_of_every_page_carries_a_token(served: Served, admin: Visitor
                 assert f'name="csrf" value="{admin.csrf}"' in form
 
 
-def test_a_meter_is_made_from_a_text(served: Served, admin: Visitor) -> None:
-    answer = admin.send("/admin/meters/new", name="signs", text=TOML)
-    assert answer.status_code == 303
-    page = admin.get(answer.headers["location"])
-    assert "signs is made." in words(page)
-    assert "in all 3 steps together" in words(page)
-    assert "validation sets are drawn and replaced without looking" in words(page)
-    with served.site.reading() as books:
-        assert [row.name for row in books.meters.all()] == ["signs"]
+def test_a_meter_is_archived_before_its_first_answer(
+    served: Served, admin: Visitor, tmp_path: Path
+) -> None:
+    meter = served.add_meter()
+    labels = begin(served, meter, tmp_path)
+    page = admin.get(f"/admin/meters/{meter}")
+    assert f"Its {len(labels)} labels stay its own" in words(page)
+    unsure = admin.send(f"/admin/meters/{meter}/archive")
+    assert unsure.status_code == 422
+    answer = admin.send(f"/admin/meters/{meter}/archive", sure="on")
+    assert (answer.status_code, answer.headers["location"]) == (303, "/admin")
+    assert "1 archived" in words(admin.get("/admin"))
+    assert meter not in admin.get("/meters").text
+    said = words(admin.get(f"/admin/meters/{meter}"))
+    assert "admin archived the meter before its first answer." in said
+    assert "Archive this meter" not in said
+    for name in ("developer", "labeler", "runner"):
+        assert "This meter is archived" in words(Visitor(served, name).get(f"/meters/{meter}"))
 
 
-@pytest.mark.parametrize(
-    ("text", "said"),
-    [("steps = ", "not valid TOML"), ("[meter]\nsteps = 1", "no [[bands]]"), (" ", "text: ''")],
-)
-def test_a_wrong_text_comes_back(admin: Visitor, text: str, said: str) -> None:
-    page = admin.send("/admin/meters/new", name="signs", text=text)
-    assert page.status_code == 422
-    assert said in words(page)
-    assert 'value="signs"' in page.text
-    assert f">{text}</textarea>" in page.text
-
-
-def test_a_planners_link_fills_the_form(served: Served, admin: Visitor) -> None:
-    query = "steps=4&signals=2&tolerance=0.1&confidence=0.9&protocol=incremental"
-    pages = [
-        admin.get("/admin/meters/new", params={"link": f"https://a.example/planner?{query}"}),
-        admin.get(f"/admin/meters/new?{query}"),
-    ]
-    for page in pages:
-        text = page.text.partition("spellcheck")[2].partition(">")[2].partition("</textarea>")[0]
-        made = admin.send("/admin/meters/new", name="planned", text=text.replace("&#34;", '"'))
-        assert made.status_code == 303
-    with served.site.reading() as books:
-        settings = books.meters.all()[0].settings
-    assert settings["meter"] == {"steps": 4, "delta": 0.1, "protocol": "incremental"}
-
-
-@pytest.mark.parametrize("link", ["https://a.example/", "/planner?steps=ten", "http://[/?steps=1"])
-def test_a_wrong_link_is_said_so(admin: Visitor, link: str) -> None:
-    page = admin.get("/admin/meters/new", params={"link": link})
-    assert page.status_code == 422
-    assert '<p class="problem" role="alert">' in page.text
-    assert 'name="text"' in page.text
+def test_a_meter_that_has_answered_cannot_be_archived(
+    served: Served, admin: Visitor, tmp_path: Path
+) -> None:
+    meter = served.add_meter()
+    labels = begin(served, meter, tmp_path)
+    told = served.client("developer").post(
+        f"/meters/{meter}/submissions",
+        params={"model": "m", "wait": 30},
+        content=submission(with_errors(labels, 1)),
+    )
+    assert told.status_code == 200
+    assert "Archive this meter" not in words(admin.get(f"/admin/meters/{meter}"))
+    refused = admin.send(f"/admin/meters/{meter}/archive", sure="on")
+    assert refused.status_code == 409
 
 
 def test_the_audit_trail_is_verified_and_hides_answers(

@@ -102,6 +102,17 @@ def show_meter(actor: ActorHere, space: WorkspaceHere) -> MeterShown:
     return _shown(meters.show_meter(actor, space))
 
 
+@router.post("/meters/{meter}/archive", responses=answers(404, 409), response_model=MeterShown)
+async def archive_meter(actor: ActorHere, space: WorkspaceHere, once: OnceHere) -> JSONResponse:
+    """Give a meter up before its first answer, for good (an admin's deed)."""
+
+    def make() -> tuple[int, MeterShown]:
+        meters.archive_meter(actor, space)
+        return 200, _shown(meters.show_meter(actor, space))
+
+    return await once.answer(make, actor=actor, use_case=meters.archive_meter)
+
+
 def _shown(found: MeterSummary) -> MeterShown:
     return MeterShown(
         id=found.meter.id,

@@ -20,6 +20,7 @@ from easeml_meter.server.errors import Problem, error_response
 from easeml_meter.server.web.admin import router as admin
 from easeml_meter.server.web.badges import router as badges
 from easeml_meter.server.web.documentation import router as documentation
+from easeml_meter.server.web.drafts import router as drafts
 from easeml_meter.server.web.handovers import router as handovers
 from easeml_meter.server.web.history import router as history
 from easeml_meter.server.web.invitations import router as invitations
@@ -53,6 +54,7 @@ ROUTERS = [
     labeling,
     stories,
     planner,
+    drafts,
     admin,
     users,
     seats,

@@ -3,39 +3,29 @@
 from __future__ import annotations
 
 import hashlib
-import tomllib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Annotated, Any
-from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import APIRouter, Query, Response
 
-from easeml_meter import checks
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.people import SEATED, Role, Seat
-from easeml_meter.errors import (
-    InvalidInput,
-    invalid,
-)
 from easeml_meter.report.audit import audit_words
 from easeml_meter.server.api.audit import audit
 from easeml_meter.server.api.common import Page
 from easeml_meter.server.parameters import Id
 from easeml_meter.server.web.forms import fill, show_forms
 from easeml_meter.server.web.pages import Visit, VisitHere
-from easeml_meter.server.web.planner import asked_of, spec_of, toml_of
 from easeml_meter.service import meters, seats, users
 from easeml_meter.service.actor import permit
 from easeml_meter.service.handovers import list_handovers
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.notifications.events import EVENTS, all_events
-from easeml_meter.spec import MeterSpec
 
 router = APIRouter(include_in_schema=False)
 
 Place = Annotated[str, Query(max_length=300)]
-_LONGEST_TOML = 100_000
 _FIRST_METERS = 3
 """A new site has few; the seats of more are not looked at."""
 
@@ -53,6 +43,7 @@ def admin(visit: VisitHere) -> Response:
     return visit.render(
         "admin.html",
         meters=states,
+        archived=meters.list_archived(actor, visit.site),
         steps=_first_steps(
             states,
             people=len(users.list_users(actor, visit.site)),
@@ -99,7 +90,7 @@ def _first_steps(states: Sequence[MeterState], *, people: int, seated: bool) -> 
             "Make a meter",
             "Plan answers, bands and tolerance, and see how many labels that takes.",
             bool(states),
-            "/planner",
+            "/admin/meters/new",
         ),
         FirstStep(
             "Give seats",
@@ -121,62 +112,6 @@ def _first_steps(states: Sequence[MeterState], *, people: int, seated: bool) -> 
         ),
     ]
     return [] if all(step.over for step in found) else found
-
-
-@router.get("/admin/meters/new")
-def new_meter(visit: VisitHere, link: Annotated[str, Query(max_length=4000)] = "") -> Response:
-    """Show the form for a new meter, filled from the planner's link or its query, if given."""
-    permit(visit.at_site(), meters.create_meter)
-
-    def load() -> Response:
-        query = _query(link) if link else visit.request.query_params
-        if not link and not query:
-            return _new_meter(visit)
-        if "steps" not in query:
-            raise invalid("link", link[:80], "copy it from the planner, with all after the ?")
-        return _new_meter(visit, text=toml_of(spec_of(asked_of(query))), link=link)
-
-    def again(visit: Visit, **values: Any) -> Response:
-        return _new_meter(visit, link=link, **values)
-
-    return fill(visit, "link", load, again)
-
-
-def _query(link: str) -> dict[str, str]:
-    try:
-        return dict(parse_qsl(urlsplit(link).query, max_num_fields=99))
-    except ValueError:
-        return {}
-
-
-def _new_meter(
-    visit: Visit,
-    status: int = 200,
-    problems: dict[str, str] | None = None,
-    link: str = "",
-    text: str = "",
-) -> Response:
-    return show_forms(visit, "admin_new_meter.html", problems, status=status, link=link, text=text)
-
-
-@router.post("/admin/meters/new")
-def create_meter(visit: VisitHere) -> Response:
-    """Make a meter, and ask for its first test set."""
-    permit(visit.at_site(), meters.create_meter)
-
-    def create() -> Response:
-        name = visit.field("name", longest=checks.MAX_NAME)
-        try:
-            tables = tomllib.loads(visit.field("text", longest=_LONGEST_TOML))
-        except (tomllib.TOMLDecodeError, RecursionError) as error:
-            raise InvalidInput(f"meter.toml: not valid TOML: {error}") from None
-        row = meters.create_meter(visit.at_site(), visit.site, MeterSpec.from_mapping(tables), name)
-        return visit.redirect(
-            f"/admin/meters/{row.id}",
-            f"{name} is made. Give seats, so that labelers can deliver its first test set.",
-        )
-
-    return fill(visit, "meter", create, _new_meter)
 
 
 @router.get("/admin/meters/{meter}")
@@ -206,6 +141,7 @@ def _meter_page(
         status=status,
         meter=situation.meter,
         situation=situation,
+        archivable=meters.may_archive(actor, space),
         handovers=list_handovers(actor, space),
         seats=seats.list_seats(actor, space),
         users=[each for each in everyone if not each.disabled],
@@ -228,6 +164,19 @@ def at_meter(visit: Visit, meter: str, form: str, deed: Callable[[], Response]) 
         return _meter_page(visit, meter, **values)
 
     return fill(visit, form, deed, again)
+
+
+@router.post("/admin/meters/{meter}/archive")
+def archive_meter(visit: VisitHere, meter: Id) -> Response:
+    """Give a meter up before its first answer."""
+
+    def archive() -> Response:
+        permit(visit.at(meter), meters.archive_meter)
+        visit.field("sure")
+        archived = meters.archive_meter(visit.at(meter), visit.site.space(meter))
+        return visit.redirect("/admin", f"{archived.meter.name} is archived.")
+
+    return at_meter(visit, meter, "archive", archive)
 
 
 @router.post("/admin/meters/{meter}/webhooks")

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cache, lru_cache
-from typing import Any, TypeVar
+from typing import Any
 from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
@@ -16,6 +16,7 @@ from easeml_meter.report.bands import bands_svg
 from easeml_meter.report.labels import labels_svg
 from easeml_meter.report.presets import PRESETS, TITLES
 from easeml_meter.server.limits import PlannerCounted
+from easeml_meter.server.web.fields import optional, read, several
 from easeml_meter.server.web.pages import MaybeCaller, render
 from easeml_meter.service.tokens import Caller
 from easeml_meter.spec import METERS, MeterSpec
@@ -39,8 +40,6 @@ from easeml_meter.stats.rounding import at_most
 from easeml_meter.stats.sketch import sketch
 
 router = APIRouter(include_in_schema=False)
-
-Number = TypeVar("Number", int, float)
 
 DEFAULTS = {
     "want": "labels",
@@ -207,7 +206,7 @@ def asked_of(query: Mapping[str, str]) -> dict[str, str]:
 def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
     """Plan what was asked, and compare it with all other meters."""
     spec, single = _spec(asked)
-    price = _optional(asked, "price", float, "an amount of money")
+    price = optional(asked, "price", float, "an amount of money")
     if price is not None and not (math.isfinite(price) and 0 <= price <= 1e9):
         raise invalid("price", asked["price"], "an amount of money, 0 or more")
     plan = _answered(asked, spec)
@@ -242,7 +241,7 @@ def _answered(asked: Mapping[str, str], spec: MeterSpec) -> Plan:
     want = _want(asked)
     if want == "labels":
         return planned(spec)
-    labels = _read(asked, "labels", int, "a whole number: the labels you have")
+    labels = read(asked, "labels", int, "a whole number: the labels you have")
     if not 1 <= labels <= _MOST_LABELS:
         raise invalid("labels", labels, f"1 to {_MOST_LABELS:,} here; meter plan takes more")
     if want == "tolerance":
@@ -309,19 +308,19 @@ def grid(steps: int) -> list[int]:
 def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, bool]:
     """Read the meter, and whether it has one tolerance; what is asked for is a guess yet."""
     asked = {**asked, **_GUESSES.get(_want(asked), {})}
-    steps = _read(asked, "steps", int, "a whole number")
+    steps = read(asked, "steps", int, "a whole number")
     if not 1 <= steps <= MOST_STEPS:
         raise invalid("steps", steps, f"1 to {MOST_STEPS:,} here; meter plan takes more")
-    signals = _optional(asked, "signals", int, "a whole number")
+    signals = optional(asked, "signals", int, "a whole number")
     allowed = "one number, or one for each band with commas between them"
-    tolerances = _several(asked, "tolerance", float, allowed)
+    tolerances = several(asked, "tolerance", float, allowed)
     if not tolerances:
         raise invalid("tolerance", asked["tolerance"], allowed)
-    edges = _several(asked, "edges", float, "numbers with commas between them")
+    edges = several(asked, "edges", float, "numbers with commas between them")
     many = max(len(tolerances), len(edges) + 1) if signals is None else signals
     if not 1 <= many <= MOST_SIGNALS:
         raise invalid("signals", many, f"1 to {MOST_SIGNALS} here; meter plan takes more")
-    confidence = _read(asked, "confidence", float, "a number between 0 and 1")
+    confidence = read(asked, "confidence", float, "a number between 0 and 1")
     if not 0 < confidence < 1:
         raise invalid("confidence", confidence, "a number between 0 and 1 (both excluded)")
     if asked["protocol"] not in METERS:
@@ -329,8 +328,8 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, bool]:
     loss = asked["loss"] or LOSSES[0]
     if loss not in LOSSES:
         raise invalid("loss", loss, f"one of {', '.join(LOSSES)} here; meter plan takes more")
-    ceiling = _optional(asked, "ceiling", float, "a loss")
-    drawn_edges = _optional(asked, "drawn", float, "how far apart drawn edges are")
+    ceiling = optional(asked, "ceiling", float, "a loss")
+    drawn_edges = optional(asked, "drawn", float, "how far apart drawn edges are")
     if drawn_edges is not None and (edges or signals):
         raise invalid(
             "drawn", drawn_edges, "the meter draws the edges: leave bands and edges empty"
@@ -349,10 +348,10 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, bool]:
         protocol=asked["protocol"],
         ceiling=ceiling,
         drawn=drawn_edges,
-        above=_optional(asked, "above", int, "a whole number"),
+        above=optional(asked, "above", int, "a whole number"),
         loss=loss,
-        variance_ceiling=_optional(asked, "variance_ceiling", float, "a variance"),
-        tenants=_several(asked, "tenants", int, "the steps of each, such as 5,5"),
+        variance_ceiling=optional(asked, "variance_ceiling", float, "a variance"),
+        tenants=several(asked, "tenants", int, "the steps of each, such as 5,5"),
         **{name: bool(asked[name]) for name in _CHOICES},
     )
     return spec, len(tolerances) == 1
@@ -371,29 +370,3 @@ def _setting(spec: MeterSpec, single: bool) -> Setting:
     if single:  # as `meter compare` does, after the paper
         tolerances = tuple(tolerances[0] * (k + 1) for k in range(bare.signals))
     return Setting(bare.signals, tolerances, bare.delta, spec.ceiling, bare.edges)
-
-
-def _read(
-    asked: Mapping[str, str], name: str, kind: Callable[[str], Number], allowed: str
-) -> Number:
-    try:
-        return kind(asked[name])
-    except (ValueError, OverflowError):
-        raise invalid(name, asked[name], allowed) from None
-
-
-def _optional(
-    asked: Mapping[str, str], name: str, kind: Callable[[str], Number], allowed: str
-) -> Number | None:
-    return _read(asked, name, kind, f"{allowed}, or nothing") if asked[name] else None
-
-
-def _several(
-    asked: Mapping[str, str], name: str, kind: Callable[[str], Number], allowed: str
-) -> tuple[Number, ...]:
-    if not asked[name]:
-        return ()
-    try:
-        return tuple(kind(part) for part in asked[name].split(","))
-    except (ValueError, OverflowError):
-        raise invalid(name, asked[name], allowed) from None

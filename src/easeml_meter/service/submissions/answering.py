@@ -246,7 +246,7 @@ def in_use(
     # A spent set still repeats old answers, for clients that crashed before reading them. So its
     # phase matters only once we know that a submission was not answered before.
     test_set = state.current
-    if test_set.phase is Phase.REQUESTED:
+    if test_set.rows is None:
         state.active()
     return test_set, validation_in_force(state)
 

@@ -10,7 +10,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import TestSet
 from easeml_meter.errors import Denied, WrongPhase
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -57,7 +56,7 @@ def stream_inputs(actor: Actor, space: Workspace, number: int) -> Iterator[bytes
         WrongPhase: it was not delivered yet.
     """
     test_set = _visible_state(actor, space).numbered(number)
-    if test_set.phase is Phase.REQUESTED:
+    if test_set.rows is None:
         raise WrongPhase(f"test set {number} was not delivered yet")
     return _pieces(space, test_set)
 

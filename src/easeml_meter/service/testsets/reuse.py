@@ -15,7 +15,6 @@ from dataclasses import dataclass
 import numpy as np
 
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import TestSet, ValidationSet
 from easeml_meter.core.notices import NAMED_ROWS, Notice
 from easeml_meter.errors import InvalidInput, MeterError
@@ -96,7 +95,7 @@ def _covering(state: MeterState) -> list[TestSet]:
 
     Of a rolling test set, windows that follow each other without a shared batch, and the first.
     """
-    delivered = [each for each in state.generations if each.phase is not Phase.REQUESTED]
+    delivered = [each for each in state.generations if each.rows is not None]
     last = len(delivered) - 1
     apart = state.spec.window or 1
     return [each for at, each in enumerate(delivered) if at == 0 or (last - at) % apart == 0]

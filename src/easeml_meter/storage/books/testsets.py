@@ -33,7 +33,11 @@ class TestSets(Repository):
 
     def delivered(self) -> list[TestSet]:
         """Return the test sets of all meters that have arrived, in whatever phase they are now."""
-        return [each for each in self._where() if each.phase is not Phase.REQUESTED]
+        return [each for each in self._where() if each.rows is not None]
+
+    def archived(self) -> set[str]:
+        """Return the meters that were given up."""
+        return {each.meter for each in self._where(phase=str(Phase.ARCHIVED))}
 
     def owners(self, fingerprint: str) -> set[str]:
         """Return the meters that have or had a test set with these rows."""

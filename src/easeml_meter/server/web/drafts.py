@@ -1,0 +1,322 @@
+"""The form for a new meter: every setting a field, with the plan and a picture as one types."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Annotated, Any
+from urllib.parse import parse_qsl, urlsplit
+
+from fastapi import APIRouter, Query, Response
+
+from easeml_meter import checks
+from easeml_meter.core.questions.planning import MeterPlan, plan_of
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.report.blank import blank_svg
+from easeml_meter.report.words import sure_words
+from easeml_meter.server.limits import PlannerCounted
+from easeml_meter.server.web.fields import optional, read, several
+from easeml_meter.server.web.forms import fill, show_forms
+from easeml_meter.server.web.pages import Visit, VisitHere
+from easeml_meter.server.web.planner import MOST_SIGNALS, MOST_STEPS
+from easeml_meter.service import meters
+from easeml_meter.service.actor import permit
+from easeml_meter.spec import GAP, METERS, Count, Gap, MeterSpec, classes_of
+
+router = APIRouter(include_in_schema=False)
+
+_LONGEST_TOML = 100_000
+_LONGEST = 2_000
+_MOST_WITH_CEILING = 1_000
+
+DEFAULTS = {
+    "name": "",
+    "asks": GAP,
+    "steps": "10",
+    "confidence": "0.95",
+    "tolerance": "0.05",
+    "edges": "",
+    "signals": "",
+    "protocol": str(METERS[0]),
+    "gap": str(Gap.ABSOLUTE),
+    "condition": "",
+    "passes": "",
+    "disagreement": "",
+    "loss": "0-1",
+    "other_loss": "",
+    "metric": "",
+    "classes": "",
+    "inputs": "public",
+    "models": "",
+    "ceiling": "",
+    "drawn": "",
+    "above": "",
+    "variance_ceiling": "",
+    "count": str(Count.CONSISTENT),
+    "tenants": "",
+    "handover": "",
+    "elastic": "",
+    "sticky": "",
+}
+"""The fields and what they hold at first; those of the planner have the same names."""
+
+LOSSES = {
+    "0-1": "Wrong or right: the share of wrong classes",
+    "brier": "Probabilities of classes (Brier score)",
+    "absolute[0,1]": "A number from 0 to 1: absolute error",
+    "squared[0,1]": "A number from 0 to 1: squared error",
+    "score": "A score from 0 to 1 that a runner measures elsewhere",
+    "score[0-1]": "Solved or not, as a runner measures elsewhere",
+}
+"""The usual losses, as people choose them."""
+OTHER = "other"
+_PLANNER_LOSSES = {"absolute": "absolute[0,1]", "squared": "squared[0,1]"}
+_WITHOUT_CLASSES = ("score", "absolute", "squared")
+_CONDITION, _LADDER = "condition", "better"
+ASKS = (GAP, _CONDITION, _LADDER)
+_MODELS: dict[str, bool | str] = {"": False, "onnx": "onnx", "true": True, "1": True}
+
+
+@dataclass(frozen=True)
+class Draft:
+    """A meter that somebody is about to make."""
+
+    fields: Mapping[str, str]
+
+    @classmethod
+    def of(cls, given: Mapping[str, str]) -> Draft:
+        """Take over what was typed; who gives nothing sees an example.
+
+        A plan's link leaves out what it does not ask, and what a browser does not send is not set.
+        """
+        if not any(name in given for name in DEFAULTS):
+            return cls(dict(DEFAULTS))
+        bare = dict.fromkeys(DEFAULTS, "") | {
+            name: DEFAULTS[name] for name in ("asks", "loss", "inputs", "protocol", "gap", "count")
+        }
+        fields = bare | {name: given[name].strip()[:_LONGEST] for name in bare if given.get(name)}
+        loss = _PLANNER_LOSSES.get(fields["loss"], fields["loss"])
+        if loss not in (*LOSSES, OTHER):
+            fields["other_loss"], loss = loss, OTHER
+        return cls(fields | {"loss": loss})
+
+    @property
+    def spec(self) -> MeterSpec:
+        """The meter that was described.
+
+        Raises:
+            InvalidInput: a field does not hold what it should, or they do not fit together.
+        """
+        asked = self.fields
+        steps = read(asked, "steps", int, "a whole number")
+        if not 1 <= steps <= MOST_STEPS:
+            raise invalid("steps", steps, f"1 to {MOST_STEPS:,} here; meter.toml takes more")
+        if asked["ceiling"] and steps > _MOST_WITH_CEILING:
+            allowed = f"1 to {_MOST_WITH_CEILING:,} here with a ceiling; meter.toml takes more"
+            raise invalid("steps", steps, allowed)
+        confidence = read(asked, "confidence", float, "a number between 0 and 1")
+        if not 0 < confidence < 1:
+            raise invalid("confidence", confidence, "a number between 0 and 1 (both excluded)")
+        loss = asked["other_loss"] if asked["loss"] == OTHER else asked["loss"]
+        scored = loss.startswith("score")
+        shared: dict[str, Any] = {
+            "steps": steps,
+            "delta": round(1 - confidence, 15),  # 1 - 0.99 is 0.010000000000000009
+            "loss": loss,
+            # What the page hides for this loss may still hold what was typed before.
+            "metric": asked["metric"] if scored else "",
+            "classes": () if loss.startswith(_WITHOUT_CLASSES) else classes_of(asked["classes"]),
+            "inputs": asked["inputs"],
+            "models": self._models,
+            "tenants": several(asked, "tenants", int, "the steps of each, such as 5,5"),
+            "handover": bool(asked["handover"]),
+        }
+        if asked["asks"] not in ASKS:
+            raise invalid("asks", asked["asks"], f"one of {', '.join(ASKS)}")
+        return self._gap(shared) if asked["asks"] == GAP else self._condition(shared)
+
+    @property
+    def _models(self) -> bool | str:
+        given = self.fields["models"]
+        if given not in _MODELS:
+            raise invalid("models", given, "one of onnx, true, or nothing")
+        return _MODELS[given]
+
+    def _gap(self, shared: dict[str, Any]) -> MeterSpec:
+        asked = self.fields
+        allowed = "one number, or one for each band with commas between them"
+        tolerances = several(asked, "tolerance", float, allowed)
+        if not tolerances:
+            raise invalid("tolerance", asked["tolerance"], allowed)
+        edges = several(asked, "edges", float, "numbers with commas between them")
+        signals = optional(asked, "signals", int, "a whole number")
+        many = max(len(tolerances), len(edges) + 1) if signals is None else signals
+        if not 1 <= many <= MOST_SIGNALS:
+            raise invalid("bands", many, f"1 to {MOST_SIGNALS} here; meter.toml takes more")
+        return MeterSpec.uniform(
+            signals=signals,
+            tolerance=tolerances[0] if len(tolerances) == 1 else tolerances,
+            edges=edges or None,
+            protocol=asked["protocol"],
+            gap=asked["gap"],
+            count=asked["count"],
+            ceiling=optional(asked, "ceiling", float, "a loss"),
+            drawn=optional(asked, "drawn", float, "how far apart drawn edges are"),
+            above=optional(asked, "above", int, "a whole number"),
+            variance_ceiling=optional(asked, "variance_ceiling", float, "a variance"),
+            elastic=bool(asked["elastic"]),
+            sticky=bool(asked["sticky"]),
+            **shared,
+        )
+
+    def _condition(self, shared: dict[str, Any]) -> MeterSpec:
+        asked = self.fields
+        ladder = asked["asks"] == _LADDER
+        tolerance = read(asked, "tolerance", float, "one number") if ladder else None
+        return MeterSpec(
+            bands=(),
+            question=_LADDER if ladder else asked["condition"],
+            tolerance=tolerance,
+            passes=optional(asked, "passes", int, "a whole number"),
+            disagreement=optional(asked, "disagreement", float, "a share of the rows"),
+            **shared,
+        )
+
+
+@dataclass(frozen=True)
+class Drafted:
+    """A draft with its plan, or with what is wrong."""
+
+    draft: Draft
+    spec: MeterSpec | None = None
+    plan: MeterPlan | None = None
+    problem: str = ""
+
+    @classmethod
+    def of(cls, visit: Visit, draft: Draft) -> Drafted:
+        """Plan a draft as far as it can be."""
+        try:
+            spec = draft.spec
+            meters.check_meter(spec, "a name", allowed_losses=visit.site.allowed_losses)
+            return cls(draft, spec, plan_of(spec))
+        except InvalidInput as error:
+            return cls(draft, problem=str(error))
+
+    @property
+    def picture(self) -> str:
+        """The meter before its first answer."""
+        return "" if self.spec is None else blank_svg(self.spec)
+
+    @property
+    def toml(self) -> str:
+        """The same as a file."""
+        return "" if self.spec is None else self.spec.to_toml()
+
+    @property
+    def sure(self) -> str:
+        """The confidence of the promise."""
+        return "" if self.spec is None else sure_words(self.spec)
+
+    @property
+    def next_people(self) -> list[str]:
+        """Whom the meter needs before its first answer, and for what."""
+        if self.spec is None or self.plan is None:
+            return []
+        found = [f"A labeler delivers {self.plan.labels:,} labels."]
+        developer = "A developer hands in a validation set"
+        if meters.classes_open(self.spec):
+            found.insert(0, f"{developer}, which says which classes there are. It comes first.")
+        else:
+            found.append(f"{developer}, and submits.")
+        if self.spec.inputs == "hidden" and not self.spec.models:
+            found.append("A runner predicts on the hidden inputs for the developers.")
+        return found
+
+
+@router.get("/admin/meters/new")
+def new_meter(visit: VisitHere, link: Annotated[str, Query(max_length=4000)] = "") -> Response:
+    """Show the form for a new meter, filled from the planner's link or its query, if given."""
+    permit(visit.at_site(), meters.create_meter)
+
+    def load() -> Response:
+        query = _query(link) if link else visit.request.query_params
+        if link and "steps" not in query:
+            raise invalid("link", link[:80], "copy it from the planner, with all after the ?")
+        return _page(visit, draft=Draft.of(query), link=link)
+
+    def again(visit: Visit, **values: Any) -> Response:
+        return _page(visit, link=link, **values)
+
+    return fill(visit, "link", load, again)
+
+
+def _query(link: str) -> dict[str, str]:
+    try:
+        return dict(parse_qsl(urlsplit(link).query, max_num_fields=99))
+    except ValueError:
+        return {}
+
+
+def _page(
+    visit: Visit,
+    *,
+    status: int = 200,
+    problems: dict[str, str] | None = None,
+    draft: Draft | None = None,
+    link: str = "",
+) -> Response:
+    return show_forms(
+        visit,
+        "admin_new_meter.html",
+        problems,
+        status=status,
+        drafted=Drafted.of(visit, draft or Draft.of({})),
+        losses=LOSSES,
+        protocols=METERS,
+        most_steps=MOST_STEPS,
+        link=link,
+    )
+
+
+@router.post("/admin/meters/new/plan")
+def plan_draft(visit: VisitHere, _: PlannerCounted) -> Response:
+    """Give the plan of what was typed so far, to be put beside the form."""
+    permit(visit.at_site(), meters.create_meter)
+    drafted = Drafted.of(visit, Draft.of(visit.form))
+    return visit.render("admin_new_meter_plan.html", drafted=drafted)
+
+
+@router.post("/admin/meters/new")
+def create_meter(visit: VisitHere) -> Response:
+    """Make a meter from the form, or from a meter.toml, and ask for its first test set."""
+    permit(visit.at_site(), meters.create_meter)
+    asked, draft = visit.form.get("do", ""), Draft.of(visit.form)
+    if asked == "plan":
+        return _page(visit, draft=draft)
+    as_text = asked == "text"
+
+    def create() -> Response:
+        name = visit.field("name", longest=checks.MAX_NAME)
+        spec = _spec_of(visit.field("text", longest=_LONGEST_TOML)) if as_text else draft.spec
+        # Without scripts the plan beside the form is older than what was typed.
+        if not as_text and visit.form.get("labels") != str(needed := plan_of(spec).labels):
+            raise InvalidInput(f"this takes {needed:,} labels: look at the plan, then make it")
+        row = meters.create_meter(visit.at_site(), visit.site, spec, name)
+        return visit.redirect(
+            f"/admin/meters/{row.id}",
+            f"{name} is made. Give seats, so that labelers can deliver its first test set.",
+        )
+
+    def again(visit: Visit, **values: Any) -> Response:
+        return _page(visit, draft=draft, **values)
+
+    return fill(visit, "text" if as_text else "meter", create, again)
+
+
+def _spec_of(text: str) -> MeterSpec:
+    try:
+        tables = tomllib.loads(text)
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits, too
+        raise InvalidInput(f"meter.toml: not valid TOML: {error}") from None
+    return MeterSpec.from_mapping(tables)

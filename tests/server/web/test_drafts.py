@@ -1,0 +1,220 @@
+"""The form for a new meter: what is typed is planned at once, and made as it was planned."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+from tests.server.helpers import Served
+from tests.server.web.helpers import Visitor, words
+
+from easeml_meter.core.questions.planning import plan_of
+from easeml_meter.errors import InvalidInput
+from easeml_meter.server.web.drafts import DEFAULTS, Draft
+from easeml_meter.spec import Count, Gap, MeterSpec, Protocol
+
+TOML = """
+bands = [{ lower = 0.0, upper = 0.1, tolerance = 0.1 }, { lower = 0.1, upper = 1, tolerance = 0.1 }]
+[meter]
+steps = 3
+delta = 0.1
+"""
+SMALL = {"steps": "3", "confidence": "0.9", "tolerance": "0.1", "edges": "0.1"}
+
+
+def made(served: Served) -> dict[str, object]:
+    """Give the settings of the only meter."""
+    with served.site.reading() as books:
+        (row,) = books.meters.all()
+    return row.settings
+
+
+def labels_of(page_text: str) -> str:
+    found = re.search(r'name="labels" value="(\d+)"', page_text)
+    assert found, page_text
+    return found[1]
+
+
+def test_a_meter_is_made_from_the_fields(served: Served, admin: Visitor) -> None:
+    fields = SMALL | {"classes": "cat, dog", "inputs": "hidden", "models": "onnx"}
+    plan = admin.send("/admin/meters/new/plan", **fields)
+    assert "The meter before its first answer." in words(plan)
+    answer = admin.send("/admin/meters/new", name="pets", labels=labels_of(plan.text), **fields)
+    assert answer.status_code == 303
+    assert "pets is made." in words(admin.get(answer.headers["location"]))
+    settings = made(served)
+    assert settings["meter"] == {
+        "steps": 3,
+        "delta": 0.1,
+        "classes": ["cat", "dog"],
+        "models": "onnx",
+    }
+    assert len(settings["bands"]) == 2  # type: ignore[arg-type]
+
+
+def test_nothing_is_made_with_another_number_of_labels_than_shown(
+    served: Served, admin: Visitor
+) -> None:
+    shown = labels_of(admin.send("/admin/meters/new/plan", **SMALL).text)
+    changed = SMALL | {"steps": "4"}
+    page = admin.send("/admin/meters/new", name="pets", labels=shown, **changed)
+    assert page.status_code == 422
+    needed = plan_of(Draft.of(changed).spec).labels
+    assert f"this takes {needed:,} labels: look at the plan" in words(page)
+    assert labels_of(page.text) == str(needed)
+    assert 'value="pets"' in page.text
+    with served.site.reading() as books:
+        assert books.meters.all() == []
+
+
+def test_without_scripts_the_plan_is_a_page(admin: Visitor) -> None:
+    page = admin.send("/admin/meters/new", do="plan", **SMALL)
+    assert page.status_code == 200
+    assert labels_of(page.text) == str(plan_of(Draft.of(SMALL).spec).labels)
+    assert 'name="edges" value="0.1"' in page.text
+
+
+def test_the_first_draft_is_a_meter() -> None:
+    spec = Draft.of({}).spec
+    assert (spec.steps, spec.delta, spec.inputs) == (10, 0.05, "public")
+    assert spec.edges == (0.1, 0.2)
+
+
+@pytest.mark.parametrize(
+    ("fields", "name", "value"),
+    [
+        (
+            {"protocol": "incremental", "sticky": "1", "ceiling": "0.3", "tolerance": "0.05"},
+            "sticky",
+            True,
+        ),
+        ({"gap": "signed"}, "gap", Gap.SIGNED),
+        ({"count": "all"}, "count", Count.ALL),
+        ({"protocol": "incremental"}, "protocol", Protocol.INCREMENTAL),
+        ({"drawn": "0.05", "edges": ""}, "drawn", 0.05),
+        ({"drawn": "0.05", "edges": "", "ceiling": "0.3", "above": "3"}, "above", 3),
+        ({"elastic": "1"}, "elastic", True),
+        ({"tenants": "2,1"}, "tenants", (2, 1)),
+        ({"tenants": "2,1", "handover": "1"}, "handover", True),
+        ({"loss": "other", "other_loss": "top-5"}, "loss", "top-5"),
+        ({"loss": "top-5"}, "loss", "top-5"),
+        ({"loss": "absolute"}, "loss", "absolute[0,1]"),
+        ({"loss": "squared[0,1]", "variance_ceiling": "0.1"}, "variance_ceiling", 0.1),
+        ({"loss": "score", "metric": "exact_match"}, "metric", "exact_match"),
+        ({"loss": "0-1", "metric": "exact_match"}, "metric", ""),
+        ({"loss": "brier", "classes": "0, 1, 2"}, "classes", (0, 1, 2)),
+        ({"loss": "score", "classes": "0, 1, 2"}, "classes", ()),
+        ({"models": "1"}, "models", True),
+        ({"signals": "4", "edges": ""}, "signals", 4),
+        ({"asks": "condition", "condition": "n > 0.8 +/- 0.02"}, "question", "n > 0.8 +/- 0.02"),
+        ({"asks": "condition", "condition": "n > 0.8 +/- 0.02", "passes": "2"}, "passes", 2),
+        (
+            {"asks": "condition", "condition": "n - o > 0 +/- 0.05", "disagreement": "0.2"},
+            "disagreement",
+            0.2,
+        ),
+        ({"asks": "better"}, "question", "better"),
+    ],
+)
+def test_every_setting_has_a_field(fields: dict[str, str], name: str, value: object) -> None:
+    spec = Draft.of(SMALL | fields).spec
+    assert getattr(spec, name) == value
+    assert plan_of(spec).labels > 0
+    assert MeterSpec.from_mapping(spec.to_mapping()) == spec
+
+
+@pytest.mark.parametrize(
+    ("fields", "said"),
+    [
+        ({"steps": "ten"}, "steps: 'ten'"),
+        ({"steps": "1000000"}, "meter.toml takes more"),
+        ({"confidence": "95"}, "confidence"),
+        ({"tolerance": "0,05"}, "tolerance"),
+        ({"edges": "0.2, 0.1"}, "band"),
+        ({"tenants": "1,1"}, "must sum to the steps"),
+        ({"models": "docker"}, "models"),
+        ({"asks": "everything"}, "asks"),
+        ({"asks": "condition"}, "question"),
+        ({"loss": "other", "other_loss": "f1"}, "loss"),
+        ({"loss": "other", "other_loss": "os:system"}, "loss"),
+    ],
+)
+def test_what_is_wrong_is_said_beside_the_form(
+    served: Served, admin: Visitor, fields: dict[str, str], said: str
+) -> None:
+    plan = admin.send("/admin/meters/new/plan", **(SMALL | fields))
+    assert plan.status_code == 200
+    assert '<p class="problem">' in plan.text
+    assert said in words(plan)
+    assert "Make it" not in plan.text
+    page = admin.send("/admin/meters/new", name="x", labels="1", **(SMALL | fields))
+    assert page.status_code == 422
+    with served.site.reading() as books:
+        assert books.meters.all() == []
+
+
+def test_whom_the_meter_needs_is_said(admin: Visitor) -> None:
+    hidden = words(admin.send("/admin/meters/new/plan", **SMALL, inputs="hidden", classes="a,b"))
+    assert "A runner predicts on the hidden inputs" in hidden
+    assert "comes first" not in hidden
+    assert "It comes first." in words(admin.send("/admin/meters/new/plan", **SMALL))
+
+
+def test_the_form_has_every_field(admin: Visitor) -> None:
+    page = admin.get("/admin/meters/new")
+    assert {name for name in DEFAULTS if f'name="{name}"' not in page.text} == set()
+
+
+def test_a_meter_is_made_from_a_text(served: Served, admin: Visitor) -> None:
+    answer = admin.send("/admin/meters/new", name="signs", text=TOML, do="text")
+    assert answer.status_code == 303
+    page = admin.get(answer.headers["location"])
+    assert "signs is made." in words(page)
+    assert "in all 3 steps together" in words(page)
+    assert "validation sets are drawn and replaced without looking" in words(page)
+
+
+@pytest.mark.parametrize(
+    ("text", "said"),
+    [("steps = ", "not valid TOML"), ("[meter]\nsteps = 1", "no [[bands]]"), (" ", "text: ''")],
+)
+def test_a_wrong_text_comes_back(admin: Visitor, text: str, said: str) -> None:
+    page = admin.send("/admin/meters/new", name="signs", text=text, do="text")
+    assert page.status_code == 422
+    assert said in words(page)
+    assert 'value="signs"' in page.text
+    assert f">{text}</textarea>" in page.text
+
+
+def test_a_planners_link_fills_the_form(admin: Visitor) -> None:
+    query = "steps=4&signals=2&tolerance=0.1&confidence=0.9&protocol=incremental"
+    pages = [
+        admin.get("/admin/meters/new", params={"link": f"https://a.example/planner?{query}"}),
+        admin.get(f"/admin/meters/new?{query}"),
+    ]
+    spec = MeterSpec.uniform(
+        signals=2, tolerance=0.1, steps=4, delta=0.1, protocol=Protocol.INCREMENTAL, inputs="public"
+    )
+    for page in pages:
+        assert labels_of(page.text) == str(plan_of(spec).labels)
+        assert '<option value="incremental" selected>' in page.text
+
+
+@pytest.mark.parametrize("link", ["https://a.example/", "/planner?name=1", "http://[/?steps=1"])
+def test_a_wrong_link_is_said_so(admin: Visitor, link: str) -> None:
+    page = admin.get("/admin/meters/new", params={"link": link})
+    assert page.status_code == 422
+    assert '<p class="problem" role="alert">' in page.text
+    assert 'name="text"' in page.text
+
+
+def test_there_is_one_place_to_make_a_meter(admin: Visitor) -> None:
+    for page in ("/meters", "/admin"):
+        assert "Make a meter" in words(admin.get(page))
+        assert 'href="/admin/meters/new"' in admin.get(page).text
+    assert 'href="/planner">Make' not in admin.get("/admin").text
+
+
+def test_only_texts_and_no_code_come_out_of_a_draft() -> None:
+    with pytest.raises(InvalidInput, match="steps"):
+        _ = Draft.of({"steps": "<b>"}).spec
