@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from easeml_meter.conditions import Comparison
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.comparing import compare
+from easeml_meter.scoring.comparing import compare, losses_of
 from easeml_meter.scoring.losses import TopK, ZeroOne
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.predictions import Predictions
@@ -55,3 +55,16 @@ def test_what_goes_wrong_with_labels_is_not_said() -> None:
     with pytest.raises(Unscorable) as caught:
         compare(predictions([0]), predictions([1]), [pa.array([{"a": 1}])])
     assert caught.value.__context__ is None
+
+
+@given(st.lists(st.tuples(codes, codes), max_size=30), st.integers(1, 7))
+def test_every_example_has_its_loss(rows: list[tuple[int, int]], size: int) -> None:
+    said, labels = [each for each, _ in rows], [label for _, label in rows]
+    groups = [pa.array(labels[at : at + size]) for at in range(0, len(labels), size)]
+    if rows:
+        assert losses_of(predictions(said), groups).tolist() == [float(a != b) for a, b in rows]
+
+
+def test_a_label_without_a_loss_is_not_said() -> None:
+    with pytest.raises(Unscorable):
+        losses_of(predictions([0]), [pa.array([{"a": 1}])])

@@ -20,8 +20,8 @@ from easeml_meter.report.words import (
     loss_name,
     loss_words,
     measured_words,
+    page_words,
     shown,
-    told_words,
     validation_words,
 )
 from easeml_meter.spec import Gap
@@ -267,7 +267,7 @@ class _Chart:
         signal, name = self.shown[index], loss_name(self.view.spec)
         most, truth = bounded(signal), self.truths[index] if self.truths else None
         bound = "no upper bound" if most is None else f"at most {loss_words(signal.spec, most)}"
-        found = [f"validation {validation_words(signal)}, {told_words(signal)}"]
+        found = [f"validation {validation_words(signal)}, {page_words(signal)}"]
         found.append(f"true {name} {bound}")
         if truth is not None:
             found.append(f"test {name} {measured_words(signal.spec, truth.test_loss)}")

@@ -87,6 +87,13 @@ def told_words(signal: Signal, answer: int | None = None) -> str:
     return f"gap {gap_words(signal.rules.range_of(answer), digits)}"
 
 
+def page_words(signal: Signal) -> str:
+    """Return what a signal told as pages say it: a gap in the unit of the losses beside it."""
+    if signal.spec.drawn is None or signal.band is None or signal.gap is None:
+        return told_words(signal)
+    return f"gap {range_words(signal.spec, signal.gap)}"
+
+
 def short_words(signal: Signal) -> str:
     """Return an answer without its edges, for a table that has them beside it."""
     if signal.change is not None:
@@ -330,6 +337,17 @@ def meaning_words(view: SessionView) -> str:
     bands[0] += _HARDER if view.spec.gap is Gap.SIGNED else ""
     worst = " The meter reports the worst band so far." if Rules(view.spec).incremental else ""
     return f"Band {'; band '.join(bands)}.{worst}"
+
+
+def prediction_columns(spec: MeterSpec) -> tuple[str, str]:
+    """Return the column that a file of predictions has, and what may stand in its place."""
+    if spec.takes_scores:
+        return "score", ""
+    each = "probability_CLASS for each class"
+    if spec.loss.startswith("top-"):
+        return "prediction", f"prediction_1 to prediction_{spec.loss[4:]}, or {each}"
+    of_classes = spec.loss in ("0-1", "brier")
+    return "prediction", each if of_classes else ""
 
 
 def settings_words(spec: MeterSpec) -> list[tuple[str, str, str]]:

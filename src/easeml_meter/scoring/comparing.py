@@ -7,6 +7,7 @@ from contextlib import suppress
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from easeml_meter.conditions import Comparison
 from easeml_meter.scoring.outputs import read_labels
@@ -30,6 +31,24 @@ def compare(new: Predictions, old: Predictions, label_groups: Iterable[Any]) -> 
     if found is None:
         raise unscorable()
     return found
+
+
+def losses_of(predictions: Predictions, label_groups: Iterable[Any]) -> NDArray[np.float64]:
+    """Return the loss of every example: for a test set that is released, and no other.
+
+    Raises:
+        Unscorable: a label does not fit the loss.
+    """
+    groups, expected = list(label_groups), predictions.expected
+    found: list[NDArray[np.float64]] = []
+    with suppress(Exception, SystemExit), silence():
+        batches = predictions.batches([len(group) for group in groups])
+        for group, values in zip(groups, batches, strict=True):
+            labels = read_labels(group, expected.loss, expected.classes, form=expected.form)
+            found.append(np.asarray(expected.loss(values, labels), np.float64))
+    if len(found) != len(groups):
+        raise unscorable()
+    return np.concatenate([*found, np.empty(0)])
 
 
 def _compared(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from fractions import Fraction
 from pathlib import Path
 
 from tests.server.driving import begin, submit
@@ -203,16 +204,16 @@ def test_drawn_edges_stand_on_the_page(served: Served, tmp_path: Path) -> None:
     developer = served.client("developer")
     submit(developer, meter, labels, errors=len(labels) // 2)
     (told,) = developer.get(f"/meters/{meter}/status").json()["signals"]
-    low, high = told["gap"]
-    gap = f"{at_least(low, 4)} to {at_most(high, 4)}"
+    lower, upper = (100 * Fraction(str(edge)) for edge in told["gap"])
+    gap = f"{at_least(lower, 4)} to {at_most(upper, 4)} %"
     page = Visitor(served, "developer").get(f"/meters/{meter}")
     assert f"Latest answer Gap {gap}" in words(page)
     assert "band 1" not in words(page)
     assert words(page).count(f"gap {gap}") >= 2  # in the tip of its column, and in the activity
     promise = words(Visitor(served, "developer").get(f"/meters/{meter}/promise"))
-    assert "The meter draws the edges of the bands for each answer, 0.3 apart" in promise
+    assert "The meter draws the edges of the bands for each answer, 30 % apart" in promise
     report = Visitor(served, "developer").get(f"/meters/{meter}/report.html")
-    assert f"{at_least(low)} to {at_most(high)}" in words(report)
+    assert " to ".join((at_least(told["gap"][0]), at_most(told["gap"][1]))) in words(report)
 
 
 def test_pages_bring_no_style_or_script_of_their_own_and_guard_every_form(

@@ -19,6 +19,7 @@ from easeml_meter.errors import MeterError
 from easeml_meter.server.errors import Problem, error_response
 from easeml_meter.server.web.admin import router as admin
 from easeml_meter.server.web.badges import router as badges
+from easeml_meter.server.web.comparisons import router as comparisons
 from easeml_meter.server.web.documentation import router as documentation
 from easeml_meter.server.web.drafts import router as drafts
 from easeml_meter.server.web.handovers import router as handovers
@@ -53,6 +54,7 @@ ROUTERS = [
     badges,
     labeling,
     stories,
+    comparisons,
     planner,
     drafts,
     admin,

@@ -23,10 +23,11 @@ from easeml_meter.report.words import (
     loss_name,
     loss_sentence,
     loss_words,
+    measured_words,
+    page_words,
     price_of,
     range_words,
     sure_words,
-    told_words,
     true_loss_words,
     validation_words,
     when,
@@ -35,6 +36,7 @@ from easeml_meter.server.api.history import Generation
 from easeml_meter.server.parameters import Tenant
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import users
+from easeml_meter.service.actor import Actor
 from easeml_meter.service.history import show_session
 from easeml_meter.stats.rounding import at_least
 
@@ -113,7 +115,7 @@ class ShownAnswer:
     @property
     def words(self) -> str:
         """What was told."""
-        return told_words(self.signal)
+        return page_words(self.signal)
 
     @property
     def title(self) -> str:
@@ -194,11 +196,12 @@ class Session:
     newest: int = NEWEST
 
     @classmethod
-    def of(cls, visit: Visit, meter: str, view: SessionView, role: Role, look: Look) -> Session:
-        """Put the names of people to a session."""
+    def of(cls, visit: Visit, meter: str, view: SessionView, actor: Actor, look: Look) -> Session:
+        """Put the names of people to a session of the actor's team."""
         known = users.user_names(visit.at(meter), visit.site)
         pairs = zip(view.signals, view.submitters, strict=True)
-        return cls(view, role, {each.step: known.get(who, "") for each, who in pairs}, look)
+        names = {each.step: known.get(who, "") for each, who in pairs}
+        return cls(view, actor.role, names, look)
 
     @property
     def found(self) -> list[HistoryLine]:
@@ -210,6 +213,15 @@ class Session:
     def last(self) -> ShownAnswer | None:
         """The last answer."""
         return ShownAnswer(self.view.signals[-1]) if self.view.signals else None
+
+    @property
+    def truth(self) -> str:
+        """The test loss of the last submission, once the test set is released; empty before."""
+        known = self.view.retrospective
+        if self.view.phase is not Phase.RELEASED or len(known) < len(self.view.signals):
+            return ""
+        last = known[-1] if known else None
+        return "" if last is None else measured_words(self.view.spec, last.test_loss)
 
     @property
     def best(self) -> ShownAnswer | None:
@@ -314,7 +326,7 @@ def history_csv(
     """Return the lines of a history as a file."""
     actor = visit.at(meter, tenant)
     view = show_session(actor, visit.site.space(meter), generation)
-    session = Session.of(visit, meter, view, actor.role, look)
+    session = Session.of(visit, meter, view, actor, look)
     written = io.StringIO()
     table = csv.writer(written)
     table.writerow(_COLUMNS)

@@ -13,7 +13,15 @@ from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import together
 from easeml_meter.report.next_step import NextStep, Place, next_step
 from easeml_meter.report.scale import band_tone
-from easeml_meter.report.words import loss_name, range_words, settings_words, sure_words
+from easeml_meter.report.words import (
+    loss_name,
+    loss_words,
+    prediction_columns,
+    range_words,
+    settings_words,
+    shown,
+    sure_words,
+)
 from easeml_meter.server.api.history import Generation
 from easeml_meter.server.api.history import report as report_of
 from easeml_meter.server.parameters import Tenant
@@ -108,7 +116,7 @@ class MeterPage:
         if not self.may("SEE_SIGNALS"):
             return None
         view = show_session(self.actor, self.visit.site.space(self.meter), self.generation)
-        return Session.of(self.visit, self.meter, view, self.actor.role, self.look)
+        return Session.of(self.visit, self.meter, view, self.actor, self.look)
 
     def timeline(self) -> dict[int, Span]:
         """Return all test sets on one time line, for those who see answers."""
@@ -170,6 +178,11 @@ class MeterPage:
         ]
 
     @property
+    def drawn(self) -> str:
+        """How far apart drawn edges are."""
+        return loss_words(self.state.spec, self.state.spec.drawn or 0.0)
+
+    @property
     def settings(self) -> list[tuple[str, str, str]]:
         """What was planned: a name, its value, and a note."""
         return settings_words(self.state.spec)
@@ -193,6 +206,28 @@ class MeterPage:
     def loss_name(self) -> str:
         """What people call the loss."""
         return loss_name(self.state.spec)
+
+    @property
+    def prediction_columns(self) -> tuple[str, str]:
+        """The column that a file of predictions has, and what may stand in its place."""
+        return prediction_columns(self.state.spec)
+
+    @property
+    def id_column(self) -> str:
+        """The id column of the test set in use; empty: rows are known by their order."""
+        return (self.state.current.manifest or {}).get("id_column") or ""
+
+    @property
+    def classes(self) -> str:
+        """The classes that may be predicted; empty: none, or not known yet."""
+        given = self.validation.settings.get("classes") if self.validation else None
+        return shown(", ".join(map(str, self.state.spec.classes or given or ())), 200)
+
+    @property
+    def by_runner(self) -> bool:
+        """Whether predictions come from a runner: developers neither see inputs nor send models."""
+        spec = self.state.spec
+        return not (self.inputs_visible or spec.models or self.may("SEE_TEST_INPUTS"))
 
     def newest_link(self) -> int:
         """Return up to which link of the audit chain the page is."""

@@ -15,6 +15,7 @@ from easeml_meter.server.parameters import Number, Tenant
 from easeml_meter.server.web.history import NEWEST, NEWEST_FIRST, Session, ShownAnswer
 from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import VisitHere
+from easeml_meter.service.testsets.differences import comparable
 from easeml_meter.service.testsets.release import released_session
 
 router = APIRouter(include_in_schema=False)
@@ -58,7 +59,7 @@ def show_story(visit: VisitHere, meter: str, number: Number, tenant: Tenant = No
     page = MeterPage.open(visit, meter, tenant)
     view = released_session(page.actor, visit.site.space(meter), number)
     story = Story(view)
-    session = Session.of(visit, meter, view, page.actor.role, NEWEST_FIRST)
+    session = Session.of(visit, meter, view, page.actor, NEWEST_FIRST)
     chosen = None if story.chosen is None else StoryLine(story.chosen.signal, story.chosen)
     best = None if story.best is None else StoryLine(story.best.signal, story.best)
     return visit.render(
@@ -69,6 +70,7 @@ def show_story(visit: VisitHere, meter: str, number: Number, tenant: Tenant = No
         chosen=chosen,
         best=best,
         lines=_lines(story),
+        comparable=comparable(page.actor, visit.site.space(meter), number),
         kinds=("png", "svg") if charts.draws_png() else ("svg",),
     )
 

@@ -243,7 +243,10 @@ def released_session(actor: Actor, space: Workspace, number: int) -> SessionView
 def _released(space: Workspace, books: Books, number: int) -> TestSet:
     found = space.state(books).numbered(number)
     if found.phase is not Phase.RELEASED:
-        raise NotFound(f"test set {number} was not released yet")
+        raise NotFound(
+            f"test set {number} is {found.phase}: its losses and examples are shown once it is "
+            "released; before, they would tell of its labels"
+        )
     return found
 
 

@@ -1,0 +1,225 @@
+"""Two submissions side by side on a released test set: which examples got worse, which better.
+
+Before release nothing of this exists: which examples changed would tell their labels.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+
+from easeml_meter.core.model import Entry, TestSet
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.scoring.comparing import losses_of
+from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.place import Workspace
+from easeml_meter.service.submissions.keeping import read_kept, suffix_of
+from easeml_meter.service.submissions.kinds import MODELS, kept_predictions
+from easeml_meter.service.submissions.measuring import Measured
+from easeml_meter.service.testsets.release import TEST_SET, released_folder, released_session
+from easeml_meter.spec import MeterSpec, is_zero_one
+from easeml_meter.tables.source import Held
+
+PAGE = 20
+"""Examples that are shown at once."""
+_MOST_INPUTS = 12
+_NAMED = 3
+
+
+@dataclass(frozen=True)
+class Compared:
+    """One of the two submissions."""
+
+    step: int
+    model: str
+    test_loss: float
+
+
+@dataclass(frozen=True)
+class Example:
+    """A row of the test set on which the two submissions differ."""
+
+    row: int
+    """From 1, in the order of the test set."""
+    id: Any
+    """None: the test set has no ids."""
+    label: Any
+    predictions: tuple[str, str]
+    losses: tuple[float, float]
+    inputs: dict[str, Any]
+    """The first columns."""
+
+
+@dataclass(frozen=True)
+class Differences:
+    """What became worse and what became better, from the first submission to the second."""
+
+    first: Compared
+    second: Compared
+    rows: int
+    worse: int
+    better: int
+    zero_one: bool
+    """Whether an example is right or wrong, and nothing between."""
+    page: int
+    examples: tuple[Example, ...]
+    """Those of one page, of the kind that was asked for."""
+    found: int
+    """Examples of that kind."""
+
+    @property
+    def pages(self) -> int:
+        """The number of pages."""
+        return max(1, -(-self.found // PAGE))
+
+
+@needs(Permission.SEE_SIGNALS)
+def comparable(actor: Actor, space: Workspace, number: int) -> list[int]:
+    """Return the steps of the actor's team that can be compared: those with kept predictions.
+
+    Raises:
+        NotFound: there is no such test set, or it was not released yet.
+    """
+    _, _, entries = _read(actor, space, number)
+    return [entry.step for entry in entries if _kept_rows(entry)]
+
+
+@needs(Permission.SEE_SIGNALS)
+def compare_submissions(
+    actor: Actor,
+    space: Workspace,
+    number: int,
+    steps: tuple[int, int],
+    *,
+    better: bool = False,
+    page: int = 1,
+) -> Differences:
+    """Compare two submissions of the actor's team on a released test set, example by example.
+
+    `better`: show the examples that improved, in place of those that got worse.
+
+    Raises:
+        NotFound: there is no such test set, or it was not released yet.
+        InvalidInput: a step cannot be compared.
+    """
+    spec, test_set, entries = _read(actor, space, number)
+    chosen = [_entry(entries, step) for step in steps]
+    with space.reading() as books:
+        validation = space.state(books).validation
+    if validation is None:  # there are answers, so there was one
+        raise InvalidInput("there is no validation set: hand one in")
+    with Measured(space, spec, test_set, validation, again=True) as on:
+        both = [_kept(on, entry) for entry in chosen]
+        groups = [on.sealed.labels(index) for index in range(on.sealed.row_groups)]
+        losses = [losses_of(each, groups) for each in both]
+    change = losses[1] - losses[0]
+    got_worse, got_better = np.flatnonzero(change > 0), np.flatnonzero(change < 0)
+    places = got_better if better else got_worse
+    if not is_zero_one(spec.loss):  # what changed most comes first
+        places = places[np.argsort(-np.abs(change[places]), kind="stable")]
+    shown = places[PAGE * (page - 1) : PAGE * page]
+    return Differences(
+        first=Compared(chosen[0].step, chosen[0].model, float(losses[0].mean())),
+        second=Compared(chosen[1].step, chosen[1].model, float(losses[1].mean())),
+        rows=len(change),
+        worse=len(got_worse),
+        better=len(got_better),
+        zero_one=is_zero_one(spec.loss),
+        page=page,
+        examples=tuple(_examples(space, test_set, both, losses, [int(row) for row in shown])),
+        found=len(places),
+    )
+
+
+def _read(
+    actor: Actor, space: Workspace, number: int
+) -> tuple[MeterSpec, TestSet, Sequence[Entry]]:
+    spec = released_session(actor, space, number).spec  # says so if it is not released
+    with space.reading() as books:
+        state = space.state(books)
+        test_set = state.numbered(number)
+        entries = books.entries.all(test_set.meter, number, state.tenant(actor.acting_for))
+    return spec, test_set, entries
+
+
+def _kept_rows(entry: Entry) -> bool:
+    """Whether predictions were kept, and not a model that made them, or nothing."""
+    models = [suffix for model in MODELS.values() for suffix in model.kept]
+    return bool(entry.blob) and suffix_of(entry.blob) not in models
+
+
+def _entry(entries: Sequence[Entry], step: int) -> Entry:
+    for entry in entries:
+        if entry.step == step and _kept_rows(entry):
+            return entry
+    known = ", ".join(str(each.step) for each in entries if _kept_rows(each)) or "none"
+    raise invalid("step", step, f"one that predictions were kept of: {known}")
+
+
+def _kept(on: Measured, entry: Entry) -> Predictions:
+    content, suffix = read_kept(on.space, entry.blob)
+    return kept_predictions(Held(f"submission{suffix}", content), on)
+
+
+def _examples(
+    space: Workspace,
+    test_set: TestSet,
+    both: Sequence[Predictions],
+    losses: Sequence[Any],
+    places: list[int],
+) -> Iterator[Example]:
+    if not places:
+        return
+    manifest = test_set.manifest or {}
+    label, ids = manifest["label"]["name"], manifest["id_column"]
+    with space.files.local(f"{released_folder(test_set.number)}/{TEST_SET}") as path:
+        table = _rows(pq.ParquetFile(path), places)
+    said = [_said(each.in_order().take(places)) for each in both]
+    inputs = [name for name in table.column_names if name not in (label, ids)][:_MOST_INPUTS]
+    for index, (place, row) in enumerate(zip(places, table.to_pylist(), strict=True)):
+        yield Example(
+            row=place + 1,
+            id=row[ids] if ids else None,
+            label=row.get(label),
+            predictions=(said[0][index], said[1][index]),
+            losses=(float(losses[0][place]), float(losses[1][place])),
+            inputs={name: row[name] for name in inputs},
+        )
+
+
+def _rows(file: pq.ParquetFile, places: list[int]) -> pa.Table:
+    """Read these rows of a file, in this order, and no row group without one."""
+    start = 0
+    pieces: dict[int, pa.Table] = {}
+    for group in range(file.num_row_groups):
+        size = file.metadata.row_group(group).num_rows
+        here = [place for place in places if start <= place < start + size]
+        if here:
+            table = file.read_row_group(group)
+            pieces |= {place: table.slice(place - start, 1) for place in here}
+        start += size
+    return pa.concat_tables([pieces[place] for place in places])
+
+
+def _said(table: pa.Table) -> list[str]:
+    """Return each prediction in words: its value, or the columns with the largest numbers."""
+    if table.num_columns == 1:
+        return [_value(each) for each in table.column(0).to_pylist()]
+    ranked = []
+    for row in table.to_pylist():
+        known = [(name, value) for name, value in row.items() if value is not None]
+        known.sort(key=lambda each: -float(each[1]))
+        ranked.append(", ".join(f"{name} {_value(value)}" for name, value in known[:_NAMED]))
+    return ranked
+
+
+def _value(value: Any) -> str:
+    if value is None:
+        return "missing"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
