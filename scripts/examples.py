@@ -307,7 +307,7 @@ def _good(answer: httpx.Response) -> Any:
 
 
 def _ends(told: Recorder) -> None:
-    """A hand-over, the end of the test set, its release, and of a session."""
+    """A hand-over, the end of the test set, its release, and of a meter and a session."""
     here, pair = {"meter": METER}, {"giver": 1, "receiver": 2}
     told.do("request_handover", "other", path=here, json=pair | {"confirm": True})
     told.do("list_handovers", "developer", path=here)
@@ -318,6 +318,8 @@ def _ends(told: Recorder) -> None:
     told.do("show_release", "labeler", path=one)
     file = {**one, "file": "testset.parquet"}
     told.do("download_released_file", "developer", path=file, save="testset.parquet")
+    _other_meter(told, "draft", small_spec())
+    told.do("archive_meter", "admin", path={"meter": "draft"})
     told.do("log_out", "developer")
 
 

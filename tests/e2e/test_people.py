@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -64,14 +65,22 @@ def test_the_planner_follows_every_change(site: Live, browser: Browser) -> None:
 def test_a_bad_upload_is_refused_by_row_number(
     site: Live, browser: Browser, meter: str, tmp_path: Path
 ) -> None:
-    file = tmp_path / "labels.csv"
-    file.write_text("x,label\n0.5,1\n0.6,\n0.7,0\n")
+    file = tmp_path / "my rows.csv"
+    file.write_text('x,label\n0.5,1\n0.6,\n"0.7",0\n0.8,maybe\n')
     with tab(browser, site, "labeler") as found:
         page = found.go(f"/meters/{meter}/labels")
         page.get_by_label("File with one row per example").set_input_files(file)
         page.get_by_role("button", name="Encrypt and send").click()
+        looked = page.locator("#looked li")
+        expect(looked).to_have_text(
+            [
+                re.compile("^4 rows: .* more are needed"),
+                "no label in 1 row",
+                "a label that is no class in 1 row: maybe",
+            ]
+        )
         result = page.locator("#labels [data-result]")
-        expect(result).to_contain_text("labels.csv: the label is missing in row 2")
+        expect(result).to_contain_text("my rows.csv: the label is missing in row 2")
         expect(page.get_by_role("button", name="Encrypt and send")).to_be_enabled()
         assert found.violations() == []
         # What the page loads for this counts, too.

@@ -10,11 +10,12 @@ import numpy as np
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-import tomli_w
 from playwright.sync_api import Browser, Locator, Page, expect
 from tests.live import Live, live
 from tests.server.driving import VALIDATION, parquet, predictions
 from tests.service.helpers import Labels, rows, small_spec, with_errors
+
+from easeml_meter.core.questions.planning import plan_of
 
 from .browsing import PASSWORD, Tab, tab
 
@@ -89,12 +90,23 @@ def _add_user(admin: Tab, name: str) -> str:
 
 
 def _make_meter(admin: Tab, name: str) -> None:
+    """Fill in the form; the plan beside it follows."""
     page = admin.go("/admin/meters/new")
-    page.get_by_label("Name").fill(name)
-    spec = small_spec(steps=STEPS, inputs="public")
-    page.get_by_text("Paste a meter.toml instead").click()
-    page.get_by_label("meter.toml", exact=True).fill(tomli_w.dumps(spec.to_mapping()))
-    page.get_by_role("button", name="Make a meter of this text").click()
+    page.get_by_label("Name", exact=True).fill(name)
+    page.get_by_label("Classes").fill("0, 1")
+    fields = {"Answers": STEPS, "Confidence": 0.8, "Tolerance": 0.25}
+    for label, value in fields.items():
+        page.get_by_label(label, exact=True).fill(str(value))
+    page.get_by_label("Edges of the bands").fill("0.1, 0.3")
+    labels = plan_of(small_spec(steps=STEPS, inputs="public")).labels
+    make = page.get_by_role("button", name=f"Make it: {labels} labels")
+    expect(make).to_be_visible()
+    expect(page.locator("#heard")).to_have_text(f"{labels} labels")
+    page.get_by_label("Edges of the bands").fill("0.3, 0.1")
+    expect(page.locator("#plan .problem")).to_be_visible()
+    page.get_by_label("Edges of the bands").fill("0.1, 0.3")
+    assert admin.violations() == []
+    make.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
 
 

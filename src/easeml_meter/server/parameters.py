@@ -15,6 +15,9 @@ MeterKey = Annotated[
     Path(min_length=1, max_length=MAX_NAME, description="Id of the meter, or its name."),
 ]
 
+FileName = Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+"""What somebody calls a file that they send, for refusals."""
+
 Number = Annotated[int, Path(ge=1, le=1_000_000, description="Number, from 1.")]
 
 Tenant = Annotated[

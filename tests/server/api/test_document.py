@@ -19,8 +19,8 @@ from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
 
 _VERB = (
-    "add|answer|begin|cancel|change|check|create|describe|download|draw|follow|give|invite|list|"
-    "log|make|plan|promote|release|remove|request|retire|revoke|send|show|submit|withdraw"
+    "add|answer|archive|begin|cancel|change|check|create|describe|download|draw|follow|give|invite|"
+    "list|log|make|plan|promote|release|remove|request|retire|revoke|send|show|submit|withdraw"
 )
 
 

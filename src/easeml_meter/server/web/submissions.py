@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from fastapi import APIRouter, Response
+from typing import Annotated
+
+from fastapi import APIRouter, Depends, Response
 from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import RedirectResponse
 
@@ -11,7 +13,7 @@ from easeml_meter.core.views import Signal
 from easeml_meter.report.checked import checked_lines
 from easeml_meter.server.api.common import body_of
 from easeml_meter.server.api.submissions import Ask, MatchingHere, Model
-from easeml_meter.server.parameters import Tenant
+from easeml_meter.server.parameters import FileName, Tenant
 from easeml_meter.server.web.history import ShownAnswer
 from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
@@ -21,12 +23,21 @@ from easeml_meter.service.submissions import checking, queue
 router = APIRouter(include_in_schema=False)
 
 
+def the_titles(test_name: FileName = "", validation_name: FileName = "") -> dict[str, str]:
+    """Read what the sender calls the files of a submission."""
+    return {"test": test_name, "validation": validation_name}
+
+
+TitlesHere = Annotated[dict[str, str], Depends(the_titles)]
+
+
 @router.post("/meters/{meter}/submit")
 async def submit(  # noqa: PLR0917
     visit: VisitHere,
     meter: str,
     model: Model,
     matching: MatchingHere,
+    titles: TitlesHere,
     tenant: Tenant = None,
     ask: Ask = "",
 ) -> Response:
@@ -36,7 +47,7 @@ async def submit(  # noqa: PLR0917
 
     def accepted() -> Response:
         space = visit.site.space(meter)
-        found = queue.accept(actor, space, model, body, matching=matching, ask=ask)
+        found = queue.accept(actor, space, model, body, matching=matching, ask=ask, titles=titles)
         return _accepted(visit, meter, *found)
 
     return await run_in_threadpool(accepted)
@@ -44,7 +55,13 @@ async def submit(  # noqa: PLR0917
 
 @router.post("/meters/{meter}/check")
 async def check(
-    visit: VisitHere, meter: str, matching: MatchingHere, tenant: Tenant = None, ask: Ask = ""
+    visit: VisitHere,
+    meter: str,
+    matching: MatchingHere,
+    titles: TitlesHere,
+    *,
+    tenant: Tenant = None,
+    ask: Ask = "",
 ) -> Response:
     """Say how a submission is understood, without submitting it."""
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
@@ -52,7 +69,7 @@ async def check(
 
     def checked() -> Response:
         space = visit.site.space(meter)
-        found = checking.check_packed(actor, space, body, matching, ask)
+        found = checking.check_packed(actor, space, body, matching, ask, titles=titles)
         spec = MeterPage.open(visit, meter, tenant).state.spec
         return visit.render("checked.html", lines=checked_lines(found, spec), checked=found)
 

@@ -11,17 +11,18 @@ from typing import Annotated, Literal
 from fastapi import APIRouter, Depends, Query, Response
 
 from easeml_meter.core.model import LabelRequest, ReleaseRequest
-from easeml_meter.errors import NotFound
+from easeml_meter.errors import InvalidInput, NotFound
+from easeml_meter.report import words
 from easeml_meter.report.page import html_page
 from easeml_meter.server.api.testsets import released_batch as batch_of_released
 from easeml_meter.server.api.testsets import released_file as file_of_released
 from easeml_meter.server.api.testsets import test_inputs as inputs_of
 from easeml_meter.server.limits import streamed
-from easeml_meter.server.parameters import Id, Number, Tenant
+from easeml_meter.server.parameters import FileName, Id, Number, Tenant
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.service import users
 from easeml_meter.service.actor import Actor, Permission
-from easeml_meter.service.meters import meter_state, show_meter
+from easeml_meter.service.meters import classes_open, meter_state, show_meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.testsets import parts, release, requests
 from easeml_meter.service.testsets.delivery import Choices
@@ -36,6 +37,23 @@ router = APIRouter(include_in_schema=False)
 Kind = Annotated[str, Query(max_length=20, pattern="^[a-z0-9]+$")]
 Names = Annotated[str, Query(max_length=2000, pattern=r"^[^\x00-\x1f\x7f]*$")]
 _HEADER = 1 << 16  # what encryption adds, with room to spare
+
+
+BOXES = {
+    "keep_unknown_labels": (
+        "Keep labels outside the class list",
+        ": every model is wrong there.",
+    ),
+    "ids_renumbered": (
+        "Ids of earlier sets are other examples",
+        ": they were numbered again.",
+    ),
+    "accept_shared": (
+        "Rows with the inputs of earlier sets were drawn independently",
+        ".",
+    ),
+}
+"""What labelers decide: each box, with the rest of its sentence."""
 
 
 @dataclass(frozen=True)
@@ -67,8 +85,11 @@ def labels_page(page: LabelingHere) -> Response:
     visit, actor, space = page.visit, page.actor, page.space
     columns = parts.columns_before(actor, space)
     shown = show_meter(actor, space)
-    spec = meter_state(actor, space).spec
+    state = meter_state(actor, space)
+    spec = state.spec
     releasable = release.releasable(actor, space)
+    given = state.validation.settings.get("classes") if state.validation else None
+    class_list = [str(each) for each in spec.classes or given or ()]
     return visit.render(
         "labels.html",
         meter=shown.meter,
@@ -83,6 +104,11 @@ def labels_page(page: LabelingHere) -> Response:
         scores=spec.takes_scores,
         rolling=spec.window,
         spec=spec,
+        classes=words.shown(", ".join(class_list), 200),
+        class_list=class_list,
+        of_classes=classes_open(spec),
+        earlier=any(each.manifest for each in state.generations),
+        boxes=BOXES,
         recipient=shown.recipient,
         largest=parts.LARGEST_FROM_BROWSER,
     )
@@ -123,6 +149,7 @@ async def add_labels(
     keep_unknown_labels: bool = False,
     ids_renumbered: bool = False,
     accept_shared: bool = False,
+    file_name: FileName = "",
 ) -> Response:
     """Take in a file that the page's script encrypted to the server's key."""
     dropped = [name.strip() for name in drop.split(",") if name.strip()]
@@ -143,13 +170,25 @@ async def add_labels(
         choices,
         Decisions(ids_renumbered, accept_shared),
         kind=kind,
+        title=file_name,
     )
-    added = await page.visit.request.app.state.labeling(add)
+    try:
+        added = await page.visit.request.app.state.labeling(add)
+    except InvalidInput as error:
+        raise InvalidInput(_in_boxes(str(error))) from None
     answer = page.back(_progress(added))
     # The script goes there with the browser: if it followed by itself, it would eat the message.
     answer.status_code = 204
     answer.headers["HX-Redirect"] = answer.headers["location"]
     return answer
+
+
+def _in_boxes(message: str) -> str:
+    """Name the box of this page in place of the option of a command."""
+    for name, (words_of_box, _) in BOXES.items():
+        option = f"--{name.replace('_', '-')}"
+        message = message.replace(option, f'the box "{words_of_box}"')
+    return message
 
 
 def _progress(added: LabelRequest) -> str:

@@ -10,7 +10,7 @@ from fastapi.concurrency import run_in_threadpool
 from easeml_meter.server.api.common import body_of
 from easeml_meter.server.api.validation import Suffix
 from easeml_meter.server.api.validation import validation_file as file_of_validation
-from easeml_meter.server.parameters import Number, Tenant
+from easeml_meter.server.parameters import FileName, Number, Tenant
 from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import VisitHere
 from easeml_meter.service.actor import Permission
@@ -31,6 +31,7 @@ async def set_validation(  # noqa: PLR0917
     id_column: LongestLabel = "",
     cluster: LongestLabel = "",
     reset: bool = False,
+    file_name: FileName = "",
 ) -> Response:
     """Give the first validation set, or replace it."""
     # Refused before the body is read: a stranger's may be long.
@@ -39,7 +40,7 @@ async def set_validation(  # noqa: PLR0917
 
     def enter() -> Response:
         space = visit.site.space(meter)
-        source = Held(f"validation.{suffix}", body, limits=space.limits)
+        source = Held(f"validation.{suffix}", body, file_name, limits=space.limits)
         given = give_validation(
             actor,
             space,

@@ -7,6 +7,7 @@ of the test set goes to those who may see the test inputs.
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -26,7 +27,7 @@ from easeml_meter.service.submissions.answering import (
     submission_of,
 )
 from easeml_meter.service.submissions.deciding import Decisions, Draft
-from easeml_meter.service.submissions.kinds import Submitted, check_models, unpack
+from easeml_meter.service.submissions.kinds import NO_TITLES, Submitted, check_models, unpack
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Measured
 
 _FIRST = 3
@@ -71,9 +72,15 @@ def check(
 
 @needs(Permission.SUBMIT)
 def check_packed(
-    actor: Actor, space: Workspace, body: bytes, matching: RowMatching, ask: str = ""
+    actor: Actor,
+    space: Workspace,
+    body: bytes,
+    matching: RowMatching,
+    ask: str = "",
+    *,
+    titles: Mapping[str, str] = NO_TITLES,
 ) -> CheckedSubmission:
-    """Return how the body of a request is understood.
+    """Return how the body of a request is understood; `titles` is what its sender calls the files.
 
     A model is not opened here: only workers run models. What is wrong with it shows, at no cost,
     when it is run on the validation set.
@@ -83,7 +90,7 @@ def check_packed(
         Spent: the test set has no answer left.
         WrongPhase: there is no test set or no validation set yet.
     """
-    submitted = unpack(body, matching, space.limits)
+    submitted = unpack(body, matching, space.limits, titles)
     if not submitted.queued:
         return check(actor, space, submitted, ask=ask)
     state, submission = _state(space), submission_of(actor, submitted, "check", ask=ask)

@@ -12,6 +12,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from pathlib import Path
+from types import MappingProxyType
 from typing import Any, ClassVar, Protocol
 
 import pyarrow as pa
@@ -43,6 +44,8 @@ from easeml_meter.tables.archive import File
 from easeml_meter.tables.files import file_digest, stamp_of
 from easeml_meter.tables.limits import TableLimits
 from easeml_meter.tables.source import Held, Source
+
+NO_TITLES: Mapping[str, str] = MappingProxyType({})
 
 
 class Submitted(Protocol):
@@ -132,6 +135,14 @@ class PredictionFiles:
             "missing": "wrong" if self.matching.missing_wrong else None,
         }
         return {name: value for name, value in given.items() if value is not None}
+
+    def titled(self, titles: Mapping[str, str]) -> PredictionFiles:
+        """Return these with the names that their sender knows them by, for refusals."""
+        test, validation = (
+            replace(source, title=titles.get(role, "")) if isinstance(source, Held) else source
+            for role, source in (("test", self.test), ("validation", self.validation))
+        )
+        return replace(self, test=test, validation=validation)
 
     @classmethod
     def unpack(
@@ -358,11 +369,15 @@ _WANTED = (
 
 
 def unpack(
-    body: bytes, matching: RowMatching = BY_IDS, limits: TableLimits | None = None
+    body: bytes,
+    matching: RowMatching = BY_IDS,
+    limits: TableLimits | None = None,
+    titles: Mapping[str, str] = NO_TITLES,
 ) -> PredictionFiles | Model:
     """Return what the body of a request holds.
 
-    `matching` is for the rows of predictions, `limits` for the tables that they are read from.
+    `matching` is for the rows of predictions, `limits` for the tables that they are read from,
+    `titles` is what their sender calls the files.
 
     Raises:
         InvalidInput: it is no archive, or one of other files; a model has no rows to match.
@@ -375,7 +390,7 @@ def unpack(
         if (found := kind.unpack(body, files, limits)) is None:
             continue
         if isinstance(found, PredictionFiles):
-            return replace(found, matching=matching)
+            return replace(found.titled(titles), matching=matching)
         if matching != BY_IDS:
             needed = "ids and missing rows are a matter of predictions"
             raise invalid("submission", "a model", needed)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
@@ -42,6 +42,7 @@ from easeml_meter.service.submissions.deciding import Decisions
 from easeml_meter.service.submissions.keyed import Keyed, Keys
 from easeml_meter.service.submissions.kinds import (
     MODELS,
+    NO_TITLES,
     Model,
     PredictionFiles,
     check_models,
@@ -77,6 +78,8 @@ class Incoming:
     """The key that it came with, if any."""
     ask: str = ""
     """Which of the meter's questions it is asked; empty: the usual one."""
+    titles: Mapping[str, str] = field(default_factory=lambda: NO_TITLES)
+    """What its sender calls the files."""
 
     def accepted(self, signal: Signal) -> Accepted:
         """Return what its sender gets for an answer."""
@@ -100,11 +103,12 @@ def accept(
     matching: RowMatching = BY_IDS,
     once: bool = False,
     ask: str = "",
+    titles: Mapping[str, str] = NO_TITLES,
 ) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
     `once`: if a model of that name was answered before, that is the answer. `ask`: which of the
-    meter's questions it is asked.
+    meter's questions it is asked. `titles`: what its sender calls the files.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
 
@@ -116,7 +120,7 @@ def accept(
         TooSoon: the actor's token has had its answers of a day.
         WrongPhase: there is no test set or no validation set yet.
     """
-    incoming = Incoming(actor, space, model, body, matching, once, ask=ask)
+    incoming = Incoming(actor, space, model, body, matching, once, ask=ask, titles=titles)
     (outcome,) = accept_all(space.meter or "", [incoming])
     if isinstance(outcome, Exception):
         raise outcome
@@ -149,7 +153,7 @@ def accept_all(_meter: str, together: Sequence[Incoming]) -> list[Taken | Except
 def _received(incoming: Incoming) -> Submission | Taken:
     """Look at what came in: predictions are to be answered, a model is queued."""
     actor, keyed = incoming.actor.granted(Permission.SUBMIT), incoming.keyed
-    submitted = unpack(incoming.body, incoming.matching, incoming.space.limits)
+    submitted = unpack(incoming.body, incoming.matching, incoming.space.limits, incoming.titles)
     once, ask = incoming.once, incoming.ask
     given = submission_of(actor, submitted, incoming.model, once=once, ask=ask)
     if isinstance(submitted, PredictionFiles):

@@ -104,8 +104,11 @@ def add_labels_from_browser(
     decisions: Decisions = UNDECIDED,
     *,
     kind: str,
+    title: str = "",
 ) -> LabelRequest:
     """Take in a file that a browser encrypted to the server's key; `kind` is its ending.
+
+    `title` is what its sender calls it.
 
     It is decrypted in memory and sealed from there: plain labels never touch the disk.
 
@@ -115,7 +118,7 @@ def add_labels_from_browser(
         WrongPhase: no test set is requested.
     """
     content = unwrap(encrypted, space.identity, "the file")
-    plain = Held(f"labels.{kind}", content, limits=space.limits)
+    plain = Held(f"labels.{kind}", content, title, limits=space.limits)
     with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
         sealed = Path(folder) / "labels.sealed"
         some = replace(choices, part=choices.cluster is None)  # clusters come all at once

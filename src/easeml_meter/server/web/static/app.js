@@ -193,6 +193,16 @@ document.addEventListener("submit", (event) => {
     if (value instanceof File) files.push([name, value]);
     else query.append(name, value);
   }
+  const missing = [...form.querySelectorAll("input[type=file]")].filter((each) => !each.files.length);
+  if (missing.length) {
+    const names = missing.map((each) => each.closest(".drop").querySelector("b").textContent);
+    const words = `Choose the file first: ${names.join(" and ").toLowerCase()}.`;
+    meter.problem(form.querySelector("[data-result]"), words);
+    missing[0].focus();
+    return;
+  }
+  // Refusals call files as their sender does.
+  for (const [name, file] of files) query.append(`${name}_name`, file.name.slice(-200));
   const named = files.map(([name, file]) => [name + ending(file), file]);
   if (form.dataset.upload === "file") query.append("suffix", ending(files[0][1]).slice(1));
   const body = form.dataset.upload === "tar" ? tar(named) : files[0][1];

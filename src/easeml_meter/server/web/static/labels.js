@@ -17,6 +17,102 @@ async function encrypt(file) {
   return encrypter.encrypt(new Uint8Array(await file.arrayBuffer()));
 }
 
+// What can be seen of the rows is said while nothing has been sent yet.
+const looked = document.getElementById("looked");
+const separators = { csv: ",", tsv: "\t" };
+
+function cells(text, separator) {
+  const rows = [];
+  let row = [], cell = "", quoted = false;
+  for (let at = 0; at < text.length; at += 1) {
+    const char = text[at];
+    if (quoted) {
+      if (char !== '"') cell += char;
+      else if (text[at + 1] === '"') cell += text[(at += 1)];
+      else quoted = false;
+    } else if (char === '"') quoted = true;
+    else if (char === separator || char === "\n" || char === "\r") {
+      row.push(cell);
+      cell = "";
+      if (char !== separator) {
+        if (row.length > 1 || row[0] !== "") rows.push(row);
+        row = [];
+      }
+    } else cell += char;
+  }
+  row.push(cell);
+  if (row.length > 1 || row[0] !== "") rows.push(row);
+  return rows;
+}
+
+// Give the columns of a text file by name; null for files that only the server reads.
+async function columnsOf(file) {
+  const kind = file.name.split(".").pop().toLowerCase();
+  if (file.size > 32 << 20 || !(kind in separators || ["jsonl", "ndjson"].includes(kind))) return null;
+  const text = (await file.text()).replace(/^\ufeff/, "");
+  if (kind in separators) {
+    const [names, ...rows] = cells(text, separators[kind]);
+    return new Map((names ?? []).map((name, place) => [name, rows.map((row) => row[place] ?? "")]));
+  }
+  const lines = text.split("\n").filter((line) => line.trim());
+  const rows = lines.map((line) => JSON.parse(line));
+  const names = Object.keys(rows[0] ?? {});
+  return new Map(names.map((name) => [name, rows.map((row) => String(row[name] ?? ""))]));
+}
+
+const number = (count) => count.toLocaleString("en");
+const rowsOf = (count) => `${number(count)} row${count === 1 ? "" : "s"}`;
+const same = (a, b) => a === b || (a !== "" && Number(a) === Number(b));
+
+function* remarks(columns) {
+  const { label, id_column: id } = form.elements;
+  const { needed, here, classes } = looked.dataset;
+  const rows = columns.values().next().value?.length ?? 0;
+  const missing = needed - here - rows;
+  const left = missing > 0 ? `${number(missing)} more are needed` : "enough";
+  yield [true, `${rowsOf(rows)}: ${left}`];
+  for (const field of [label, id]) {
+    const name = field?.value.trim();
+    if (name && !columns.has(name)) {
+      yield [false, `There is no column "${name}". There are: ${[...columns.keys()].slice(0, 12).join(", ")}`];
+    }
+  }
+  const ids = columns.get(id?.value.trim());
+  if (ids) {
+    const repeated = ids.length - new Set(ids).size;
+    yield [!repeated, repeated ? `an id repeats in ${rowsOf(repeated)}` : "every id stands once"];
+  }
+  const labels = columns.get(label?.value.trim());
+  if (!labels) return;
+  const empty = labels.filter((each) => each.trim() === "").length;
+  if (empty) yield [false, `no label in ${rowsOf(empty)}`];
+  const known = JSON.parse(classes);
+  if (!known.length) return;
+  const others = labels.filter((each) => each.trim() && !known.some((one) => same(one, each.trim())));
+  const names = [...new Set(others)].slice(0, 5).join(", ");
+  yield [!others.length, others.length ? `a label that is no class in ${rowsOf(others.length)}: ${names}` : "every label is a class"];
+}
+
+async function look() {
+  const [file] = form.elements.file.files;
+  looked.replaceChildren();
+  if (!file) return;
+  let columns = null;
+  try {
+    columns = await columnsOf(file);
+  } catch {
+    // The server says better what is wrong with it.
+  }
+  for (const [good, words] of columns ? remarks(columns) : []) {
+    const line = document.createElement("li");
+    line.className = good ? "good" : "bad";
+    line.textContent = words;
+    looked.append(line);
+  }
+}
+
+form.addEventListener("change", look);
+
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
   const { file, label, id_column: id, cluster, drop } = form.elements;
@@ -32,6 +128,7 @@ form.addEventListener("submit", async (event) => {
     id_column: id.value,
     cluster: cluster?.value ?? "",
     drop: drop.value,
+    file_name: chosen.name.slice(-200),
   });
   for (const choice of form.querySelectorAll("input[type=checkbox]:checked")) {
     query.set(choice.name, "true");
