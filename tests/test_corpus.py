@@ -64,7 +64,7 @@ def test_what_has_no_valid_tail_is_refused_by_name_with_why(name: str) -> None:
         ({"bound": "hoeffding"}, "not with the bound"),
         ({"variance_ceiling": 0.1}, "not with variance ceiling"),
         ({"protocol": "resampling"}, "not with the resampling protocol"),
-        ({"question": "n > 0.8 +/- 0.1"}, "a condition on n"),
+        ({"question": "n > 0.8 +/- 0.1"}, "about n needs"),
     ],
 )
 def test_what_no_theorem_covers_is_refused(options: dict[str, Any], problem: str) -> None:
