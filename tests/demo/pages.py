@@ -47,7 +47,6 @@ PAGES = (
     Page("sign-in", None, "/sign-in", "Sign in"),
     Page("join", None, "/join", "By an invitation, one chooses a password"),
     Page("planner", None, "/planner", "How many labels a test set needs"),
-    Page("docs", None, "/docs", "The REST API, with curl"),
     Page("not-found", None, "/no-such-page", "An address that leads nowhere"),
     Page("styleguide", None, "/styleguide", "The parts of all pages, for those who build them"),
     Page("meters", "dan", "/meters", "All meters, those first that wait for you"),
