@@ -63,6 +63,10 @@ PAGES = (
         *("story", "dan", "/meters/{attachment-filter}/test-sets/1"),
         "The story of a released test set",
     ),
+    Page(
+        *("compare", "dan", "/meters/{attachment-filter}/test-sets/1/compare"),
+        "Two models on a released test set, example by example",
+    ),
     Page("validation", "dan", "/meters/{mail-filter}/validation", "The validation set in use"),
     Page("settings", "dan", "/meters/{mail-filter}/settings", "What was planned"),
     Page("account", "dan", "/account", "Your own tokens and password"),
