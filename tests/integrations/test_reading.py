@@ -71,7 +71,15 @@ def test_files_that_are_no_logs_are_refused_in_one_line_and_cost_nothing(
     files = ["--from", tool, "--test", name, "--validation", visible]
     assert name in bench.refused(2, "submit", *files)
     files = ["--from", tool, "--test", "gone.json", "--validation", visible]
-    bench.refused(2, "submit", *files)
+    assert "gone.json: cannot be read" in bench.refused(2, "submit", *files)
+
+
+@pytest.mark.parametrize("name", ["bad.json", "bad.jsonl", "bad.parquet"])
+def test_a_refused_table_of_scores_is_named_once(tmp_path: Path, name: str) -> None:
+    (tmp_path / name).write_text("{")
+    with pytest.raises(InvalidInput) as refused:
+        reading.read_both("scores", tmp_path / name, tmp_path / name, scored())
+    assert str(refused.value).count(name) == 1
 
 
 def test_a_log_of_other_examples_is_refused(tmp_path: Path) -> None:
@@ -106,6 +114,8 @@ def test_a_strangers_reader_that_returns_something_else_is_refused(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(reading, "find", lambda group, name: lambda path, spec: [1])
+    for name in "ab":
+        (tmp_path / name).touch()
     with pytest.raises(InvalidInput, match="something else than a Reading"):
         reading.read_both("theirs", tmp_path / "a", tmp_path / "b", scored())
     assert "inspect" in registry.names(Group.READERS)

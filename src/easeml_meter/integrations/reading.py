@@ -83,9 +83,12 @@ def _source(name: str, read: Any, path: Path, spec: MeterSpec) -> Held:
 def _refusing(path: Path, tool: str) -> Iterator[None]:
     """Refuse in one line whatever the reader trips over: a log may hold anything."""
     try:
+        path.open("rb").close()  # a name that is wrong comes before what the log should hold
         yield
     except InvalidInput as error:
-        raise InvalidInput(f"{named(path)}: {error}") from None
+        start = f"{named(path)}: "
+        line = str(error).removeprefix(start)  # what opens tables has named the file
+        raise InvalidInput(f"{start}{line}") from None
     except MeterError:
         raise
     except OSError as error:
