@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -26,3 +27,11 @@ def test_a_folder_that_exists_is_left_alone(tmp_path: Path) -> None:
     assert (done.returncode, done.stdout) == (2, "")
     assert "meter-demo: exists already: name a new folder" in done.stderr
     assert list((tmp_path / "meter-demo").iterdir()) == []
+
+
+def test_programs_get_the_end_of_the_story(tmp_path: Path) -> None:
+    done = run("demo", "told", "--json", folder=tmp_path)
+    assert (done.returncode, done.stderr) == (0, "")
+    told = json.loads(done.stdout)
+    assert (told["folder"], told["phase"], len(told["signals"])) == ("told", "released", 10)
+    assert (tmp_path / "told" / "tutorial").is_dir()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import subprocess
 import sys
+from collections.abc import Iterator
 
+import click
 import pytest
 from click.testing import CliRunner
 
@@ -32,3 +34,30 @@ def test_a_command_that_does_not_exist_is_guessed(typed: str, said: str) -> None
     found = CliRunner().invoke(meter, [typed])
     assert found.exit_code == 2
     assert said in found.output
+
+
+RUN_ON = {"serve", "worker", "mcp"}
+"""They run until they are stopped, and have no result."""
+SCRIPTS = {"completion"}
+"""Their result is a program for a shell."""
+
+
+def commands_of(command: click.Command, *path: str) -> Iterator[tuple[str, click.Command]]:
+    """Yield all commands below a group, with their names."""
+    if not isinstance(command, click.Group):
+        yield " ".join(path), command
+        return
+    context = click.Context(command)
+    for name in command.list_commands(context):
+        found = command.get_command(context, name)
+        assert found is not None
+        yield from commands_of(found, *path, name)
+
+
+def test_every_command_with_a_result_has_json_for_programs() -> None:
+    without = {
+        name
+        for name, command in commands_of(meter)
+        if not any("--json" in each.opts for each in command.params)
+    }
+    assert without == RUN_ON | SCRIPTS

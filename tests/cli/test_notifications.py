@@ -47,6 +47,9 @@ def test_a_webhook_is_added_listed_and_removed(
     assert office.json("webhook", "list") == [made]
     refused = office.refused(2, "webhook", "remove", identifier)
     assert f"'{identifier}' given, no webhook of this meter has that id" in refused
+    removed = {"id": made["id"], "removed": True}
+    assert office.json("webhook", "remove", made["id"]) == removed
+    assert office.json("webhook", "list") == []
 
 
 @pytest.mark.parametrize(

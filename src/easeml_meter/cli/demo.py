@@ -7,11 +7,14 @@ from pathlib import Path
 
 import click
 
+from easeml_meter.cli.common import echo_json, json_option
+
 
 @click.command()
 @click.argument("folder", type=click.Path(path_type=Path), default=Path("meter-demo"))
 @click.option("--yes", is_flag=True, help="Do not wait for Enter.")
-def demo(folder: Path, yes: bool) -> None:
+@json_option
+def demo(folder: Path, yes: bool, as_json: bool) -> None:
     """Watch a developer overfit, and a meter notice, in a new FOLDER (meter-demo).
 
     Everything is real but the data: sealed labels, answers, budget, release. Press Enter to go on.
@@ -19,11 +22,15 @@ def demo(folder: Path, yes: bool) -> None:
     from rich.console import Console
 
     from easeml_meter.demo.story import tell
+    from easeml_meter.meter import Meter
 
-    console = Console(highlight=False)
+    console = Console(highlight=False, quiet=as_json)
 
     def pause() -> None:
-        if not yes and sys.stdin.isatty() and sys.stdout.isatty():
+        if not yes and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
             click.prompt("  [Enter]", default="", show_default=False, prompt_suffix="")
 
     tell(folder, console, pause)
+    if as_json:
+        with Meter.open(folder) as meter:
+            echo_json({"folder": str(folder), **meter.status().to_dict()})

@@ -71,7 +71,8 @@ def list_webhooks(place: MeterPlace, as_json: bool) -> None:
 @webhook.command(name="remove")
 @click.argument("identifier", metavar="ID")
 @place_options
-def remove_webhook(place: MeterPlace, identifier: str) -> None:
+@json_option
+def remove_webhook(place: MeterPlace, identifier: str, as_json: bool) -> None:
     """Remove a webhook, with the messages that wait for it."""
     with connected(place) as connection, open_remote(place) as meter:
         path = f"/meters/{meter.id}/webhooks"
@@ -79,4 +80,7 @@ def remove_webhook(place: MeterPlace, identifier: str) -> None:
             remedy = "no webhook of this meter has that id: see meter webhook list"
             raise invalid("webhook", identifier[:80], remedy)
         connection.call("DELETE", f"{path}/{identifier}")
+    if as_json:
+        echo_json({"id": identifier, "removed": True})
+        return
     click.echo(f"webhook {identifier} is removed")
