@@ -25,7 +25,7 @@ from easeml_meter.server.web.planner import (
 )
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting, tails
-from easeml_meter.stats.comparison import Setting, compare, forms, labels_by_steps
+from easeml_meter.stats.comparison import Setting, compare, compare_forms, labels_by_steps
 from easeml_meter.stats.planning import required_labels, supported_steps
 
 
@@ -136,7 +136,7 @@ def _page_exactly(asked: dict[str, str]) -> list[int]:
     ceiling = plan.spec.ceiling
     setting = Setting(plan.spec.signals, tolerances, plan.spec.delta, ceiling, plan.spec.edges)
     rows = compare(setting, plan.spec.steps)
-    forms(plan.spec.replace(ceiling=None), ceiling)
+    compare_forms(plan.spec.replace(ceiling=None), ceiling)
     labels_by_steps(setting, grid(plan.spec.steps))
     return [plan.labels, *(row.consistent.labels for row in rows)]
 

@@ -40,6 +40,7 @@ if TYPE_CHECKING:
     from easeml_meter.service.submissions.kinds import Command, Function, OnnxFile, PredictionFiles
     from easeml_meter.service.submissions.measuring import Conditions
     from easeml_meter.spec import Band, MeterSpec
+    from easeml_meter.stats.comparison import Forms, compare_forms
     from easeml_meter.stats.planning import (
         Plan,
         reachable_tolerance,
@@ -53,6 +54,7 @@ _HOME = {
     "Command": "easeml_meter.service.submissions.kinds",
     "Conditions": "easeml_meter.service.submissions.measuring",
     "Denied": "easeml_meter.errors",
+    "Forms": "easeml_meter.stats.comparison",
     "Function": "easeml_meter.service.submissions.kinds",
     "Gate": "easeml_meter.core.gate",
     "InvalidInput": "easeml_meter.errors",
@@ -80,6 +82,7 @@ _HOME = {
     "Untold": "easeml_meter.client",
     "VaultError": "easeml_meter.errors",
     "WrongPhase": "easeml_meter.errors",
+    "compare_forms": "easeml_meter.stats.comparison",
     "connect": "easeml_meter.client",
     "plan_question": "easeml_meter.core.questions.asking",
     "reachable_tolerance": "easeml_meter.stats.planning",
@@ -92,6 +95,7 @@ __all__ = [
     "Command",
     "Conditions",
     "Denied",
+    "Forms",
     "Function",
     "Gate",
     "InvalidInput",
@@ -119,6 +123,7 @@ __all__ = [
     "Untold",
     "VaultError",
     "WrongPhase",
+    "compare_forms",
     "connect",
     "plan_question",
     "reachable_tolerance",

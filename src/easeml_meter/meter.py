@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from easeml_meter.core.gate import Gate, Verdict, last_told
 from easeml_meter.core.model import Batch, LabelRequest, TestSet, ValidationSet
@@ -45,6 +45,17 @@ class MeterVerbs(Protocol):
 
     progress: Progress
     """Told how far sending a test set has got, where it is sent."""
+
+    def __str__(self) -> str:
+        """Print where the meter stands; its name for those who may not see that."""
+        try:
+            return str(self.status())
+        except MeterError:
+            return repr(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return where the meter stands as JSON has it, as `meter status --json` does."""
+        return self.status().to_dict()
 
     def _repr_html_(self) -> str | None:
         """Draw where the meter stands, in a notebook; nothing for those who may not see that."""

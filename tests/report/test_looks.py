@@ -16,6 +16,7 @@ from tests.service.helpers import Session, make_session
 import easeml_meter
 from easeml_meter import Meter
 from easeml_meter.showing import Shown
+from easeml_meter.spec import Protocol
 
 NAME = "<script>alert(1)"
 
@@ -28,7 +29,11 @@ def session(tmp_path_factory: pytest.TempPathFactory) -> Session:
     return found
 
 
-@pytest.fixture(params=["plan", "signal", "status", "history", "audit", "drawn"])
+def regular() -> easeml_meter.MeterSpec:
+    return easeml_meter.MeterSpec.uniform(signals=3, tolerance=0.05, steps=10, delta=0.1)
+
+
+@pytest.fixture(params=["plan", "signal", "status", "history", "audit", "drawn", "forms"])
 def value(request: pytest.FixtureRequest, session: Session) -> Shown:
     meter = session.meter
     makers: dict[str, Callable[[], Shown]] = {
@@ -37,6 +42,7 @@ def value(request: pytest.FixtureRequest, session: Session) -> Shown:
         "status": meter.status,
         "history": meter.history,
         "audit": meter.audit,
+        "forms": lambda: easeml_meter.compare_forms(regular(), ceiling=0.3),
         "drawn": lambda: drawn_session([0.02, 0.3]).signals[1],
     }
     return makers[request.param]()
@@ -82,7 +88,31 @@ def test_a_history_is_a_table_of_answers(session: Session) -> None:
 def test_a_meter_draws_where_it_stands(session: Session, tmp_path: Path) -> None:
     assert re.fullmatch(r"<Meter in '[^\n]+'>", repr(session.meter))
     assert session.meter._repr_html_() == session.meter.status()._repr_html_()
-    assert Meter(session.meter.workspace, easeml_meter.Role.ADMIN)._repr_html_() is None
+    assert str(session.meter) == str(session.meter.status())
+    assert session.meter.to_dict() == session.meter.status().to_dict()
+    blind = Meter(session.meter.workspace, easeml_meter.Role.ADMIN)
+    assert blind._repr_html_() is None
+    assert str(blind) == repr(blind)
+
+
+def test_a_plan_draws_its_bands_without_a_style_sheet() -> None:
+    markup = easeml_meter.required_labels(regular())._repr_html_()
+    assert markup is not None
+    bands = ElementTree.fromstring(markup).findall(".//svg/rect")  # noqa: S314
+    assert len({band.get("fill") for band in bands}) >= 3
+
+
+def test_forms_are_a_table_and_those_of_another_meter_are_refused() -> None:
+    forms = easeml_meter.compare_forms(regular())
+    frame = forms.to_pandas()
+    assert frame["form"].to_list() == [form.name for form in forms]
+    assert frame["labels"].to_list() == [form.plan.labels for form in forms]
+    assert forms.recommended.name in str(forms).splitlines()[0]
+    incremental = regular().replace(protocol=Protocol.INCREMENTAL)
+    uneven = regular().with_tolerances([0.05, 0.05, 0.1])
+    for other in (incremental, uneven, regular().replace(ceiling=0.3)):
+        with pytest.raises(easeml_meter.InvalidInput, match="give a regular one"):
+            easeml_meter.compare_forms(other)
 
 
 def test_a_public_name_brings_its_looks() -> None:

@@ -391,7 +391,9 @@ def compare(steps: int, price: float | None, chart: Path | None, **options: Any)
         ceiling=options["ceiling"],
         edges=spec.edges,
     )
-    forms = comparison.forms(spec.with_tolerances(given[:1] * spec.signals), setting.ceiling)
+    forms = comparison.compare_forms(
+        spec.with_tolerances(given[:1] * spec.signals), setting.ceiling
+    )
     rows = comparison.compare(setting, steps)
     if chart is not None:
         grid = sorted({max(1, round(steps * 10 ** (i / 12))) for i in range(-12, 13)})
@@ -400,7 +402,7 @@ def compare(steps: int, price: float | None, chart: Path | None, **options: Any)
     if options["as_json"]:
         data = {
             "forms": [_form_dict(form, price) for form in forms],
-            "recommended": comparison.recommended(forms).name,
+            "recommended": forms.recommended.name,
             "meters": [_comparison_dict(row, price) for row in rows],
         }
         click.echo(json.dumps(data, indent=2))
@@ -413,7 +415,7 @@ def compare(steps: int, price: float | None, chart: Path | None, **options: Any)
 
 def _form_dict(form: Form, price: float | None) -> dict[str, Any]:
     cost = {} if price is None else {"cost": form.plan.labels * price}
-    return {"form": form.name, "asks": form.asks, **form.plan.to_dict(), **cost}
+    return {**form.to_dict(), **cost}
 
 
 def _show_forms(forms: tuple[Form, ...], setting: Setting, price: float | None) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from easeml_meter.report.palette import INK, band_colours
 from easeml_meter.report.scale import TONES, band_tone
 from easeml_meter.report.svg import element, escaped, number
 from easeml_meter.report.words import loss_words
@@ -32,7 +33,7 @@ def bands_svg(spec: MeterSpec) -> str:
         low = _place(ends, each, max(0.0, edge - above.tolerance))
         high = _place(ends, each, min(1.0, edge + below.tolerance))
         box = {"x": low, "y": 46, "width": max(2.0, high - low), "height": 6, "rx": 3}
-        drawn.append(element("rect", class_="reach", **box))
+        drawn.append(element("rect", class_="reach", fill=INK, **box))
     for index, edge in enumerate(ends):
         anchor = "start" if index == 0 else "end" if index == len(ends) - 1 else "middle"
         drawn.append(_text(loss_words(spec, edge), index * each, 68, anchor))
@@ -50,11 +51,14 @@ def _image(content: list[str], words: str) -> str:
 
 def _band(left: float, width: float, tone: int) -> str:
     size = {"x": left, "y": 8, "width": width - 2, "height": 34, "rx": 4}
-    return element("rect", class_=f"fill-{tone}", **size)
+    # A page's style sheet decides by the class; a notebook has none.
+    return element("rect", class_=f"fill-{tone}", fill=band_colours(TONES)[tone - 1], **size)
 
 
 def _text(words: str, x: float, y: float, anchor: str) -> str:
-    return element("text", escaped(words), x=x, y=y, text_anchor=anchor, class_="axis")
+    return element(
+        "text", escaped(words), x=x, y=y, text_anchor=anchor, class_="axis", font_size=12
+    )
 
 
 def _place(ends: list[float], each: float, gap: float) -> float:

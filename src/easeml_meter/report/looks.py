@@ -9,6 +9,7 @@ from datetime import datetime
 from easeml_meter.core.questions.planning import MeterPlan, QuestionPlan
 from easeml_meter.core.views import Audit, History, SessionView, Signal
 from easeml_meter.report.badges import battery_svg
+from easeml_meter.report.bands import bands_svg
 from easeml_meter.report.checks import checks, summary
 from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.gauge import (
@@ -39,6 +40,7 @@ from easeml_meter.report.words import (
 from easeml_meter.report.words import shown as cut
 from easeml_meter.showing import Look, register
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.comparison import Forms
 from easeml_meter.stats.planning import Plan
 from easeml_meter.stats.rounding import at_most, confidence, confidence_of
 
@@ -97,13 +99,51 @@ def _plan_html(plan: Plan) -> str:
         "tolerance": ", ".join(dict.fromkeys(map(at_most, spec.tolerances))),
         "sure": f"{confidence(spec)}",
     }
-    return _plan_block(plan, facts)
+    return _plan_block(plan, facts, bands_svg(spec))
 
 
-def _plan_block(plan: MeterPlan, facts: dict[str, str]) -> str:
+def _plan_block(plan: MeterPlan, facts: dict[str, str], drawn: str = "") -> str:
     rests = "".join(f"<li>{escaped(line)}</li>" for line in plan.assumptions)
     more = f"<details><summary>What this rests on</summary><ul>{rests}</ul></details>"
-    return _block(_table((), [list(fact) for fact in facts.items()]), escaped(plan.promise), more)
+    listed = _table((), [list(fact) for fact in facts.items()])
+    picture = f'<div style="max-width: 40em">{drawn}</div>' if drawn else ""
+    return _block(listed, picture, escaped(plan.promise), more)
+
+
+def _forms_brief(forms: Forms) -> str:
+    plans = [form.plan for form in forms]
+    least, most = min(each.labels for each in plans), max(each.labels for each in plans)
+    asked = f"{steps_words(plans[0].spec.steps)} from {least:,} to {most:,} {plans[0].spec.unit}"
+    return f"Forms: {len(forms)} forms of one meter, {asked}, {forms.recommended.name} first"
+
+
+def _forms_rows(forms: Forms) -> tuple[list[str], list[list[str]]]:
+    headings = ["form", forms[0].plan.spec.unit, "what it asks for"]
+    return headings, [[form.name, f"{form.plan.labels:,}", form.asks] for form in forms]
+
+
+def _forms_words(forms: Forms) -> str:
+    _, rows = _forms_rows(forms)
+    width, room = max(len(row[0]) for row in rows), max(len(row[1]) for row in rows)
+    lines = [
+        textwrap.fill(
+            f"{name:{width}}  {labels:>{room}}  {asks}",
+            _WIDTH,
+            subsequent_indent=" " * (width + room + 4),
+        )
+        for name, labels, asks in rows
+    ]
+    return "\n".join([f"{_forms_brief(forms)}.", *lines])
+
+
+def _forms_html(forms: Forms) -> str:
+    headings, rows = _forms_rows(forms)
+    first = forms.recommended.name
+    cells = [
+        [f"<b>{escaped(cell)}</b>" if row[0] == first else escaped(cell) for cell in row]
+        for row in rows
+    ]
+    return _block(_table(headings, cells))
 
 
 def _signal_brief(signal: Signal) -> str:
@@ -282,4 +322,5 @@ register(SessionView, Look(_view_brief, _view_words, _view_html, session_termina
 register(
     History, Look(_history_brief, lambda history: _aligned(*_history_rows(history)), _history_html)
 )
+register(Forms, Look(_forms_brief, _forms_words, _forms_html))
 register(Audit, Look(_audit_brief, _audit_words, _audit_html))

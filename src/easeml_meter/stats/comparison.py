@@ -8,7 +8,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
+from easeml_meter.errors import InvalidInput
+from easeml_meter.showing import Shown
 from easeml_meter.spec import Count, MeterSpec, Protocol
 from easeml_meter.stats.planning import BLIND_VALIDATION, Plan, assumptions_of, required_labels
 from easeml_meter.stats.rounding import at_most
@@ -50,6 +53,39 @@ class Form:
     plan: Plan
     asks: str
 
+    def to_dict(self) -> dict[str, Any]:
+        """Return the form and its plan as JSON has them."""
+        return {"form": self.name, "asks": self.asks, **self.plan.to_dict()}
+
+
+class Forms(Shown, tuple[Form, ...]):
+    """The forms of one meter, side by side: the same promise at several prices."""
+
+    __slots__ = ()
+
+    @property
+    def recommended(self) -> Form:
+        """The form to take first."""
+        return recommended(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the forms as `meter compare --json` has them."""
+        return {
+            "forms": [form.to_dict() for form in self],
+            "recommended": self.recommended.name,
+        }
+
+    def to_pandas(self) -> Any:
+        """Return a DataFrame with a row for every form.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        import pandas as pd
+
+        columns = ["form", "labels", "asks"]
+        return pd.DataFrame([form.to_dict() for form in self])[columns]
+
 
 DRAWN_TOLERANCES = 5
 """How far apart drawn edges are in the comparison, in tolerances."""
@@ -60,8 +96,19 @@ _WORTH = 2 / 3
 """Edges that move are recommended where they leave at most this share of the labels."""
 
 
-def forms(spec: MeterSpec, ceiling: float | None) -> tuple[Form, ...]:
-    """Plan a regular meter with one tolerance in all its forms, the ideal one last."""
+def compare_forms(spec: MeterSpec, ceiling: float | None = None) -> Forms:
+    """Plan a regular meter with one tolerance in all its forms, the ideal one last.
+
+    Raises:
+        InvalidInput: it is another meter: its forms are not those of the regular one.
+    """
+    others = (spec.drawn, spec.ceiling) != (None, None) or spec.published
+    regular = spec.protocol is Protocol.REGULAR and spec.count is Count.CONSISTENT
+    if others or not regular or len(set(spec.tolerances)) != 1:
+        raise InvalidInput(
+            "forms: those of another meter asked for, give a regular one with one tolerance, and "
+            "neither drawn edges nor a ceiling: compare_forms(spec, ceiling=0.3) adds those"
+        )
     apart = min(1.0, float(at_most(DRAWN_TOLERANCES * spec.tolerances[0])))
     drawn = spec.replace(drawn=apart)
     worst = spec.replace(protocol=Protocol.INCREMENTAL)
@@ -97,7 +144,7 @@ def forms(spec: MeterSpec, ceiling: float | None) -> tuple[Form, ...]:
         ]
     ideal = spec.replace(protocol=Protocol.INDEPENDENT)
     found.append(("no adaptivity", ideal, "that nobody acts on an answer: a limit, not a meter"))
-    return tuple(Form(name, required_labels(each), asks) for name, each, asks in found)
+    return Forms(Form(name, required_labels(each), asks) for name, each, asks in found)
 
 
 def recommended(found: Sequence[Form]) -> Form:

@@ -26,7 +26,7 @@ from easeml_meter.stats.comparison import (
     Form,
     Setting,
     compare,
-    forms,
+    compare_forms,
     lines,
     recommended,
 )
@@ -284,7 +284,7 @@ def reached(spec: MeterSpec, labels: int, *, by_default: bool) -> Plan:
 @lru_cache(maxsize=500)
 def formed(setting: Setting, steps: int) -> tuple[Form, ...]:
     """Plan the forms of the regular meter with one tolerance."""
-    return forms(dict(lines(setting, steps))["regular, uniform"], setting.ceiling)
+    return compare_forms(dict(lines(setting, steps))["regular, uniform"], setting.ceiling)
 
 
 @lru_cache(maxsize=500)
