@@ -233,6 +233,8 @@ def _submissions(told: Recorder) -> None:
     told.folder.joinpath("model.onnx").write_bytes(b"no model, and never run")
     waits = told.do("submit", "developer", path=here, query={"model": "m2"}, form=model)
     told.do("cancel_submission", "developer", path={**here, "submission": waits["id"]})
+    said = {"submission": "m1", "text": "Deeper trees", "link": "https://example.org/commit/1f3a"}
+    told.do("note_submission", "developer", path=here, json=said)
     for name in ("list_signals", "show_status", "show_history", "show_audit"):
         told.do(name, "developer", path=here)
     for name, file in (

@@ -25,7 +25,7 @@ from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service import audit, handovers, history, meters, validation
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Clock, Home, Workspace, utc_now
-from easeml_meter.service.submissions import answering, checking, promoting
+from easeml_meter.service.submissions import answering, checking, noting, promoting
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
 from easeml_meter.service.testsets import delivery, inputs, parts, release, requests, windows
@@ -252,6 +252,20 @@ class MeterVerbs(Protocol):
 
     def promote(self, model: str, *, tenant: int | None = None) -> int:
         """Compare the next submissions with this model, which has passed; return its step."""
+
+    def note(
+        self,
+        submission: int | str,
+        text: str = "",
+        *,
+        link: str = "",
+        generation: int | None = None,
+        tenant: int | None = None,
+    ) -> int:
+        """Note something on a submission, by its step or the name of its model; return its step.
+
+        The `link` may lead to a commit or a run. Without a text and a link, the note is taken away.
+        """
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Return what it costs if one tenant goes on from another's model; `confirm` requests it.
@@ -489,6 +503,28 @@ class Meter(MeterVerbs):
     def promote(self, model: str, *, tenant: int | None = None) -> int:
         """Compare the next submissions with this model, which has passed; return its step."""
         return promoting.promote(self._acting(tenant), self.workspace, model).step
+
+    def note(
+        self,
+        submission: int | str,
+        text: str = "",
+        *,
+        link: str = "",
+        generation: int | None = None,
+        tenant: int | None = None,
+    ) -> int:
+        """Note something on a submission, by its step or the name of its model; return its step.
+
+        The `link` may lead to a commit or a run. Without a text and a link, the note is taken away.
+        """
+        return noting.note(
+            self._acting(tenant),
+            self.workspace,
+            submission,
+            text=text,
+            link=link,
+            generation=generation,
+        ).step
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Return what it costs if one tenant goes on from another's model; `confirm` records it.

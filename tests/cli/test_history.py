@@ -40,3 +40,26 @@ def test_tenants_have_their_own_books(tmp_path: Path) -> None:
     assert desk.json("status", "--tenant", "1")["signals"] == []
     assert desk.submit(labels, VALIDATION, name="b")["steps_left"] == 2
     assert "from 1 to 2" in desk.refused(2, "status", "--tenant", "3")
+
+
+def test_a_note_is_shown_with_its_answer(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    labels = ready(desk)
+    desk.submit(labels, VALIDATION, name="first")
+    assert "note" not in desk.ok("history")
+    link = "https://example.org/c/1"
+    assert desk.json("note", "1", "deeper trees") == {"step": 1}
+    told = desk.ok("note", "first", "wider", "--link", link)
+    assert told == "noted on step 1: meter history shows it\n"
+    shown = desk.ok("history")
+    assert "note" in shown
+    assert "wider" in shown
+    assert "deeper" not in shown
+    (note,) = desk.json("status")["notes"]
+    assert (note["step"], note["text"], note["link"]) == (1, "wider", link)
+    assert "at most 200 characters" in desk.refused(2, "note", "1", "x" * 201)
+    assert "http:// or https://" in desk.refused(2, "note", "1", "--link", "ftp://example.org")
+    assert "give a TEXT or --link URL" in desk.refused(2, "note", "1")
+    assert "no submission of this step or name" in desk.refused(2, "note", "12345678901", "x")
+    assert desk.ok("note", "1", "").startswith("no note any more on step 1")
+    assert desk.json("status")["notes"] == []

@@ -113,6 +113,9 @@ def test_inputs_submissions_and_what_was_told(people: People) -> None:
     assert (view.phase, view.steps_left, len(view.signals)) == (Phase.ACTIVE, 1, 3)
     assert view == people.labeler.status(generation=1)
     assert developer.history() == (view,)
+    assert developer.note("b", "wider", link="https://example.org/1") == 2
+    (noted,) = people.labeler.status().notes
+    assert (noted.step, noted.text, noted.link) == (2, "wider", "https://example.org/1")
     with pytest.raises(InvalidInput, match="generation: 9 given, a number from 1 to 1"):
         developer.status(generation=9)
 

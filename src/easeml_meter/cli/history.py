@@ -67,7 +67,8 @@ def _in_a_row(views: Sequence[SessionView]) -> list[SessionView]:
         windows = list(group)
         signals = tuple(signal for each in windows for signal in each.signals)
         truths = tuple(truth for each in windows for truth in each.retrospective)
-        joined.append(replace(windows[-1], signals=signals, retrospective=truths))
+        notes = tuple(note for each in windows for note in each.notes)
+        joined.append(replace(windows[-1], signals=signals, retrospective=truths, notes=notes))
     return joined
 
 

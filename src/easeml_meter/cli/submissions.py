@@ -1,4 +1,4 @@
-"""`meter submit`: predictions, an ONNX model, or a command; `meter promote`."""
+"""`meter submit`: predictions, an ONNX model, or a command; `meter promote`, `meter note`."""
 
 from __future__ import annotations
 
@@ -36,6 +36,8 @@ if TYPE_CHECKING:
 _EXAMPLE = "meter submit --test PREDICTIONS --validation PREDICTIONS"
 
 _PATH = click.Path(path_type=Path)
+_DIGITS = 10
+"""So many digits are no step, but a name."""
 
 
 @click.command(context_settings={"allow_extra_args": True})
@@ -285,6 +287,42 @@ def promote(model: str, tenant: int | None, place: MeterPlace, as_json: bool) ->
         echo_json({"model": model, "step": step})
     else:
         click.echo(f"the next models are compared with {model}, step {step:,}")
+
+
+@click.command()
+@click.argument("submission")
+@click.argument("text", required=False)
+@click.option("--link", default="", metavar="URL", help="To a commit or a run: http or https.")
+@click.option("--generation", type=int, help="Number of the test set. Default: the one in use.")
+@tenant_option
+@place_options
+@json_option
+def note(
+    submission: str,
+    text: str | None,
+    *,
+    link: str,
+    generation: int | None,
+    tenant: int | None,
+    place: MeterPlace,
+    as_json: bool,
+) -> None:
+    """Note TEXT, and a link, on SUBMISSION: its step, or the name of its model.
+
+    Only the newest note is shown; an empty TEXT ("") takes it away. Nothing is charged.
+    """
+    if text is None and not link:
+        raise invalid("note", "nothing", 'give a TEXT or --link URL; "" takes the note away')
+    numbered = submission.isascii() and submission.isdigit() and len(submission) < _DIGITS
+    which = int(submission) if numbered else submission
+    step = open_meter(place).note(
+        which, text or "", link=link, generation=generation, tenant=tenant
+    )
+    if as_json:
+        echo_json({"step": step})
+    else:
+        done = "noted on" if text or link else "no note any more on"
+        click.echo(f"{done} step {step:,}: meter history shows it")
 
 
 class Interrupted(MeterError):

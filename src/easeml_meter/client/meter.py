@@ -367,6 +367,25 @@ class RemoteMeter(MeterVerbs):
         )
         return int(found["step"])
 
+    def note(
+        self,
+        submission: int | str,
+        text: str = "",
+        *,
+        link: str = "",
+        generation: int | None = None,
+        tenant: int | None = None,
+    ) -> int:
+        """Note something on a submission, by its step or the name of its model; return its step.
+
+        The `link` may lead to a commit or a run. Without a text and a link, the note is taken away.
+        """
+        asked = {"submission": submission, "text": text, "link": link, "generation": generation}
+        found = self._connection.call(
+            "POST", self._at("submissions", "note"), params=_tenant(tenant), json=asked
+        )
+        return int(found["step"])
+
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Return what it costs if one tenant goes on from another's model; `confirm` requests it.
 

@@ -33,6 +33,7 @@ class Event(StrEnum):
     TOLD = "told"
     PROMOTED = "promoted"
     PROMOTION_MISSING = "promotion was missing"
+    NOTED = "noted"
     HANDED_OVER = "handed over"
     HAND_OVER_REQUESTED = "hand-over requested"
     HAND_OVER_AGREED = "hand-over agreed"

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from enum import StrEnum
 from typing import Any, Self
 
 from easeml_meter.core.questions.prices import Price
+from easeml_meter.errors import invalid
 
 
 class SubmissionState(StrEnum):
@@ -170,6 +172,45 @@ class CheckedSubmission:
 
 def _checked_file(data: Mapping[str, Any]) -> CheckedFile:
     return CheckedFile(**{**data, "first": tuple(data["first"])})
+
+
+LONGEST_NOTE = 200
+LONGEST_LINK = 300
+# No name or password before the host: it would pass for the host.
+_LINK = re.compile(r"https?://[A-Za-z0-9.:\[\]-]+([/?#][!#-;=?-~]*)?")
+
+
+@dataclass(frozen=True, slots=True)
+class Note:
+    """What a team has noted on one of its submissions.
+
+    Raises:
+        InvalidInput: the text is no short line, or the link leads nowhere that a page may.
+    """
+
+    generation: int
+    step: int
+    text: str
+    link: str
+    """To a commit or a run, say; empty: none."""
+    at: str
+
+    def __post_init__(self) -> None:
+        if len(self.text) > LONGEST_NOTE or not self.text.isprintable():
+            allowed = f"one line of at most {LONGEST_NOTE} characters"
+            raise invalid("note", self.text[:40], allowed)
+        if self.link and not (len(self.link) <= LONGEST_LINK and _LINK.fullmatch(self.link)):
+            allowed = f"http:// or https://, without spaces, at most {LONGEST_LINK} characters"
+            raise invalid("link", self.link[:40], allowed)
+
+    @property
+    def place(self) -> str:
+        """Where the link leads, as people write it."""
+        return self.link.partition("://")[2].rstrip("/")
+
+    def to_json(self) -> dict[str, Any]:
+        """Return it as JSON has it."""
+        return asdict(self)
 
 
 def next_turn(waiting: Sequence[Ticket], meter: str, tenant: int) -> int:

@@ -31,6 +31,7 @@ from easeml_meter.core.signals import (
     name_of,
     true_gap,
 )
+from easeml_meter.core.submissions import Note
 from easeml_meter.core.verdicts import Verdicts, rules_of
 from easeml_meter.showing import Shown
 from easeml_meter.spec import Gap, MeterSpec
@@ -361,6 +362,8 @@ class SessionView(Shown):
     """Hand-overs that wait for a tenant to agree, of those that concern this history."""
     prices: tuple[Price, ...] = ()
     """What each question costs next, where submissions may be asked several."""
+    notes: tuple[Note, ...] = ()
+    """What the team has noted on these submissions, the newest note of each."""
     submitters: tuple[str, ...] = field(default=(), compare=False)
     """Ids of the users who submitted each step, where there are accounts; not in the JSON."""
 
@@ -368,6 +371,11 @@ class SessionView(Shown):
     def labels(self) -> int | None:
         """How many rows have a label: all of them, but with a judge."""
         return self.rows if self.rows is None else self.rows - (self.spec.pool or 0)
+
+    @property
+    def noted(self) -> dict[tuple[int, int], Note]:
+        """The notes by test set and step."""
+        return {(note.generation, note.step): note for note in self.notes}
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -388,6 +396,7 @@ class SessionView(Shown):
             "sharing": list(self.sharing),
             "handovers": [each.to_json() for each in self.handovers],
             "prices": [each.to_json() for each in self.prices],
+            "notes": [each.to_json() for each in self.notes],
         }
 
 
@@ -489,4 +498,5 @@ def view_from_json(data: Mapping[str, Any], spec: MeterSpec) -> SessionView:
         sharing=tuple(data.get("sharing", ())),
         handovers=tuple(map(Consequence.from_json, data.get("handovers", ()))),
         prices=tuple(Price(**each) for each in data.get("prices", ())),
+        notes=tuple(Note(**each) for each in data.get("notes", ())),
     )

@@ -65,6 +65,8 @@ if TYPE_CHECKING:
     from rich.table import Table
     from rich.text import Text
 
+    from easeml_meter.core.submissions import Note
+
 _GREY = "#8a939c"
 _BLOCK = "█"
 _COLUMN = 3
@@ -283,6 +285,9 @@ def history_terminal(view: SessionView) -> Table:
     asked = ("asked",) if view.spec.also else ()
     for heading in (*asked, "answer", *gap, "validation", *late):
         table.add_column(heading, no_wrap=heading != "right?", min_width=6)
+    notes = view.noted
+    if notes:
+        table.add_column("note", overflow="fold", min_width=10)
     for index, signal in enumerate(view.signals):
         names = [str(signal.tenant)] if tenants else []
         names.append(shown(signal.model, 28))
@@ -305,8 +310,13 @@ def history_terminal(view: SessionView) -> Table:
             answer,
             *(Text(_dashed(signal.gap)) for _ in gap),
             *late_cells,
+            *([Text(_noted(notes.get((signal.generation, signal.step))))] if notes else []),
         )
     return table
+
+
+def _noted(note: Note | None) -> str:
+    return "" if note is None else " ".join(filter(None, (note.text, note.link)))
 
 
 def _truth(check: Check) -> list[Text]:

@@ -20,6 +20,7 @@ class Permission(StrEnum):
     REPORT_SCORES = "report scores"
     SEE_SIGNALS = "see answers"
     PROMOTE = "promote a model"
+    NOTE = "note something on a submission"
     SET_VALIDATION = "set the validation set"
     SEE_VALIDATION = "see the validation set"
     SEAL = "seal a test set"
@@ -49,6 +50,7 @@ _ALLOWED = {
         Permission.SUBMIT,
         Permission.SEE_SIGNALS,
         Permission.PROMOTE,
+        Permission.NOTE,
         Permission.SET_VALIDATION,
         Permission.SEE_VALIDATION,
         Permission.SEE_RELEASED,
@@ -73,6 +75,7 @@ _ALLOWED = {
     Role.RUNNER: {
         Permission.SEE_METER,
         Permission.SUBMIT,
+        Permission.NOTE,
         Permission.REPORT_SCORES,
         Permission.SEE_VALIDATION,
         Permission.SEE_TEST_INPUTS,

@@ -270,7 +270,8 @@ def _shown_to(own: set[int], link: AuditLink) -> bool:
     """Whether developers of these tenants may read a link: their own answers and hand-overs."""
     if link.event in _HAND_OVERS:
         return bool({link.details["giver"], link.details["receiver"]} & own)
-    if link.event in _PROMOTIONS:  # only a model that passed is promoted
+    # Only a model that passed is promoted, and only its team reads what was noted.
+    if link.event in (*_PROMOTIONS, Event.NOTED):
         return link.details["tenant"] in own
     return {tenant for _, tenant, _ in _answers_in(link)} <= own
 
@@ -288,6 +289,7 @@ _SAID: dict[str, dict[str, type]] = {
     Event.BATCH_RELEASED: {"generation": int, "rows": int},
     Event.TOLD: {"generation": int, "tenant": int, "step": int},
     **{each: {"generation": int, "tenant": int, "step": int} for each in _PROMOTIONS},
+    Event.NOTED: {"generation": int, "tenant": int, "step": int, "text": str, "link": str},
     Event.BOOKS_BEHIND: {"generation": int, "tenant_and_step": list},
     **{each: {"giver": int, "receiver": int} for each in _HAND_OVERS},
 }

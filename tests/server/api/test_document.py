@@ -20,7 +20,7 @@ from easeml_meter.server.settings import Settings
 
 _VERB = (
     "add|answer|archive|begin|cancel|change|check|create|describe|download|draw|follow|give|invite|"
-    "list|log|make|plan|promote|release|remove|request|retire|revoke|send|show|submit|withdraw"
+    "list|log|make|note|plan|promote|release|remove|request|retire|revoke|send|show|submit|withdraw"
 )
 
 

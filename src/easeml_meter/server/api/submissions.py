@@ -16,7 +16,7 @@ from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
 from easeml_meter.core.idempotency import KeyedRequest
-from easeml_meter.core.submissions import Receipt
+from easeml_meter.core.submissions import LONGEST_LINK, LONGEST_NOTE, Receipt
 from easeml_meter.core.views import Signal
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.server.api.common import Given, Listed, PageHere, paged
@@ -30,6 +30,7 @@ from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import checking, queue
 from easeml_meter.service.submissions.keyed import Keyed
+from easeml_meter.service.submissions.noting import note
 from easeml_meter.service.submissions.promoting import promote
 from easeml_meter.service.submissions.queue import Accepted, Incoming, Taken
 
@@ -130,6 +131,28 @@ class Promoted(BaseModel):
 
     model: str
     step: int
+
+
+class NoteAsked(Given):
+    """A note; without `text` and `link`, the one there is taken away."""
+
+    submission: (
+        Annotated[int, Field(ge=1, le=10**9)] | Annotated[str, Field(min_length=1, max_length=200)]
+    )
+    """Its step, or the name of its model."""
+    text: Annotated[str, Field(max_length=LONGEST_NOTE)] = ""
+    link: Annotated[str, Field(max_length=LONGEST_LINK)] = ""
+    """To a commit or a run, say: http or https."""
+    generation: Annotated[int, Field(ge=1, le=1_000_000)] | None = None
+    """Number of the test set; the one in use unless given."""
+
+
+class Noted(BaseModel):
+    """The submission that the note is on."""
+
+    model: str
+    step: int
+    generation: int
 
 
 class FileRead(BaseModel):
@@ -254,6 +277,27 @@ async def promote_model(
         return 200, Promoted(model=entry.model, step=entry.step)
 
     return await once.answer(make, actor=actor, use_case=promote)
+
+
+@router.post(
+    "/meters/{meter}/submissions/note",
+    responses=answers(404, 409),
+    response_model=Noted,
+)
+async def note_submission(
+    actor: TenantActorHere, space: WorkspaceHere, once: OnceHere, given: NoteAsked
+) -> JSONResponse:
+    """Note a few words and a link on a submission that was answered.
+
+    The newest note is shown beside the answer, to all who see that. Runners write on their own
+    submissions.
+    """
+
+    def make() -> tuple[int, Noted]:
+        entry = note(actor, space, **given.model_dump())
+        return 200, Noted(model=entry.model, step=entry.step, generation=entry.generation)
+
+    return await once.answer(make, actor=actor, use_case=note)
 
 
 async def _accepted(request: Request, incoming: Incoming) -> Taken:

@@ -12,6 +12,7 @@ from fastapi import APIRouter, Depends, Query, Response
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import labels_needed
+from easeml_meter.core.submissions import Note
 from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.advice import advice
 from easeml_meter.report.checks import checks, summary
@@ -58,6 +59,8 @@ _COLUMNS = (
     "true_loss_at_most",
     "who",
     "told_at",
+    "note",
+    "link",
 )
 _CURVED = 200
 """Steps up to which the losses are drawn after release."""
@@ -74,7 +77,7 @@ class Look:
     def lines(self, found: list[HistoryLine]) -> list[HistoryLine]:
         """Return the lines that contain the words, in order."""
         words = self.q.casefold().strip()
-        kept = [each for each in found if words in f"{each.signal.model}\n{each.who}".casefold()]
+        kept = [each for each in found if words in each.text.casefold()]
         # Unknown numbers come last either way round.
         known = [each for each in kept if each.key(self.by) is not None]
         known.sort(key=lambda each: each.key(self.by), reverse=not self.up)
@@ -169,6 +172,13 @@ class HistoryLine(ShownAnswer):
     """A line of the history."""
 
     who: str
+    note: Note | None = None
+
+    @property
+    def text(self) -> str:
+        """What is searched for words."""
+        noted = f"\n{self.note.text}\n{self.note.link}" if self.note else ""
+        return f"{self.signal.model}\n{self.who}{noted}"
 
     def key(self, by: str) -> Any:
         """Return what it is sorted by; None if that is not known."""
@@ -206,7 +216,13 @@ class Session:
     @property
     def found(self) -> list[HistoryLine]:
         """All lines that are looked at, in order."""
-        every = [HistoryLine(each, self.names.get(each.step, "")) for each in self.view.signals]
+        notes = self.view.noted
+        every = [
+            HistoryLine(
+                each, self.names.get(each.step, ""), notes.get((each.generation, each.step))
+            )
+            for each in self.view.signals
+        ]
         return self.look.lines(every)
 
     @property
@@ -343,7 +359,8 @@ def history_csv(
             *losses,
             _cell(line.who),
         )
-        table.writerow([*row, when(signal.told_at)])
+        noted = (_cell(line.note.text), line.note.link) if line.note else ("", "")
+        table.writerow([*row, when(signal.told_at), *noted])
     name = f"answers-{view.generation}.csv"
     headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     return Response(written.getvalue(), media_type="text/csv", headers=headers)
