@@ -209,6 +209,9 @@ def perform(side: Side, action: Action, number: int) -> dict[str, object]:
         listed = side.developer.get(f"/meters/{side.meter}/submissions").json()["items"]
         newest = listed[0]["id"] if listed else "0" * 32
         return side.ask("GET", f"/submissions/{newest}/events")
+    if kind == "note":
+        said = {"submission": detail, "text": f"note {number}", "link": "https://example.org/1"}
+        return side.ask("POST", "/submissions/note", json=said)
     return side.ask("GET", detail)
 
 
@@ -244,6 +247,7 @@ class ToldOverHttp(Story):
 told = stories(
     ToldOverHttp,
     st.tuples(st.just("events"), st.none()),
+    st.tuples(st.just("note"), st.integers(1, 3)),
     validation=20,
     bad=("short", "class", "ids", "name", "tar"),
     looks=LOOKS,
