@@ -135,6 +135,7 @@ def labeler(journey: Journey) -> None:
     file = journey.folder / "labels.csv"
     pyarrow.csv.write_csv(rows(np.arange(needed) % 2, seed=journey.seed), file)
     page.get_by_label("File with one row per example").set_input_files(file)
+    expect(page.locator("#looked")).to_contain_text('The column "id" would count as an input')
     page.get_by_label("Id column").fill("id")
     page.get_by_role("button", name="Encrypt and send").click()
     expect(page.locator("main")).to_contain_text("Test set 1 is active")

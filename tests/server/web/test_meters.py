@@ -92,7 +92,7 @@ class TestMeter:
             "submit": "Check for free",
             "validation": "20 rows",
             "replace": "Replace the validation set",
-            "labels": "Labels needed",
+            "labels": "Labels Overview",
             "manage": "Manage this meter",
         }
         shown = {}

@@ -90,6 +90,22 @@ def test_a_part_is_refused_if_another_came_meanwhile(
     assert request.labels_here == 5
 
 
+def test_a_part_whose_ids_are_not_named_is_told_apart(space: Workspace) -> None:
+    """The same columns, once with ids: the refusal has to say what differs."""
+
+    def give(start: int, id_column: str | None) -> None:
+        sent = encrypted(space.identity.recipient, start, 5)
+        choices = delivery.Choices(label="label", id_column=id_column)
+        parts.add_labels_from_browser(LABELER, space, sent, choices, kind="parquet")
+
+    give(0, None)
+    with pytest.raises(InvalidInput) as refused:
+        give(5, "id")
+    given, needed = str(refused.value).split("as in the parts before")
+    assert ("(id)" in given, "(id)" in needed) == (True, False)
+    assert ("(label)" in given, "(label)" in needed) == (True, True)
+
+
 def test_labels_come_from_a_browser(space: Workspace) -> None:
     key = space.identity.recipient
     choices = delivery.Choices(label="label", id_column="id")
@@ -103,6 +119,8 @@ def test_labels_come_from_a_browser(space: Workspace) -> None:
     assert first.labels_here == 7
     assert parts.columns_before(LABELER, space) == parts.Columns("label", "id")
     give(7, 33)
+    # The page that asks stays open to its labeler once the files of the parts are gone.
+    assert parts.columns_before(LABELER, space) == parts.Columns("label", "id")
     test_set = requests.show_test_set(LABELER, space, 1)
     with open_sealed(space, test_set) as opened:
         assert pa.Table.from_batches(opened.batches()).to_pydict() == TABLE.to_pydict()

@@ -145,7 +145,7 @@ class Draft:
 
     def _gap(self, shared: dict[str, Any]) -> MeterSpec:
         asked = self.fields
-        allowed = "one number, or one for each band with commas between them"
+        allowed = "one number, such as 0.05 for 5 %, or one for each band with commas between them"
         tolerances = several(asked, "tolerance", float, allowed)
         if not tolerances:
             raise invalid("tolerance", asked["tolerance"], allowed)

@@ -312,7 +312,7 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, bool]:
     if not 1 <= steps <= MOST_STEPS:
         raise invalid("steps", steps, f"1 to {MOST_STEPS:,} here; meter plan takes more")
     signals = optional(asked, "signals", int, "a whole number")
-    allowed = "one number, or one for each band with commas between them"
+    allowed = "one number, such as 0.05 for 5 %, or one for each band with commas between them"
     tolerances = several(asked, "tolerance", float, allowed)
     if not tolerances:
         raise invalid("tolerance", asked["tolerance"], allowed)

@@ -51,9 +51,15 @@ def check_alike(first: SealedTestSet, other: SealedTestSet) -> None:
         other.manifest.id_column,
         other.manifest.label.name,
     ):
-        given = ", ".join(f"{field.name} {field.type}" for field in other.schema)
-        needed = ", ".join(f"{field.name} {field.type}" for field in first.schema)
-        raise invalid("columns", given, f"as in the parts before: {needed}")
+        raise invalid("columns", _columns(other), f"as in the parts before: {_columns(first)}")
+
+
+def _columns(sealed: SealedTestSet) -> str:
+    """Say which columns there are, and what they are for: either may be what differs."""
+    roles = {sealed.manifest.label.name: " (label)", sealed.manifest.id_column: " (id)"}
+    return ", ".join(
+        f"{field.name} {field.type}{roles.get(field.name, '')}" for field in sealed.schema
+    )
 
 
 def before(state: MeterState) -> TestSet | None:

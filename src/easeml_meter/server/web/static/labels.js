@@ -77,6 +77,10 @@ function* remarks(columns) {
       yield [false, `There is no column "${name}". There are: ${[...columns.keys()].slice(0, 12).join(", ")}`];
     }
   }
+  const unnamed = id && !id.value.trim() && [...columns.keys()].find((name) => name.toLowerCase() === "id");
+  if (unnamed) {
+    yield [false, `The column "${unnamed}" would count as an input: name it as the id column`];
+  }
   const ids = columns.get(id?.value.trim());
   if (ids) {
     const repeated = ids.length - new Set(ids).size;
