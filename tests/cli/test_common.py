@@ -214,7 +214,10 @@ def test_every_command_that_leaves_a_next_step_says_it(tmp_path: Path) -> None:
         ("plan --steps 0 --tolerance 0.1", "steps: 0 given, it must be a whole number, 1 or more"),
         ("plan --steps 9 --tolerance 0,01", "'0,01' given, is that a decimal comma? Write 0.01"),
         ("plan --steps 9 --tolerance 0.01 --edges 0,05", "a decimal comma? Write 0.05"),
-        ("plan --steps 9 --tolerance 0.01 --loss f1", "loss: 'f1' given, known: 0-1, top-3"),
+        (
+            "plan --steps 9 --tolerance 0.01 --loss f1",
+            "'f1' given, say which class is the positive",
+        ),
         ("submit a.csv b.csv", "a.csv b.csv: say what they are: meter submit --test PREDICTIONS"),
         ("submit", "nothing to submit: meter submit --test PREDICTIONS --validation PREDICTIONS"),
         ("submit --onnx a.onnx --command ls", "--onnx and --command' given, one of them: meter"),

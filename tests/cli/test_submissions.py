@@ -76,7 +76,7 @@ PREDICTIONS: dict[str, tuple[Callable[[Workbench], str], str]] = {
     "only a header": (text("id,prediction\n"), "bad.csv"),
     "a broken quote": (text('id,prediction\n0,"cat\n1,dog\n2,cat\n'), "bad.csv"),
     "a line with a field too many": (text("id,prediction\n0,cat,dog\n"), "bad.csv"),
-    "no such column": (text("id,guess\n0,cat\n"), "guess"),
+    "no such column": (text("id,guess,sure\n0,cat,1\n"), "guess"),
     "no text": (text(b"id,prediction\n0,\xff\xfe\x00\n"), "bad.csv"),
     "broken JSON": (text('{"prediction": "cat"\n', "jsonl"), "bad.jsonl"),
     "no Parquet": (text("PAR1 and so on PAR1", "parquet"), "bad.parquet"),

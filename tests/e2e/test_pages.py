@@ -47,8 +47,8 @@ def explore(site: Furnished, found: Tab, user: str | None) -> Iterator[tuple[str
         for link in found.page.locator("a[href]:not([download])").all():
             address = urlsplit(link.evaluate("link => link.href.baseVal ?? link.href"))
             kind = IDS.sub("ID", re.sub(r"=[^&]*", "", f"{address.path}?{address.query}"))
-            # A report is a file to keep: it has its styles inside and runs no script.
-            known = kind in site.seen or "/report.html" in kind
+            # Not pages: a report is a file to keep, with its styles inside; programs read JSON.
+            known = kind in site.seen or re.search(r"/report\.html|\.json", kind)
             if address.netloc == urlsplit(found.site).netloc and not known:
                 site.seen.add(kind)
                 todo.append((kind, f"{address.path}?{address.query}".removesuffix("?")))

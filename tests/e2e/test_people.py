@@ -172,7 +172,7 @@ def test_a_page_is_painted_before_any_script_has_arrived(
 
         found.page.route("**/*.js*", hold)
         found.page.goto(f"{site.address}/meters/{in_use}", wait_until="commit")
-        painted = "performance.getEntriesByName('first-contentful-paint').length > 0"
+        painted = "() => performance.getEntriesByName('first-contentful-paint').length > 0"
         found.page.wait_for_function(painted)
         expect(found.page.get_by_text("Answers left")).to_be_visible()
         assert held

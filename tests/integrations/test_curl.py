@@ -20,10 +20,10 @@ PAGE = Path(__file__).parents[2] / "docs" / "server.md"
 
 @pytest.mark.slow
 def test_curl_submits_as_documented(tmp_path: Path) -> None:
-    (block,) = re.findall(r"^```sh\n(tar -cf.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL)
-    block = block.replace("test.csv", "test.parquet").replace(
-        "validation.csv", "validation.parquet"
+    (block,) = re.findall(
+        r"^```sh\n(curl --sil.*?)^```", PAGE.read_text(), re.MULTILINE | re.DOTALL
     )
+    block = block.replace(".csv", ".parquet").replace("/spam/", "/$METER_ID/")
     with live(tmp_path / "site") as site:
         for people in people_at(site, tmp_path, "curl-"):
             files = people.predictions(people.begin(), 0)

@@ -199,7 +199,8 @@ def _layout(
         if name in names and ids != name:
             return ReadColumns((name,), ids, wrong)
     rest = tuple(name for name in names if name != ids)
-    if len(rest) == 1:
+    # Of reported scores the name is asked for: the one column beside ids may be a target.
+    if len(rest) == 1 and (ids is None or expected.loss.reads_labels):
         return ReadColumns(rest, ids, wrong)
     output, wanted = expected.loss.output, f"a column named {named[0]}"
     if output is Output.RANKED:

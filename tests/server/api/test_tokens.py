@@ -165,7 +165,8 @@ class TestLogin:
             client.post("/login", json={"name": name, "password": word}) for name, word in tries
         ]
         assert {answer.status_code for answer in answers} == {401}
-        assert len({answer.content for answer in answers}) == 1
+        assert len({(body := answer.json())["error"] + body["message"] for answer in answers}) == 1
+        assert len({len(answer.content) for answer in answers}) == 1
 
     def test_locks_out(self, served: Served, clock: StoppedClock) -> None:
         served.add_user("anna", password=PASSWORD)

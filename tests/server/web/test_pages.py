@@ -73,7 +73,7 @@ class TestErrors:
     def test_for_programs_stay_as_they_are(self, served: Served) -> None:
         for path in ("/api/v1/nowhere", "/api/v1/me"):
             answer = Visitor(served, "admin").get(path)
-            assert set(answer.json()) == {"error", "message"}
+            assert set(answer.json()) == {"error", "message", "request"}
 
     def test_in_the_database_of_sessions(self, served: Served) -> None:
         visitor = Visitor(served, "admin")

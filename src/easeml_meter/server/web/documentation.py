@@ -11,12 +11,16 @@ from dataclasses import dataclass
 from typing import Any
 
 from fastapi import APIRouter, FastAPI, Request, Response
+from markupsafe import Markup, escape
 
 from easeml_meter.server.api.document import ABOUT, SAMPLES, TAGS, operations
 from easeml_meter.server.errors import PREFIX
 from easeml_meter.server.web.pages import MaybeCaller, render
 
 router = APIRouter(include_in_schema=False)
+
+_EXPLAINED_ONCE = ("meter", "Idempotency-Key")
+"""Parameters of many operations: the page has a sentence about each at its top."""
 
 
 @dataclass(frozen=True)
@@ -39,11 +43,10 @@ class Operation:
     paragraphs: tuple[str, ...]
     parameters: tuple[Parameter, ...]
     bodies: tuple[str, ...]
-    command: str
-    answer: str
+    command: Markup
+    answer: Markup
     """An example, as JSON; empty: a file, or nothing."""
     status: str
-    errors: tuple[str, ...]
 
 
 @dataclass(frozen=True)
@@ -94,15 +97,38 @@ def _operation(method: str, path: str, described: dict[str, Any]) -> Operation:
         paragraphs=tuple(described["description"].strip().split("\n\n")),
         parameters=tuple(_parameters(described)),
         bodies=tuple(described.get("requestBody", {}).get("content", {})),
-        command=described[SAMPLES][0]["source"] if SAMPLES in described else "",
-        answer="" if answer is None else json.dumps(answer, indent=2, ensure_ascii=False),
+        command=_verbatim(described[SAMPLES][0]["source"] if SAMPLES in described else ""),
+        answer=_verbatim("" if answer is None else _written(answer)),
         status=code,
-        errors=tuple(code for code in responses if code >= "400"),
     )
 
 
 def _parameters(described: dict[str, Any]) -> Iterator[Parameter]:
     for each in described.get("parameters", ()):
-        yield Parameter(
-            each["name"], each["in"], each.get("required", False), each.get("description", "")
-        )
+        if each["name"] not in _EXPLAINED_ONCE:
+            yield Parameter(
+                each["name"], each["in"], each.get("required", False), each.get("description", "")
+            )
+
+
+# The page shall weigh less than 100 KB, as every page of ours.
+def _verbatim(text: str) -> Markup:
+    """Escape a text for `<code>`, where quotes may stand as they are."""
+    plain = str(escape(text)).replace("&#34;", '"').replace("&#39;", "'")
+    return Markup(plain)  # noqa: S704 - escaped above
+
+
+def _written(answer: Any) -> str:
+    return json.dumps(_shortened(answer), indent=1, ensure_ascii=False)
+
+
+def _shortened(value: Any) -> Any:
+    """Return JSON with one object of each list; openapi.json has all."""
+    match value:
+        case [dict() as first, _, *_]:
+            return [_shortened(first), "..."]
+        case list():
+            return [_shortened(each) for each in value]
+        case dict():
+            return {name: _shortened(each) for name, each in value.items()}
+    return value
