@@ -257,6 +257,14 @@ def test_where_the_classes_are_not_known_the_validation_set_comes_first(tmp_path
     assert made.endswith("\nNext: meter validation set DATA --label COLUMN -C meter\n")
 
 
+def test_after_an_answer_status_says_what_to_do_unless_a_gate_judges(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    labels = ready(desk)
+    files = desk.predictions(labels, VALIDATION)
+    assert desk.ok("submit", *files).endswith("\nNext: meter status -C meter\n")
+    assert "Next" not in desk.ok("submit", *files, "--fail-above", "2")
+
+
 def test_where_inputs_are_hidden_a_model_is_the_next_submission(tmp_path: Path) -> None:
     desk = Workbench(tmp_path)
     desk.init(inputs="hidden", models=True)

@@ -173,6 +173,8 @@ def submit(
             rolling = signal.spec.window is not None
             step = seal_step(signal.spec) if rolling else "release"
             next_step(place, step, reader="labelers")
+        elif gate is None:  # a gate has the last word
+            next_step(place, "status")
     if reporters:
         _report(meter, signal, reporters)
     if gate is not None:
