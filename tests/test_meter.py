@@ -13,7 +13,7 @@ from easeml_meter.meter import Meter, MeterVerbs
 VERBS = [name for name in vars(MeterVerbs) if not name.startswith("_")]
 OWN: dict[type[Any], set[str]] = {Meter: {"create", "open"}, RemoteMeter: {"id"}}
 """How one gets hold of a meter differs; all else does not."""
-SHARED = {"submit", "check", "evaluate", "gate"}
+SHARED = {"submit", "check", "evaluate", "gate", "to_dict"}
 """Verbs that the protocol itself makes of others."""
 
 
