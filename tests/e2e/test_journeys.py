@@ -14,7 +14,7 @@ from pathlib import Path
 import numpy as np
 import pyarrow.csv
 import pytest
-from playwright.sync_api import Browser, Page, expect
+from playwright.sync_api import Browser, Locator, Page, expect
 from tests.live import Live
 from tests.server.driving import begin
 from tests.service.helpers import Labels, rows, small_spec
@@ -66,7 +66,12 @@ class Journey:
 
     def open_meter(self) -> None:
         """Go on from the list."""
-        self.page.get_by_role("link", name=f"{self.prefix}meter").click()
+        self.follow(self.page.get_by_role("link", name=f"{self.prefix}meter"))
+
+    def follow(self, link: Locator) -> None:
+        """Go where a link leads, and look only once the new page is there."""
+        with self.page.expect_navigation():
+            link.click()
         self.stop()
 
     def begun(self, meter: str) -> Labels:
@@ -82,8 +87,7 @@ class Journey:
 def stranger(journey: Journey) -> None:
     """Find out what 5,000 labels are good for."""
     page = journey.found.go("/")
-    page.get_by_role("link", name="planner", exact=True).click()
-    journey.stop()
+    journey.follow(page.get_by_role("link", name="planner", exact=True))
     page.get_by_text("how many answers my labels give").click()
     page.get_by_label("Labels you have").fill("5000")
     page.get_by_label("Tolerance", exact=True).fill("0.05")
@@ -102,13 +106,11 @@ def admin(journey: Journey) -> None:
     meter = journey.meter()
     journey.site.served.add_user(f"{journey.prefix}admin", admin=True)
     journey.sign_in("admin")
-    journey.page.get_by_role("link", name="Admin", exact=True).click()
-    journey.stop()
+    journey.follow(journey.page.get_by_role("link", name="Admin", exact=True))
     page, name = journey.found.go("/admin/users"), f"{journey.prefix}newcomer"
     page.get_by_label("Name").fill(name)
     page.get_by_role("button", name="Add", exact=True).click()
-    page.get_by_role("link", name=name).first.click()
-    journey.stop()
+    journey.follow(page.get_by_role("link", name=name).first)
     page.get_by_role("button", name="Invite by a link").click()
     link = page.locator(".done code").inner_text()
     journey.stop()
@@ -129,8 +131,7 @@ def labeler(journey: Journey) -> None:
     journey.sign_in("labeler")
     journey.open_meter()
     page = journey.page
-    page.get_by_role("link", name="Labels needed").click()
-    journey.stop()
+    journey.follow(page.get_by_role("link", name="Labels needed"))
     needed = int(page.locator("#here").get_attribute("max") or 0)
     file = journey.folder / "labels.csv"
     pyarrow.csv.write_csv(rows(np.arange(needed) % 2, seed=journey.seed), file)
@@ -154,10 +155,8 @@ def developer(journey: Journey) -> None:
     expect(told).to_contain_text("Answer 1: band 1.")
     journey.stop()
     for name in ("Promise", "Test sets", "Validation set", "Settings"):
-        journey.page.get_by_role("navigation", name="This meter").get_by_role(
-            "link", name=name
-        ).click()
-        journey.stop()
+        menu = journey.page.get_by_role("navigation", name="This meter")
+        journey.follow(menu.get_by_role("link", name=name))
 
 
 def runner(journey: Journey) -> None:

@@ -11,16 +11,17 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
+import distributed
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from distributed import Client, LocalCluster
+from distributed import LocalCluster
 from tests.scoring import functions
 from tests.scoring.examples import expected
 
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.scoring import executors, running
-from easeml_meter.scoring.executors import Executor, TooLate, open_executor
+from easeml_meter.scoring.executors import Executor, TooLate, connect, open_executor
 from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.losses import Sums
 from easeml_meter.scoring.predictions import Predictions
@@ -219,12 +220,29 @@ def test_ending_early_cancels_what_has_not_begun(cluster: LocalCluster, tmp_path
 
     with pytest.raises(KeyboardInterrupt):
         interrupted()
-    with Client(address, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+    with connect(address) as client:
         until(lambda: not any(client.run(tasks_not_begun).values()))
         (tmp_path / "go").touch()
         until(lambda: not any(client.processing().values()))
         client.gather(client.map(functions.square, range(10), pure=False))
     assert len(begun()) == 2
+
+
+def test_a_greeting_that_comes_with_other_news_is_asked_for_again(
+    cluster: LocalCluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    calls: list[object] = []
+    real: Any = distributed.Client
+
+    def failing_at_first(*arguments: Any, **options: Any) -> Any:
+        calls.append(arguments)
+        assert len(calls) > 2  # as distributed's own, of the message with the greeting
+        return real(*arguments, **options)
+
+    monkeypatch.setattr(distributed, "Client", failing_at_first)
+    with open_executor(f"dask:{cluster.scheduler_address}") as executor:
+        assert list(executor.map(functions.square, [3])) == [9]
+    assert len(calls) == 3
 
 
 def tasks_not_begun(dask_worker: Any) -> int:
@@ -322,7 +340,7 @@ def test_failed_tasks_leave_nothing_secret(
         with pytest.raises(InvalidInput, match=r"hidden\.sealed: cannot be read"):
             score(predictions, sealed.label_groups(), map_function=dask.map)
     assert str(by_model.value) == str(by_loss.value)
-    with Client(cluster.scheduler_address, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+    with connect(cluster.scheduler_address) as client:
         logs = repr(client.get_worker_logs()) + repr(client.get_scheduler_logs())
         assert "Compute Failed" in logs
         assert "hidden.sealed" in logs

@@ -226,35 +226,46 @@ def _kill(workers: list[Any]) -> None:
         worker.kill()
 
 
+def connect(address: str) -> Any:
+    """Connect to a cluster's scheduler."""
+    from distributed import Client
+
+    until = time.monotonic() + _PATIENCE
+    while True:
+        try:
+            return Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
+        except OSError:
+            line = f"executor: no dask scheduler answers at {address}: check address and network"
+            raise MeterError(line) from None
+        except AssertionError:
+            # The scheduler tells everybody of keys that somebody cancels. Told in one breath with
+            # the greeting, distributed's own assertion that it is greeted by one message fails.
+            if time.monotonic() >= until:
+                raise
+
+
 @contextmanager
 def _dask(address: str) -> Iterator[Executor]:
     try:
         import dask
-        from distributed import CancelledError, Client, KilledWorker
+        from distributed import CancelledError, KilledWorker
     except ImportError:
         needed = "needs dask: pip install 'easeml-meter[cluster]'"
         raise InvalidInput(f"executor: dask:{address} given, {needed}") from None
     # Predictions travel inside their tasks: what is stored on a worker is lost with it.
-    with dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"}):
+    quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"})
+    with quiet, connect(address) as client:
         try:
-            client = Client(  # type: ignore[no-untyped-call]
-                address, timeout=_PATIENCE, set_as_default=False
-            )
-        except OSError:
-            line = f"executor: no dask scheduler answers at {address}: check address and network"
+            client.wait_for_workers(1, timeout=_PATIENCE)
+        except TimeoutError:
+            line = f"executor: the dask scheduler at {address} has no workers: start some"
             raise MeterError(line) from None
-        with client:
-            try:
-                client.wait_for_workers(1, timeout=_PATIENCE)
-            except TimeoutError:
-                line = f"executor: the dask scheduler at {address} has no workers: start some"
-                raise MeterError(line) from None
 
-            # Tasks of lost workers run elsewhere anyway; `retries` would repeat failed ones, too,
-            # until an answer pleases. Not pure: nothing is looked up by its content.
-            submit = partial(client.submit, pure=False, retries=0)
+        # Tasks of lost workers run elsewhere anyway; `retries` would repeat failed ones, too,
+        # until an answer pleases. Not pure: nothing is looked up by its content.
+        submit = partial(client.submit, pure=False, retries=0)
 
-            threads = sum(client.nthreads().values())  # type: ignore[no-untyped-call]
-            lost = (KilledWorker, CancelledError)
-            with closing(_Ahead(submit, 2 * max(1, threads), lost)) as executor:
-                yield executor
+        threads = sum(client.nthreads().values())
+        lost = (KilledWorker, CancelledError)
+        with closing(_Ahead(submit, 2 * max(1, threads), lost)) as executor:
+            yield executor

@@ -11,10 +11,11 @@ from pathlib import Path
 from unittest import mock
 
 import pytest
-from distributed import Client, LocalCluster
+from distributed import LocalCluster
 from tests.service.helpers import make_session
 from tests.service.submissions.models import VISIBLE, hidden_spec, program
 
+from easeml_meter.scoring.executors import connect
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.service.submissions.measuring import Conditions
 
@@ -55,7 +56,7 @@ def test_a_killed_worker_changes_neither_answer_nor_books(
     killed: list[int] = []
 
     def kill_the_busy_one() -> None:
-        with Client(cluster.scheduler_address, set_as_default=False) as client:  # type: ignore[no-untyped-call]
+        with connect(cluster.scheduler_address) as client:
             while not (busy := [name for name, tasks in client.processing().items() if tasks]):
                 time.sleep(0.05)
             time.sleep(1)  # the command is under way
