@@ -63,6 +63,26 @@ def test_a_newcomer_takes_the_place_of_the_longest_idle_connection() -> None:
         assert [is_open(end) for end in ends] == [False, True, True]
 
 
+def test_a_request_that_was_not_read_yet_is_not_cut_off() -> None:
+    found = connections(Seconds(), connections=2)
+    with admitted(found, ("192.0.2.1", 1), ("192.0.2.2", 1)) as ends:
+        assert ends[0] is not None
+        ends[0].send(b"GET")
+        with admitted(found, ("192.0.2.3", 1)) as newcomer:
+            assert [is_open(end) for end in (*ends, *newcomer)] == [True, False, True]
+
+
+def test_strangers_who_all_speak_keep_no_newcomer_out() -> None:
+    found = connections(Seconds(), connections=2)
+    with admitted(found, ("192.0.2.1", 1), ("192.0.2.2", 1)) as ends:
+        for end in ends:
+            assert end is not None
+            end.send(b"GET")
+        with admitted(found, ("192.0.2.3", 1)) as newcomer:
+            assert [is_open(end) for end in newcomer] == [True]
+            assert found.make_room()
+
+
 def test_an_address_with_its_share_makes_room_for_itself_only() -> None:
     found = connections(Seconds(), connections_per_address=2)
     others, own = ("192.0.2.1", 1), [("192.0.2.2", port) for port in (1, 2, 3)]

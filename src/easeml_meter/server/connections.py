@@ -2,7 +2,9 @@
 
 Anybody can open a connection and then say nothing, or a byte from time to time. Where there are
 too many, a newcomer takes the place of the one that has waited longest for a request, so idle
-connections never keep a client out. What is slow is ended by `sweep`, once a second.
+connections never keep a client out. A request that has arrived and was not read yet counts: its
+client would see a reset, and could not tell whether the request was carried out. What is slow is
+ended by `sweep`, once a second.
 """
 
 from __future__ import annotations
@@ -10,6 +12,7 @@ from __future__ import annotations
 import asyncio
 import errno
 import ipaddress
+import itertools
 import logging
 import os
 import re
@@ -34,6 +37,9 @@ _AT_ONCE = 64
 """Connections that are accepted before other work has its turn."""
 _UNREAD = 60.0
 """Seconds in which a client must take some of an answer that waits for it."""
+_LOOKED_AT = 16
+"""Waiting connections that are looked at for one that has said nothing: more would cost too much
+where a stranger makes all of them speak."""
 _REPORT = 60.0
 """Seconds between two lines in the log about connections that were ended."""
 _LARGEST_HEAD = 1 << 14
@@ -55,6 +61,14 @@ class Peer:
     """Bytes since then."""
     protocol: Protocol | None = None
     """None during the handshake of TLS."""
+
+    @property
+    def has_spoken(self) -> bool:
+        """Whether something has arrived that was not read yet."""
+        try:
+            return bool(self.socket.recv(1, socket.MSG_PEEK | socket.MSG_DONTWAIT))
+        except OSError:  # nothing has, or it is closed already
+            return False
 
     def end(self) -> None:
         """Close the connection at once."""
@@ -131,11 +145,12 @@ class Connections:
 
         Returns whether there was one.
         """
-        for peer in self._waiting:
-            if network in ("", peer.network):
-                self._end(peer, "idle")
-                return True
-        return False
+        idle = (peer for peer in self._waiting if network in ("", peer.network))
+        longest = list(itertools.islice(idle, _LOOKED_AT))
+        if not longest:
+            return False
+        self._end(next((peer for peer in longest if not peer.has_spoken), longest[0]), "idle")
+        return True
 
     def sweep(self) -> None:
         """End what is too slow; say now and then in the log how much was ended."""
