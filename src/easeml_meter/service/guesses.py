@@ -18,6 +18,9 @@ FAILURES = 5
 FAILURES_ANYWHERE = 100
 """Wrong passwords in a row, from all addresses, before they lock: a crowd must not go on."""
 
+IDLE_KEYS = 256
+"""Rows for all guesses that cannot be right."""
+
 LOCK = timedelta(seconds=30)
 
 LONGEST_LOCK = timedelta(hours=1)
@@ -42,13 +45,23 @@ def key_of(name: str, address: str, password: str | None) -> str:
     return hashlib.sha256(json.dumps([name, address, password]).encode()).hexdigest()
 
 
+def idle_key(name: str, address: str) -> str:
+    """Return what guesses are counted for that cannot be right: one of `IDLE_KEYS`.
+
+    Strangers can make up names for ever; the books must not grow with them.
+    """
+    return f"{int(key_of(name, address, None), 16) % IDLE_KEYS:064x}"
+
+
 def begin_guess(books: Books, key: str, now: datetime) -> bool:
     """Count a guess as wrong until it proves right; return whether it may be right at all.
 
-    Counting it before it is checked keeps many at the same moment from going uncounted.
+    Counting it before it is checked keeps many at the same moment from going uncounted. Also one
+    that comes too early writes a row: its time must not say whether the account exists.
     """
     before = books.guesses.get(key) or Wrong(key, 0, stamp(now))
     if before.until > stamp(now):
+        books.guesses.put(before)
         return False
     failures = before.failures + 1
     until = now + locked_for(failures, FAILURES)

@@ -21,6 +21,7 @@ from easeml_meter.service.guesses import (
     FAILURES_ANYWHERE,
     LOCK,
     begin_guess,
+    idle_key,
     key_of,
     locked_for,
 )
@@ -241,15 +242,15 @@ def check_password(site: Site, name: str, password: str, address: str = "") -> U
     with site.writing() as books:
         known = books.users.named(name)
         secret = books.users.credentials(known.id if known else "")
-        key = key_of(name, address, secret.password)
-        counts = begin_guess(books, key, now)
+        possible = secret.password is not None and not _locked(secret, now)
+        key = key_of(name, address, secret.password) if possible else idle_key(name, address)
+        counts = begin_guess(books, key, now) and possible
     right = verify_password(secret.password, password)
     # An unknown name takes as long as a wrong password: it is hashed and written all the same.
     with site.writing() as books:
         known = books.users.named(name)
         secret = books.users.credentials(known.id if known else "")
-        locked = secret.locked_until
-        unlocked = counts and (locked is None or datetime.fromisoformat(locked) <= now)
+        unlocked = counts and not _locked(secret, now)
         if unlocked:
             failures = 0 if right else secret.failures + 1
             pause = locked_for(failures, FAILURES_ANYWHERE)
@@ -264,6 +265,11 @@ def check_password(site: Site, name: str, password: str, address: str = "") -> U
             f"even the right one is refused for {LOCK.seconds} seconds or longer"
         )
     return known
+
+
+def _locked(secret: Credentials, now: datetime) -> bool:
+    """Whether the account is locked for all addresses."""
+    return secret.locked_until is not None and datetime.fromisoformat(secret.locked_until) > now
 
 
 def hash_password(password: str) -> str:

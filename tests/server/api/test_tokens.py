@@ -9,7 +9,7 @@ from tests.server.helpers import NO_ID, PASSWORD, SQLITE, Served, log_in, status
 from tests.service.helpers import StoppedClock, actor_of
 
 from easeml_meter.core.people import Role
-from easeml_meter.service import seats, tokens, users
+from easeml_meter.service import guesses, seats, tokens, users
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.guesses import FAILURES, LOCK
 from easeml_meter.storage import schema
@@ -207,6 +207,32 @@ class TestLogin:
             given = {"name": "anna", "password": "wrong"}
             served.client_from(f"198.51.100.{number}").post("/login", json=given)
         assert log_in(served, "anna", PASSWORD) == 401
+
+    def test_names_that_nobody_has_do_not_fill_the_books(
+        self, served: Served, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        monkeypatch.setattr(guesses, "IDLE_KEYS", 4)
+        monkeypatch.setattr(users, "FAILURES_ANYWHERE", 2)
+        served.add_user("anna", password=PASSWORD)
+        for number in range(12):
+            stranger = served.client_from(f"198.51.100.{number}")
+            for name in ("anna", f"nobody {number}"):
+                stranger.post("/login", json={"name": name, "password": "wrong"})
+        with served.site.writing() as books:
+            kept = list(books.select(schema.guesses))
+        assert 2 < len(kept) <= 4 + 2
+
+    def test_a_guess_that_comes_too_early_is_written_as_others_are(self, served: Served) -> None:
+        """Its time must not say whether an account of that name exists."""
+        now = served.site.clock()
+        writes: list[None] = []
+        with served.site.writing() as books:
+            put = type(books.guesses).put
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(type(books.guesses), "put", lambda *given: writes.append(put(*given)))
+                told = [guesses.begin_guess(books, "0" * 64, now) for _ in range(FAILURES + 2)]
+        assert told == [True] * FAILURES + [False] * 2
+        assert len(writes) == FAILURES + 2
 
     def test_locks_for_an_hour_at_most(self, served: Served, clock: StoppedClock) -> None:
         served.add_user("anna", password=PASSWORD)
