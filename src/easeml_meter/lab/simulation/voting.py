@@ -1,0 +1,175 @@
+"""Developers against scores of a whole test set (F1, AUC, ...) and against a judge.
+
+Rows are *known*, so that every model is right there, or a guess. Each probe guesses at random; its
+answer says whether it was lucky on the test set. The last model is the vote of all probes, those
+without luck with a negative vote: truly as good as each of them, and luckier than any. All is
+measured by the meter's own losses and told by its own rules.
+"""
+
+from __future__ import annotations
+
+import itertools
+from dataclasses import dataclass
+from fractions import Fraction
+from functools import cached_property
+from typing import Any
+
+import numpy as np
+from numpy.random import Generator
+from numpy.typing import NDArray
+
+from easeml_meter.core.ledger import Account
+from easeml_meter.core.signals import BELOW_FLOOR, TOO_FEW
+from easeml_meter.lab.simulation.arena import AnySizeLedger
+from easeml_meter.scoring.corpora import CorpusLoss
+from easeml_meter.scoring.judged import POOL, Judged
+from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.rounding import as_written
+from easeml_meter.stats.scores import rows_for
+
+Codes = NDArray[np.int64]
+_HARD_POSITIVES = ("recall", "f1", "auc")
+"""Scores that are least certain if all negatives are known."""
+_CAREFUL = Fraction(4, 5)
+"""How often the judge errs, as a share of what sealing lets pass."""
+
+
+@dataclass(frozen=True)
+class Rows:
+    """A test set, or everything there is, as codes of classes; `known` rows are no guess."""
+
+    truth: Codes
+    known: NDArray[np.bool_]
+    labels: Codes
+    """What the loss takes: the truth, or pairs of label and the judge's word."""
+
+
+@dataclass(frozen=True)
+class World:
+    """The rows and models of one meter."""
+
+    spec: MeterSpec
+    known: Fraction = Fraction(0)
+    """The share of rows that are known, of those that could be a guess."""
+
+    @property
+    def classes(self) -> int:
+        """How many classes there are, all equally frequent."""
+        return len(self.spec.classes)
+
+    @cached_property
+    def score(self) -> CorpusLoss:
+        """The loss that is made of a score."""
+        found = parse_loss(self.spec.loss)
+        if not isinstance(found, CorpusLoss):
+            raise AssertionError("such a meter has a judge, or a score of the whole test set")
+        return found.within(self.spec.classes)
+
+    def rows(self, size: int) -> int:
+        """Return how many rows to draw; labels and pool, if there is a judge."""
+        return size + self.spec.pool if self.spec.pool else rows_for(size, 1 / self.classes)
+
+    def drawn(self, size: int, count: int, random: Generator) -> Rows | None:
+        """Draw a test set of this size; None: sealing refuses it."""
+        if self.spec.judged:
+            return self._judged(size, count, random)
+        truth = random.integers(self.classes, size=count)
+        rows = Rows(truth, self._known(truth, random.random(count) < float(self.known)), truth)
+        if self.spec.fixes_rows and self.score.of_labels(truth).counted < size:
+            return None
+        return rows
+
+    def _judged(self, size: int, count: int, random: Generator) -> Rows | None:
+        most = as_written(self.spec.judge_error or 0.0)
+        truth = random.integers(self.classes, size=count)
+        errs = random.random(count) < float(_CAREFUL * most)
+        word = np.where(errs, (truth + 1) % self.classes, truth)
+        pairs = np.stack([np.where(np.arange(count) < size, truth, POOL), word], axis=1)
+        if Judged().of_labels(pairs).wrong > most * size:
+            return None
+        return Rows(truth, np.zeros(count, dtype=np.bool_), pairs)
+
+    def _known(self, truth: Codes, easy: NDArray[np.bool_]) -> NDArray[np.bool_]:
+        if self.spec.judged or self.score.corpus.name not in _HARD_POSITIVES:
+            return easy
+        found: NDArray[np.bool_] = easy | (truth != self._positive)
+        return found
+
+    @property
+    def _positive(self) -> int:
+        return self.score.classes.index(self.score.corpus.positive)
+
+    @cached_property
+    def truth(self) -> Fraction:
+        """The true loss of every model: that on all pairs of label and guess, each as frequent."""
+        every = itertools.product(range(self.classes), repeat=2)
+        easy, all_of = self.known.numerator, self.known.denominator
+        told = [(label, guess, i < easy) for label, guess in every for i in range(all_of)]
+        truth, guesses = (np.array([each[k] for each in told]) for k in (0, 1))
+        known = self._known(truth, np.array([each[2] for each in told]))
+        if self.spec.judged:  # an estimate of how often guesses are wrong
+            return Fraction(int(np.count_nonzero(truth != guesses)), len(truth))
+        found: Fraction = self._sums(Rows(truth, known, truth), guesses).mean(1)
+        return found
+
+    def measured(self, rows: Rows, guesses: Codes, size: int) -> Fraction | None:
+        """Return the loss on a test set; None: it has too little of what the score counts."""
+        sums = self._sums(rows, guesses)
+        if self.spec.may_be_too_few and sums.counted < size:
+            return None
+        found: Fraction = sums.mean(1)
+        return found
+
+    def _sums(self, rows: Rows, guesses: Codes) -> Any:
+        said = np.where(rows.known, rows.truth, guesses)
+        if self.spec.judged:
+            return Judged().sums(said, rows.labels)
+        if self.score.corpus.name != "auc":
+            return self.score.sums(said, rows.labels)
+        # Negatives stand in the middle, so each positive is above all of them or below.
+        chance = np.where(said == self._positive, 0.9, 0.1)
+        chance[rows.truth != self._positive] = 0.5
+        columns = [chance if i == self._positive else 1 - chance for i in range(self.classes)]
+        return self.score.sums(np.stack(columns, axis=1), rows.labels)
+
+
+def broken_sessions(world: World, size: int, runs: int, random: Generator) -> float:
+    """Return the share of sessions in which some answer breaks its promise.
+
+    A test set that sealing refuses breaks none: nothing is told of it.
+    """
+    ledger, count = AnySizeLedger(world.spec, size), world.rows(size)
+    drawn = (world.drawn(size, count, random) for _ in range(runs))
+    return sum(rows is not None and _broken(world, ledger, rows, random) for rows in drawn) / runs
+
+
+def _broken(world: World, ledger: AnySizeLedger, rows: Rows, random: Generator) -> bool:
+    each = np.arange(len(rows.truth))
+    # Votes that tie are decided at random: by less than one of them.
+    votes = random.random((len(each), world.classes)) / 2
+    # An edge of the bands lies at the true loss, unless the floor does.
+    claimed = max(Fraction(0), world.truth - as_written(ledger.spec.edges[0]))
+    account = Account()
+    while ledger.may_submit(account):
+        if ledger.steps_left(account) == 1:
+            guesses = votes.argmax(axis=1)
+        else:
+            guesses = random.integers(world.classes, size=len(each))
+        test = world.measured(rows, guesses, ledger.labels)
+        if test is None:
+            answer = ledger.rules.unread(account.state, TOO_FEW)
+        else:
+            answer = ledger.rules.answer(account.state, claimed, test)
+            if _is_broken(world, answer, test):
+                return True
+        votes[each, guesses] += 1 if answer == 1 else -1
+        account = ledger.record(account, answer)
+    return False
+
+
+def _is_broken(world: World, answer: int, test: Fraction) -> bool:
+    tolerance = as_written(world.spec.tolerances[0])
+    if answer == BELOW_FLOOR:
+        return world.truth < as_written(world.spec.ceiling or 0.0) - tolerance
+    return abs(test - world.truth) > tolerance

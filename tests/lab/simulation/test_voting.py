@@ -1,0 +1,94 @@
+"""Scores of a whole test set and a judge, against developers who learn from the answers."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from fractions import Fraction
+from typing import Any
+
+import numpy as np
+import pytest
+
+from easeml_meter.core.signals import BELOW_FLOOR
+from easeml_meter.lab.simulation.voting import World, _is_broken, broken_sessions
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.planning import required_labels
+
+
+def world(loss: str = "0-1", known: Fraction = Fraction(0), **options: Any) -> World:
+    usual: dict[str, Any] = {"tolerance": 0.1, "edges": [0.3], "steps": 8, "delta": 0.1}
+    usual |= {"loss": loss, "classes": (0, 1)}
+    return World(MeterSpec.uniform(**usual | options), known)
+
+
+WORLDS = {
+    "recall": world("recall[1]"),
+    "recall at its floor": world("recall[1]", Fraction(3, 5), floor=0.8),
+    "precision": world("precision[1]"),
+    "F1": world("f1[1]"),
+    "F1 at its floor": world("f1[1]", Fraction(1, 3), floor=0.8),
+    "AUC": world("auc[1]"),
+    "balanced accuracy": world("balanced-accuracy"),
+    "macro recall": world("macro-recall", classes=(0, 1, 2)),
+    "macro F1": world("macro-f1"),
+    "judge": world(judge_error=0.2, pool=4_000),
+}
+every_world = pytest.mark.parametrize("of", WORLDS.values(), ids=WORLDS.keys())
+
+
+@every_world
+def test_promises_are_broken_no_more_often_than_promised(of: World) -> None:
+    found = broken_sessions(of, required_labels(of.spec).size, 200, np.random.default_rng(1))
+    assert found <= of.spec.delta
+
+
+@every_world
+def test_with_too_few_labels_the_same_developers_win(of: World) -> None:
+    """So they do learn from the answers, and the labels are what holds them."""
+    labels = required_labels(of.spec).size // 16
+    found = broken_sessions(of, labels, 200, np.random.default_rng(1))
+    assert found > 2 * of.spec.delta
+
+
+@pytest.mark.verify
+@every_world
+def test_many_sessions_of_more_steps(of: World) -> None:
+    """With so many sessions, a failure of 1.5 delta would be noticed."""
+    longer = replace(of, spec=of.spec.replace(steps=12, delta=0.05))
+    size = required_labels(longer.spec).size
+    assert broken_sessions(longer, size, 4_000, np.random.default_rng(2)) <= 0.05
+    assert broken_sessions(longer, size // 16, 1_000, np.random.default_rng(2)) > 0.1
+
+
+@pytest.mark.parametrize(
+    ("name", "truth"),
+    [
+        ("recall", "1/2"),
+        ("recall at its floor", "1/5"),
+        ("precision", "1/2"),
+        ("F1", "1/3"),
+        ("F1 at its floor", "1/5"),
+        ("AUC", "1/2"),
+        ("balanced accuracy", "1/2"),
+        ("macro recall", "2/3"),
+        ("macro F1", "1/2"),
+        ("judge", "1/2"),
+    ],
+)
+def test_true_losses_are_those_of_large_samples(name: str, truth: str) -> None:
+    of, random = WORLDS[name], np.random.default_rng(3)
+    assert of.truth == Fraction(truth)
+    rows = None
+    while rows is None:  # a judge is refused now and then
+        rows = of.drawn(20_000, of.rows(20_000), random)
+    guesses = random.integers(of.classes, size=len(rows.truth))
+    found = of.measured(rows, guesses, 1_000)
+    assert found is not None
+    assert float(found) == pytest.approx(float(of.truth), abs=0.03)
+
+
+def test_below_the_floor_is_a_promise_too() -> None:
+    """It says that the true score is at most the tolerance above the floor."""
+    low = world("recall[1]", Fraction(3, 5), floor=0.69)
+    assert _is_broken(low, BELOW_FLOOR, Fraction(1, 2))
+    assert not _is_broken(WORLDS["recall at its floor"], BELOW_FLOOR, Fraction(1, 2))
