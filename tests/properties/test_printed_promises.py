@@ -179,6 +179,13 @@ SENTENCES = {
     "no bound": r"This answer gives no upper bound on the true (?:error|loss)\.",
     "loss at least": rf"this model's true loss is at least {NUMBER}\.",
     "plan at least": rf"then its true loss is at least {NUMBER}\)",
+    # Pages say the same in percent.
+    "gap at most %": rf"this model's true gap is at most {NUMBER} %\.",
+    "gap between %": rf"this model's true gap lies between {NUMBER} and {NUMBER} %\.",
+    "loss at least %": rf"this model's true error is at least {NUMBER} %\.",
+    "plan at least %": rf"then its true error is at least {NUMBER} %\)",
+    "plan %": r"test error is within [^.]*?(?:\.\d[^.]*?)* of its true error",
+    "signed %": r"\(by how much its true error exceeds its validation error, or 0\)",
     "plan": r"test loss is within [^.]*?(?:\.\d[^.]*?)* of its true loss",
     "plan at most": r"So its true gap[^.]*? is at most the upper edge of the reported band plus",
     "plan between": r"So its true gap[^.]*? lies between the lower edge of the reported band minus",
@@ -200,10 +207,12 @@ def judge(text: str, world: World) -> set[str]:
     found, rest = set(), text
     for kind, pattern in SENTENCES.items():
         for match in re.finditer(pattern, text):
-            found.add(kind)
-            numbers = [Fraction(each) for each in match.groups()]
-            for model in _meant(kind, text[: match.start()], world):
-                assert _holds(kind, numbers, model, world.view.spec), (match[0], model, world)
+            unit = 100 if kind.endswith("%") else 1
+            numbers = [Fraction(each) / unit for each in match.groups()]
+            meant = kind.removesuffix(" %")
+            found.add(meant)
+            for model in _meant(meant, text[: match.start()], world):
+                assert _holds(meant, numbers, model, world.view.spec), (match[0], model, world)
         rest = re.sub(pattern, " ", rest)
     unknown = CLAIMS.search(rest)
     assert unknown is None, f"not checked here: {rest[unknown.start() - 80 : unknown.end() + 80]}"

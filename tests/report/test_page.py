@@ -15,6 +15,7 @@ from tests.report.test_words import ANY_TEXT
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
 from easeml_meter.report.page import html_page
+from easeml_meter.report.percent import in_percent
 from easeml_meter.report.style import STYLE
 
 TAGS = """
@@ -48,12 +49,11 @@ def test_every_phase_has_its_page(phase: Phase) -> None:
 def test_what_stands_on_it() -> None:
     view = session([1, 1, 2], losses=[0.3, 0.2, 0.095])
     page = check(html_page(view))
-    assert view.promise in page.text
-    for assumption in view.assumptions:
-        assert assumption in page.text
+    for line in (view.promise, *view.assumptions):
+        assert in_percent(line, view.spec) in page.text
     assert "climbed from band 1 to band 2" in page.text
     assert page.count("tr") == 1 + 3
-    row = "3 augmented-v3 band 2 0.02 to 0.05 9.5 % 3.5 to 15.5 % 2026-03-02T23:00:00Z 7 (70 %)"
+    row = "3 augmented-v3 band 2 2 to 5 % 9.5 % 3.5 to 15.5 % 2026-03-02T23:00:00Z 7 (70 %)"
     assert row in page.text
     last = "Step 3, augmented-v3 : Validation error 9.5 %: true error at most 15.5 % and at least"
     assert f"{last} 3.5 %, 99 % sure for all answers of this test set together." in page.text

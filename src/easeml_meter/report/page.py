@@ -16,23 +16,24 @@ from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.checks import Check, checks, summary
 from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.meter import meter_svg
+from easeml_meter.report.percent import in_percent
 from easeml_meter.report.scale import answer_colour
 from easeml_meter.report.style import STYLE
 from easeml_meter.report.svg import element, escaped
 from easeml_meter.report.words import (
     gap_name,
-    gap_words,
     loss_name,
     loss_sentence,
     named_set,
     price_words,
+    range_words,
     share_words,
     short_words,
+    sure_words,
     true_loss_words,
     validation_words,
     when,
 )
-from easeml_meter.stats.rounding import confidence
 
 _PHASES = {
     Phase.REQUESTED: "The labelers have been asked for its labels.",
@@ -80,15 +81,19 @@ def sections(view: SessionView) -> tuple[str, ...]:
     """Return the parts of the page in order, for a page of one's own."""
     found = (
         _header(view),
-        _section("What to do now", _bullets(advice(view)), kind="m-now"),
+        _section("What to do now", _bullets(_said(view, advice(view))), kind="m-now"),
         *_last(view),
         _section("The meter", _meter(view)),
         _section("What is left", _left(view)),
-        _section("The promise", f"<p>{escaped(view.promise)}</p>"),
-        _section("What the promise rests on", _bullets(view.assumptions)),
+        _section("The promise", f"<p>{escaped(in_percent(view.promise, view.spec))}</p>"),
+        _section("What the promise rests on", _bullets(_said(view, view.assumptions))),
         _section("History", _history(view)),
     )
     return (*found, _section("In retrospect", _retrospect(view))) if view.retrospective else found
+
+
+def _said(view: SessionView, lines: Iterable[str]) -> list[str]:
+    return [in_percent(line, view.spec) for line in lines]
 
 
 def _header(view: SessionView) -> str:
@@ -229,7 +234,7 @@ def _history(view: SessionView) -> str:
             _name(signal.model),
             *([escaped(signal.asked)] if view.spec.also else []),
             _answer(signal),
-            *([gap_words(signal.gap)] if view.spec.bands else []),
+            *([_gap(signal)] if view.spec.bands else []),
             *([validation_words(signal), true_loss_words(signal)] if losses else []),
             f"<time>{when(signal.told_at)}</time>",
             f"{signal.steps_left:,} ({share_words(signal.battery)})",
@@ -238,28 +243,22 @@ def _history(view: SessionView) -> str:
     return _table("Every answer, in order", headings, rows)
 
 
+def _gap(signal: Signal) -> str:
+    return "unknown" if signal.gap is None else range_words(signal.spec, signal.gap)
+
+
 def _retrospect(view: SessionView) -> str:
     found = checks(view)
+    remains = "that it lies within the tolerance of the test loss"
+    if view.spec.also or view.spec.difference is not None:
+        remains = "that each answer holds of it"
+    elif view.spec.condition is not None:
+        remains = "that the condition holds of every model that passed"
     known = (
         "The validation loss and the test loss of every step are now known, and so is whether each "
-        "answer was right. The true loss stays unknown: that it lies within the tolerance of the "
-        f"test loss remains a promise, with probability at least {confidence(view.spec)} for all "
-        "steps together."
+        f"answer was right. The true loss stays unknown: {remains} remains a promise, "
+        f"{sure_words(view.spec)} for all steps together."
     )
-    if view.spec.also or view.spec.difference is not None:
-        known = (
-            "The validation loss and the test loss of every step are now known, and so is whether "
-            "each answer was right. The true loss stays unknown: that each answer holds of it "
-            f"remains a promise, with probability at least {confidence(view.spec)} for all steps "
-            "together."
-        )
-    elif view.spec.condition is not None:
-        known = (
-            "The validation loss and the test loss of every step are now known, and so is whether "
-            "each answer was right. The true loss stays unknown: that the condition holds of every "
-            f"model that passed remains a promise, with probability at least "
-            f"{confidence(view.spec)} for all steps together."
-        )
     figure = _scroll("Validation and test loss, step by step", curves_svg(view))
     headings = ["step", "model", "answer", "validation loss", "test loss", "gap"]
     headings += ["true loss promised", "right?"]

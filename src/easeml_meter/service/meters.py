@@ -53,6 +53,7 @@ class MeterSummary:
     """The test set in use, or the one requested."""
     recipient: str
     """The public key that test sets are sealed to."""
+    spec: MeterSpec
     tenants: int
 
 
@@ -161,7 +162,9 @@ def show_meter(_: Actor, space: Workspace) -> MeterSummary:
     with space.reading() as books:
         state = space.state(books)
     recipient = space.identity.recipient
-    return MeterSummary(state.meter, state.plan, state.current, recipient, state.tenants)
+    return MeterSummary(
+        state.meter, state.plan, state.current, recipient, state.spec, state.tenants
+    )
 
 
 @needs(Permission.SEE_METER)

@@ -170,7 +170,7 @@ def test_a_meter_is_made_from_a_text(served: Served, admin: Visitor) -> None:
     assert answer.status_code == 303
     page = admin.get(answer.headers["location"])
     assert "signs is made." in words(page)
-    assert "in all 3 steps together" in words(page)
+    assert "in all 3 answers together" in words(page)
     assert "validation sets are drawn and replaced without looking" in words(page)
 
 

@@ -65,7 +65,7 @@ class TestMeter:
         answer = Visitor(served, "developer").get(f"/meters/{meter}")
         said = words(answer)
         assert "The meter has climbed from band 1 to band 2" in said
-        assert "this model's true gap lies between 0 and 0.55" in said
+        assert "this model's true gap lies between 0 and 55 %" in said
         assert "True error at most 55 % 80 % sure 0 % is what validation shows for m" in said
         assert "Latest answer 2 Band 2 of 3 gap 10 to 30 %" in said
         assert "Answers left 2 of 4" in said
@@ -107,8 +107,8 @@ class TestMeter:
             pages = {tab: visitor.get(tab) for tab in own}
             assert {page.status_code for page in pages.values()} == {200}
             said = " ".join(map(words, pages.values()))
-            assert "With probability at least 0.8" in words(pages[f"/meters/{meter}"])
-            assert "With probability at least 0.8" in words(pages[f"/meters/{meter}/promise"])
+            assert "With 80 % certainty" in words(pages[f"/meters/{meter}"])
+            assert "With 80 % certainty" in words(pages[f"/meters/{meter}/promise"])
             shown[user] = {name for name, mark in marks.items() if mark in said}
         assert shown == {
             "developer": {"signals", "history", "submit", "validation", "replace"},
@@ -214,7 +214,7 @@ def test_drawn_edges_stand_on_the_page(served: Served, tmp_path: Path) -> None:
     promise = words(Visitor(served, "developer").get(f"/meters/{meter}/promise"))
     assert "The meter draws the edges of the bands for each answer, 30 % apart" in promise
     report = Visitor(served, "developer").get(f"/meters/{meter}/report.html")
-    assert " to ".join((at_least(told["gap"][0]), at_most(told["gap"][1]))) in words(report)
+    assert f"band {gap}" in words(report)
 
 
 def test_pages_bring_no_style_or_script_of_their_own_and_guard_every_form(

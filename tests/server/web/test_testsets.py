@@ -64,8 +64,8 @@ def test_a_rolling_test_set_asks_for_batches_and_frees_them(served: Served, tmp_
     batch = len(labels) // 2
     assert "Answers left 1 in this window" in words(developer.get(f"/meters/{meter}"))
     said = words(developer.get(f"/meters/{meter}/promise"))
-    assert "in the first 4 windows together, each model's loss on its window" in said
-    assert "for the first 4 windows together (4 further ones cost another 0.2)." in said
+    assert "in the first 4 windows together, each model's error on its window" in said
+    assert "for the first 4 windows together (4 further ones cost another 20 %)." in said
     said = words(developer.get(f"/meters/{meter}/settings"))
     assert f"{batch} for each batch; {2 * batch} to begin with" in said
     told = submit(served.client(f"{prefix}developer"), meter, labels)

@@ -143,8 +143,13 @@ function table(asked, found, price) {
   return rows;
 }
 
+// Figures were rounded outwards when they were found: here they only move the point.
+function hundred(share) {
+  return +(100 * share).toPrecision(12);
+}
+
 function promised(found) {
-  const within = `every test error is within ${found.tolerance} of the truth`;
+  const within = `every test error is within ${hundred(found.tolerance)} percentage point${hundred(found.tolerance) === 1 ? "" : "s"} of the truth`;
   return found.ceiling === null ? within : `${within} unless "above the ceiling" is told`;
 }
 
@@ -165,7 +170,7 @@ function show() {
     figure.className = "figure";
     figure.textContent = { labels: `${whole(found.labels)} labels`, steps: `${whole(found.steps)} answers`, tolerance: `tolerance ${found.tolerance}` }[asked.want];
     promise.textContent = `${whole(found.steps)} answers from ${whole(found.labels)} labels`
-      + ` (${money(found.labels, price)} at ${price} each): with probability at least ${+(1 - found.delta).toPrecision(12)},`
+      + ` (${money(found.labels, price)} at ${price} each): with ${hundred(1 - found.delta)} % certainty,`
       + ` ${promised(found)}, in all answers together.`;
     parts[0].append(picture(found));
     parts[1].textContent = command(asked, found);

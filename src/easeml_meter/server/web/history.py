@@ -17,6 +17,7 @@ from easeml_meter.core.views import SessionView, Signal
 from easeml_meter.report.advice import advice
 from easeml_meter.report.checks import checks, summary
 from easeml_meter.report.curves import curves_svg
+from easeml_meter.report.percent import in_percent
 from easeml_meter.report.promised import MOST, best_promise, bounded, mark, promised_svg
 from easeml_meter.report.scale import band_tone, tone
 from easeml_meter.report.words import (
@@ -304,7 +305,7 @@ class Session:
     @property
     def advice(self) -> tuple[str, ...]:
         """What to do now."""
-        return advice(self.view, self.role)
+        return tuple(in_percent(line, self.view.spec) for line in advice(self.view, self.role))
 
     @property
     def charts(self) -> str:

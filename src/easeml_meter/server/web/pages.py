@@ -22,6 +22,7 @@ from jinja2 import Environment, PackageLoader, StrictUndefined
 from markupsafe import Markup
 
 from easeml_meter.errors import Denied, MeterError, NotFound, Unauthenticated, invalid
+from easeml_meter.report.percent import in_percent
 from easeml_meter.report.style import DRAWINGS
 from easeml_meter.report.words import ago, shown, when
 from easeml_meter.server.auth import SettingsHere, SiteHere, actor_at, noted
@@ -209,6 +210,7 @@ def _templates() -> Environment:
     found.globals["static"] = static_address
     found.filters["shown"] = shown
     found.filters["thousands"] = lambda number: f"{number:,}"
+    found.filters["percent"] = in_percent
     found.filters["code"] = _with_code
     found.filters["initials"] = _initials
     found.filters["moment"] = lambda stamp: f"{stamp[:10]} {stamp[11:16]}"
