@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from tests.report.sessions import SPEC, released, session
 
 from easeml_meter.core.views import SessionView
-from easeml_meter.report.promised import MOST, best_promise, bounded, promised_svg
+from easeml_meter.report.promised import MOST, best_promise, bounded, promised_svg, tones
+from easeml_meter.report.svg import text_width
 from easeml_meter.spec import Gap, MeterSpec
 
 
@@ -146,3 +147,20 @@ def test_only_the_truths_of_the_columns_drawn_are_drawn() -> None:
     assert len(rings) == MOST
     assert len({node.get("cy") for node in rings[-2:]}) == 1
     assert rings[-1].get("cy") != rings[0].get("cy")
+
+
+def test_the_legend_has_the_colours_of_the_bars() -> None:
+    view = told([1, 3, 1, 5], [0.4, 0.3, 0.2, 0.1])
+    drawn = {node.get("class", "").split()[0] for node in kinds(promised_svg(view), "above")}
+    assert {f"fill-{tone}" for tone in tones(view)} == drawn
+    assert tones(session([])) == [1]
+
+
+def test_on_a_phone_numbers_keep_away_from_the_axis_and_from_each_other() -> None:
+    svg = promised_svg(told([1, 1, 1, 1], [0.2467, 0.2, 0.1, 0.0912]), phone=True)
+    numbers = kinds(svg, "halo")
+    assert len(numbers) == 4  # of the first and the last, and no words on the line of the best
+    for node in numbers:
+        half = text_width(node.text or "", 12) / 2
+        assert float(node.get("x", "")) - half >= 46
+        assert float(node.get("x", "")) + half <= 320

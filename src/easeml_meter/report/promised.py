@@ -34,7 +34,7 @@ _SLOTS = 24
 """Columns up to which answers that are left are drawn as empty slots."""
 _NAMED = 14
 """Columns up to which each one has its name and numbers beside it."""
-_TOP, _STRIP, _LEFT_EDGE = 30.0, 26.0, 46.0
+_TOP, _STRIP, _LEFT_EDGE = 18.0, 26.0, 46.0
 _TIP, _NAME = 226.0, 11.5
 
 
@@ -47,6 +47,11 @@ def bounded(signal: Signal) -> float | None:
     """Return the upper bound on the true loss that an answer promises; None: none below 1."""
     most = signal.true_loss_at_most
     return most if most is not None and most < 1 else None
+
+
+def tones(view: SessionView) -> list[int]:
+    """Return the tones of the bars that are drawn, the mildest first; for an empty meter, that."""
+    return sorted({tone(signal) or 1 for signal in view.signals[-MOST:]}) or [1]
 
 
 def best_promise(view: SessionView) -> Signal | None:
@@ -78,7 +83,7 @@ class _Chart:
 
     @property
     def width(self) -> float:
-        return 358.0 if self.phone else 760.0
+        return 320.0 if self.phone else 760.0
 
     @property
     def bottom(self) -> float:
@@ -183,6 +188,8 @@ class _Chart:
         y = self.y(bounded(best) or 0.0)
         start = self.x(self.shown.index(best)) if best in self.shown else _LEFT_EDGE
         yield element("line", class_="best", x1=start, x2=self.width - 8, y1=y, y2=y)
+        if self.phone:  # the words would lie on bars; the sentence above the drawing has them
+            return
         bound = loss_words(best.spec, bounded(best) or 0.0)
         words = f"best promise so far: {bound}"
         yield _text(words, self.width - 8, y - 6, "halo axis", "end")
@@ -192,7 +199,10 @@ class _Chart:
         yield self._path("seen", [signal.validation_loss for signal in self.shown])
         best = best_promise(self.view)
         for index, signal in enumerate(self.shown):
-            telling = self.named or index in (0, len(self.shown) - 1) or signal is best
+            last = len(self.shown) - 1
+            # Numbers of neighbours would overlap.
+            alone = signal is best and min(index, last - index) > 1
+            telling = self.named or index in (0, last) or alone
             yield from self._point(index, signal, telling=telling)
 
     def _path(self, kind: str, losses: Sequence[float | None]) -> str:
@@ -219,14 +229,14 @@ class _Chart:
             if self.named or index in (0, len(self.shown) - 1):
                 words = measured_words(self.view.spec, truth.test_loss).removesuffix(" %")
                 above = truth.test_loss >= truth.validation_loss
-                yield _text(words, x, y - 11 if above else y + 20, "cap halo")
+                yield self._number(words, x, y - 11 if above else y + 20, "cap")
 
     def _point(self, index: int, signal: Signal, *, telling: bool) -> Iterator[str]:
         most, loss, x = bounded(signal), signal.validation_loss, self.x(index)
         # After release the test loss has its number there.
         if telling and most is not None and not self.truths:
             words = loss_words(signal.spec, most).removesuffix(" %")
-            yield _text(words, x, self.y(most) - 8, "cap halo")
+            yield self._number(words, x, self.y(most) - 8, "cap")
         if loss is None:
             return
         y = self.y(loss)
@@ -235,7 +245,13 @@ class _Chart:
             words = validation_words(signal).removesuffix(" %")
             truth = self.truths[index] if self.truths else None
             low = y + 20 < self.bottom and (truth is None or truth.test_loss >= loss)
-            yield _text(words, x, y + 20 if low else y - 11, "measured halo")
+            yield self._number(words, x, y + 20 if low else y - 11, "measured")
+
+    def _number(self, words: str, x: float, y: float, kind: str) -> str:
+        """Write a number at a point, away from those of the axis and inside the drawing."""
+        half = text_width(words, 12) / 2
+        inside = min(max(x, _LEFT_EDGE + half), self.width - half)
+        return _text(words, inside, y, f"{kind} halo")
 
     def _strip(self) -> Iterator[str]:
         """Draw the bands below, in the same columns, with names where there is room."""

@@ -18,7 +18,7 @@ from easeml_meter.report.advice import advice
 from easeml_meter.report.checks import checks, summary
 from easeml_meter.report.curves import curves_svg
 from easeml_meter.report.percent import in_percent
-from easeml_meter.report.promised import MOST, best_promise, bounded, mark, promised_svg
+from easeml_meter.report.promised import MOST, best_promise, bounded, mark, promised_svg, tones
 from easeml_meter.report.scale import band_tone, tone
 from easeml_meter.report.words import (
     LOW_BATTERY,
@@ -311,6 +311,13 @@ class Session:
     def charts(self) -> str:
         """Each model with its promise, for wide windows and for phones; CSS shows one."""
         return promised_svg(self.view) + promised_svg(self.view, phone=True)
+
+    @property
+    def keys(self) -> list[tuple[int, float, float]]:
+        """The bars of the legend, in the tones of the chart: tone, left edge and width of each."""
+        found = tones(self.view)
+        width = 18 / len(found)
+        return [(tone, 2 + width * place, width - 1) for place, tone in enumerate(found)]
 
     @property
     def past(self) -> list[ShownAnswer]:
