@@ -16,10 +16,14 @@ _CONFIDENCE_DIGITS = 12
 """The nines of a very small delta are printed up to here."""
 
 
-@lru_cache(maxsize=1024)  # every answer is compared with the same few edges
 def as_written(value: float | Fraction) -> Fraction:
     """Return a number as its shortest decimal says it, without rounding."""
-    return value if isinstance(value, Fraction) else Fraction(repr(float(value)))
+    return value if isinstance(value, Fraction) else _decimal(value)
+
+
+@lru_cache(maxsize=1024)  # every answer is compared with the same few edges
+def _decimal(value: float) -> Fraction:
+    return Fraction(repr(float(value)))
 
 
 def at_most(value: float | Fraction, digits: int = _DIGITS) -> str:
