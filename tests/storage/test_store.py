@@ -15,6 +15,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import psycopg
 import pytest
 import sqlalchemy as sa
 from tests.postgresql import Cluster
@@ -311,6 +312,55 @@ def test_what_is_entered_together_is_sent_together(store: Store) -> None:
     assert len(inserts) == 3
     if store.dialect == "postgresql":  # SQLite is in this process: nothing is sent
         assert not any(isinstance(values, list) for values in inserts)
+
+
+def test_a_connection_is_tried_with_a_question_only_where_that_is_in_doubt(
+    postgresql: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    url = postgresql.new_database(empty=False)
+    store = Store.open(url)
+    asked: list[str] = []
+    execute = psycopg.Cursor.execute
+
+    def note(cursor: Any, query: Any, *given: Any, **options: Any) -> Any:
+        asked.append(str(query))
+        return execute(cursor, query, *given, **options)
+
+    monkeypatch.setattr(psycopg.Cursor, "execute", note)
+    with store.reading():
+        pass
+    asked.clear()
+    for _ in range(3):
+        with store.reading():
+            pass
+    assert asked == []  # it was tried just now
+    with psycopg.connect(url, autocommit=True) as other:
+        ended = other.execute(
+            "SELECT pg_terminate_backend(pid, 60000) FROM pg_stat_activity "
+            "WHERE pid <> pg_backend_pid() AND datname = current_database()"
+        )
+        assert ended.fetchall() == [(True,)]
+    with store.reading() as books:  # on a new connection
+        assert books.meters.all() == []
+    monkeypatch.setattr(store_module, "_TRIED_SECONDS", 0.0)
+    asked.clear()
+    with store.reading():
+        pass
+    assert asked == [";"]  # it was idle for so long
+    store.close()
+    postgresql.drop(url)
+
+
+def test_a_question_alone_begins_no_transaction(store: Store) -> None:
+    with store.asking() as books:
+        books.tokens.holders({"0" * 64})
+        driver: Any = books.connection.connection.driver_connection
+        if store.dialect == "postgresql":
+            assert driver.info.transaction_status == psycopg.pq.TransactionStatus.IDLE
+    with store.reading() as books:  # the same connection, as before
+        books.tokens.holders({"0" * 64})
+        if store.dialect == "postgresql":
+            assert driver.info.transaction_status == psycopg.pq.TransactionStatus.INTRANS
 
 
 def test_only_one_holds_a_database_and_frees_it_in_the_end(tmp_path: Path) -> None:

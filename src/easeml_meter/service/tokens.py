@@ -104,7 +104,7 @@ def recognize_all(_actor: Actor, site: Site, given: Sequence[str]) -> list[Calle
     # Nothing is remembered between requests: a token that was revoked, or a seat that was taken,
     # here or by another process, counts at once.
     digests = [_digest(secret) for secret in given]
-    with site.reading() as books:
+    with site.store.asking() as books:  # one question
         holders = books.tokens.holders(set(digests))
     return [_caller(site, holders.get(digest)) for digest in digests]
 

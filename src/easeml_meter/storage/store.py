@@ -6,19 +6,22 @@ Contract, for every database behind it:
   line, so that nobody else writes between its reading and its writing. It commits at the end of the
   block, or leaves no trace if the block raises. After it returns, the commit is on disk. Without a
   meter it holds the lock of what belongs to none, such as users. SQLite has one lock for it all.
-- `Store.reading()` is a consistent snapshot.
+- `Store.reading()` is a consistent snapshot; `Store.asking()` is one for each question.
 - Entries and audit links are only ever added. A step exists at most once.
 """
 
 from __future__ import annotations
 
 import fcntl
+import select
 import sqlite3
 import threading
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
 from pathlib import Path
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
@@ -40,6 +43,9 @@ SELECT set_config('lock_timeout', '{_LOCK_SECONDS}s', false),
        END
 """
 _SNAPSHOT: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
+_ALONE_IS_ENOUGH: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
+_TRIED_SECONDS = 5.0
+"""How long a connection that was tried is taken to work, unless its end is seen."""
 _PRESENCE_SECONDS = 5.0
 """Between two looks of a server at the lock that says it is there."""
 _STILL_THERE = sa.text("SELECT 1")
@@ -115,14 +121,22 @@ class Store:
         """Read a consistent snapshot."""
         return self._connection("DEFERRED")
 
+    def asking(self) -> AbstractContextManager[Books]:
+        """Read without a transaction: PostgreSQL then answers a question in one round trip.
+
+        A single statement sees one moment; two of them may see two.
+        """
+        return self._connection("ALONE")
+
     @contextmanager
     def _connection(self, mode: str) -> Iterator[Books]:
         try:
             with self._engine.connect() as connection:
                 if self.dialect == "sqlite":
-                    connection.info["lock"] = mode
-                elif mode == "DEFERRED":
-                    connection.execution_options(**_SNAPSHOT)
+                    connection.info["lock"] = "IMMEDIATE" if mode == "IMMEDIATE" else "DEFERRED"
+                elif mode != "IMMEDIATE":
+                    options = _SNAPSHOT if mode == "DEFERRED" else _ALONE_IS_ENOUGH
+                    connection.execution_options(**options)
                 with connection.begin():
                     yield Books(connection)
         except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
@@ -280,6 +294,7 @@ def _engine(url: str) -> sa.Engine:
 
     # Rows that are entered together go in one statement, not one by one.
     engine.dialect.use_insertmanyvalues_wo_returning = True
+    engine.dialect.do_ping = _tried(engine.dialect.do_ping)  # type: ignore[assignment,method-assign]
 
     @sa.event.listens_for(engine, "connect")
     def configure(connection: Any, _record: object) -> None:
@@ -288,6 +303,27 @@ def _engine(url: str) -> sa.Engine:
         connection.autocommit = False
 
     return engine
+
+
+def _tried(ping: Callable[[Any], bool]) -> Callable[[Any], bool]:
+    """Return what tries a connection, and asks the database only if that is in doubt.
+
+    A database that stops says so, or is cut off: its end of the connection can then be read. So
+    that need not be asked with a round trip before every transaction.
+    """
+    tried: WeakKeyDictionary[Any, float] = WeakKeyDictionary()
+
+    def look(connection: Any) -> bool:
+        now = time.monotonic()
+        told = select.poll()
+        told.register(connection.fileno(), select.POLLIN)
+        if now - tried.get(connection, -_TRIED_SECONDS) < _TRIED_SECONDS and not told.poll(0):
+            return True
+        ping(connection)
+        tried[connection] = now
+        return True
+
+    return look
 
 
 def _address(url: str) -> sa.URL:
