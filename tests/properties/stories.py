@@ -12,15 +12,21 @@ from typing import Any, TypeVar
 from unittest import mock
 
 import numpy as np
+import pyarrow as pa
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from tests.service.helpers import Labels, condition_spec, small_spec
+from tests.service.helpers import Labels, condition_spec, rows, small_spec
 
 from easeml_meter.spec import MeterSpec
+from easeml_meter.tables.judging import joined
 from easeml_meter.vault.draws import Draws
 
 ROWS = 64
 INPUTS_SEED = 5
+POOL = 24
+"""How many of the rows, the last ones, have the word of a judge alone."""
+SCORES = ("recall[1]", "precision[1]", "f1[1]", "auc[1]", "balanced-accuracy", "macro-f1")
+JUDGE = "a judge"
 
 Action = tuple[str, Any]
 
@@ -41,10 +47,14 @@ class Story:
     drawn: bool
     condition: str | None = None
     mixed: bool = False
+    measured: str | None = None
+    """A score of the whole test set, or a judge, in place of the 0-1 loss."""
 
     @property
     def spec(self) -> MeterSpec:
         """Bands so wide that the two often agree though their losses differ."""
+        if self.measured is not None:
+            return measured_spec(self.measured)
         if self.condition is not None:
             return condition_spec(steps=3, passes=1, inputs="public", question=self.condition)
         if self.mixed:
@@ -67,10 +77,57 @@ class Story:
     @property
     def both(self) -> tuple[Labels, Labels]:
         """The labels of the two test sets."""
-        first = np.array(self.labels)
+        first, flips = np.array(self.labels), np.array(self.flips, dtype=np.int64)
+        if self.measured == JUDGE:  # who is right about nearly all of both
+            first, flips = _words(), flips % (ROWS - POOL)
+        elif self.measured is not None:  # enough of every class, so that both can be sealed
+            first[:48], flips = np.arange(48) % 2, 48 + flips % 16
         second = first.copy()
-        second[self.flips] ^= 1
+        second[flips] ^= 1
         return first, second
+
+
+def measured_spec(measured: str) -> MeterSpec:
+    """Give a meter of a score of the whole test set, or with a judge."""
+    usual = {"signals": 2, "edges": [0.4], "steps": 3, "inputs": "public"}
+    if measured == JUDGE:
+        judge = {"judge_error": 0.3, "rows": ROWS - POOL, "pool": POOL, "tolerance": 0.6}
+        return small_spec(**usual, **judge)
+    return small_spec(**usual, loss=measured, rows=ROWS, tolerance=0.35)
+
+
+def hidden_rows(spec: MeterSpec, labels: Labels) -> pa.Table:
+    """Give the rows of a test set; where there is a judge, its words beside the labels."""
+    table = rows(labels, seed=INPUTS_SEED)
+    if not spec.judged:
+        return table
+    known = pa.array(labels, mask=np.arange(ROWS) >= ROWS - POOL)
+    return table.set_column(3, "label", known).append_column("judge", pa.array(_words()))
+
+
+def sealed_rows(spec: MeterSpec, labels: Labels) -> pa.Table:
+    """Give the same rows as they are sealed."""
+    table = hidden_rows(spec, labels)
+    if not spec.judged:
+        return table
+    both = joined(table["label"], table["judge"])
+    return table.set_column(3, "label", both).drop_columns(["judge"])
+
+
+def _words() -> Labels:
+    """What the judge says, whose words are the same on both sides."""
+    return np.arange(ROWS) % 2
+
+
+def predicted(spec: MeterSpec, guess: Labels, salt: str = "") -> pa.Table:
+    """Give predictions as the meter's loss takes them: classes, or probabilities."""
+    columns: dict[str, Any] = {"id": np.arange(len(guess))}
+    if spec.loss.startswith("auc"):
+        chance = 0.25 + guess / 2
+        columns |= {"probability_0": 1 - chance, "probability_1": chance}
+    else:
+        columns["prediction"] = guess
+    return pa.table(columns).replace_schema_metadata({"salt": salt})
 
 
 def one_secret() -> AbstractContextManager[object]:
@@ -109,4 +166,18 @@ def stories(
         drawn=st.booleans(),
         condition=st.sampled_from([None, None, "n > 0.5 +/- 0.2", "n - o > 0 +/- 0.3"]),
         mixed=st.sampled_from([False, False, True]),
+        measured=st.sampled_from([None, None, None, *SCORES, JUDGE]),
+    )
+
+
+def measured_story(kind: type[Told], measured: str, looks: Sequence[str] = ()) -> Told:
+    """Tell of two test sets with other scores and the same answers, and of a look around."""
+    flips, half = [0, 3, 4], np.arange(ROWS) % 2
+    # Close to the truth, far from it, and with no positive at all, which has no precision.
+    guesses = [half, np.where(np.arange(ROWS) < 12, half, 1 - half), 0 * half]
+    todo: list[Action] = [("check", (guesses[0].tolist(), 1))]
+    todo += [("submit", (guess.tolist(), 1)) for guess in guesses]
+    todo += [("repeat", None), *(("look", look) for look in looks)]
+    return kind(
+        half.tolist(), flips, todo, "regular", None, elastic=False, drawn=False, measured=measured
     )

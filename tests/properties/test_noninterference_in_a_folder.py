@@ -23,7 +23,20 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
-from tests.properties.stories import INPUTS_SEED, ROWS, Action, Story, one_secret, patient, stories
+from tests.properties.stories import (
+    INPUTS_SEED,
+    JUDGE,
+    ROWS,
+    SCORES,
+    Action,
+    Story,
+    hidden_rows,
+    measured_story,
+    one_secret,
+    patient,
+    predicted,
+    stories,
+)
 from tests.service.helpers import Clock, Labels, rows, small_spec, write_predictions
 
 from easeml_meter.cli import main
@@ -50,11 +63,13 @@ class Side:
         validation = np.random.default_rng(1).integers(0, 2, 30)
         pq.write_table(rows(validation, seed=2), self.folder / "validation.parquet")
         meter.set_validation(self.folder / "validation.parquet", label="label")
-        table = rows(self.labels, seed=INPUTS_SEED)
-        pq.write_table(table, self.folder / "plain.parquet")
+        pq.write_table(hidden_rows(self.spec, self.labels), self.folder / "plain.parquet")
         sealed = self.folder / "set.sealed"
+        judge = "judge" if self.spec.judged else None
         with one_secret():
-            meter.seal(self.folder / "plain.parquet", sealed, label="label", id_column="id")
+            meter.seal(
+                self.folder / "plain.parquet", sealed, label="label", id_column="id", judge=judge
+            )
         meter.add_test_set(sealed, ids_renumbered=True)
         (self.folder / "plain.parquet").unlink()
         sealed.unlink()
@@ -114,10 +129,11 @@ def perform(side: Side, action: Action, number: int) -> tuple[object, str, str]:
     kind, detail = action
     if kind in ("submit", "check"):
         guess, errors = detail
-        write_predictions(side.folder / f"t{number}.parquet", np.array(guess), str(number))
         validation = np.random.default_rng(1).integers(0, 2, 30)
         validation[:errors] ^= 1
-        write_predictions(side.folder / f"v{number}.parquet", validation, str(number))
+        for name, values in (("t", np.array(guess)), ("v", validation)):
+            table = predicted(side.spec, values, str(number))
+            pq.write_table(table, side.folder / f"{name}{number}.parquet")
         files = ["--test", f"t{number}.parquet", "--validation", f"v{number}.parquet"]
         asked = ["--ask", side.spec.questions[sum(guess) % len(side.spec.questions)]]
         check = ["--check"] if kind == "check" else []
@@ -153,12 +169,8 @@ def bad_submission(side: Side, kind: str) -> list[str]:
     return ["submit", "--test", "bad.parquet", "--validation", "bv.parquet", "--model", name]
 
 
-told = stories(
-    Story,
-    validation=30,
-    bad=("short", "class", "ids", "name"),
-    looks=("status", "history", "report", "audit"),
-)
+LOOKS = ("status", "history", "report", "audit")
+told = stories(Story, validation=30, bad=("short", "class", "ids", "name"), looks=LOOKS)
 
 
 @given(story=told)
@@ -174,10 +186,10 @@ def test_equal_signals_look_equal_in_many_stories(story: Story) -> None:
     play(story)
 
 
-def play(story: Story) -> int:
+def play(story: Story) -> list[str] | None:
     """Tell both sides of a story; as long as their signals are equal, everything is.
 
-    Return how many actions were compared.
+    Return the signals; None: they came to differ.
     """
     first, second = story.both
     with tempfile.TemporaryDirectory() as left, tempfile.TemporaryDirectory() as right:
@@ -186,10 +198,16 @@ def play(story: Story) -> int:
         for number, action in enumerate(story.todo):
             shown = [perform(side, action, number) for side in sides]
             if sides[0].answers() != sides[1].answers():
-                return number  # the signals differ: from here on everything may
+                return None  # the signals differ: from here on everything may
             assert shown[0] == shown[1]
             assert sides[0].files() == sides[1].files()
-    return len(story.todo)
+        return sides[0].answers()
+
+
+@pytest.mark.parametrize("measured", [*SCORES, JUDGE])
+def test_scores_and_estimates_show_nothing_but_their_answers(measured: str) -> None:
+    story = measured_story(Story, measured, LOOKS)
+    assert play(story) == ["1", "2", "too-few" if measured == "precision[1]" else "2"]
 
 
 def drawn_story() -> Story:
@@ -197,14 +215,13 @@ def drawn_story() -> Story:
     first = np.random.default_rng(0).integers(0, 2, ROWS)
     guesses = [first.tolist(), np.roll(first, 1).tolist(), (1 - first).tolist()]
     todo: list[Action] = [("check", (guesses[0], 1)), *(("submit", (each, 1)) for each in guesses)]
-    todo += [("look", look) for look in ("status", "history", "report", "audit")]
+    todo += [("look", look) for look in LOOKS]
     return Story(first.tolist(), [0, 1], todo, "regular", None, elastic=False, drawn=True)
 
 
 def test_drawn_edges_do_not_depend_on_the_labels() -> None:
     """The same submissions get the same edges, though their test losses differ."""
-    story = drawn_story()
-    assert play(story) == len(story.todo)  # the answers never differ
+    assert play(drawn_story()) is not None  # the answers never differ
 
 
 def test_edges_that_depend_on_the_labels_are_caught(monkeypatch: pytest.MonkeyPatch) -> None:

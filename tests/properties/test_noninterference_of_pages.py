@@ -13,7 +13,7 @@ import httpx
 import numpy as np
 import pytest
 from hypothesis import given, settings
-from tests.properties.stories import INPUTS_SEED, ROWS, patient
+from tests.properties.stories import INPUTS_SEED, JUDGE, ROWS, measured_story, patient
 from tests.properties.test_noninterference_over_http import (
     Side,
     ToldOverHttp,
@@ -106,6 +106,12 @@ def test_equal_signals_give_equal_pages(story: ToldOverHttp) -> None:
 @settings(patient, max_examples=200)
 def test_equal_signals_give_equal_pages_in_many_stories(story: ToldOverHttp) -> None:
     story.play(Browser)
+
+
+@pytest.mark.parametrize("measured", ["precision[1]", JUDGE])
+def test_scores_and_estimates_show_nothing_but_their_answers(measured: str) -> None:
+    story = measured_story(ToldOverHttp, measured)
+    assert story.play(Browser) == ["1", "2", "too-few" if measured == "precision[1]" else "2"]
 
 
 def test_a_validation_set_made_of_test_rows_gives_the_same_pages() -> None:

@@ -28,7 +28,19 @@ from hypothesis import strategies as st
 from opentelemetry.sdk.trace import ReadableSpan, TracerProvider
 from opentelemetry.sdk.trace.export import SimpleSpanProcessor
 from opentelemetry.sdk.trace.export.in_memory_span_exporter import InMemorySpanExporter
-from tests.properties.stories import INPUTS_SEED, ROWS, Action, Story, one_secret, patient, stories
+from tests.properties.stories import (
+    INPUTS_SEED,
+    JUDGE,
+    ROWS,
+    Action,
+    Story,
+    measured_story,
+    one_secret,
+    patient,
+    predicted,
+    sealed_rows,
+    stories,
+)
 from tests.server.driving import (
     VALIDATION,
     add,
@@ -121,7 +133,7 @@ class Side:
         self.meter = self.served.add_meter(self.spec)
         self.developer = self.served.client("developer")
         assert give_validation(self.developer, self.meter).is_success
-        table = rows(self.labels, seed=INPUTS_SEED)
+        table = sealed_rows(self.spec, self.labels)
         clock = self.served.site.clock
         with one_secret():
             content = sealed(self.served, self.meter, table, self.folder, clock=clock)
@@ -190,13 +202,14 @@ def perform(side: Side, action: Action, number: int) -> dict[str, object]:
         validation = VALIDATION.copy()
         validation[:errors] ^= 1
         body = packed(
-            test_parquet=predictions(np.array(guess), str(number)),
-            validation_parquet=predictions(validation, str(number)),
+            test_parquet=parquet(predicted(side.spec, np.array(guess), str(number))),
+            validation_parquet=parquet(predicted(side.spec, validation, str(number))),
         )
+        asked = side.spec.questions[sum(guess) % len(side.spec.questions)]
         if kind == "check":
-            return side.ask("POST", "/submissions/check", content=body)
+            return side.ask("POST", "/submissions/check", params={"ask": asked}, content=body)
         side.last = body
-        return side.ask("POST", "/submissions", params={"model": "m"}, content=side.last)
+        return side.ask("POST", "/submissions", params={"model": "m", "ask": asked}, content=body)
     if kind == "repeat":
         return side.ask("POST", "/submissions", params={"model": "m"}, content=side.last)
     if kind == "bad":
@@ -230,18 +243,19 @@ def bad_submission(kind: str) -> tuple[str, bytes]:
 class ToldOverHttp(Story):
     """A story at two servers."""
 
-    def play(self, kind: type[Side] = Side) -> None:
-        """Do it on both sides, and compare."""
+    def play(self, kind: type[Side] = Side) -> list[str] | None:
+        """Do it on both sides, and compare; return the signals, None if they came to differ."""
         with two_sides(*self.both, self.spec, kind) as sides:
             for number, action in enumerate(self.todo):
                 shown = [perform(side, action, number) for side in sides]
                 if sides[0].answers() != sides[1].answers():
-                    return  # the signals differ: from here on everything may
+                    return None  # the signals differ: from here on everything may
                 assert shown[0] == shown[1]
                 assert sides[0].metrics() == sides[1].metrics()
             for look in LOOKS:
                 seen = [side.ask("GET", look) for side in sides]
                 assert seen[0] == seen[1]
+            return sides[0].answers()
 
 
 told = stories(
@@ -265,6 +279,12 @@ def test_equal_signals_look_equal(story: ToldOverHttp) -> None:
 @settings(patient, max_examples=200)
 def test_equal_signals_look_equal_in_many_stories(story: ToldOverHttp) -> None:
     story.play()
+
+
+@pytest.mark.parametrize("measured", ["precision[1]", "auc[1]", JUDGE])
+def test_scores_and_estimates_show_nothing_but_their_answers(measured: str) -> None:
+    story = measured_story(ToldOverHttp, measured)
+    assert story.play() == ["1", "2", "too-few" if measured == "precision[1]" else "2"]
 
 
 def test_a_validation_set_made_of_test_rows_looks_like_any_other() -> None:

@@ -20,7 +20,6 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.live import live
-from tests.service.helpers import Clock
 
 from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.questions.asking import plan_question
@@ -200,26 +199,6 @@ def test_every_score_is_measured_and_told_within_its_band(
     (truth,) = session.meter.status(generation=1).retrospective
     assert truth is not None
     assert truth.test_loss == pytest.approx(expected)
-
-
-@pytest.mark.parametrize("loss", ["f1[1]", "precision[1]", "auc[1]"])
-def test_nothing_but_the_answers_can_be_seen_of_the_labels(loss: str, tmp_path: Path) -> None:
-    """Two test sets with other labels and other scores, and the same answers."""
-    seen = []
-    for side, positives in enumerate((200, 190)):
-        folder = tmp_path / str(side)
-        folder.mkdir()
-        session = Sealed(folder, spec_of(loss), positives=positives, clock=Clock())
-        told = np.where(np.arange(400) < 195, 1, 0)
-        share = told / 2 + 0.25
-        own = session.own.astype(np.float64) if loss.startswith("auc") else None
-        given = share if loss.startswith("auc") else told
-        said = [session.submit(given, own, model="first").to_dict()]
-        said.append(session.submit(given, own, model="first").to_dict())
-        view = session.meter.status()
-        chain = [(link.event, sorted(link.details)) for link in session.meter.audit().links]
-        seen.append((said, html_page(view), view.to_dict(), chain))
-    assert seen[0] == seen[1]
 
 
 def test_a_model_is_run_and_read_by_its_f1(tmp_path: Path) -> None:
