@@ -294,7 +294,7 @@ def signal_of(
     return Signal(
         spec=rules.spec,  # with the count that the test set was planned with
         answer=answer,
-        step=_running(ledger.spec, entry),
+        step=shown_step(ledger.spec, entry),
         generation=entry.generation,
         model=entry.model,
         tenant=entry.tenant,
@@ -314,10 +314,18 @@ def signal_of(
     )
 
 
-def _running(spec: MeterSpec, entry: Entry) -> int:
+def shown_step(spec: MeterSpec, entry: Entry) -> int:
     """Return the step of an answer; those of a rolling test set go on from window to window."""
-    before = 0 if spec.window is None else (entry.generation - 1) * spec.submissions
-    return before + entry.step
+    return _before(spec, entry.generation) + entry.step
+
+
+def entered_step(spec: MeterSpec, generation: int, shown: int) -> int:
+    """Return the step under which the books have an answer, given the one that people see."""
+    return shown - _before(spec, generation)
+
+
+def _before(spec: MeterSpec, generation: int) -> int:
+    return 0 if spec.window is None else (generation - 1) * spec.submissions
 
 
 def _empty(spec: MeterSpec) -> float:

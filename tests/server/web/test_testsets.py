@@ -15,7 +15,14 @@ import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet as pq
 import pytest
-from tests.server.driving import VALIDATION, begin, give_validation, parquet, submit
+from tests.server.driving import (
+    VALIDATION,
+    begin,
+    give_validation,
+    parquet,
+    submission,
+    submit,
+)
 from tests.server.helpers import Served, serve
 from tests.service.helpers import rows, small_spec
 
@@ -87,6 +94,26 @@ def test_a_rolling_test_set_asks_for_batches_and_frees_them(served: Served, tmp_
     freed = developer.get(f"/meters/{meter}/batches/1")
     assert pq.read_table(io.BytesIO(freed.content))["label"].to_pylist() == labels[:batch].tolist()
     assert developer.get(f"/meters/{meter}/batches/2").status_code == 404
+
+    # Steps go on from window to window, for receipts, notes and pages alike.
+    client = served.client(f"{prefix}developer")
+    now = np.concatenate([labels[batch:], LABELS[:batch]])
+    body = submission(now, VALIDATION)
+    named = {"model": "second", "no_ids": "true"}
+    again = client.post(f"/meters/{meter}/submissions", params=named, content=body).json()
+    assert (again["generation"], again["step"]) == (2, 2)
+    shown = client.get(f"/meters/{meter}/submissions/{again['id']}").json()
+    assert shown["signal"] == again["signal"]
+    listed = client.get(f"/meters/{meter}/submissions").json()["items"]
+    assert [(each["id"], each["step"]) for each in listed] == [
+        (again["id"], 2),
+        (told.json()["id"], 1),
+    ]
+    form = developer.get(f"/meters/{meter}/note?generation=2&step=2")
+    assert "second" in words(form)
+    noted = client.post(f"/meters/{meter}/submissions/note", json={"submission": 2, "text": "new"})
+    assert (noted.json()["generation"], noted.json()["step"]) == (2, 2)
+    assert "new" in words(developer.get(f"/meters/{meter}"))
 
 
 def test_commands_name_the_address_of_the_settings(tmp_path: Path) -> None:

@@ -117,3 +117,15 @@ def test_numbers_are_sorted_by_how_much_they_changed(tmp_path: Path) -> None:
     assert not found.zero_one
     first = found.examples[0]
     assert first.predictions == tuple(f"{values[first.row - 1]:.4g}" for values in said)
+
+
+def test_a_score_of_the_whole_test_set_is_not_one_of_examples(tmp_path: Path) -> None:
+    """It was refused as a model that could not be measured."""
+    spec = small_spec(loss="recall[1]", rows=120, classes=(0, 1))
+    session = make_session(tmp_path, spec)
+    session.submit(1, 0, model="a")
+    session.submit(2, 0, model="b")
+    session.meter.retire()
+    session.meter.release()
+    with pytest.raises(InvalidInput, match=r"recall\[1\].*of the whole test set"):
+        compare_submissions(DEVELOPER, session.meter.workspace, 1, (1, 2))

@@ -21,8 +21,10 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput, NotFound, Spent, WrongPhase
 from easeml_meter.meter import Meter
+from easeml_meter.service.actor import Actor
 from easeml_meter.service.submissions.measuring import Measured
 from easeml_meter.service.testsets import delivery
+from easeml_meter.service.testsets.differences import comparable, compare_submissions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.store import Store
 from easeml_meter.vault.sealing import SealedTestSet, seal
@@ -115,6 +117,38 @@ def test_what_has_left_is_released_as_it_was(rolled: Rolled, tmp_path: Path) -> 
     with pytest.raises(NotFound):
         rolled.meter.fetch_batch(2, tmp_path / "two.parquet")
     assert rolled.events[-2:] == [Event.TEST_SET_ADDED, Event.BATCH_RELEASED]
+
+
+def test_a_note_is_shown_beside_the_step_that_people_see(tmp_path: Path) -> None:
+    rolled = Rolled(tmp_path, rolling_spec(window=1, submissions=2))
+    for window in range(2):
+        rolled.deliver()
+        for number in range(2):
+            rolled.submit(slice(number), model=f"model {window} {number}")
+    assert rolled.meter.note(4, "the last") == 4
+    assert rolled.meter.note(1, "the first") == 1
+    assert rolled.meter.note(3, "the third", generation=2) == 3
+    with pytest.raises(NotFound):
+        rolled.meter.note(1, "of another window", generation=2)
+    notes = rolled.meter.status().notes
+    assert [(each.generation, each.step, each.text) for each in notes] == [
+        (1, 1, "the first"),
+        (2, 3, "the third"),
+        (2, 4, "the last"),
+    ]
+
+
+def test_two_models_of_a_window_are_compared_by_the_steps_that_people_see(tmp_path: Path) -> None:
+    rolled = Rolled(tmp_path, rolling_spec(window=1, submissions=2))
+    for _ in range(2):
+        rolled.deliver()
+        for number in range(2):
+            rolled.submit(slice(number), model=f"model {number}")
+        rolled.meter.release()
+    actor, space = Actor.embedded(), rolled.meter.workspace
+    assert comparable(actor, space, 2) == [3, 4]
+    found = compare_submissions(actor, space, 2, (3, 4))
+    assert (found.first.step, found.second.step, found.worse) == (3, 4, 1)
 
 
 def test_a_step_is_refused_while_its_batch_is_missing(rolled: Rolled) -> None:

@@ -56,7 +56,7 @@ def compare(
         number=number,
         found=found,
         sides=[(told[each.step], each) for each in (found.first, found.second)],
-        choices=[(step, view.signals[step - 1].model) for step in steps],
+        choices=[(step, told[step].signal.model) for step in steps],
         show=show,
         of_page=PAGE,
         loss=loss_name(view.spec),

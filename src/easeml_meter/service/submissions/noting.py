@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from contextlib import suppress
+from dataclasses import replace
 
+from easeml_meter.core.history import MeterState, entered_step, shown_step
 from easeml_meter.core.model import AuditLink, Entry, Event, TestSet
 from easeml_meter.core.people import Role
 from easeml_meter.core.submissions import Note
@@ -35,7 +37,8 @@ def note(
     """Note something on a submission of the actor's team, by its step or the name of its model.
 
     Runners, who see no answers, write on what they have submitted themselves. Without a text and a
-    link, the note is taken away. Without a `generation`, it is about the current test set.
+    link, the note is taken away. Without a `generation`, it is about the current test set; a step
+    of a rolling one says its window itself. The step of what is returned is the one people see.
 
     Raises:
         InvalidInput: the text is too long, the link is none, or there are too many notes.
@@ -44,7 +47,9 @@ def note(
     said = Note(0, 0, text.strip(), link.strip(), "")  # refused before anybody has to wait
     with space.writing() as books:
         state = space.state(books)
-        test_set = state.current if generation is None else state.numbered(generation)
+        test_set = _meant(state, submission, generation)
+        if isinstance(submission, int):
+            submission = entered_step(state.spec, test_set.number, submission)
         entry = _entry(actor, books, test_set, state.tenant(actor.acting_for), submission)
         place = {"generation": entry.generation, "tenant": entry.tenant, "step": entry.step}
         before = [
@@ -57,7 +62,13 @@ def note(
         by = {"user": actor.user} if actor.user else {}
         details = place | {"text": said.text, "link": said.link} | by
         books.audit.append(test_set.meter, space.now(), Event.NOTED, details)
-        return entry
+        return replace(entry, step=shown_step(state.spec, entry))
+
+
+def _meant(state: MeterState, submission: int | str, generation: int | None) -> TestSet:
+    if generation is None and state.spec.window is not None and isinstance(submission, int):
+        generation = 1 + (submission - 1) // state.spec.submissions
+    return state.current if generation is None else state.numbered(generation)
 
 
 def _entry(
@@ -84,7 +95,10 @@ def notes_on(
     links: Sequence[AuditLink], signals: Sequence[Signal], tenant: int
 ) -> tuple[Note, ...]:
     """Return the newest note on each of a tenant's answers, of all that were ever written."""
-    shown = {(signal.generation, signal.step) for signal in signals}
+    shown = {
+        (each.generation, entered_step(each.spec, each.generation, each.step)): each.step
+        for each in signals
+    }
     found: dict[tuple[int, int], Note] = {}
     for link in links:
         said = link.details
@@ -92,5 +106,6 @@ def notes_on(
         if said.get("tenant") == tenant and place in shown:
             # What was changed by hand is for the audit to tell, and for no page to link to.
             with suppress(InvalidInput, KeyError, AttributeError, TypeError):
-                found[place] = Note(*place, said["text"], said["link"], link.at)
+                note = Note(place[0], shown[place], said["text"], said["link"], link.at)
+                found[place] = note
     return tuple(note for _, note in sorted(found.items()) if note.text or note.link)

@@ -8,10 +8,11 @@ from __future__ import annotations
 
 import hashlib
 import secrets
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import cast
 
+from easeml_meter.core.history import shown_step
 from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.model import Entry, stamp
 from easeml_meter.core.submissions import (
@@ -83,7 +84,7 @@ class Incoming:
 
     def accepted(self, signal: Signal) -> Accepted:
         """Return what its sender gets for an answer."""
-        receipt = _receipt_of(self.space.meter or "", signal)
+        receipt = _receipt_of(self.space.meter or "", signal, signal.step)
         return receipt, signal if _sees_signals(self.actor) else None
 
 
@@ -402,9 +403,8 @@ def receipts(actor: Actor, space: Workspace) -> list[Receipt]:
     """
     with space.reading() as books:
         tickets = books.submissions.of(space.meter or "", actor.acting_for)
-        entries = _entries(books, actor, space)
+        told = list(_answered(books, actor, space))
     known = {(ticket.generation, ticket.step) for ticket in tickets}
-    told = [_receipt_of(space.meter or "", entry) for entry in entries]
     found = [each for each in told if (each.generation, each.step) not in known]
     found += [ticket.receipt for ticket in tickets]
     return sorted(found, key=lambda receipt: (receipt.created_at, receipt.id), reverse=True)
@@ -437,8 +437,7 @@ def receipt(actor: Actor, space: Workspace, identifier: str) -> Receipt:
         ticket = _ticket(books, actor, space, identifier)
         if ticket is not None:
             return ticket.receipt
-        for entry in _entries(books, actor, space):
-            found = _receipt_of(space.meter or "", entry)
+        for found in _answered(books, actor, space):
             if found.id == identifier:
                 return found
     raise NotFound(f"submission {identifier[:32]!r}: none of yours with that id")
@@ -466,12 +465,11 @@ def _sees_signals(actor: Actor) -> bool:
     return True
 
 
-def _entries(books: Books, actor: Actor, space: Workspace) -> list[Entry]:
-    return [
-        entry
-        for test_set in books.testsets.all(space.meter or "")
-        for entry in books.entries.all(test_set.meter, test_set.number, actor.tenant)
-    ]
+def _answered(books: Books, actor: Actor, space: Workspace) -> Iterator[Receipt]:
+    state = space.state(books)
+    for test_set in state.generations:
+        for entry in books.entries.all(test_set.meter, test_set.number, actor.tenant):
+            yield _receipt_of(test_set.meter, entry, shown_step(state.spec, entry))
 
 
 def _ticket(books: Books, actor: Actor, space: Workspace, identifier: str) -> Ticket | None:
@@ -481,14 +479,14 @@ def _ticket(books: Books, actor: Actor, space: Workspace, identifier: str) -> Ti
     return found
 
 
-def _receipt_of(meter: str, told: Entry | Signal) -> Receipt:
-    """Return the receipt of predictions that were answered.
+def _receipt_of(meter: str, told: Entry | Signal, step: int) -> Receipt:
+    """Return the receipt of predictions that were answered; `step` is the one that people see.
 
     They never had a row in the queue. Their id is a hash of their place in the ledger, so that it
     can be found again from the entry alone and repeating a submission gives the same receipt.
     """
     told_at = stamp(told.told_at) if isinstance(told, Signal) else told.told_at
-    place = f"{meter}/{told.generation}/{told.tenant}/{told.step}"
+    place = f"{meter}/{told.generation}/{told.tenant}/{step}"
     return Receipt(
         id=hashlib.sha256(place.encode()).hexdigest()[:32],
         state=SubmissionState.DONE,
@@ -496,6 +494,6 @@ def _receipt_of(meter: str, told: Entry | Signal) -> Receipt:
         model=told.model,
         tenant=told.tenant,
         generation=told.generation,
-        step=told.step,
+        step=step,
         created_at=told_at,
     )

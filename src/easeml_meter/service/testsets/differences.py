@@ -13,6 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from easeml_meter.core.history import shown_step
 from easeml_meter.core.model import Entry, TestSet
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.comparing import losses_of
@@ -86,8 +87,8 @@ def comparable(actor: Actor, space: Workspace, number: int) -> list[int]:
     Raises:
         NotFound: there is no such test set, or it was not released yet.
     """
-    _, _, entries = _read(actor, space, number)
-    return [entry.step for entry in entries if _kept_rows(entry)]
+    spec, _, entries = _read(actor, space, number)
+    return [shown_step(spec, entry) for entry in entries if _kept_rows(entry)]
 
 
 @needs(Permission.SEE_SIGNALS)
@@ -106,10 +107,13 @@ def compare_submissions(
 
     Raises:
         NotFound: there is no such test set, or it was not released yet.
-        InvalidInput: a step cannot be compared.
+        InvalidInput: a step cannot be compared, or single examples have no loss.
     """
     spec, test_set, entries = _read(actor, space, number)
-    chosen = [_entry(entries, step) for step in steps]
+    if spec.sized:
+        loss = spec.loss if spec.corpus else "estimated with a judge"
+        raise invalid("loss", loss, "one of single examples: this one is of the whole test set")
+    chosen = [_entry(spec, entries, step) for step in steps]
     with space.reading() as books:
         validation = space.state(books).validation
     if validation is None:  # there are answers, so there was one
@@ -125,8 +129,8 @@ def compare_submissions(
         places = places[np.argsort(-np.abs(change[places]), kind="stable")]
     shown = places[PAGE * (page - 1) : PAGE * page]
     return Differences(
-        first=Compared(chosen[0].step, chosen[0].model, float(losses[0].mean())),
-        second=Compared(chosen[1].step, chosen[1].model, float(losses[1].mean())),
+        first=Compared(steps[0], chosen[0].model, float(losses[0].mean())),
+        second=Compared(steps[1], chosen[1].model, float(losses[1].mean())),
         rows=len(change),
         worse=len(got_worse),
         better=len(got_better),
@@ -154,11 +158,11 @@ def _kept_rows(entry: Entry) -> bool:
     return bool(entry.blob) and suffix_of(entry.blob) not in models
 
 
-def _entry(entries: Sequence[Entry], step: int) -> Entry:
-    for entry in entries:
-        if entry.step == step and _kept_rows(entry):
-            return entry
-    known = ", ".join(str(each.step) for each in entries if _kept_rows(each)) or "none"
+def _entry(spec: MeterSpec, entries: Sequence[Entry], step: int) -> Entry:
+    kept = {shown_step(spec, entry): entry for entry in entries if _kept_rows(entry)}
+    if step in kept:
+        return kept[step]
+    known = ", ".join(map(str, kept)) or "none"
     raise invalid("step", step, f"one that predictions were kept of: {known}")
 
 
