@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+
 from easeml_meter.report.scale import band_tone
 from easeml_meter.report.svg import element, escaped, number
-from easeml_meter.report.words import loss_words, range_words
+from easeml_meter.report.words import change_words, loss_words, range_words
 from easeml_meter.spec import MeterSpec
 
 _WIDTH, _NAMES, _ROW = 340.0, 132.0, 34.0
@@ -52,6 +54,11 @@ def _rows(spec: MeterSpec) -> tuple[list[tuple[int, str]], str]:
     left = f"{spec.steps:,} answer{'' if spec.steps == 1 else 's'}"
     if spec.condition is None and len(set(spec.tolerances)) == 1:
         left += f", tolerance {loss_words(spec, spec.tolerances[0])}"
+    if spec.difference is not None:
+        edges = [-1.0, *map(float, spec.difference.edges), 1.0]
+        names = [f"n - o {change_words(each)}" for each in pairwise(edges)]
+        # The worst is the lowest, and stands above.
+        return [(band_tone(len(names) - n, len(names)), each) for n, each in enumerate(names)], left
     if spec.condition is not None:
         return [(0, "fail"), (1, "pass")], left
     if spec.drawn is not None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from dataclasses import fields
 
 import pytest
 from tests.server.helpers import Served
@@ -19,6 +20,7 @@ bands = [{ lower = 0.0, upper = 0.1, tolerance = 0.1 }, { lower = 0.1, upper = 1
 steps = 3
 delta = 0.1
 """
+DIFFERENCE = {"asks": "condition", "condition": "n - o at 0 +/- 0.1", "disagreement": "0.3"}
 SMALL = {"steps": "3", "confidence": "0.9", "tolerance": "0.1", "edges": "0.1"}
 
 
@@ -114,6 +116,33 @@ def test_the_first_draft_is_a_meter() -> None:
             0.2,
         ),
         ({"asks": "better"}, "question", "better"),
+        (
+            DIFFERENCE,
+            "question",
+            "n - o at 0 +/- 0.1",
+        ),
+        (
+            {"also": "n > 0.8 +/- 0.1; n - o at 0 +/- 0.1", "disagreement": "0.3"},
+            "also",
+            ("n > 0.8 +/- 0.1", "n - o at 0 +/- 0.1"),
+        ),
+        ({"also": "n - o at 0 +/- 0.1", "disagreement": "0.3"}, "disagreement", 0.3),
+        ({"disagreement": "0.3"}, "disagreement", None),
+        ({"asks": "better", "also": "n > 0.8 +/- 0.1"}, "also", ("n > 0.8 +/- 0.1",)),
+        ({"window": "2"}, "window", 2),
+        ({"window": "2", "submissions": "3"}, "submissions", 3),
+        ({"loss": "f1", "positive": "fraud"}, "loss", "f1[fraud]"),
+        ({"loss": "f1[fraud]", "floor": "0.7"}, "floor", 0.7),
+        ({"loss": "recall", "positive": "1", "rows": "5000"}, "rows", 5_000),
+        ({"loss": "macro-recall", "positive": "1", "classes": "0, 1"}, "loss", "macro-recall"),
+        ({"loss": "f1[fraud]", "tries": "2"}, "tries", 2),
+        ({"floor": "0.7", "rows": "5000", "tries": "2"}, "floor", None),
+        ({"judge_error": "0.1", "pool": "5000"}, "judge_error", 0.1),
+        ({"judge_error": "0.1", "pool": "5000", "rows": "200"}, "rows", 200),
+        ({"judge_error": "0.1", "pool": "5000"}, "pool", 5_000),
+        ({"loss": "brier", "judge_error": "0.1"}, "judge_error", None),
+        ({"clusters": "1"}, "clusters", True),
+        ({"sessions": "4"}, "sessions", 4),
     ],
 )
 def test_every_setting_has_a_field(fields: dict[str, str], name: str, value: object) -> None:
@@ -136,6 +165,13 @@ def test_every_setting_has_a_field(fields: dict[str, str], name: str, value: obj
         ({"asks": "everything"}, "asks"),
         ({"asks": "condition"}, "question"),
         ({"loss": "other", "other_loss": "f1"}, "loss"),
+        ({"loss": "f1"}, "say which class is the positive one"),
+        ({"also": "n > 0.8"}, "n > 0.8"),
+        ({"also": "n > 0.8 +/- 0.1", "elastic": "1"}, "not with elastic"),
+        ({"window": "2", "ceiling": "0.3"}, "not with ceiling"),
+        ({"submissions": "2"}, "only with a window"),
+        ({"judge_error": "0.1"}, "the rows without a label"),
+        ({"window": "two"}, "window: 'two'"),
         ({"loss": "other", "other_loss": "os:system"}, "loss"),
     ],
 )
@@ -218,3 +254,41 @@ def test_there_is_one_place_to_make_a_meter(admin: Visitor) -> None:
 def test_only_texts_and_no_code_come_out_of_a_draft() -> None:
     with pytest.raises(InvalidInput, match="steps"):
         _ = Draft.of({"steps": "<b>"}).spec
+
+
+PAPER = {
+    "bound",
+    "published",
+    "reverts",
+    "masked_reverts",
+    "mask_above",
+    "memory",
+    "resets",
+    "mixture",
+}
+"""Settings of the paper's variants, which a meter.toml takes."""
+
+
+def test_what_has_no_field_is_known() -> None:
+    by_another_name = {"bands", "delta", "question"}
+    without = {each.name for each in fields(MeterSpec)} - set(DEFAULTS) - by_another_name
+    assert without == PAPER
+
+
+@pytest.mark.parametrize(
+    ("typed", "said"),
+    [
+        ({"window": "2"}, "for each batch, of 2 in use at a time"),
+        ({"loss": "f1[fraud]", "classes": "fraud, fair", "rows": "9000"}, "A labeler delivers"),
+        (
+            {"judge_error": "0.1", "pool": "5000", "rows": "200"},
+            "5,000 more rows that the",
+        ),
+        (DIFFERENCE, "n - o 0 or more"),
+        ({"also": "n > 0.8 +/- 0.1"}, 'to "n > 0.8 +/- 0.1"'),
+    ],
+)
+def test_a_plan_of_every_kind_is_shown(admin: Visitor, typed: dict[str, str], said: str) -> None:
+    page = admin.send("/admin/meters/new/plan", **(SMALL | typed))
+    assert said in words(page)
+    assert "Make it" in words(page)

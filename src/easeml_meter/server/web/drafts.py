@@ -12,6 +12,7 @@ from fastapi import APIRouter, Query, Response
 
 from easeml_meter import checks
 from easeml_meter.core.questions.planning import MeterPlan, plan_of
+from easeml_meter.corpus import KINDS, Corpus
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.blank import blank_svg
 from easeml_meter.report.words import sure_words
@@ -58,6 +59,17 @@ DEFAULTS = {
     "handover": "",
     "elastic": "",
     "sticky": "",
+    "positive": "",
+    "floor": "",
+    "rows": "",
+    "tries": "",
+    "also": "",
+    "window": "",
+    "submissions": "",
+    "judge_error": "",
+    "pool": "",
+    "clusters": "",
+    "sessions": "",
 }
 """The fields and what they hold at first; those of the planner have the same names."""
 
@@ -70,6 +82,11 @@ LOSSES = {
     "score[0-1]": "Solved or not, as a runner measures elsewhere",
 }
 """The usual losses, as people choose them."""
+SCORES = {
+    name: f"{kind.word[0].upper()}{kind.word[1:]}{'' if kind.averaged else ' of one class'}"
+    for name, kind in KINDS.items()
+}
+"""Scores of a whole test set, as people choose them."""
 OTHER = "other"
 _PLANNER_LOSSES = {"absolute": "absolute[0,1]", "squared": "squared[0,1]"}
 _WITHOUT_CLASSES = ("score", "absolute", "squared")
@@ -97,7 +114,10 @@ class Draft:
         }
         fields = bare | {name: given[name].strip()[:_LONGEST] for name in bare if given.get(name)}
         loss = _PLANNER_LOSSES.get(fields["loss"], fields["loss"])
-        if loss not in (*LOSSES, OTHER):
+        score = Corpus.parse(loss)
+        if score is not None:
+            loss, fields["positive"] = score.name, score.positive or fields["positive"]
+        if loss not in (*LOSSES, *SCORES, OTHER):
             fields["other_loss"], loss = loss, OTHER
         return cls(fields | {"loss": loss})
 
@@ -118,7 +138,7 @@ class Draft:
         confidence = read(asked, "confidence", float, "a number between 0 and 1")
         if not 0 < confidence < 1:
             raise invalid("confidence", confidence, "a number between 0 and 1 (both excluded)")
-        loss = asked["other_loss"] if asked["loss"] == OTHER else asked["loss"]
+        loss = self._loss
         scored = loss.startswith("score")
         shared: dict[str, Any] = {
             "steps": steps,
@@ -131,10 +151,23 @@ class Draft:
             "models": self._models,
             "tenants": several(asked, "tenants", int, "the steps of each, such as 5,5"),
             "handover": bool(asked["handover"]),
+            "clusters": bool(asked["clusters"]),
+            "sessions": optional(asked, "sessions", int, "a whole number") or 1,
+            "also": tuple(each.strip() for each in asked["also"].split(";") if each.strip()),
         }
         if asked["asks"] not in ASKS:
             raise invalid("asks", asked["asks"], f"one of {', '.join(ASKS)}")
         return self._gap(shared) if asked["asks"] == GAP else self._condition(shared)
+
+    @property
+    def _loss(self) -> str:
+        """The loss as meter.toml names it."""
+        asked = self.fields
+        if asked["loss"] == OTHER:
+            return asked["other_loss"]
+        if asked["loss"] in KINDS and not KINDS[asked["loss"]].averaged:
+            return f"{asked['loss']}[{asked['positive']}]" if asked["positive"] else asked["loss"]
+        return asked["loss"]
 
     @property
     def _models(self) -> bool | str:
@@ -167,8 +200,34 @@ class Draft:
             variance_ceiling=optional(asked, "variance_ceiling", float, "a variance"),
             elastic=bool(asked["elastic"]),
             sticky=bool(asked["sticky"]),
+            window=optional(asked, "window", int, "a whole number of batches"),
+            submissions=optional(asked, "submissions", int, "a whole number") or 1,
+            disagreement=self._disagreement if shared["also"] else None,
+            **self._of_the_loss,
             **shared,
         )
+
+    @property
+    def _of_the_loss(self) -> dict[str, Any]:
+        """What the page shows for some losses only: for others, it was typed before."""
+        asked = self.fields
+        found: dict[str, Any] = {}
+        if self._loss == "0-1":
+            found["judge_error"] = optional(asked, "judge_error", float, "a share of the labels")
+            found["pool"] = optional(asked, "pool", int, "a whole number of rows")
+            if found["judge_error"] is None:
+                return found
+        elif Corpus.parse(self._loss) is None:
+            return found
+        else:
+            found["floor"] = optional(asked, "floor", float, "a score")
+        found["rows"] = optional(asked, "rows", int, "a whole number")
+        found["tries"] = optional(asked, "tries", int, "a whole number") or 1
+        return found
+
+    @property
+    def _disagreement(self) -> float | None:
+        return optional(self.fields, "disagreement", float, "a share of the rows")
 
     def _condition(self, shared: dict[str, Any]) -> MeterSpec:
         asked = self.fields
@@ -179,7 +238,7 @@ class Draft:
             question=_LADDER if ladder else asked["condition"],
             tolerance=tolerance,
             passes=optional(asked, "passes", int, "a whole number"),
-            disagreement=optional(asked, "disagreement", float, "a share of the rows"),
+            disagreement=self._disagreement,
             **shared,
         )
 
@@ -223,7 +282,11 @@ class Drafted:
         """Whom the meter needs before its first answer, and for what."""
         if self.spec is None or self.plan is None:
             return []
-        found = [f"A labeler delivers {self.plan.labels:,} labels."]
+        found = [f"A labeler delivers {self.plan.labels:,} {self.spec.unit}."]
+        if self.spec.window is not None:
+            found = [f"A labeler delivers {self.plan.labels:,} {self.spec.unit} for each batch."]
+        if self.spec.pool is not None:
+            found[0] += f" With them, {self.spec.pool:,} more rows that the judge labeled."
         developer = "A developer hands in a validation set"
         if meters.classes_open(self.spec):
             found.insert(0, f"{developer}, which says which classes there are. It comes first.")
@@ -273,6 +336,7 @@ def _page(
         status=status,
         drafted=Drafted.of(visit, draft or Draft.of({})),
         losses=LOSSES,
+        scores={name: (words, KINDS[name].averaged) for name, words in SCORES.items()},
         protocols=METERS,
         most_steps=MOST_STEPS,
         link=link,
