@@ -1,7 +1,8 @@
-"""A `meter` that starts at once: a process that has imported everything forks for each command.
+"""A `meter` that starts and ends at once: a process with all modules forks for each command.
 
-Importing takes longer than most commands. Each one still runs in a process of its own, from its
-arguments to its exit code; only its modules are there already.
+Importing modules takes longer than most commands, and so does taking them apart at the end. Each
+command still runs in a process of its own, from its arguments to its exit code; its modules are
+there already, and stay until the process is gone.
 """
 
 from __future__ import annotations
@@ -15,13 +16,18 @@ from pathlib import Path
 
 ROOT = Path(__file__).parents[2]
 _FORKING = """
-import json, os, sys
-import pyarrow.parquet
-import easeml_meter.client.meter, easeml_meter.meter, easeml_meter.report.terminal
+import atexit, gc, importlib, json, os, pkgutil, sys, threading
+import alembic.command, httpx, pandas, pyarrow.parquet, rich.markup, rich.table
+import easeml_meter.client.meter, easeml_meter.lab.simulation, easeml_meter.meter
+import easeml_meter.cli, easeml_meter.report, easeml_meter.server.settings
 from easeml_meter.cli import main
 from tests.hurry import hurry
 
+for package in (easeml_meter.cli, easeml_meter.report):
+    for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
+        importlib.import_module(module.name)
 hurry()
+gc.freeze()
 for line in sys.stdin:
     asked = json.loads(line)
     if child := os.fork():
@@ -35,7 +41,20 @@ for line in sys.stdin:
     os.dup2(1, 2)
     sys.stdin = open(0)
     sys.argv = ["meter", *asked["arguments"]]
-    sys.exit(main())
+    code = 1
+    try:
+        main()
+    except SystemExit as done:
+        code = done.code or 0
+    except BaseException:
+        sys.excepthook(*sys.exc_info())
+    finally:
+        # As an interpreter does when it ends, but for the modules.
+        threading._shutdown()
+        atexit._run_exitfuncs()
+        sys.stdout.flush()
+        sys.stderr.flush()
+        os._exit(code)
 """
 
 
