@@ -13,6 +13,10 @@ UNIT = $(BIN)/pytest -n 4 --dist worksteal
 QUICK = tests/core tests/stats tests/tables tests/storage tests/report tests/service \
 	tests/test_checks.py tests/test_errors.py tests/test_layout.py tests/test_meter.py tests/test_spec.py
 
+# Hundreds of programs are started: where the environment forbids compiled modules to be kept, each of
+# them, and each worker of pytest, would compile all of them again.
+export PYTHONDONTWRITEBYTECODE =
+
 .DEFAULT_GOAL = help
 # One .venv: two set-ups at once (make -j demo test) would trip over each other.
 .NOTPARALLEL:
