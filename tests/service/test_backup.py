@@ -6,6 +6,7 @@ import json
 import tarfile
 import zipfile
 from collections.abc import Callable, Iterator
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
@@ -123,6 +124,33 @@ def as_there(room: Room, site: Site) -> Room:
     """Give the same meter on another site."""
     meter = Meter(site.space(room.id))
     return Room(site, room.id, replace(room.session, meter=meter))
+
+
+@pytest.mark.parametrize("there", ["memory://promoted-there", "files"])
+def test_promotions_come_back_from_an_object_store(tmp_path: Path, there: str) -> None:
+    """Lists of lines are folders there, and a backup failed at one that was no journal."""
+    change = "n - o > 0.1 +/- 0.25"
+    database = f"sqlite:///{tmp_path / 'here.db'}"
+    with closing(Site.open(database, f"memory://{tmp_path.name}", tmp_path / "key")) as site:
+        room = make_room(site, tmp_path / "room", small_spec(also=(change,), inputs="public"))
+        rows = len(room.session.test_labels)
+        for errors, model in ((rows, "deployed"), (0, "better"), (1, "best")):
+            room.session.submit(errors, 0, model=model, ask=change)
+        for model in ("best", "better"):
+            room.meter.promote(model)
+        journal = site.space(room.id).journal(room.meter.generations[0])
+        path = saved(site, tmp_path / "backup.tar")
+        told = journal.promotions()
+        assert [each.model for each in told] == ["best", "better"]
+    files: str | Path = there if "://" in there else tmp_path / there
+    database = f"sqlite:///{tmp_path / 'there.db'}"
+    with closing(Site.open(database, files, tmp_path / "key")) as site:
+        for _ in range(2):
+            brought(site, path)
+            space = site.space(room.id)
+            meter = Meter(space)
+            assert space.journal(meter.generations[0]).promotions() == told
+        assert as_there(room, site).session.submit(2, 0, model="next", ask=change).old == 2
 
 
 def test_every_table_is_in_or_knowingly_left_out() -> None:

@@ -22,6 +22,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
+from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import stamp
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
@@ -29,11 +30,12 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import TEST_SETS, Clock, Home, Site, Workspace
 from easeml_meter.service.submissions.keeping import file_of
 from easeml_meter.service.testsets.release import released_folder
+from easeml_meter.service.testsets.windows import batch_files
 from easeml_meter.storage import older
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SCHEMA, SITE_TABLES
 from easeml_meter.storage.files import Files
-from easeml_meter.storage.journal import SUFFIX
+from easeml_meter.storage.journal import LINES
 from easeml_meter.storage.shelf import Shelf
 from easeml_meter.storage.store import Store
 from easeml_meter.tables import archive
@@ -153,7 +155,7 @@ def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) ->
         if meter is None:
             for table in SITE_TABLES:
                 writer.lines(f"site/{table}.jsonl", _lines(books.copies.rows(table)))
-        named = {row.id: _named_files(books, row.id) for row in rows}
+        named = {row.id: _named_files(books, place.space(row.id).state(books)) for row in rows}
         counted = tuple(Counted(row.id, row.name, books.copies.answers(row.id)) for row in rows)
     # After the rows: what they name is there, and journals may hold more but never less.
     for row in rows:
@@ -176,10 +178,11 @@ def _lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     return (json.dumps(row, sort_keys=True) for row in rows)
 
 
-def _named_files(books: Books, meter: str) -> set[str]:
+def _named_files(books: Books, state: MeterState) -> set[str]:
     """Give the files that the books name; folders, which end in a slash, go as a whole."""
+    meter, rows = state.meter.id, state.generations
     named = {f"{TEST_SETS}/"} | {file_of(name) for name in books.copies.files(meter)}
-    rows = books.testsets.all(meter)
+    named |= set(batch_files(state))
     # Parts that were merged into a test set are gone.
     waiting = [row.number for row in rows if row.rows is None]
     parts = books.copies.rows("parts", meter)
@@ -194,7 +197,7 @@ def _copy_files(writer: _Writer, prefix: str, files: Files, named: set[str]) -> 
     for folder in named - single:
         single |= {folder + name for name in files.names(folder.rstrip("/"))}
     for name in sorted(single):
-        if name.endswith(SUFFIX):
+        if name.endswith(LINES):
             writer.lines(f"{prefix}/{name}", files.lines(name))
             continue
         try:

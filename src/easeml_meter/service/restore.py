@@ -22,7 +22,7 @@ from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
 from easeml_meter.storage.files import FolderFiles
-from easeml_meter.storage.journal import SUFFIX, Journal, entries_in
+from easeml_meter.storage.journal import LINES, SUFFIX, Journal, entries_in
 from easeml_meter.storage.store import Store
 from easeml_meter.vault.keys import Identity
 
@@ -173,7 +173,10 @@ class _Case:
         """Add the files and the lines of journals that are missing here."""
         files = self.space.files
         for name in self.backup.files(self.meter.id):
-            if not name.endswith(SUFFIX) and not files.exists(name):
+            if name.endswith(LINES):
+                if not name.endswith(SUFFIX):
+                    self._bring_lines(name)
+            elif not files.exists(name):
                 with (
                     self.backup.file(self.meter.id, name) as source,
                     files.writing(name) as path,
@@ -189,6 +192,13 @@ class _Case:
             known = {(entry.tenant, entry.step) for entry in journal.read()}
             missing = [entry for entry in entries if (entry.tenant, entry.step) not in known]
             journal.append(missing, len(entries))
+
+    def _bring_lines(self, name: str) -> None:
+        known = set(self.space.files.lines(name))
+        with self.backup.file(self.meter.id, name) as source:
+            given = [line.decode(errors="replace").rstrip("\n") for line in source]
+        if missing := [line for line in given if line not in known]:
+            self.space.files.append(name, missing)
 
     def bring_books(self, books: Books) -> Restored:
         """Enter the meter, unless the books here are as new; complete them from the journals."""

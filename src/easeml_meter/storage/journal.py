@@ -19,6 +19,8 @@ from easeml_meter.storage.schema import values
 SUFFIX = ".journal"
 _HANDOVERS = ".handovers"
 _PROMOTIONS = ".promotions"
+LINES = (SUFFIX, _HANDOVERS, _PROMOTIONS)
+"""Endings of all files that are lists of lines: in an object store, they are folders."""
 _RETIRED = "retired"
 _FORMAT = 2
 """Tenants count from 1 in lines that say so; lines without a format count them from 0."""

@@ -166,6 +166,11 @@ def released_batch(_: Actor, space: Workspace, number: int) -> str:
     return _file(number)
 
 
+def batch_files(state: MeterState) -> list[str]:
+    """Return the names of the files of all batches that were released."""
+    return [_file(each.number) for each in _released(state)]
+
+
 def _released(state: MeterState) -> list[Batch]:
     """A batch leaves when the next window begins, which has the number after that of the batch."""
     if state.spec.window is None:
