@@ -13,6 +13,7 @@ from types import MappingProxyType
 
 import click
 import pytest
+from click.testing import CliRunner
 from tests.cli.forking import forking
 from tests.cli.team import team
 
@@ -225,6 +226,16 @@ def test_shown_commands_have_these_options() -> None:
     assert [each for each in found if unknown(each[1])] == []
     assert unknown(["seat", "keep", "ann"]) == ["keep", "ann"]
     assert unknown(["plan", "--stepps", "10"]) == ["--stepps"]
+
+
+def test_the_plan_of_every_question_in_the_table_is_made() -> None:
+    text = (ROOT / "docs" / "questions.md").read_text(encoding="utf-8")
+    found = re.findall(r"\| `meter (plan [^`]+)` \|", text)
+    assert len(found) == 9
+    for line in found:
+        done = CliRunner().invoke(meter, shlex.split(line))
+        assert done.exit_code == 0, f"{line}: {done.output}"
+        assert " needed " in done.output
 
 
 def test_readme_python_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -127,7 +127,7 @@ def test_ease_ml_ci_side_by_side() -> None:
     assert ours("n - o > 0.02 +/- 0.01", disagreement=0.1, passes=3) <= 32_700
     assert ours("n - o > 0.1 +/- 0.1", delta=0.01) < 5_496
     assert ours("n > 0.95 +/- 0.01") == 24_752
-    page = (Path(__file__).parents[3] / "docs/questions.md").read_text("utf-8")
+    page = (Path(__file__).parents[3] / "docs/questions/pass-or-fail.md").read_text("utf-8")
     for text, limit in (
         ("n > 0.8 +/- 0.01", None),
         ("n > 0.95 +/- 0.01", None),
