@@ -92,7 +92,6 @@ def _add_user(admin: Tab, name: str) -> str:
 def _make_meter(admin: Tab, name: str) -> None:
     """Fill in the form; the plan beside it follows."""
     page = admin.go("/admin/meters/new")
-    page.get_by_label("Name", exact=True).fill(name)
     page.get_by_label("Classes").fill("0, 1")
     fields = {"Answers": STEPS, "Confidence": 0.8, "Tolerance": 0.25}
     for label, value in fields.items():
@@ -106,6 +105,7 @@ def _make_meter(admin: Tab, name: str) -> None:
     expect(page.locator("#plan .problem")).to_be_visible()
     page.get_by_label("Edges of the bands").fill("0.1, 0.3")
     assert admin.violations() == []
+    page.get_by_label("Name", exact=True).fill(name)  # the plan does not wait for it
     make.click()
     expect(page.get_by_role("heading", level=1)).to_contain_text(name)
 
