@@ -1,4 +1,4 @@
-"""Stories that a plan can start from, in the words of `meter plan`; the planner offers them."""
+"""Stories that a plan can start from, in the words of `meter plan`; both planners offer them."""
 
 from __future__ import annotations
 
@@ -55,3 +55,14 @@ TITLES: Mapping[str, str] = MappingProxyType(
     }
 )
 """What people call them."""
+
+HAVE = {"want": "steps", "labels": 5000, "tolerance": "0.03", "delta": 0.05}
+HAVE |= {"protocol": "incremental"}
+"""The story of who asks the other way round: what the labels that there are can do."""
+HAVE_TITLE = "I have 5,000 labels"
+
+
+def told() -> dict[str, dict[str, Any]]:
+    """Return the stories that a planner's page can tell by their titles: losses of 0 or 1."""
+    found = {TITLES[name]: preset for name, preset in PRESETS.items() if "loss" not in preset}
+    return found | {HAVE_TITLE: HAVE}

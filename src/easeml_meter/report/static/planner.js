@@ -2,12 +2,6 @@
 "use strict";
 
 const form = document.getElementById("asked");
-const PRESETS = {
-  "A small team: 1,000 labels": { want: "tolerance", labels: "1000", steps: "20", delta: "0.1", form: "regular", edges: "0.2" },
-  "Nightly CI for a month": { want: "labels", steps: "30", tolerance: "0.02", delta: "0.05", form: "regular", edges: "" },
-  "I have 5,000 labels": { want: "steps", labels: "5000", tolerance: "0.03", delta: "0.05", form: "incremental", edges: "" },
-  "An accurate model": { want: "labels", steps: "50", tolerance: "0.01", delta: "0.01", form: "regular", edges: "", ceiling: "0.1" },
-};
 const whole = (value) => value.toLocaleString("en");
 
 function number(name, least, most, kind) {
@@ -198,12 +192,9 @@ function fill(values) {
   }
 }
 
-for (const [name, values] of Object.entries(PRESETS)) {
-  const button = document.createElement("button");
-  button.type = "button";
-  button.textContent = name;
-  button.addEventListener("click", () => { fill({ ceiling: "", ...values }); show(); });
-  document.getElementById("presets").append(button);
+for (const button of document.querySelectorAll("#presets button")) {
+  const values = Object.fromEntries(new URLSearchParams(button.dataset.fill));
+  button.addEventListener("click", () => { fill({ want: "labels", form: "regular", edges: "", ceiling: "", ...values }); show(); });
 }
 let waiting = 0;
 form.addEventListener("submit", (event) => event.preventDefault());

@@ -14,7 +14,7 @@ from fastapi import APIRouter, Request, Response
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.bands import bands_svg
 from easeml_meter.report.labels import labels_svg
-from easeml_meter.report.presets import PRESETS, TITLES
+from easeml_meter.report.presets import told
 from easeml_meter.server.limits import PlannerCounted
 from easeml_meter.server.web.fields import optional, read, several
 from easeml_meter.server.web.pages import MaybeCaller, render
@@ -182,10 +182,7 @@ def _page(request: Request, template: str, caller: Caller | None) -> Response:
 @cache
 def stories() -> dict[str, str]:
     """Return stories that a plan can start from, each with its query."""
-    told = {TITLES[each]: _form_of(PRESETS[each]) for each in PRESETS}
-    offered = {each: form for each, form in told.items() if form["loss"] in LOSSES}
-    have = DEFAULTS | {"want": "steps", "labels": "5000", "tolerance": "0.03", "confidence": "0.95"}
-    every = offered | {"I have 5,000 labels": have | {"protocol": "incremental"}}
+    every = {title: _form_of(preset) for title, preset in told().items()}
     return {name: urlencode({k: v for k, v in form.items() if v}) for name, form in every.items()}
 
 
