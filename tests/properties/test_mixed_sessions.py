@@ -15,11 +15,15 @@ from tests.cli.running import Captured, run
 from tests.client.people import People
 from tests.live import live
 from tests.service.helpers import Session, condition_spec, make_session, small_spec
+from tests.service.submissions.models import by_x, fails
 
 from easeml_meter.errors import InvalidInput, Spent
 from easeml_meter.meter import Meter
 from easeml_meter.report.page import html_page
 from easeml_meter.report.terminal import history_terminal, session_terminal, terminal
+from easeml_meter.service.actor import Actor
+from easeml_meter.service.submissions.answering import answer
+from easeml_meter.service.submissions.kinds import Function
 from easeml_meter.spec import MeterSpec
 
 LEVEL, CHANGE = "n > 0.5 +/- 0.25", "n - o > 0.1 +/- 0.25"
@@ -260,3 +264,15 @@ def test_a_server_takes_questions_too(tmp_path: Path) -> None:
             ) as browser:
                 for name in ("status", "report.html", "report.svg", "badge.svg"):
                     assert browser.get(f"/api/v1/meters/{meter}/{name}").status_code == 200
+
+
+@pytest.mark.parametrize("ask", ["gap", LEVEL])
+def test_a_model_that_fails_on_hidden_rows_is_charged(tmp_path: Path, ask: str) -> None:
+    """It was refused for nothing once any answer was given, as if it were to be compared."""
+    session = make_session(tmp_path, small_spec(also=(LEVEL,), inputs="hidden", models=True))
+    actor, space = Actor.embedded(), session.meter.workspace
+    first = answer(actor, space, Function.of(by_x, "1"), "first", ask=ask)
+    second = answer(actor, space, Function.of(fails, "2"), "second", ask=ask)
+    assert (first.step, second.step) == (1, 2)
+    assert second.name == ("no-reading" if ask == "gap" else "fail")
+    assert second.battery < first.battery

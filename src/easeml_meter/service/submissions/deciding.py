@@ -180,8 +180,9 @@ class Decisions:
             raise self.spent()
         account, asked = self.check_budget(entry, reached=losses.of_model), entry.asked
         self.check_pace(draft)
-        if losses.test is None and account.state.based and not (draft.old or losses.of_model):
-            # No label was touched for a model that was to be compared with others.
+        compares = self.state.spec.each[asked].compares
+        if compares and account.state.based and losses.test is None and not draft.old:
+            # No label was touched for a model that others were to be compared with.
             raise MeterError("another model came first, to compare this one with: submit it again")
         ledger = self.histories.ledger
         rules = ledger.asking(asked)
