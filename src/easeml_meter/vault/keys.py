@@ -122,7 +122,13 @@ class Identity:
     @property
     def former(self) -> Identity | None:
         """The key whose place it is taking, while things are sealed anew."""
-        return None if self._former is None else Identity._of(self._former)
+        if self._former is None:
+            return None
+        former = Identity._of(self._former)
+        # It may have taken over the fingerprints itself: without them, rows that have answered
+        # would be new to whoever restores a backup with it.
+        derived = self._fingerprints in (None, fingerprint_key(former))
+        return former if derived else replace(former, _fingerprints=self._fingerprints)
 
     def alone(self) -> Identity:
         """Return it without the former key."""
