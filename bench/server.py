@@ -3,7 +3,8 @@
 `python -m bench.server` reports throughput, latencies and memory. Both endpoints run alike: one
 process with one event loop, the same clients, the same kind of database, both commit durably.
 Submissions that wait are answered together, so the more clients there are, the larger the share.
-Ours come with an Idempotency-Key, as `easeml_meter.connect` sends them.
+Ours come with an Idempotency-Key, as `easeml_meter.connect` sends them. At last, a server with a
+long history is measured next to one with a short history.
 """
 
 from __future__ import annotations
@@ -40,6 +41,8 @@ from fastapi import FastAPI, Request
 from fastapi.concurrency import run_in_threadpool
 
 from bench import REPEATS, Benchmark
+from bench.history import lengthen
+from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.meters import create_meter
 
@@ -52,6 +55,10 @@ SHARE = 0.5
 """Our throughput over that of the bare endpoint, at least."""
 SECOND = 1.15
 """Processor time of an answer from one of two processes over that from a single one, at most."""
+AFTER = (100, 100_000)
+"""Answers that a server with a short and one with a long history have given."""
+LATER = 1.2
+"""Time of an answer after a long history over that after a short one, at most."""
 HEADERS = {"Content-Type": "application/x-tar"}
 
 
@@ -220,6 +227,28 @@ def serve_ours(folder: Path, database: str) -> tuple[Any, str, dict[str, str]]:
     return create_app(site, settings), path, headers
 
 
+def serve_after(folder: Path, database: str, history: int) -> tuple[Any, str, dict[str, str]]:
+    """Make the server, with a meter that has given so many answers, each of them with a key."""
+    from easeml_meter.meter import Meter
+
+    app, path, headers = serve_ours(folder, database)
+    site = app.state.site
+    space = site.space(path.split("/")[4])
+    for name, rows in (("test", ROWS), ("validation", 100)):
+        pq.write_table(pa.table({"prediction": np.zeros(rows, int)}), folder / f"{name}.parquet")
+    Meter(space).submit(folder / "test.parquet", folder / "validation.parquet", model="first")
+    lengthen(space, history)
+    with site.reading() as books:
+        (user,) = {each.user for each in books.seats.at(space.meter)}
+    for start in range(0, history, 1000):
+        keyed = (
+            KeyedRequest(user, f"{n:032x}", "", site.now()) for n in range(start, start + 1000)
+        )
+        with site.writing() as books:
+            books.idempotency.put([each.answered(200, {"answer": "1"}) for each in keyed])
+    return app, path, headers
+
+
 def serve_second(folder: Path, database: str) -> tuple[Any, str, dict[str, str]]:
     """Serve the same site as a server of ours, from one more process."""
     from easeml_meter.server.app import create_app
@@ -276,6 +305,8 @@ def serve(kind: str, folder: Path, database: str) -> None:
     sys.meta_path.insert(0, WithoutPandas())
     if kind == "ours":
         app, path, headers = serve_ours(folder, database)
+    elif kind.startswith("after "):
+        app, path, headers = serve_after(folder, database, int(kind.split()[1]))
     elif kind == "second":
         app, path, headers = serve_second(folder, database)
     elif kind == "pages":
@@ -314,7 +345,7 @@ def databases(folder: Path) -> Iterator[dict[str, Callable[[str], str]]]:
         return
     from tests.postgresql import SETTINGS, running
 
-    SETTINGS["fsync"] = "on"
+    SETTINGS.update(fsync="on", autovacuum="on")
     with running() as cluster:
         yield made | {"PostgreSQL": lambda _: cluster.new_database()}
 
@@ -338,6 +369,7 @@ def report(requests: int, gigabytes: float) -> int:
                     second.stop()
                 bare.stop()
                 ours.stop()
+                missed += after(label, folder / label, new, requests) > LATER
         missed += upload(folder, round(gigabytes * (1 << 30))) > 200 << 20
     return int(missed > 0)
 
@@ -371,6 +403,28 @@ def side_by_side(label: str, first: Running, second: Running, requests: int) -> 
     ratio = cost / (alone.cpu / alone.requests)
     print(f"{label}: processor time with two processes {ratio:.2f} (at most {SECOND})", flush=True)
     return ratio
+
+
+def after(label: str, folder: Path, new: Callable[[str], str], requests: int) -> float:
+    """Print what an answer costs after few and after many others; give the ratio of the times."""
+    sides = []
+    for history in AFTER:
+        (folder / f"{history}").mkdir()
+        running = Running.start(f"after {history}", folder / f"{history}", new(f"after-{history}"))
+        sides.append(Measured(f"{label} after {history:,}", running, max(CROWDS), keyed=True))
+    for _ in range(TURNS):
+        for side in sides:
+            side.take(requests // TURNS)
+    short, long = (side.tell() for side in sides)
+    few, many = (side.cpu / side.requests for side in sides)
+    for side in sides:
+        side.running.stop()
+    print(
+        f"{label}: an answer after {AFTER[1]:,} takes {short / long:.2f} of one after {AFTER[0]} "
+        f"(at most {LATER}); its processor time {many / few:.2f}",
+        flush=True,
+    )
+    return short / long
 
 
 @dataclass

@@ -164,9 +164,8 @@ def _newest(space: Workspace, books: Books, test_set: TestSet, count: int) -> li
     if any(link.details["generation"] != test_set.number for link in links):
         return None
     places = {(link.details["tenant"], link.details["step"]) for link in links}
-    digests = {link.details["submission"] for link in links}
-    tenants = {tenant for tenant, _ in places}
-    same = books.entries.of_submissions(test_set.meter, test_set.number, tenants, digests)
+    digests = {(link.details["tenant"], link.details["submission"]) for link in links}
+    same = books.entries.of_submissions(test_set.meter, test_set.number, digests)
     found = [entry for entry in same if (entry.tenant, entry.step) in places]
     return found if len(found) == count else None
 

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from tests.storage.examples import ENTRY, GENERATION, METER, step
 
 from easeml_meter.storage.store import Store
@@ -39,15 +41,38 @@ def test_entries_are_found_by_the_digest_of_their_submission(store: Store) -> No
         books.entries.add([*entries, again])
     with store.reading() as books:
 
-        def found(tenants: set[int], digests: set[str]) -> set[tuple[int, int]]:
-            rows = books.entries.of_submissions("m", 1, tenants, digests)
+        def found(*wanted: tuple[int, str]) -> set[tuple[int, int]]:
+            rows = books.entries.of_submissions("m", 1, set(wanted))
             assert all(row in [*entries, again] for row in rows)
             return {(row.tenant, row.step) for row in rows}
 
-        assert found({1}, {a}) == {(1, 1), (1, 3)}
-        assert found({1, 2}, {a, b, c}) == {(1, 1), (1, 2), (1, 3), (2, 1)}
-        assert found({2}, {b, c}) == found({4}, {a}) == found(set(), {a}) == found({1}, set())
-        assert found({2}, {b, c}) == set()
+        assert found((1, a)) == {(1, 1), (1, 3)}
+        assert found((1, a), (1, b), (2, a), (2, c)) == {(1, 1), (1, 2), (1, 3), (2, 1)}
+        assert found((1, b), (2, a)) == {(1, 2), (2, 1)}  # and not those of the other pairs
+        assert found((2, b), (2, c)) == found((4, a)) == found() == set()
+
+
+def test_entries_are_found_by_an_index_although_statistics_are_old(store: Store) -> None:
+    """PostgreSQL read the whole history, where it believed that there was none yet."""
+    entries = [replace(ENTRY, step=step, submission=f"{step:064}") for step in range(1, 1001)]
+    asked: list[tuple[str, Any]] = []
+    with store.writing() as books:
+        books.entries.add(entries)
+
+    @sa.event.listens_for(store._engine, "before_cursor_execute")
+    def note(*given: Any) -> None:
+        asked.append((given[2], given[3]))
+
+    with store.reading() as books:
+        wanted = {(1, entry.submission) for entry in entries[:8]}
+        assert len(books.entries.of_submissions("m", 1, wanted)) == 8
+        if store.dialect == "postgresql":
+            text, values = asked[-1]
+            cursor = books.connection.connection.cursor()
+            cursor.execute(f"EXPLAIN {text}", values)
+            plan = "\n".join(row[0] for row in cursor.fetchall())
+            assert "submission)::text = (wanted.submission" in plan
+            assert "Filter" not in plan
 
 
 def test_the_last_entry_of_a_tenant(store: Store) -> None:

@@ -60,14 +60,18 @@ class Known:
     def read(cls, books: Books, test_set: TestSet, drafts: Sequence[Draft]) -> Known:
         """Read what the books say about drafts."""
         place = (test_set.meter, test_set.number)
-        tenants = {draft.entry.tenant for draft in drafts}
-        digests = {draft.entry.submission for draft in drafts if draft.entry.submission}
         # Before submissions were known by what they predict, entries held the digest of the files.
-        digests |= {draft.same_bytes for draft in drafts if draft.same_bytes is not None}
+        digests = {
+            (draft.entry.tenant, digest)
+            for draft in drafts
+            for digest in (draft.entry.submission, draft.same_bytes)
+            if digest
+        }
         found = cls({}, {})
-        for entry in books.entries.of_submissions(*place, tenants, digests):
+        for entry in books.entries.of_submissions(*place, digests):
             found.by_digest[_identity(entry, entry.submission)] = entry
         if names := {draft.entry.model for draft in drafts if draft.once}:
+            tenants = {draft.entry.tenant for draft in drafts}
             for entry in books.entries.of_models(*place, tenants, names):
                 found.by_name[_identity(entry, entry.model)] = entry
         return found

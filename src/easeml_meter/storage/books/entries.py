@@ -29,16 +29,20 @@ class Entries(Repository):
         return self._values(schema.entries, Entry, "tenant", "step", **which)
 
     def of_submissions(
-        self, meter: str, generation: int, tenants: Collection[int], submissions: Collection[str]
+        self, meter: str, generation: int, submissions: Collection[tuple[int, str]]
     ) -> list[Entry]:
-        """Return the answers that these tenants got to submissions with these digests.
+        """Return the answers that tenants got to submissions, each given with its digest.
 
         The unique index on entries finds them, however long the histories are.
         """
-        which = {"meter": meter, "generation": generation}
-        given = {"tenants": list(tenants), "submissions": list(submissions)}
-        found = self._connection.execute(_of_submissions(), which | given)
-        return [Entry(*row) for row in found]
+        return self._of_pairs(
+            schema.entries,
+            Entry,
+            ("tenant", "submission"),
+            submissions,
+            meter=meter,
+            generation=generation,
+        )
 
     def of_models(
         self, meter: str, generation: int, tenants: Collection[int], models: Collection[str]
@@ -76,15 +80,6 @@ def _select(*names: str) -> sa.Select[Any]:
     table = schema.entries
     columns = (table.c[field.name] for field in fields(Entry))
     return sa.select(*columns).where(*(table.c[name] == sa.bindparam(name) for name in names))
-
-
-@cache
-def _of_submissions() -> sa.Select[Any]:
-    table = schema.entries
-    return _select("meter", "generation").where(
-        table.c.tenant.in_(sa.bindparam("tenants", expanding=True)),
-        table.c.submission.in_(sa.bindparam("submissions", expanding=True)),
-    )
 
 
 @cache

@@ -17,10 +17,6 @@ from easeml_meter.storage.books.repository import Repository, columns_of
 _TABLE = schema.idempotency
 # Building a statement takes longer than carrying it out.
 _SAME = (_TABLE.c.user == sa.bindparam("whose")) & (_TABLE.c.key == sa.bindparam("which"))
-_KNOWN = sa.select(*(_TABLE.c[field.name] for field in fields(KeyedRequest))).where(
-    _TABLE.c.user.in_(sa.bindparam("users", expanding=True)),
-    _TABLE.c.key.in_(sa.bindparam("keys", expanding=True)),
-)
 _FORGET = _TABLE.delete().where(_SAME)
 _ANSWER = (
     _TABLE.update()
@@ -34,13 +30,8 @@ class KeyedRequests(Repository):
 
     def known(self, requests: Sequence[KeyedRequest]) -> dict[Place, KeyedRequest]:
         """Return the requests that came with the same keys, by user and key."""
-        if not requests:
-            return {}
-        given = {
-            "users": list({each.user for each in requests}),
-            "keys": list({each.key for each in requests}),
-        }
-        found = (KeyedRequest(*row) for row in self._connection.execute(_KNOWN, given))
+        places = {each.place for each in requests}
+        found = self._of_pairs(_TABLE, KeyedRequest, ("user", "key"), places)
         return {each.place: each for each in found}
 
     def add(self, requests: Sequence[KeyedRequest]) -> None:

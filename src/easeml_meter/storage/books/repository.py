@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection, Iterable
 from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects.postgresql import ARRAY
 
 Value = TypeVar("Value")
 
@@ -25,6 +26,30 @@ class Repository:
         found = self._connection.execute(query(table, kind, order, tuple(equal)), equal)
         return [kind(*row) for row in found]
 
+    def _of_pairs(
+        self,
+        table: sa.Table,
+        kind: Callable[..., Value],
+        names: tuple[str, str],
+        pairs: Collection[tuple[object, object]],
+        **equal: object,
+    ) -> list[Value]:
+        """Return the rows in which two columns have one of these pairs of values.
+
+        An index on them finds the rows, however many there are; `equal` as in `_values`.
+        """
+        if not pairs:
+            return []
+        dialect = self._connection.dialect.name
+        lists: Iterable[Collection[object]] = zip(*pairs, strict=True)
+        if dialect == "sqlite":
+            lists = map(set, lists)  # every value of the one with every value of the other
+        given = {f"{name}s": list(values) for name, values in zip(names, lists, strict=True)}
+        query = _lookup(dialect, table, kind, names, tuple(equal))
+        found = (kind(*row) for row in self._connection.execute(query, equal | given))
+        first, second = names
+        return [each for each in found if (getattr(each, first), getattr(each, second)) in pairs]
+
 
 # Building a query takes longer than running it: those that are asked often are built once.
 @cache
@@ -35,6 +60,25 @@ def query(
     columns = (table.c[field.name] for field in fields(kind))
     where = (table.c[name] == sa.bindparam(name) for name in names)
     return sa.select(*columns).where(*where).order_by(*(table.c[name] for name in order))
+
+
+@cache
+def _lookup(
+    dialect: str, table: sa.Table, kind: Any, names: tuple[str, str], equal: tuple[str, ...]
+) -> sa.Select[Any]:
+    columns = (table.c[field.name] for field in fields(kind))
+    found = sa.select(*columns).where(*(table.c[name] == sa.bindparam(name) for name in equal))
+    if dialect == "sqlite":
+        listed = (table.c[name].in_(sa.bindparam(f"{name}s", expanding=True)) for name in names)
+        return found.where(*listed)
+    # By statistics of yesterday, PostgreSQL takes a long history for a short one: it then reads all
+    # of it and drops what is not in a list. So each pair is looked up for itself, and OFFSET keeps
+    # these questions apart.
+    lists = (sa.bindparam(f"{name}s", type_=ARRAY(table.c[name].type)) for name in names)
+    pairs = sa.func.unnest(*lists).table_valued(*(sa.column(n, table.c[n].type) for n in names))
+    wanted = pairs.render_derived(name="wanted")
+    each = found.where(*(table.c[name] == wanted.c[name] for name in names)).offset(0).lateral()
+    return sa.select(*each.c).select_from(wanted.join(each, sa.true()))
 
 
 def columns_of(value: Any) -> dict[str, Any]:
