@@ -74,6 +74,10 @@ def test_tries_are_divided_out_of_delta_and_counted(tmp_path: Path) -> None:
     for _ in range(2):  # the same file tells nothing new
         with pytest.raises(InvalidInput, match=r"try 1 of 3.*fresh rows"):
             meter.add_test_set(few)
+    # Nor do the same rows in another file, such as a page makes whenever they are sent.
+    few.unlink()
+    with pytest.raises(InvalidInput, match=r"try 1 of 3.*fresh rows"):
+        meter.add_test_set(sealed(meter, tmp_path, labels(meter, short=1), 1))
     assert len(tried(meter)) == 1
     with pytest.raises(InvalidInput, match="try 2 of 3"):
         meter.add_test_set(sealed(meter, tmp_path, labels(meter, short=2), 2))

@@ -237,7 +237,7 @@ def take_in(
     if windows.before(state) is None:
         fingerprint = _fresh(space, state, sealed, path)
         notices = check_reuse(actor, space, state, sealed, decisions)
-        check_enough(space, state, sealed)
+        check_enough(space, state, sealed, fingerprint)
         return _begin(space, state, sealed, path, fingerprint=fingerprint, notices=notices)
     notices = check_reuse(actor, space, state, sealed, decisions)
     with windows.joined(space, state, sealed) as (window, whole):

@@ -22,10 +22,12 @@ from easeml_meter.storage.books import Books
 from easeml_meter.vault.sealing import SealedTestSet
 
 
-def check_enough(space: Workspace, state: MeterState, sealed: SealedTestSet) -> None:
+def check_enough(
+    space: Workspace, state: MeterState, sealed: SealedTestSet, fingerprint: str
+) -> None:
     """Refuse a test set with too few rows that count, and enter that it was tried.
 
-    The same file again is refused again, and is no further try.
+    The same rows again, in whatever file, are refused again, and are no further try.
 
     Raises:
         InvalidInput: there are too few.
@@ -34,9 +36,8 @@ def check_enough(space: Workspace, state: MeterState, sealed: SealedTestSet) -> 
     spec, wanted = state.spec, state.requested()
     if not spec.fixes_rows:
         return
-    digest = sealed.manifest.sha256
     with space.reading() as books:
-        known = digest in _failed(space, books, wanted)
+        known = fingerprint in _failed(space, books, wanted)
         if not known:
             this_try(space, books, spec, wanted)
     if not known:
@@ -49,10 +50,10 @@ def check_enough(space: Workspace, state: MeterState, sealed: SealedTestSet) -> 
                 "rows": sealed.rows,
                 "try": this_try(space, books, spec, wanted),
                 "tries": spec.tries,
-                "digest": digest,
+                "digest": fingerprint,
             }
             # Beside the test sets, as journals are: an older database put back forgets no try.
-            space.files.put(f"{TEST_SETS}/{wanted.number}-{digest}{_TRIED}", b"")
+            space.files.put(f"{TEST_SETS}/{wanted.number}-{fingerprint}{_TRIED}", b"")
             books.audit.append(wanted.meter, space.now(), Event.SEALING_FAILED, details)
     with space.reading() as books:
         used = len(_failed(space, books, wanted))
@@ -64,7 +65,7 @@ def check_enough(space: Workspace, state: MeterState, sealed: SealedTestSet) -> 
 
 
 _TRIED = ".tried"
-"""How the note ends that a file was tried."""
+"""How the note ends that rows were tried."""
 _NO_TRY_LEFT = (
     "no try is left, since drawing until one suits breaks the promise: make a new meter, "
     "with more rows or more tries in meter.toml"
@@ -109,7 +110,7 @@ def _lacking(state: MeterState) -> str:
 
 
 def _failed(space: Workspace, books: Books, wanted: TestSet) -> set[str]:
-    """Return the digests of the files that were tried and refused."""
+    """Return the fingerprints of the rows that were tried and refused."""
     links = books.audit.of(wanted.meter, Event.SEALING_FAILED)
     found = [link.details for link in links if link.details["generation"] == wanted.number]
     start = f"{wanted.number}-"
