@@ -424,7 +424,7 @@ class MeterSpec:
             f"the bound {self.bound}": self.bound is not None,
             "ceiling": self.ceiling is not None,
             "floor": self.floor is not None,
-            "question": self.condition is not None,
+            "question": self._asked is not None,
             "also": self.also,
             "window": self.window is not None,
             "clusters": self.clusters,

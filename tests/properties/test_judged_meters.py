@@ -123,6 +123,17 @@ def test_labels_and_pool_have_the_planned_sizes(tmp_path: Path) -> None:
         plain.seal(rows_of(0, 1), tmp_path / "no.sealed", label="label", judge="judge")
 
 
+@pytest.mark.parametrize(
+    "options",
+    [{"question": "n > 0.5 +/- 0.2"}, {"question": "n - o at 0 +/- 0.2", "disagreement": 0.3}],
+)
+def test_other_questions_are_not_asked_with_a_judge(options: dict[str, Any]) -> None:
+    """A reading of n - o was taken, with a promise that says nothing of the judge."""
+    given: dict[str, Any] = {"bands": (), "steps": 3, "delta": 0.2, "rows": LABELS}
+    with pytest.raises(InvalidInput, match="not with question"):
+        MeterSpec(**given, judge_error=0.1, pool=POOL, **options)
+
+
 @pytest.mark.slow
 def test_a_server_takes_a_judge(tmp_path: Path) -> None:
     with live(tmp_path / "site") as site:
