@@ -320,6 +320,9 @@ def _ends(told: Recorder) -> None:
     told.do("show_release", "labeler", path=one)
     file = {**one, "file": "testset.parquet"}
     told.do("download_released_file", "developer", path=file, save="testset.parquet")
+    _good(told.served.client("labeler").post(f"/meters/{OTHER}/test-sets/1/release"))
+    steps = {"first": 1, "second": 2, "better": "true", "page": 5}  # the last page is a short one
+    told.do("compare_submissions", "developer", path={"meter": OTHER, "number": 1}, query=steps)
     _other_meter(told, "draft", small_spec())
     told.do("archive_meter", "admin", path={"meter": "draft"})
     told.do("log_out", "developer")

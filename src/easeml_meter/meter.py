@@ -12,7 +12,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
+from easeml_meter.core.differences import Differences
 from easeml_meter.core.gate import Gate, Verdict, last_told
+from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Batch, LabelRequest, TestSet, ValidationSet
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import MeterPlan
@@ -28,7 +30,15 @@ from easeml_meter.service.place import Clock, Home, Workspace, utc_now
 from easeml_meter.service.submissions import answering, checking, noting, promoting
 from easeml_meter.service.submissions.kinds import PredictionFiles, Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Progress
-from easeml_meter.service.testsets import delivery, inputs, parts, release, requests, windows
+from easeml_meter.service.testsets import (
+    delivery,
+    differences,
+    inputs,
+    parts,
+    release,
+    requests,
+    windows,
+)
 from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.spec import MeterSpec
@@ -290,6 +300,28 @@ class MeterVerbs(Protocol):
 
     def fetch_released(self, generation: int, folder: str | Path) -> Path:
         """Write the files of a released test set to a new folder."""
+
+    def differences(
+        self,
+        first: int | None = None,
+        second: int | None = None,
+        *,
+        generation: int | None = None,
+        better: bool = False,
+        page: int = 1,
+        tenant: int | None = None,
+    ) -> Differences:
+        """Compare two submissions, by their steps, on a released test set, example by example.
+
+        Unless given, these are the first and the last, on the newest test set that is released.
+        `better`: the examples that became better, in place of those that became worse.
+        """
+
+    def _newest_released(self) -> int:
+        """Return the newest released test set, else the newest, whose refusal says why."""
+        known = self.generations
+        released = [each for each in known if each.phase is Phase.RELEASED]
+        return (released or known)[-1].number
 
     def batches(self) -> list[Batch]:
         """Return the batches that have left the window of a rolling test set."""
@@ -571,6 +603,26 @@ class Meter(MeterVerbs):
         where = new_folder(Path(folder))
         shutil.copytree(self._released(generation), where, dirs_exist_ok=True)
         return where
+
+    def differences(
+        self,
+        first: int | None = None,
+        second: int | None = None,
+        *,
+        generation: int | None = None,
+        better: bool = False,
+        page: int = 1,
+        tenant: int | None = None,
+    ) -> Differences:
+        """Compare two submissions, by their steps, on a released test set, example by example.
+
+        Unless given, these are the first and the last, on the newest test set that is released.
+        `better`: the examples that became better, in place of those that became worse.
+        """
+        number = self._newest_released() if generation is None else generation
+        return differences.compare_submissions(
+            self._acting(tenant), self.workspace, number, (first, second), better=better, page=page
+        )
 
     def batches(self) -> list[Batch]:
         """Return the batches that have left the window of a rolling test set."""

@@ -63,3 +63,24 @@ def test_a_note_is_shown_with_its_answer(tmp_path: Path) -> None:
     assert "no submission of this step or name" in desk.refused(2, "note", "12345678901", "x")
     assert desk.ok("note", "1", "").startswith("no note any more on step 1")
     assert desk.json("status")["notes"] == []
+
+
+def test_two_submissions_are_compared_once_the_test_set_is_released(tmp_path: Path) -> None:
+    desk = Workbench(tmp_path)
+    labels = ready(desk)
+    desk.submit(labels, VALIDATION, name="right")
+    turned = ["cat" if label == "dog" else "dog" for label in labels[:3]]
+    desk.submit([*turned, *labels[3:]], VALIDATION, name="wrong")
+    assert "would tell of its labels" in desk.refused(2, "diff")
+    desk.ok("testset", "retire", "--yes")
+    desk.ok("release")
+    shown = desk.ok("diff")
+    assert "step 2, wrong: test error" in shown
+    assert "3 went from right to wrong, 0 went from wrong to right" in shown
+    assert shown.endswith("Next: meter history -C meter\n")
+    assert desk.ok("diff", "2", "1").endswith(
+        "Next: meter diff 2 1 --generation 1 --better -C meter\n"
+    )
+    found = desk.json("diff", "2", "1", "--better")
+    assert (found["better"], len(found["examples"])) == (3, 3)
+    assert "one that predictions were kept of: 1, 2" in desk.refused(2, "diff", "1", "9")

@@ -242,6 +242,11 @@ def test_a_released_test_set_is_fetched_by_developers(at_server: People) -> None
     assert len(json.loads((folder / "retrospective.json").read_text())) == 4
     with pytest.raises(InvalidInput, match="there already"):
         developer.fetch_released(1, "mine")
+    found = developer.differences(1, 4)
+    assert (found.first.model, found.second.model, found.generation) == ("m0", "m3", 1)
+    assert found == developer.differences(tenant=1)
+    with pytest.raises(NotFound, match="test set 2 is requested"):
+        developer.differences(generation=2)
 
 
 def test_a_release_that_waits_for_a_worker_is_waited_for(

@@ -63,6 +63,7 @@ METER: dict[str, Rule] = {
     "POST /test-sets/{number}/release": Rule("L"),
     "GET /test-sets/{number}/release": Rule("L"),
     "GET /test-sets/{number}/released/{file}": Rule("DL", tenants=True),
+    "GET /test-sets/{number}/compare": Rule("DL", tenants=True),
     "GET /batches": Rule("DLRA"),
     "GET /batches/{number}": Rule("DLR"),
     "GET /notices": Rule("L"),

@@ -30,6 +30,7 @@ _COMMANDS = {
     "note": ("easeml_meter.cli.submissions", "Note words and a link on a submission."),
     "status": ("easeml_meter.cli.history", "The budget left, all answers so far, what to do now."),
     "history": ("easeml_meter.cli.history", "All answers, test set by test set."),
+    "diff": ("easeml_meter.cli.history", "Compare two submissions on a released test set."),
     "report": ("easeml_meter.cli.history", "Draw the answers: html, svg, badges."),
     "handover": ("easeml_meter.cli.handovers", "Show what a hand-over costs, and record it."),
     "audit": ("easeml_meter.cli.audit", "Verify the chain of disclosures."),

@@ -14,6 +14,7 @@ from easeml_meter.cli.common import (
     MeterPlace,
     echo_json,
     json_option,
+    next_step,
     open_meter,
     place_options,
     print_rich,
@@ -108,3 +109,49 @@ def report(
                 click.echo(f"wrote {path}")
     if as_json:
         echo_json({kind: str(path) for kind, path in outputs.items() if path is not None})
+
+
+@click.command()
+@click.argument("first", type=int, required=False)
+@click.argument("second", type=int, required=False)
+@click.option("--better", is_flag=True, help="The examples that became better, not worse.")
+@click.option("--page", type=click.IntRange(1, 1_000_000), default=1, help="Twenty examples each.")
+@click.option("--generation", type=int, help="Number of the test set. Default: the last released.")
+@tenant_option
+@place_options
+@json_option
+def diff(
+    first: int | None,
+    second: int | None,
+    *,
+    better: bool,
+    page: int,
+    generation: int | None,
+    tenant: int | None,
+    place: MeterPlace,
+    as_json: bool,
+) -> None:
+    """Compare two submissions, by steps FIRST and SECOND, on a released test set.
+
+    Without steps: the first and the last. Says which examples went from right to wrong, or with
+    --better from wrong to right. Before release there is nothing to compare: which examples
+    changed would tell their labels.
+    """
+    meter = open_meter(place)
+    found = meter.differences(
+        first, second, generation=generation, better=better, page=page, tenant=tenant
+    )
+    if as_json:
+        echo_json(found.to_json())
+        return
+    from easeml_meter.report.differences import differences_terminal
+
+    print_rich(differences_terminal(meter.spec, found, better=better))
+    again = f"diff {found.first.step} {found.second.step} --generation {found.generation}"
+    more = f"{' --better' if better else ''} --page {page + 1}" if page < found.pages else ""
+    if more:
+        next_step(place, f"{again}{more}")
+    elif found.better and not better:
+        next_step(place, f"{again} --better")
+    else:
+        next_step(place, "history")

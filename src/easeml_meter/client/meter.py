@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING, Any
 
 from easeml_meter.client import submissions
 from easeml_meter.client.connection import Connection
+from easeml_meter.core.differences import Differences
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import (
@@ -454,6 +455,31 @@ class RemoteMeter(MeterVerbs):
             with new_file(folder / "retrospective.json") as file:
                 file.write(json.dumps(records, indent=2).encode())
         return folder
+
+    def differences(
+        self,
+        first: int | None = None,
+        second: int | None = None,
+        *,
+        generation: int | None = None,
+        better: bool = False,
+        page: int = 1,
+        tenant: int | None = None,
+    ) -> Differences:
+        """Compare two submissions, by their steps, on a released test set, example by example.
+
+        Unless given, these are the first and the last, on the newest test set that is released.
+        `better`: the examples that became better, in place of those that became worse.
+        """
+        number = self._newest_released() if generation is None else generation
+        steps = {"first": first, "second": second}
+        asked = {name: step for name, step in steps.items() if step is not None}
+        found = self._connection.call(
+            "GET",
+            self._at("test-sets", number, "compare"),
+            params={**asked, "better": better, "page": page, **_tenant(tenant)},
+        )
+        return Differences.from_json(found)
 
     def batches(self) -> list[Batch]:
         """Return the batches that have left the window of a rolling test set."""

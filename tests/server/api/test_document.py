@@ -19,7 +19,7 @@ from easeml_meter.server.app import create_app
 from easeml_meter.server.settings import Settings
 
 _VERB = (
-    "add|answer|archive|begin|cancel|change|check|create|describe|download|draw|follow|give|invite|"
+    "add|answer|archive|begin|cancel|change|check|compare|create|describe|download|draw|follow|give|invite|"
     "list|log|make|note|plan|promote|release|remove|request|retire|revoke|send|show|submit|withdraw"
 )
 

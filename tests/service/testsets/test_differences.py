@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import numpy as np
@@ -10,6 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 from tests.service.helpers import Clock, make_session, small_spec, with_errors
 
+from easeml_meter.core.differences import Differences
 from easeml_meter.core.people import Role
 from easeml_meter.errors import Denied, InvalidInput, NotFound
 from easeml_meter.service.actor import Actor
@@ -129,3 +131,17 @@ def test_a_score_of_the_whole_test_set_is_not_one_of_examples(tmp_path: Path) ->
     session.meter.release()
     with pytest.raises(InvalidInput, match=r"recall\[1\].*of the whole test set"):
         compare_submissions(DEVELOPER, session.meter.workspace, 1, (1, 2))
+
+
+def test_unless_said_the_first_and_the_last_are_compared(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    for count in (3, 2, 1):
+        session.submit(count, 0, model=f"with {count}")
+    session.meter.retire()
+    session.meter.release()
+    space = Workspace.open(tmp_path / "meter", Clock())
+    found = compare_submissions(DEVELOPER, space, 1)
+    assert (found.first.model, found.second.model) == ("with 3", "with 1")
+    assert compare_submissions(DEVELOPER, space, 1, (2, None)).first.model == "with 2"
+    assert found == session.meter.differences()
+    assert Differences.from_json(json.loads(json.dumps(found.to_json()))) == found

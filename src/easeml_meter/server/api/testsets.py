@@ -28,7 +28,15 @@ from easeml_meter.server.parameters import Number
 from easeml_meter.service import validation
 from easeml_meter.service.actor import permit
 from easeml_meter.service.place import Workspace
-from easeml_meter.service.testsets import inputs, parts, release, releasing, requests, windows
+from easeml_meter.service.testsets import (
+    differences,
+    inputs,
+    parts,
+    release,
+    releasing,
+    requests,
+    windows,
+)
 from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.service.uploads import finish_upload, take_in_whole
 
@@ -132,6 +140,45 @@ class Released(BaseModel):
     files: list[str]
     problem: dict[str, str] | None = None
     """Why it was refused after all: ask for it again, once that is mended."""
+
+
+class ComparedShown(BaseModel):
+    """One of two submissions that are compared."""
+
+    step: int
+    model: str
+    test_loss: float
+
+
+class ExampleShown(BaseModel):
+    """A row of the test set on which the two submissions differ."""
+
+    row: int
+    id: Any
+    label: Any
+    predictions: tuple[str, str]
+    losses: tuple[float, float]
+    inputs: dict[str, Any]
+    """The first columns; long texts are cut."""
+
+
+class DifferencesShown(BaseModel):
+    """What became worse and what became better, from the first submission to the second."""
+
+    generation: int
+    first: ComparedShown
+    second: ComparedShown
+    rows: int
+    worse: int
+    better: int
+    zero_one: bool
+    """Whether an example is right or wrong, and nothing between."""
+    page: int
+    pages: int
+    examples: list[ExampleShown]
+    """Those of this page that became worse, or better if these were asked for."""
+    found: int
+    """How many of these there are."""
 
 
 class BatchShown(BaseModel):
@@ -378,6 +425,30 @@ def released_file(
 
             page = html_page(release.released_session(actor, space, number))
             return Response(page, media_type="text/html", headers=_REPORT)
+
+
+Step = Annotated[int | None, Query(ge=1, le=1_000_000_000)]
+
+
+@router.get("/meters/{meter}/test-sets/{number}/compare", responses=answers(404))
+def compare_submissions(  # noqa: PLR0917
+    actor: TenantActorHere,
+    space: WorkspaceHere,
+    number: Number,
+    first: Step = None,
+    second: Step = None,
+    better: Annotated[bool, Query(description="The examples that became better.")] = False,
+    page: Annotated[int, Query(ge=1, le=1_000_000)] = 1,
+) -> DifferencesShown:
+    """Compare two of your team's submissions on a released test set, example by example.
+
+    `first` and `second` are steps; unless given, the first and the last. Before release there is
+    nothing to compare: which examples changed would tell their labels.
+    """
+    found = differences.compare_submissions(
+        actor, space, number, (first, second), better=better, page=page
+    )
+    return DifferencesShown(**found.to_json())
 
 
 @router.get("/meters/{meter}/batches", responses=answers(404))

@@ -6,7 +6,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Query, Response
 
-from easeml_meter.errors import invalid
+from easeml_meter.core.differences import plain
 from easeml_meter.report.words import loss_name, measured_words, shown
 from easeml_meter.server.parameters import Number, Tenant
 from easeml_meter.server.web.history import NEWEST_FIRST, Session, ShownAnswer
@@ -41,12 +41,8 @@ def compare(
     space = visit.site.space(meter)
     view = released_session(place.actor, space, number)
     steps = comparable(place.actor, space, number)
-    if len(steps) < 2:
-        given = f"{len(steps)} with kept predictions"
-        raise invalid("submissions", given, "two are needed to compare: models are not kept by row")
-    chosen = (first or steps[0], second or steps[-1])
     found = compare_submissions(
-        place.actor, space, number, chosen, better=show == "better", page=page
+        place.actor, space, number, (first, second), better=show == "better", page=page
     )
     told = {each.step: ShownAnswer(each) for each in view.signals}
     return visit.render(
@@ -69,9 +65,5 @@ def _cell(value: Any) -> str:
     """Show any value of a table in a few characters."""
     if value is None:
         return ""
-    if isinstance(value, bytes):
-        return f"{len(value):,} bytes"
-    if isinstance(value, dict) and isinstance(value.get("bytes"), bytes):  # an image, say
-        return f"{len(value['bytes']):,} bytes"
-    written = f"{value:.6g}" if isinstance(value, float) else str(value)
+    written = f"{value:.6g}" if isinstance(value, float) else str(plain(value))
     return shown(written, _LONGEST_CELL)

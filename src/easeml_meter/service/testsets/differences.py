@@ -6,13 +6,13 @@ Before release nothing of this exists: which examples changed would tell their l
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
+from easeml_meter.core.differences import Compared, Differences, Example
 from easeml_meter.core.history import shown_step
 from easeml_meter.core.model import Entry, TestSet
 from easeml_meter.errors import InvalidInput, invalid
@@ -33,53 +33,6 @@ _MOST_INPUTS = 12
 _NAMED = 3
 
 
-@dataclass(frozen=True)
-class Compared:
-    """One of the two submissions."""
-
-    step: int
-    model: str
-    test_loss: float
-
-
-@dataclass(frozen=True)
-class Example:
-    """A row of the test set on which the two submissions differ."""
-
-    row: int
-    """From 1, in the order of the test set."""
-    id: Any
-    """None: the test set has no ids."""
-    label: Any
-    predictions: tuple[str, str]
-    losses: tuple[float, float]
-    inputs: dict[str, Any]
-    """The first columns."""
-
-
-@dataclass(frozen=True)
-class Differences:
-    """What became worse and what became better, from the first submission to the second."""
-
-    first: Compared
-    second: Compared
-    rows: int
-    worse: int
-    better: int
-    zero_one: bool
-    """Whether an example is right or wrong, and nothing between."""
-    page: int
-    examples: tuple[Example, ...]
-    """Those of one page, of the kind that was asked for."""
-    found: int
-    """Examples of that kind."""
-
-    @property
-    def pages(self) -> int:
-        """The number of pages."""
-        return max(1, -(-self.found // PAGE))
-
-
 @needs(Permission.SEE_SIGNALS)
 def comparable(actor: Actor, space: Workspace, number: int) -> list[int]:
     """Return the steps of the actor's team that can be compared: those with kept predictions.
@@ -96,14 +49,15 @@ def compare_submissions(
     actor: Actor,
     space: Workspace,
     number: int,
-    steps: tuple[int, int],
+    steps: tuple[int | None, int | None] = (None, None),
     *,
     better: bool = False,
     page: int = 1,
 ) -> Differences:
     """Compare two submissions of the actor's team on a released test set, example by example.
 
-    `better`: show the examples that improved, in place of those that got worse.
+    Unless they are given, these are the first and the last that can be compared. `better`: show the
+    examples that improved, in place of those that got worse.
 
     Raises:
         NotFound: there is no such test set, or it was not released yet.
@@ -113,7 +67,7 @@ def compare_submissions(
     if spec.sized:
         loss = spec.loss if spec.corpus else "estimated with a judge"
         raise invalid("loss", loss, "one of single examples: this one is of the whole test set")
-    chosen = [_entry(spec, entries, step) for step in steps]
+    chosen = [_entry(spec, entries, step) for step in _pair(spec, entries, steps)]
     with space.reading() as books:
         validation = space.state(books).validation
     if validation is None:  # there are answers, so there was one
@@ -128,14 +82,20 @@ def compare_submissions(
     if not is_zero_one(spec.loss):  # what changed most comes first
         places = places[np.argsort(-np.abs(change[places]), kind="stable")]
     shown = places[PAGE * (page - 1) : PAGE * page]
+    first, second = (
+        Compared(shown_step(spec, entry), entry.model, float(each.mean()))
+        for entry, each in zip(chosen, losses, strict=True)
+    )
     return Differences(
-        first=Compared(steps[0], chosen[0].model, float(losses[0].mean())),
-        second=Compared(steps[1], chosen[1].model, float(losses[1].mean())),
+        generation=number,
+        first=first,
+        second=second,
         rows=len(change),
         worse=len(got_worse),
         better=len(got_better),
         zero_one=is_zero_one(spec.loss),
         page=page,
+        pages=max(1, -(-len(places) // PAGE)),
         examples=tuple(_examples(space, test_set, both, losses, [int(row) for row in shown])),
         found=len(places),
     )
@@ -156,6 +116,20 @@ def _kept_rows(entry: Entry) -> bool:
     """Whether predictions were kept, and not a model that made them, or nothing."""
     models = [suffix for model in MODELS.values() for suffix in model.kept]
     return bool(entry.blob) and suffix_of(entry.blob) not in models
+
+
+def _pair(
+    spec: MeterSpec, entries: Sequence[Entry], steps: tuple[int | None, int | None]
+) -> tuple[int, int]:
+    """Return the steps to compare: where none is said, the first and the last."""
+    first, second = steps
+    if first is not None and second is not None:
+        return first, second
+    kept = [shown_step(spec, entry) for entry in entries if _kept_rows(entry)]
+    if len(kept) < 2:
+        given = f"{len(kept)} with kept predictions"
+        raise invalid("submissions", given, "two are needed to compare: models are not kept by row")
+    return first or kept[0], second or kept[-1]
 
 
 def _entry(spec: MeterSpec, entries: Sequence[Entry], step: int) -> Entry:
