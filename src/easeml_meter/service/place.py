@@ -148,6 +148,10 @@ class Workspace:
         """Read a consistent snapshot of the books."""
         return self.store.reading()
 
+    def asking(self) -> AbstractContextManager[Books]:
+        """Read what is read again under the lock, each time as it is at that moment."""
+        return self.store.asking()
+
     def writing(self) -> AbstractContextManager[Books]:
         """Hold this meter's write lock; commit at the end, or leave no trace."""
         return self.store.writing(self.meter)

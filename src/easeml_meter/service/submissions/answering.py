@@ -172,7 +172,7 @@ def answer_all(
     books from being used is raised: then none of them was answered.
     """
     digests = [_same_bytes(each) for each in submissions]
-    with space.reading() as books:
+    with space.asking() as books:
         keys = Keys.read(books, (each.keyed for each in submissions))
         before = [_each(keys.before, each.keyed) for each in submissions]
         state = space.state(books)
@@ -202,7 +202,8 @@ def answer_all(
             for submission, each in zip(submissions, begun, strict=True)
         ]
         fresh = [each.draft for each in opened if isinstance(each, Opened)]
-        with space.reading() as books:
+        # Budgets before answers: what used up a budget is then among the answers that are known.
+        with space.asking() as books:
             decisions = Decisions.read(books, state, test_set, fresh, space.clock)
         outcomes = [
             _each(_measure, decisions, each, measured) if isinstance(each, Opened) else each
