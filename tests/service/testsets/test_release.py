@@ -14,7 +14,7 @@ from tests.service.helpers import Clock, Session, deliver, make_session, rows, s
 from tests.service.sharing import made
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import Entry
+from easeml_meter.core.model import Entry, Event
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import SessionView, view_from_json
 from easeml_meter.errors import Denied, NotFound, WrongPhase
@@ -228,3 +228,33 @@ def test_edges_left_out_near_the_ceiling_are_told_and_checked(tmp_path: Path) ->
     again = view_from_json(json.loads(json.dumps(view.to_dict())), view.spec)
     assert [each.gap for each in again.signals] == [each.gap for each in view.signals]
     assert again.signals[1].gap == (0.1, 0.55)
+
+
+def test_a_release_that_is_cut_short_is_done_again_with_its_report(tmp_path: Path) -> None:
+    """The report came after the phase: without power in between there never was one."""
+    session = make_session(tmp_path)
+    session.submit(1, 0, model="a")
+    session.meter.retire()
+    space = session.meter.workspace
+
+    def without_power(_: SessionView) -> str:
+        raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        release.release(LABELER, space, draw=without_power)
+    assert session.meter.generations[0].phase is Phase.SPENT
+    release.release(LABELER, space, draw=draw)
+    assert space.files.read("released/1/report.html") == b"released 1:a 1"
+
+
+def test_two_releases_at_the_same_time_are_one(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    session.submit(1, 0, model="a")
+    session.meter.retire()
+    space = session.meter.workspace
+    chosen = [release.choose(LABELER, space) for _ in range(2)]
+    first, second = (release.hand_out(space, each, draw) for each in chosen)
+    assert first == second
+    audit = session.meter.audit()
+    assert [link.event for link in audit.links].count(Event.RELEASED) == 1
+    assert audit.sound
