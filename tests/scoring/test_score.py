@@ -23,7 +23,7 @@ from tests.scoring.examples import ANIMALS, DIGITS, Held, InMemory, expected, sp
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring import score as module
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.losses import UNIT, LossFailed, Sums, parse_loss
+from easeml_meter.scoring.losses import MOST_ROWS, UNIT, LossFailed, Sums, parse_loss
 from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import Score, Unscorable, score
@@ -274,3 +274,8 @@ class TestClusters:
             )
         whole = score(predictions, [labels], revealed=True, clusters=clusters)
         assert here == there == whole
+
+
+def test_more_clusters_than_63_bits_hold_are_summed_exactly() -> None:
+    count = 2 * MOST_ROWS + 1
+    assert module._exact_sum(np.broadcast_to(np.int64(UNIT), count)) == count * UNIT >= 2**63

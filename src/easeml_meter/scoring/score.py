@@ -110,8 +110,13 @@ class Totals:
         """Return the score of all rows: the loss of one example is the mean of a cluster."""
         means = clusters.means(self.values)
         squares = np.rint(means.astype(np.float64) ** 2 / UNIT).astype(np.int64)
-        # Added up as whole numbers of any size: there may be more clusters than fit into 63 bits.
-        return Score(Sums(sum(means.tolist()), sum(squares.tolist())), clusters.count, UNIT)
+        return Score(Sums(_exact_sum(means), _exact_sum(squares)), clusters.count, UNIT)
+
+
+def _exact_sum(units: NDArray[np.int64]) -> int:
+    """Add up values of at most UNIT: each piece fits into 63 bits, all together need not."""
+    starts = range(0, len(units), MOST_ROWS)
+    return sum(int(units[at : at + MOST_ROWS].sum()) for at in starts)
 
 
 @dataclass(frozen=True)
