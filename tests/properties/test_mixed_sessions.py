@@ -276,3 +276,18 @@ def test_a_model_that_fails_on_hidden_rows_is_charged(tmp_path: Path, ask: str) 
     assert (first.step, second.step) == (1, 2)
     assert second.name == ("no-reading" if ask == "gap" else "fail")
     assert second.battery < first.battery
+
+
+@pytest.mark.parametrize(("by", "sound"), [(1, True), (-7, True), (-(10**6), False)])
+def test_another_machine_may_round_a_price_otherwise(
+    session: Session, by: int, *, sound: bool
+) -> None:
+    """The audit spoke of books that were changed by hand."""
+    session.submit(0, 0, model="a", ask=LEVEL)
+    space, test_set = session.meter.workspace, session.meter.generations[0]
+    with space.writing() as books:
+        (folded,) = books.accounts.all(test_set.meter, 1).values()
+        state = replace(folded.account.state, spent=folded.account.state.spent + by)
+        account = replace(folded.account, state=state)
+        books.accounts.put(test_set.meter, 1, [replace(folded, account=account)])
+    assert session.meter.audit().sound is sound
