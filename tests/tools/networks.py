@@ -1,6 +1,6 @@
 """Networks of torch and Keras: real fits, both forms, at a folder and as ONNX."""
 
-# needs: torch==2.15.0 keras==3.15.1 onnxscript==0.7.2 onnx onnxruntime
+# needs: torch==2.15.0 keras==3.15.1 onnxscript==0.7.2 onnx onnxruntime pytest
 
 from __future__ import annotations
 
