@@ -15,6 +15,11 @@ VALUES = ("version", "core/notifications", "core/people", "core/submissions")
 """Values without behavior."""
 
 ELSEWHERE = {
+    # One story from the order to the answer, on both sides.
+    "properties/test_labels_on_demand.py": (
+        "service/submissions/waiting",
+        "service/testsets/orders",
+    ),
     # The statistics of the planner, and its charts, are compared as one.
     "cli/test_plan.py": ("charts", "stats/comparison"),
     "cli/test_lab.py": ("cli/progress",),

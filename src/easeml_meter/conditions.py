@@ -283,10 +283,12 @@ class Comparison:
             return Fraction(self.gained - self.lost, self.rows)
         return Fraction(self.differing, self.rows)
 
-    @property
-    def apart(self) -> Fraction:
-        """The share of rows where one of the two is right and the other wrong."""
-        return Fraction(self.gained + self.lost, self.rows)
+    def apart(self, *, predictions: bool = False) -> Fraction:
+        """Return the share of rows where one of the two is right and the other wrong.
+
+        `predictions`: where they predict different things, which can be seen without labels.
+        """
+        return Fraction(self.differing if predictions else self.gained + self.lost, self.rows)
 
 
 def _exactly(value: float) -> Fraction:

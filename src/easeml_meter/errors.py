@@ -65,6 +65,12 @@ class UnderWay(MeterError):
     word = "under-way"
 
 
+class Waiting(MeterError):
+    """A submission waits for labels that were asked for; its answer comes with them."""
+
+    exit_code, word = 4, "waiting"
+
+
 class TooLarge(InvalidInput):
     """More bytes, or more of a table, than the server takes."""
 
@@ -120,6 +126,7 @@ ANSWERED: tuple[type[MeterError], ...] = (
     Spent,
     WrongPhase,
     UnderWay,
+    Waiting,
     TooLarge,
     InvalidInput,
     TooMany,

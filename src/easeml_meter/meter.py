@@ -15,7 +15,14 @@ from typing import TYPE_CHECKING, Any, Protocol
 from easeml_meter.core.differences import Differences
 from easeml_meter.core.gate import Gate, Verdict, last_told
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.model import Batch, LabelRequest, TestSet, ValidationSet
+from easeml_meter.core.model import (
+    Batch,
+    LabelOrder,
+    LabelRequest,
+    TestSet,
+    ValidationSet,
+    Wanted,
+)
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import MeterPlan
 from easeml_meter.core.submissions import CheckedSubmission
@@ -34,6 +41,7 @@ from easeml_meter.service.testsets import (
     delivery,
     differences,
     inputs,
+    orders,
     parts,
     release,
     requests,
@@ -129,6 +137,23 @@ class MeterVerbs(Protocol):
 
     def requests(self) -> list[LabelRequest]:
         """Return the open requests for labels, and how far they have got (labelers)."""
+
+    def wanted(self) -> Wanted | None:
+        """Return the labels that a step waits for, with labels on demand (labelers)."""
+
+    def give_labels(
+        self,
+        source: Data,
+        *,
+        label: str,
+        id_column: str | None = None,
+        keep_unknown_labels: bool = False,
+    ) -> LabelOrder:
+        """Give the labels that a step waits for, which is then answered (labelers).
+
+        Rows that were not asked for are left out. `id_column`: if it is called something else than
+        in the test set. `keep_unknown_labels` says that labels outside the class list are meant.
+        """
 
     def export_inputs(self, destination: str | Path) -> int:
         """Write the test inputs, without labels; developers may if they are public."""
@@ -449,6 +474,32 @@ class Meter(MeterVerbs):
     def requests(self) -> list[LabelRequest]:
         """Return the open requests for labels, and how far they have got (labelers)."""
         return requests.list_requests(self._actor, self.workspace)
+
+    def wanted(self) -> Wanted | None:
+        """Return the labels that a step waits for, with labels on demand (labelers)."""
+        return orders.wanted(self._actor, self.workspace)
+
+    def give_labels(
+        self,
+        source: Data,
+        *,
+        label: str,
+        id_column: str | None = None,
+        keep_unknown_labels: bool = False,
+    ) -> LabelOrder:
+        """Give the labels that a step waits for, which is then answered (labelers).
+
+        Rows that were not asked for are left out. `id_column`: if it is called something else than
+        in the test set. `keep_unknown_labels` says that labels outside the class list are meant.
+        """
+        return orders.give_labels(
+            self._actor,
+            self.workspace,
+            as_source(source, "labels", a_set=True),
+            orders.Columns(
+                label=label, id_column=id_column, keep_unknown_labels=keep_unknown_labels
+            ),
+        )
 
     def export_inputs(self, destination: str | Path) -> int:
         """Write the test inputs, without labels; developers may if they are public."""

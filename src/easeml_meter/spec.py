@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import difflib
 import itertools
+import math
 import re
 import tomllib
 from collections.abc import Mapping, Sequence
@@ -17,7 +18,7 @@ from pathlib import Path
 from typing import Any, Self
 
 from easeml_meter.checks import finite, listed, one_of, whole
-from easeml_meter.conditions import BETTER, Condition, Difference, parse_question
+from easeml_meter.conditions import BETTER, Condition, Difference, Variable, parse_question
 from easeml_meter.corpus import Corpus
 from easeml_meter.errors import InvalidInput, invalid
 
@@ -218,11 +219,14 @@ class MeterSpec:
     """Most rows have the word of a judge in place of a label: refuse one that errs on more."""
     pool: int | None = None
     """With a judge: how many rows have no label."""
+    on_demand: bool = False
+    """With "n - o": a test set is sealed without labels. Each step asks for a fixed number of them,
+    where the two models differ."""
 
     def __post_init__(self) -> None:
         for name in ("bands", "tenants", "reverts", "mixture", "classes", "also"):
             object.__setattr__(self, name, listed(name, getattr(self, name)))
-        for name in ("published", "handover", "elastic", "sticky", "clusters"):
+        for name in ("published", "handover", "elastic", "sticky", "clusters", "on_demand"):
             if not isinstance(getattr(self, name), bool):
                 raise invalid(name, getattr(self, name), "true or false")
         if not isinstance(self.models, bool) and self.models != "onnx":
@@ -268,6 +272,7 @@ class MeterSpec:
         self._check_sticky()
         self._check_scores()
         self._check_window()
+        self._check_on_demand()
 
     def _check_question(self) -> None:
         """Check the bands of a meter for the gap; a condition has none, and refuses the rest."""
@@ -393,6 +398,7 @@ class MeterSpec:
             "resets": self.resets,
             "memory": self.memory is not None,
             "clusters": self.clusters,
+            "on_demand": self.on_demand,
         }
         if self.question.strip() != GAP:
             of_bands = {each.name: getattr(self, each.name) != each.default for each in _OF_THE_GAP}
@@ -702,6 +708,32 @@ class MeterSpec:
         for name in (name for name, used in unproved.items() if used):
             raise invalid("window", self.window, f"not with {name}: no proof covers it")
 
+    def _check_on_demand(self) -> None:
+        """Refuse what reads labels of rows on which the two models agree."""
+        if not self.on_demand:
+            return
+        if not self.compares or self.disagreement is None:
+            needed = 'only with "n - o" and a disagreement, which says how many labels a step needs'
+            raise invalid("on_demand", True, needed)
+        clauses = () if self.condition is None else self.condition.clauses
+        unknown = {
+            # Whoever waits would keep others waiting: that tells of their submissions.
+            "tenants": self.tenants,
+            'a clause about "n"': any(each.variable is Variable.ACCURACY for each in clauses),
+        }
+        for name in (name for name, used in unknown.items() if used):
+            raise invalid("on_demand", True, f"not with {name}")
+
+    def quota(self, rows: int) -> int:
+        """Return how many labels a step asks for: no more rows can differ in a model that passes.
+
+        Raises:
+            ValueError: labels are not asked for on demand.
+        """
+        if not self.on_demand or self.disagreement is None:
+            raise ValueError("only a meter with labels on demand has a quota")
+        return math.ceil(rows * Fraction(repr(self.disagreement)))
+
     def _check_scores(self) -> None:
         if not isinstance(self.metric, str) or len(self.metric) > _LONGEST_METRIC:
             raise invalid("metric", self.metric, f"a text of at most {_LONGEST_METRIC} characters")
@@ -742,7 +774,14 @@ class MeterSpec:
     @property
     def unit(self) -> str:
         """What the size of a test set counts."""
+        if self.on_demand:
+            return "inputs"
         return "clusters" if self.clusters else "labels"
+
+    @property
+    def seals_labels(self) -> bool:
+        """Whether test sets are sealed with labels: not where scores or later ones stand in."""
+        return not (self.takes_scores or self.on_demand)
 
     @property
     def takes_scores(self) -> bool:

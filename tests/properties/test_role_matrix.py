@@ -54,6 +54,8 @@ METER: dict[str, Rule] = {
     "GET /uploads/{upload}": Rule("L"),
     "PUT /uploads/{upload}": Rule("L", params={"offset": 0}, content=b"x"),
     "DELETE /uploads/{upload}": Rule("L"),
+    "GET /wanted": Rule("L"),
+    "POST /wanted/labels": Rule("L", params={"label": "y", "kind": "csv"}, content=b"x"),
     "GET /test-sets": Rule("DLRA"),
     "POST /test-sets": Rule("L", json={"upload": NOBODYS}),
     "POST /test-sets/file": Rule("L", content=b"x"),

@@ -48,7 +48,12 @@ def name_of(function: Callable[..., Any]) -> str:
 INSIDE = {
     "journal.catch_up",
     "submissions.keeping.read_kept",
+    "submissions.answering.settle",
     "submissions.measuring.open_sealed",
+    "submissions.waiting.check_free",
+    "submissions.waiting.keep_labels",
+    "submissions.waiting.read_pending",
+    "testsets.delivery.asked_of",
     "testsets.delivery.check_alone",
     "testsets.delivery.check_reuse",
     "testsets.delivery.claim",

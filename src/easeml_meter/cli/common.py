@@ -250,7 +250,8 @@ def next_step(place: MeterPlace, step: str, *, reader: str = "") -> None:
 def seal_step(spec: MeterSpec) -> str:
     """Return how to seal a test set."""
     judge = " --judge COLUMN" if spec.judged else ""
-    return f"seal DATA --{_needed(spec)} COLUMN{_cluster(spec)}{judge} --out testset.sealed"
+    needed = "label" if spec.seals_labels else "id"
+    return f"seal DATA --{needed} COLUMN{_cluster(spec)}{judge} --out testset.sealed"
 
 
 def validate_step(spec: MeterSpec) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from contextlib import suppress
 from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +24,10 @@ from easeml_meter.cli.common import (
     validate_step,
 )
 from easeml_meter.cli.progress import progress_bar
-from easeml_meter.errors import invalid
+from easeml_meter.errors import Denied, invalid
 
 if TYPE_CHECKING:
-    from easeml_meter.core.model import LabelRequest, TestSet
+    from easeml_meter.core.model import LabelRequest, TestSet, Wanted
     from easeml_meter.meter import MeterVerbs
     from easeml_meter.tables.memory import Data
 
@@ -38,7 +39,7 @@ def _names(_: click.Context, __: click.Parameter, given: str | None) -> list[str
 
 @click.command()
 @file_argument("data")
-@click.option("--label", help="Name of the label column. None for a loss made of scores.")
+@click.option("--label", help="Name of the label column. None for scores, or labels on demand.")
 @click.option("--id", "id_column", help="Name of the id column, to check predictions against.")
 @click.option("--out", type=click.Path(path_type=Path), required=True, help="The sealed file.")
 @click.option(
@@ -82,7 +83,8 @@ def _names(_: click.Context, __: click.Parameter, given: str | None) -> list[str
 def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
     """Seal labelled rows (CSV, Parquet, Arrow, JSON Lines) as the test set that is needed.
 
-    Where the loss is made of scores, there is no --label: the ids are sealed, and --columns.
+    Where the loss is made of scores, or labels are asked for on demand, there is no --label: the
+    ids are sealed, and --columns.
 
     What the meter would refuse about these rows alone is refused now: too few rows, missing or
     repeated ids, labels out of range. Labels outside the class list are listed.
@@ -116,7 +118,7 @@ def _rows(data: Path, options: dict[str, Any]) -> tuple[Data, str]:
 
 @click.group()
 def testset() -> None:
-    """Test sets: add a sealed one, see requests and notices, retire one, fetch a released one."""
+    """Test sets: add a sealed one, give labels on demand, see requests, retire one, fetch one."""
 
 
 @testset.command()
@@ -201,9 +203,14 @@ def _progress_of(request: LabelRequest) -> str:
 @json_option
 def requests(place: MeterPlace, as_json: bool) -> None:
     """Show which labels are needed: how many, how many have arrived, why, until when."""
-    found = open_meter(place).requests()
+    meter = open_meter(place)
+    found = meter.requests()
     if as_json:
         echo_json([_request_json(each) for each in found])
+        return
+    if (waited := _wanted(meter)) is not None:
+        click.echo(f"a step waits for {waited.order.labels:,} labels")
+        next_step(place, "testset wanted --out wanted.csv")
         return
     for each in found:
         asked = each.test_set
@@ -217,12 +224,84 @@ def requests(place: MeterPlace, as_json: bool) -> None:
         click.echo("no labels are needed")
 
 
+def _wanted(meter: MeterVerbs) -> Wanted | None:
+    """Return the labels on demand that a step waits for; admins may not know of which rows."""
+    with suppress(Denied):
+        return meter.wanted() if meter.spec.on_demand else None
+    return None
+
+
 def _request_json(request: LabelRequest) -> dict[str, Any]:
     shown = request.to_json()
     del shown["recipients"]
     for part in shown["parts"]:
         del part["added_by"]
     return shown
+
+
+@testset.command()
+@click.option(
+    "--out",
+    type=click.Path(path_type=Path),
+    help="File to write, with a label column to fill in: .csv, .jsonl, .parquet, .arrow.",
+)
+@place_options
+@json_option
+def wanted(out: Path | None, place: MeterPlace, as_json: bool) -> None:
+    """Show the labels that a step waits for, with labels on demand (labelers).
+
+    They are those of rows on which two models differ, and of random others: which is which is not
+    shown, so that every label is given in the same way.
+    """
+    found = open_meter(place).wanted()
+    if found is not None and out is not None:
+        _write_wanted(found, out)
+    if as_json:
+        echo_json(None if found is None else found.to_json())
+    elif found is None:
+        click.echo("no step waits for labels")
+    else:
+        order = found.order
+        click.echo(f"test set {order.generation}, order {order.number}: {order.labels:,} labels")
+        if out is None:
+            next_step(place, "testset wanted --out wanted.csv")
+        else:
+            click.echo(f"wrote their ids to {out}: fill in the column label")
+            next_step(place, f"testset label {shlex.quote(str(out))} --label label")
+
+
+def _write_wanted(found: Wanted, out: Path) -> None:
+    """Write a table to be filled in."""
+    from easeml_meter.service.testsets.orders import sheet
+    from easeml_meter.tables.table_file import check_ending, write_table
+
+    check_ending(out)
+    table = sheet(found)
+    write_table(out, table.schema, iter(table.to_batches()))
+
+
+@testset.command()
+@file_argument("file")
+@click.option("--label", required=True, help="Name of the label column.")
+@click.option("--id", "id_column", help="Name of the id column. Default: as in the test set.")
+@click.option(
+    "--keep-unknown-labels",
+    is_flag=True,
+    help="Labels outside the class list are meant: every model is wrong there.",
+)
+@place_options
+@json_option
+def label(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
+    """Give the labels that a step waits for, from a table (labelers). The step is then answered.
+
+    Rows that were not asked for are left out, so one file may grow from order to order.
+    """
+    given = open_meter(place).give_labels(file, **options)
+    if as_json:
+        echo_json(asdict(given))
+    else:
+        click.echo(f"took {given.labels:,} labels: the submission that waited is answered")
+        next_step(place, "history", reader="developers")
 
 
 @testset.command()

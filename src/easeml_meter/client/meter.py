@@ -10,7 +10,7 @@ import re
 import tempfile
 import time
 from collections.abc import Sequence
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -23,10 +23,12 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import (
     AuditLink,
     Batch,
+    LabelOrder,
     LabelRequest,
     MeterRecord,
     TestSet,
     ValidationSet,
+    Wanted,
 )
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import MeterPlan, plan_of
@@ -47,6 +49,7 @@ from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions
 from easeml_meter.service.testsets.checking import Asked
 from easeml_meter.service.testsets.delivery import Choices, refuse_plain, seal_for
+from easeml_meter.service.testsets.orders import encrypt_labels
 from easeml_meter.service.testsets.reuse import Decisions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.files import stamp_of
@@ -251,6 +254,42 @@ class RemoteMeter(MeterVerbs):
         """Give the open requests for labels, and how far they have got (a labeler's verb)."""
         found = self._connection.listed(self._at("requests"))
         return [LabelRequest.from_json(self._id, each) for each in found]
+
+    def wanted(self) -> Wanted | None:
+        """Give the labels that a step waits for, with labels on demand (a labeler's verb)."""
+        found = self._connection.listed(self._at("wanted"))
+        return next(map(Wanted.from_json, found), None)
+
+    def give_labels(
+        self,
+        source: Data,
+        *,
+        label: str,
+        id_column: str | None = None,
+        keep_unknown_labels: bool = False,
+    ) -> LabelOrder:
+        """Give the labels that a step waits for, which is then answered (a labeler's verb).
+
+        The file is encrypted here, to the server's key. Rows that were not asked for are left out.
+        """
+        path = as_source(source, "labels", a_set=True)
+        asked = self.wanted()
+        if asked is None:
+            raise WrongPhase("no step waits for labels: nothing to give")
+        ending = path.suffix.lower().removeprefix(".")
+        stamp_of(path)
+        chosen = _named(label=label, id_column=id_column, file_name=path.name[-200:])
+        given = self._connection.call(
+            "POST",
+            self._at("wanted", "labels"),
+            params={
+                **chosen,
+                "kind": _ALIASES.get(ending, ending),
+                "keep_unknown_labels": keep_unknown_labels,
+            },
+            content=encrypt_labels(asked, path),
+        )
+        return replace(asked.order, given_at=given["given_at"])
 
     def export_inputs(self, destination: str | Path) -> int:
         """Write the test inputs, without labels; developers may if the meter says "public".

@@ -40,7 +40,7 @@ class Changes(Rules):
         """Return what is told of a model that is so `against` the old one."""
         if against is None:
             raise AssertionError("a model must be compared with the old one")
-        if against.apart > self.difference.most:
+        if against.apart(predictions=self.spec.on_demand) > self.difference.most:
             return TOO_FAR
         return self.difference.band(against.value(Variable.CHANGE))
 

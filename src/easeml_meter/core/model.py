@@ -30,6 +30,8 @@ class Event(StrEnum):
     ARCHIVED = "archived"
     VALIDATION_SET = "validation set"
     VALIDATION_REPLACED = "validation replaced"
+    LABELS_ASKED = "labels asked for"
+    LABELS_GIVEN = "labels given"
     TOLD = "told"
     PROMOTED = "promoted"
     PROMOTION_MISSING = "promotion was missing"
@@ -77,6 +79,49 @@ class Batch:
     number: int
     """That of the window whose oldest batch it was."""
     rows: int
+
+
+@dataclass(frozen=True, slots=True)
+class LabelOrder:
+    """Labels of an active test set that a step waits for, or has waited for."""
+
+    generation: int
+    number: int
+    """From 1, on each test set."""
+    labels: int
+    at: str
+    given_at: str = ""
+    """Empty: they have not come yet."""
+
+
+@dataclass(frozen=True, slots=True)
+class Wanted:
+    """What a labeler is asked for now: the label of each of these rows."""
+
+    order: LabelOrder
+    id_column: str
+    ids: tuple[str, ...]
+    """In the order of the test set: nothing tells in which of these rows two models differ."""
+    recipients: tuple[str, ...]
+    """Public keys (age) to encrypt the labels to."""
+
+    def to_json(self) -> dict[str, Any]:
+        """Return what labelers may know."""
+        return {
+            "generation": self.order.generation,
+            "number": self.order.number,
+            "labels": self.order.labels,
+            "since": self.order.at,
+            "id_column": self.id_column,
+            "ids": list(self.ids),
+            "recipients": list(self.recipients),
+        }
+
+    @classmethod
+    def from_json(cls, data: dict[str, Any]) -> Wanted:
+        """Return what `to_json` told."""
+        order = LabelOrder(data["generation"], data["number"], data["labels"], data["since"])
+        return cls(order, data["id_column"], tuple(data["ids"]), tuple(data["recipients"]))
 
 
 @dataclass(frozen=True, slots=True)

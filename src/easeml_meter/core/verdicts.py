@@ -52,7 +52,8 @@ class Verdicts(Rules):
             if against is None:
                 raise AssertionError("a model must be compared with the old one")
             most = self.condition.disagreement
-            if most is not None and against.apart > as_written(most):
+            apart = against.apart(predictions=self.spec.on_demand)
+            if most is not None and apart > as_written(most):
                 return FAIL
             for variable in (Variable.CHANGE, Variable.DISAGREEMENT):
                 values[variable] = against.value(variable)

@@ -18,6 +18,8 @@ _SENTENCES = {
     Event.SEALING_FAILED: "A delivery for test set {generation} had too few rows that count: "
     "try {try} of {tries}.",
     Event.REUSE_REFUSED: "A delivery for test set {generation} was refused: another meter used it.",
+    Event.LABELS_ASKED: "{labels} labels of test set {generation} were asked for, order {order}.",
+    Event.LABELS_GIVEN: "{labels} labels of test set {generation} were given, order {order}.",
     Event.RETIRED: "Test set {generation} was retired early.",
     Event.SPENT: "Test set {generation} was spent.",
     Event.RELEASED: "Test set {generation} was released to the developers.",

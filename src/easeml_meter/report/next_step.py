@@ -12,6 +12,7 @@ from enum import StrEnum
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.model import LabelOrder
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import SessionView
 from easeml_meter.report.advice import advice
@@ -89,13 +90,20 @@ _BY_COMMAND = {
 }
 
 
-def next_step(state: MeterState, role: Role, view: SessionView | None) -> NextStep:
-    """Say what somebody in a role does next at a meter; `view` is for those who see answers."""
+def next_step(
+    state: MeterState, role: Role, view: SessionView | None, order: LabelOrder | None = None
+) -> NextStep:
+    """Say what somebody in a role does next at a meter; `view` is for those who see answers.
+
+    `order` is for the labels on demand that a step waits for.
+    """
     if state.archived:
         return NextStep(
             "This meter is archived",
             "It was given up before its first answer. It takes no labels and gives no answers.",
         )
+    if order is not None and role in (Role.LABELER, Role.DEVELOPER, Role.RUNNER):
+        return _of_order(order, role)
     if role is Role.LABELER:
         return _of_labelers(state, view)
     if role is Role.DEVELOPER:
@@ -106,6 +114,22 @@ def next_step(state: MeterState, role: Role, view: SessionView | None) -> NextSt
         "Manage this meter",
         "Admins give seats and watch the audit trail. They see no answers.",
         Place.MANAGE,
+    )
+
+
+def _of_order(order: LabelOrder, role: Role) -> NextStep:
+    if role is Role.LABELER:
+        return NextStep(
+            f"Give {order.labels:,} labels",
+            "A submission waits for them. Each step asks for as many, of rows on which two models "
+            "differ and of random others.",
+            Place.LABELS,
+            "meter testset wanted --out wanted.csv\nmeter testset label wanted.csv --label label",
+        )
+    return NextStep(
+        f"Wait for {order.labels:,} labels",
+        "A submission waits for them, and is answered when the labelers have given them. Others "
+        "are refused until then, at no cost.",
     )
 
 
@@ -145,6 +169,14 @@ def _of_labelers(state: MeterState, view: SessionView | None) -> NextStep:
             "from, with the test loss of every step.",
             Place.LABELS,
             "meter release",
+        )
+    if latest.phase is Phase.REQUESTED and state.spec.on_demand:
+        return NextStep(
+            f"Deliver inputs for test set {latest.number}",
+            f"{latest.labels_needed:,} inputs with ids are needed, without labels: those are asked "
+            "for when a submission needs them.",
+            Place.LABELS,
+            "meter seal FILE --id COLUMN --out inputs.sealed\nmeter testset add inputs.sealed",
         )
     if latest.phase is Phase.REQUESTED:
         return NextStep(
@@ -186,8 +218,8 @@ def _waiting(state: MeterState) -> NextStep:
         )
     return NextStep(
         f"Wait for test set {latest.number}",
-        f"The labelers deliver {latest.labels_needed:,} labels. Until then, submissions are "
-        "refused, at no cost.",
+        f"The labelers deliver {latest.labels_needed:,} {state.spec.unit}. Until then, submissions "
+        "are refused, at no cost.",
     )
 
 

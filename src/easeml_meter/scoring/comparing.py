@@ -33,6 +33,42 @@ def compare(new: Predictions, old: Predictions, label_groups: Iterable[Any]) -> 
     return found
 
 
+def differing(new: Predictions, old: Predictions) -> NDArray[np.bool_]:
+    """Return on which rows two models predict different things."""
+    (ours,), (theirs,) = new.batches([new.rows]), old.batches([old.rows])
+    unlike = ours != theirs
+    return np.asarray(unlike if unlike.ndim == 1 else unlike.any(axis=1), bool)
+
+
+def compare_known(
+    new: Predictions, old: Predictions, places: NDArray[np.int64], labels: Any
+) -> Comparison:
+    """Compare two models where the labels of some rows are known, those of `places`.
+
+    Rows without one count as if both were right or both wrong: where they predict the same, so it
+    is. If they differ on more rows than have labels, that is for the caller to see.
+
+    Raises:
+        Unscorable: a label does not fit the loss.
+    """
+    found: Comparison | None = None
+    with suppress(Exception, SystemExit), silence():
+        expected = new.expected
+        codes = read_labels(labels, expected.loss, expected.classes, form=expected.form)
+        (ours,), (theirs,) = new.batches([new.rows]), old.batches([old.rows])
+        both = ours[places], theirs[places]
+        wrong, before = (np.asarray(expected.loss(each, codes), bool) for each in both)
+        found = Comparison(
+            rows=new.rows,
+            gained=int(np.count_nonzero(before & ~wrong)),
+            lost=int(np.count_nonzero(wrong & ~before)),
+            differing=int(np.count_nonzero(differing(new, old))),
+        )
+    if found is None:
+        raise unscorable()
+    return found
+
+
 def losses_of(predictions: Predictions, label_groups: Iterable[Any]) -> NDArray[np.float64]:
     """Return the loss of every example: for a test set that is released, and no other.
 

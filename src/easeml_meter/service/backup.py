@@ -27,7 +27,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import stamp
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.place import TEST_SETS, Clock, Home, Site, Workspace
+from easeml_meter.service.place import ORDERS, TEST_SETS, Clock, Home, Site, Workspace
 from easeml_meter.service.submissions.keeping import file_of
 from easeml_meter.service.testsets.release import released_folder
 from easeml_meter.service.testsets.windows import batch_files
@@ -181,7 +181,7 @@ def _lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 def _named_files(books: Books, state: MeterState) -> set[str]:
     """Give the files that the books name; folders, which end in a slash, go as a whole."""
     meter, rows = state.meter.id, state.generations
-    named = {f"{TEST_SETS}/"} | {file_of(name) for name in books.copies.files(meter)}
+    named = {f"{TEST_SETS}/", f"{ORDERS}/"} | {file_of(name) for name in books.copies.files(meter)}
     named |= set(batch_files(state))
     # Parts that were merged into a test set are gone.
     waiting = [row.number for row in rows if row.rows is None]

@@ -18,14 +18,14 @@ from easeml_meter.core.model import Event
 from easeml_meter.errors import InvalidInput, VaultError
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.backup import Place
-from easeml_meter.service.place import RECIPIENT, TEST_SETS, Site, Workspace
+from easeml_meter.service.place import ORDERS, RECIPIENT, TEST_SETS, Site, Workspace
 from easeml_meter.storage.books import Books
 from easeml_meter.vault.containers import rewrap, secret_of
 from easeml_meter.vault.keys import Identity, unwrap, wrap
 
 _SEALED = ".sealed"
 _WRAPPED = ".age"
-_FOLDERS = (TEST_SETS, "parts", "predictions")
+_FOLDERS = (TEST_SETS, "parts", "predictions", ORDERS)
 """Folders of a meter with files that are sealed to the key."""
 
 

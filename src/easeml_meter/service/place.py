@@ -32,6 +32,9 @@ STATE = ".meter"
 TEST_SETS = "testsets"
 """Sealed test sets, their journals, and notes to the labelers."""
 
+ORDERS = "orders"
+"""What waits for labels on demand, and the labels that have come."""
+
 RECIPIENT = "server.recipient"
 """A note of the server's public key beside its files, for workers to compare theirs with."""
 

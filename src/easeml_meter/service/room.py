@@ -10,7 +10,7 @@ from pathlib import Path
 from easeml_meter.errors import TooLarge
 from easeml_meter.storage.files import Files, free_bytes
 
-KEPT = ("validation", "predictions", "submissions")
+KEPT = ("validation", "predictions", "submissions", "orders")
 """Folders of a meter that grow with what developers send: sets, kept submissions, models."""
 MOST_UPLOADS = 100
 """Unfinished uploads of one user."""

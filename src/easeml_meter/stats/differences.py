@@ -169,7 +169,7 @@ def _log_sum_over_rows(labels: int, needed: int, allowed: int, mu: float, q: flo
     """Return log f(s, q)."""
     first = max(needed, 1)
     none = labels * math.log1p(-q) if needed <= 0 and q < 1 else -math.inf  # K = 0
-    if first > allowed:
+    if first > allowed or q <= 0:  # where the two never differ, K = 0
         return none
     share = min(1.0, max(0.0, 0.5 + mu / (2 * q)))
     # Only the hump of the terms matters: find it on a grid, then add up what lies around it.

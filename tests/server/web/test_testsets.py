@@ -24,7 +24,7 @@ from tests.server.driving import (
     submit,
 )
 from tests.server.helpers import Served, serve
-from tests.service.helpers import rows, small_spec
+from tests.service.helpers import condition_spec, rows, small_spec
 
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery, parts
@@ -114,6 +114,56 @@ def test_a_rolling_test_set_asks_for_batches_and_frees_them(served: Served, tmp_
     noted = client.post(f"/meters/{meter}/submissions/note", json={"submission": 2, "text": "new"})
     assert (noted.json()["generation"], noted.json()["step"]) == (2, 2)
     assert "new" in words(developer.get(f"/meters/{meter}"))
+
+
+def test_the_page_asks_for_labels_on_demand_and_takes_them(served: Served) -> None:
+    prefix = "demand-"
+    spec = condition_spec(
+        question="n - o > 0 +/- 0.15", disagreement=0.3, on_demand=True, inputs="public"
+    )
+    meter = served.add_meter(spec, prefix=prefix)
+    labeler, developer = (Visitor(served, f"{prefix}{role}") for role in ("labeler", "developer"))
+    asked = words(labeler.get(f"/meters/{meter}/labels"))
+    assert "Test set 1 needs inputs" in asked
+    assert "meter seal labels.parquet --id id" in asked
+    assert "Deliver inputs for test set 1" in words(labeler.get(f"/meters/{meter}"))
+    client = served.client(f"{prefix}developer")
+    needed = client.get(f"/meters/{meter}/test-sets").json()["items"][0]["labels_needed"]
+    labels = np.arange(needed) % 2
+    ids = pa.table({"id": np.arange(needed)})
+    assert give(served, labeler, meter, parquet(ids), label="").status_code == 204
+    assert give_validation(client, meter).status_code == 201
+    old = labels.copy()
+    old[: needed // 4] ^= 1
+    for number, predicted in enumerate((old, labels)):
+        sent = submit(client, meter, predicted)
+        assert sent.status_code == (409 if number else 200), sent.text
+    wait = words(developer.get(f"/meters/{meter}"))
+    quota = spec.quota(needed)
+    assert f"Wait for {quota} labels A submission waits for them" in wait
+    assert developer.get(f"/meters/{meter}/labels/wanted.csv").status_code == 403
+    assert f"Give {quota} labels" in words(labeler.get(f"/meters/{meter}"))
+    page = labeler.get(f"/meters/{meter}/labels")
+    assert f"A submission waits for {quota} labels" in words(page)
+    assert f'action="/meters/{meter}/labels/wanted"' in page.text
+    sheet = labeler.get(f"/meters/{meter}/labels/wanted.csv").text.splitlines()
+    wanted = [int(line.split(",")[0].strip('"')) for line in sheet[1:]]
+    assert (sheet[0].replace('"', ""), len(wanted)) == ("id,label", quota)
+    known = "\n".join(["id,label", *(f"{each},{labels[each]}" for each in wanted)])
+
+    def answer(text: str) -> httpx.Response:
+        encrypted = wrap(text.encode(), [served.site.identity.recipient])
+        query = {"kind": "csv", "label": "label", "id_column": "id"}
+        return labeler.put_in(f"/meters/{meter}/labels/wanted", encrypted, **query)
+
+    short = answer(known.rpartition("\n")[0])
+    assert short.status_code == 422
+    assert f"{quota - 1} of {quota} labels given" in short.text
+    assert answer(known).status_code == 204
+    done = words(labeler.get(f"/meters/{meter}/labels"))
+    assert f"Received {quota} labels: the submission is answered. " in done
+    assert "No labels are needed now" in done
+    assert "pass" in words(developer.get(f"/meters/{meter}"))
 
 
 def test_commands_name_the_address_of_the_settings(tmp_path: Path) -> None:

@@ -1,18 +1,105 @@
-"""Labels on demand: fresh inputs for every step, and labels only where two models differ.
+"""Labels on demand: only where two models differ, on one test set or on fresh inputs.
 
-A condition on n - o reads no label of a row on which both models predict the same. With fresh
-inputs for every step no model depends on an answer about them, so only T models count.
+A condition on n - o, or a reading of it, reads no label of a row on which both models predict the
+same. Labels bought later are those that were there all along, so on one test set for all steps
+every count and tail stays as it is (`Reused`). With fresh inputs for every step no model depends on
+an answer about them, so only T models count (`OnDemand`).
 """
 
 from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from fractions import Fraction
 
 from easeml_meter.conditions import Variable
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
+from easeml_meter.core.questions.reading import Reading
 from easeml_meter.errors import invalid
+from easeml_meter.stats.rounding import as_written
+
+BOUGHT = (
+    "labels are given without knowledge of the models",
+    "each step buys the same number of labels, so that the bill tells nothing",
+)
+"""What keeps the labels that were bought from telling more than the answers."""
+
+
+@dataclass(frozen=True)
+class Reused(Question):
+    """One test set for all steps, sealed without labels; the size is the number of its inputs."""
+
+    question: PassFail | Reading
+
+    @property
+    def most(self) -> Fraction:
+        """The share of rows on which a model may differ from the old one."""
+        compared = self.question.difference if isinstance(self.question, Reading) else self.question
+        return as_written(compared.disagreement or 1)
+
+    @property
+    def statistic(self) -> str:
+        """What the question measures."""
+        return self.question.statistic
+
+    @property
+    def unit(self) -> str:
+        """What is sealed."""
+        return "inputs"
+
+    @property
+    def answers(self) -> tuple[str, ...]:
+        """Those of the question."""
+        return self.question.answers
+
+    @property
+    def promised(self) -> str:
+        """What the question promises: the labels are the same, whenever they come."""
+        return self.question.promised
+
+    @property
+    def tolerance(self) -> float | None:
+        """That of the question."""
+        return self.question.tolerance
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """The inputs must be there first, and the bill must not tell what the answer does not."""
+        return (
+            *self.question.assumptions,
+            "the inputs were drawn before the first submission",
+            *BOUGHT,
+        )
+
+    def notes(self, steps: int, size: int, nats: float) -> tuple[str, ...]:
+        """What it costs in labels."""
+        each = math.ceil(size * self.most)
+        return (f"{each:,} labels a step, at most {min(size, steps * each):,} in all",)
+
+    def work(self, size: int) -> float:
+        """Return what the question costs."""
+        return self.question.work(size)
+
+    def log_models(self, steps: int) -> float:
+        """Count as the question does."""
+        return self.question.log_models(steps)
+
+    def log_tail(self, size: int) -> float:
+        """Return the tail of the question.
+
+        Models that differ on too many rows have no reading. Here those rows are counted by what is
+        predicted, of which there are never fewer: the event is part of the one that is bounded.
+        """
+        return self.question.log_tail(size)
+
+    def log_tail_from(self, size: int) -> float:
+        """Return the same for this size and all larger ones."""
+        return self.question.log_tail_from(size)
+
+    def enough(self, nats: float) -> int:
+        """Return what is enough for the question."""
+        return self.question.enough(nats)
 
 
 @dataclass(frozen=True)
@@ -54,8 +141,7 @@ class OnDemand(Question):
         return (
             *self.condition.assumptions,
             "each step has fresh inputs, drawn before the session",
-            "labels are given without knowledge of the models",
-            "each step buys the same number of labels, so that the bill tells nothing",
+            *BOUGHT,
         )
 
     def quota(self, size: int) -> int:

@@ -16,6 +16,7 @@ from typing import Any
 from easeml_meter.checks import finite, whole
 from easeml_meter.core.questions.gap import Gap
 from easeml_meter.core.questions.mixed import Mixed
+from easeml_meter.core.questions.ondemand import Reused
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
 from easeml_meter.core.questions.reading import Reading
@@ -159,8 +160,12 @@ def question_of(spec: MeterSpec) -> Question:
     if spec.window is not None:
         return Rolling.of(spec)
     if spec.difference is not None:
-        return Reading(spec.difference)
-    return Gap(spec) if spec.condition is None else PassFail.of(spec.condition)
+        return _bought(spec, Reading(spec.difference))
+    return Gap(spec) if spec.condition is None else _bought(spec, PassFail.of(spec.condition))
+
+
+def _bought(spec: MeterSpec, question: PassFail | Reading) -> Question:
+    return Reused(question) if spec.on_demand else question
 
 
 @lru_cache(maxsize=256)

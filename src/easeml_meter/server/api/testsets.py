@@ -24,13 +24,14 @@ from easeml_meter.server.auth import ActorHere, TenantActorHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, OnceHere, once_streamed
 from easeml_meter.server.middleware import REPORT_POLICY
-from easeml_meter.server.parameters import Number
+from easeml_meter.server.parameters import FileName, Number
 from easeml_meter.service import validation
 from easeml_meter.service.actor import permit
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.testsets import (
     differences,
     inputs,
+    orders,
     parts,
     release,
     releasing,
@@ -205,6 +206,29 @@ class Notice(BaseModel):
     sentence: str
 
 
+class WantedShown(BaseModel):
+    """Labels that a step waits for, where they are asked for on demand."""
+
+    generation: int
+    number: int
+    """Of the order, from 1 on each test set."""
+    labels: int
+    since: str
+    id_column: str
+    ids: list[str]
+    recipients: list[str]
+    """Public keys (age) to encrypt the labels to."""
+
+
+class LabelsGiven(BaseModel):
+    """Labels that have come; the step that waited for them is answered."""
+
+    generation: int
+    number: int
+    labels: int
+    given_at: str
+
+
 _WAITING: dict[int | str, dict[str, Any]] = {
     202: {"model": Released, "description": "It waits, or is under way."}
 }
@@ -243,6 +267,57 @@ def withdraw_part(actor: ActorHere, space: WorkspaceHere, number: Number, part: 
     """Take back labels that turned out wrong, before the test set begins (a labeler)."""
     parts.withdraw_part(actor, space, number, part)
     return Response(status_code=204)
+
+
+@requesting.get("/meters/{meter}/wanted", responses=answers(404))
+def list_wanted(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Listed[WantedShown]:
+    """List the labels on demand that a step waits for, at most one order (labelers)."""
+    found = orders.wanted(actor, space)
+    return paged(
+        [] if found is None else [found],
+        page,
+        key=lambda each: f"{each.order.number:09}",
+        show=lambda each: WantedShown(**each.to_json()),
+    )
+
+
+@requesting.post(
+    "/meters/{meter}/wanted/labels",
+    status_code=201,
+    responses=answers(404, 409, 413),
+    response_model=LabelsGiven,
+    openapi_extra=file_body(),
+)
+async def give_labels(  # noqa: PLR0917
+    request: Request,
+    actor: ActorHere,
+    space: WorkspaceHere,
+    label: Annotated[str, Query(max_length=200, description="The label column.")],
+    kind: Annotated[str, Query(max_length=20, pattern="^[a-z0-9]+$", description="As csv.")],
+    id_column: Annotated[str | None, Query(max_length=200)] = None,
+    keep_unknown_labels: bool = False,
+    file_name: FileName = "",
+    key: Key = None,
+) -> JSONResponse:
+    """Give the labels on demand that a step waits for, which is then answered (a labeler's deed).
+
+    The file, a table with ids and labels, is encrypted (age) to a key of `recipients`.
+    """
+    permit(actor, orders.give_encrypted)  # before a body is read that may be large
+    content, _ = await file_of(request, request.app.state.settings)
+    columns = orders.Columns(
+        label=label, id_column=id_column, keep_unknown_labels=keep_unknown_labels
+    )
+
+    def make() -> tuple[int, LabelsGiven]:
+        order = orders.give_encrypted(actor, space, content, columns, kind=kind, title=file_name)
+        shown = {name: getattr(order, name) for name in LabelsGiven.model_fields}
+        return 201, LabelsGiven(**shown)
+
+    once, run = once_streamed(request, actor, key), request.app.state.labeling
+    return await once.answer(
+        make, actor=actor, use_case=orders.give_encrypted, body=content, run=run
+    )
 
 
 @router.get("/meters/{meter}/test-sets", responses=answers(404))

@@ -35,6 +35,7 @@ from easeml_meter.service.audit import newest_link
 from easeml_meter.service.history import list_sessions, show_session
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.testsets.inputs import inputs_visible
+from easeml_meter.service.testsets.orders import waited_for
 from easeml_meter.service.testsets.windows import released_batches
 
 router = APIRouter(include_in_schema=False)
@@ -151,7 +152,10 @@ class MeterPage:
     def next_step(self, session: Session | None) -> NextStep:
         """Return what the visitor does next."""
         view = None if session is None else session.view
-        return next_step(self.state, self.actor.role, view)
+        order = None
+        if self.state.spec.on_demand:
+            order = waited_for(self.actor, self.visit.site.space(self.meter))
+        return next_step(self.state, self.actor.role, view, order)
 
     def address_of(self, place: Place) -> str:
         """Return where a step is taken; empty: nowhere."""

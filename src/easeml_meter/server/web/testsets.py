@@ -24,7 +24,7 @@ from easeml_meter.service import users
 from easeml_meter.service.actor import Actor, Permission
 from easeml_meter.service.meters import classes_open, meter_state, show_meter
 from easeml_meter.service.place import Workspace
-from easeml_meter.service.testsets import parts, release, requests
+from easeml_meter.service.testsets import orders, parts, release, requests
 from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.parts import Columns
 from easeml_meter.service.testsets.releasing import request_release, requested_release
@@ -101,7 +101,9 @@ def labels_page(page: LabelingHere) -> Response:
         notices=[each for each in reversed(list_notices(actor, space)) if each.rows_shared != 0],
         columns=columns,
         commands=_commands(visit.server, page.meter, columns, spec),
-        scores=spec.takes_scores,
+        label_commands=_label_commands(visit.server, page.meter),
+        scores=not spec.seals_labels,
+        wanted=orders.wanted(actor, space) if spec.on_demand else None,
         rolling=spec.window,
         spec=spec,
         classes=words.shown(", ".join(class_list), 200),
@@ -122,7 +124,7 @@ def _asked_release(actor: Actor, space: Workspace, number: int) -> ReleaseReques
 
 def _commands(server: str, meter: str, columns: Columns, spec: MeterSpec) -> str:
     """Say how to seal at home, in lines that a shell takes as they are."""
-    place, scores = ["--server", server, "--meter", meter], spec.takes_scores
+    place, scores = ["--server", server, "--meter", meter], not spec.seals_labels
     named = {
         "--label": "" if scores else columns.label,
         "--id": columns.id or "id" * scores,
@@ -133,6 +135,17 @@ def _commands(server: str, meter: str, columns: Columns, spec: MeterSpec) -> str
         ["meter", "login", "--server", server],
         ["meter", "seal", "labels.parquet", *names, "--out", "labels.sealed", *place],
         ["meter", "testset", "add", "labels.sealed", *place],
+    )
+    return "\n".join(map(shlex.join, lines))
+
+
+def _label_commands(server: str, meter: str) -> str:
+    """Say how to give labels on demand from a terminal."""
+    place = ["--server", server, "--meter", meter]
+    lines = (
+        ["meter", "login", "--server", server],
+        ["meter", "testset", "wanted", "--out", "wanted.csv", *place],
+        ["meter", "testset", "label", "wanted.csv", "--label", "label", *place],
     )
     return "\n".join(map(shlex.join, lines))
 
@@ -176,8 +189,51 @@ async def add_labels(
         added = await page.visit.request.app.state.labeling(add)
     except InvalidInput as error:
         raise InvalidInput(_in_boxes(str(error))) from None
-    answer = page.back(_progress(added))
-    # The script goes there with the browser: if it followed by itself, it would eat the message.
+    return _gone_to(page.back(_progress(added, _unit(page))))
+
+
+@router.get("/meters/{meter}/labels/wanted.csv")
+def wanted_sheet(page: LabelingHere) -> Response:
+    """Give the ids whose labels a step waits for, with a column to fill in."""
+    found = orders.wanted_sheet(page.actor, page.space)
+    named = {"Content-Disposition": 'attachment; filename="wanted.csv"'}
+    return Response(found, media_type="text/csv", headers=named)
+
+
+@router.post("/meters/{meter}/labels/wanted")
+async def give_labels(
+    page: LabelingHere,
+    *,
+    kind: Kind,
+    label: Names,
+    id_column: Names = "",
+    keep_unknown_labels: bool = False,
+    file_name: FileName = "",
+) -> Response:
+    """Take in the labels that a step waits for, which the page's script encrypted."""
+    columns = orders.Columns(
+        label=label, id_column=id_column or None, keep_unknown_labels=keep_unknown_labels
+    )
+    largest = parts.LARGEST_FROM_BROWSER + _HEADER
+    pieces = [piece async for piece in streamed(page.visit.request, largest)]
+    give = partial(
+        orders.give_encrypted,
+        page.actor,
+        page.space,
+        b"".join(pieces),
+        columns,
+        kind=kind,
+        title=file_name,
+    )
+    try:
+        given = await page.visit.request.app.state.labeling(give)
+    except InvalidInput as error:
+        raise InvalidInput(_in_boxes(str(error))) from None
+    return _gone_to(page.back(f"Received {given.labels:,} labels: the submission is answered."))
+
+
+def _gone_to(answer: Response) -> Response:
+    """Let the browser go there: if the page's script followed by itself, it ate the message."""
     answer.status_code = 204
     answer.headers["HX-Redirect"] = answer.headers["location"]
     return answer
@@ -191,12 +247,15 @@ def _in_boxes(message: str) -> str:
     return message
 
 
-def _progress(added: LabelRequest) -> str:
+def _unit(page: Labeling) -> str:
+    return meter_state(page.actor, page.space).spec.unit
+
+
+def _progress(added: LabelRequest, unit: str) -> str:
     test_set, here = added.test_set, added.labels_here
     if test_set.rows is not None:
-        unit = "clusters" if test_set.cluster_column else "labels"
         return f"Test set {test_set.number} is active, with {here:,} {unit}."
-    return f"Received: {here:,} of {test_set.labels_needed:,} labels have arrived."
+    return f"Received: {here:,} of {test_set.labels_needed:,} {unit} have arrived."
 
 
 @router.post("/meters/{meter}/labels/{number}/describe")

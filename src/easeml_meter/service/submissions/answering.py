@@ -13,6 +13,7 @@ import os
 from collections.abc import Callable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, replace
+from fractions import Fraction
 from typing import TypeVar, cast
 
 from easeml_meter.checks import check_name
@@ -22,6 +23,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, TestSet, ValidationSet
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, MeterError, to_keep
+from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import catch_up, histories_of, reconcile
 from easeml_meter.service.place import Workspace
@@ -40,6 +42,14 @@ from easeml_meter.service.submissions.measuring import (
     Conditions,
     Losses,
     Measured,
+)
+from easeml_meter.service.submissions.waiting import (
+    KnownLabels,
+    check_free,
+    compared_on_demand,
+    open_order,
+    orders_of,
+    read_pending,
 )
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.spec import MeterSpec
@@ -190,6 +200,8 @@ def answer_all(
         ]
         begun = [found or draft for found, draft in zip(before, made, strict=True)]
         known = Known.read(books, test_set, [each for each in begun if isinstance(each, Draft)])
+    if state.spec.on_demand and settle(space):
+        return answer_all(actor, space, submissions, conditions)
     if len(submissions) > 1 and (test_set.rows or 0) > MANY:
         return _side_by_side(actor, space, submissions, conditions)
     catch_up(space, state, test_set)
@@ -374,13 +386,18 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
         decisions.state.active()
     decisions.check_budget(draft.entry, reached=reached)
     decisions.check_pace(draft)
+    on_demand = measured.spec.on_demand
+    if on_demand:
+        check_free(measured.space, measured.generation, draft)
     content = attempt.content()
     if content and not reached:  # once hidden rows were touched, nothing is refused any more
         measured.space.check_room(len(content))
     entry = draft.entry
     old = decisions.olds.get((entry.tenant, entry.asked))
-    losses = _losses(measured.spec.each[entry.asked], attempt, measured, old)
     kept = Kept(draft.entry.submission, attempt.suffix, content) if content else None
+    if on_demand and old is not None:
+        return _on_demand(replace(draft, kept=kept, old=old.step), attempt, measured, old)
+    losses = _losses(measured.spec.each[entry.asked], attempt, measured, old)
     loss = "" if losses.validation is None else str(losses.validation)
     entry = replace(entry, validation_loss=loss)
     # Drawn now, because the test set is open now; it leaves with the answer, once that is entered.
@@ -404,11 +421,62 @@ def _losses(spec: MeterSpec, attempt: Attempt, measured: Measured, old: Entry | 
         return attempt.measure(measured)
     if old is None:
         return Losses(attempt.validation_loss(measured), None)
-    content, suffix = read_kept(measured.space, old.blob)
-    before = kept_predictions(Held(f"submission{suffix}", content), measured)
+    before = _before(measured, old)
     losses = attempt.measure(measured)
     against = attempt.compare(measured, before)
     return replace(losses, against=against, test=None if against is None else losses.test)
+
+
+def _before(measured: Measured, old: Entry) -> Predictions:
+    """Return what the old model predicts."""
+    content, suffix = read_kept(measured.space, old.blob)
+    return kept_predictions(Held(f"submission{suffix}", content), measured)
+
+
+def _on_demand(draft: Draft, attempt: Attempt, measured: Measured, old: Entry) -> Draft:
+    """Measure a submission where each step asks for labels, if it need not wait for any.
+
+    Raises:
+        Waiting: it has to.
+    """
+    loss = attempt.validation_loss(measured)
+    draft = replace(draft, entry=replace(draft.entry, validation_loss=str(loss)))
+    new, before = attempt.predictions["test"], _before(measured, old)
+    against = compared_on_demand(measured, draft, new, before)
+    return replace(draft, losses=Losses(loss, None, against=against))
+
+
+def settle(space: Workspace) -> bool:
+    """Answer the submission that has waited for labels, if they are here; return whether one was.
+
+    It is answered when they arrive. Should the machine stop just then, it is answered before
+    anything else is.
+    """
+    with space.reading() as books:
+        state = space.state(books)
+        if state.current.phase is not Phase.ACTIVE:
+            return False
+        test_set = state.current
+        orders = orders_of(books, test_set)
+        if not orders or open_order(orders) is not None:
+            return False
+        draft = read_pending(space, orders[-1]).draft
+        entry, kept = draft.entry, draft.kept
+        if Known.read(books, test_set, [draft]).same(draft) is not None or kept is None:
+            return False
+        given = books.validation.all(state.meter.id)
+        old = books.entries.at(test_set.meter, test_set.number, entry.tenant, draft.old)
+    if old is None:
+        raise AssertionError("the old model was answered before a submission waited")
+    validation = next(each for each in given if each.number == entry.validation_number)
+    with Measured(space, state.spec, test_set, validation) as measured:
+        new = kept_predictions(Held(f"submission{kept.suffix}", kept.content), measured)
+        against = KnownLabels.read(space, orders).compared(new, _before(measured, old))
+    losses = Losses(Fraction(entry.validation_loss), None, against=against)
+    (outcome,) = _tell(space, test_set, [replace(draft, losses=losses)], [None])
+    if isinstance(outcome, Exception):
+        raise outcome
+    return True
 
 
 def _tell(

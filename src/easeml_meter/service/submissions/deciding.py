@@ -202,6 +202,10 @@ class Decisions:
                 losses.test.variance,
                 losses.against,
             )
+        elif losses.validation is not None and ledger.spec.on_demand and losses.against is not None:
+            # Nobody knows the test loss, and no question that waits for labels reads it.
+            state, against = account.state, losses.against
+            answer = rules.answer(state, losses.validation, Fraction(0), against=against)
         # Only a band is told with its edges: an answer without a reading has none to tell.
         told_edge = draft.first_edge if answer > 0 else None
         return replace(

@@ -43,6 +43,8 @@ class Asked:
     """Whether one example is a cluster of rows."""
     pool: int | None = None
     """How many rows have the word of a judge alone; None: there is no judge."""
+    on_demand: bool = False
+    """Whether the rows are sealed without labels, which are asked for later."""
 
     @classmethod
     def elsewhere(
@@ -52,7 +54,7 @@ class Asked:
         loss = None if ":" in spec.loss else hidden_loss(parse_loss(spec.loss), spec)
         classes = classes_in_force(spec, latest)
         names, exactly = names_as_labels(spec.loss), spec.fixes_rows
-        return cls(request, classes, loss, names, exactly, spec.clusters, spec.pool)
+        return cls(request, classes, loss, names, exactly, spec.clusters, spec.pool, spec.on_demand)
 
     def check_rows(self, rows: int, *, part: bool = False) -> None:
         """Refuse fewer examples than the plan needs; a part may have fewer rows.
@@ -77,8 +79,9 @@ class Asked:
                 f"{needed - rows:,} more"
             )
         arrived = f" and {here:,} have arrived" if here else ""
+        what, verb = ("inputs", "draw") if self.on_demand else ("labels", "label")
         raise InvalidInput(
-            f"labels: {rows:,} given{arrived}, {needed:,} needed: label {needed - here - rows:,} "
+            f"{what}: {rows:,} given{arrived}, {needed:,} needed: {verb} {needed - here - rows:,} "
             "more rows, or deliver these as a part (--part)"
         )
 

@@ -88,7 +88,7 @@ def seal_labels(
     """
     with space.reading() as books:
         state = space.state(books)
-        asked = _asked(space, state, as_request(space, books, state.requested()))
+        asked = asked_of(space, state, as_request(space, books, state.requested()))
     return seal_for(asked, source, destination, choices, recipients, clock=space.clock)
 
 
@@ -108,6 +108,8 @@ def seal_for(
 
     def check(found: Survey) -> None:
         asked.check_rows(found.examples, part=choices.part)
+        if asked.on_demand:
+            return
         with about(source):
             unknown = asked.unknown_labels(found.labels())
             if not choices.keep_unknown_labels:
@@ -121,6 +123,7 @@ def seal_for(
     # validation set is read as text, so this one must be, too.
     texts = [label, id_column, choices.judge] if asked.text_labels else [id_column]
     texts.append(choices.cluster)
+    texts = [name for name in texts if name != NO_LABEL]
     table = open_table(source, texts=[name for name in texts if name is not None])
     columns = choices.columns
     if choices.label is None:
@@ -183,6 +186,13 @@ def _named(choices: Choices, asked: Asked) -> tuple[str, str | None]:
         InvalidInput: a label column is named or left out where it must not be.
     """
     label, id_column = choices.label, choices.id_column
+    if asked.on_demand:
+        if label is not None:
+            needed = "none: this meter asks for labels when it needs them, leave out --label"
+            raise invalid("label", label, needed)
+        if id_column is None:
+            raise invalid("id", "no column", "labels are asked for by id: name its column (--id)")
+        return NO_LABEL, id_column
     if asked.loss is None or asked.loss.reads_labels:
         if label is None:
             raise invalid("label", "no column", "name the label column (--label)")
@@ -232,7 +242,7 @@ def take_in(
     check_clusters(sealed.manifest.cluster_column, clusters=state.spec.clusters)
     sealed = sealed.counted()
     # Parts have no say here: a whole test set is complete by itself.
-    _asked(space, state, LabelRequest(wanted, (), ())).check_rows(sealed.manifest.examples)
+    asked_of(space, state, LabelRequest(wanted, (), ())).check_rows(sealed.manifest.examples)
     check_alone(space, state, sealed)
     if windows.before(state) is None:
         fingerprint = _fresh(space, state, sealed, path)
@@ -339,19 +349,39 @@ def refuse_plain(path: Path) -> None:
             )
 
 
-def _asked(space: Workspace, state: MeterState, request: LabelRequest) -> Asked:
+def asked_of(space: Workspace, state: MeterState, request: LabelRequest) -> Asked:
+    """Return what a request asks for."""
     classes = classes_in_force(state.spec, state.validation)
     text_labels = names_as_labels(state.spec.loss)
     spec = state.spec
     loss = hidden_loss(space.loss(spec), spec)
-    return Asked(request, classes, loss, text_labels, spec.fixes_rows, spec.clusters, spec.pool)
+    return Asked(
+        request,
+        classes,
+        loss,
+        text_labels,
+        spec.fixes_rows,
+        spec.clusters,
+        spec.pool,
+        spec.on_demand,
+    )
 
 
 def check_alone(space: Workspace, state: MeterState, sealed: SealedTestSet) -> None:
     """Refuse columns, labels or ids that a test set may not have, whatever came before."""
     _check_schema(state, sealed.manifest)
-    asked = _asked(space, state, LabelRequest(state.requested(), (), ()))
+    asked = asked_of(space, state, LabelRequest(state.requested(), (), ()))
+    if asked.on_demand:
+        _check_unlabelled(sealed.manifest)
+        return
     asked.unknown_labels(map(sealed.labels, range(sealed.row_groups)))
+
+
+def _check_unlabelled(manifest: Manifest) -> None:
+    """Refuse labels that nobody has asked for yet, and rows that cannot be asked for."""
+    if manifest.label.name != NO_LABEL or manifest.id_column is None:
+        needed = "ids without labels, which this meter asks for later: seal the rows again"
+        raise invalid("label", manifest.label.name, needed)
 
 
 def check_reuse(

@@ -41,6 +41,8 @@ def comparable(actor: Actor, space: Workspace, number: int) -> list[int]:
         NotFound: there is no such test set, or it was not released yet.
     """
     spec, _, entries = _read(actor, space, number)
+    if spec.on_demand:
+        return []  # most rows have no label
     return [shown_step(spec, entry) for entry in entries if _kept_rows(entry)]
 
 
@@ -67,6 +69,8 @@ def compare_submissions(
     if spec.sized:
         loss = spec.loss if spec.corpus else "estimated with a judge"
         raise invalid("loss", loss, "one of single examples: this one is of the whole test set")
+    if spec.on_demand:
+        raise invalid("labels", "on demand", "most rows of this test set have no label")
     chosen = [_entry(spec, entries, step) for step in _pair(spec, entries, steps)]
     with space.reading() as books:
         validation = space.state(books).validation

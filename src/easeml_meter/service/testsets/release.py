@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, dataclass, replace
 from fractions import Fraction
 from typing import Any
+
+import pyarrow as pa
 
 from easeml_meter.conditions import Variable
 from easeml_meter.core.changes import Changes
@@ -25,16 +27,19 @@ from easeml_meter.service.submissions.deciding import too_few
 from easeml_meter.service.submissions.keeping import read_kept
 from easeml_meter.service.submissions.kinds import compared, kept_predictions, measure_again
 from easeml_meter.service.submissions.measuring import Measured, open_sealed
+from easeml_meter.service.submissions.waiting import KnownLabels, orders_of
 from easeml_meter.service.testsets.elsewhere import refuse_elsewhere
 from easeml_meter.service.testsets.requests import settled
 from easeml_meter.service.testsets.reuse import sealed_rows
 from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.rounding import as_written
 from easeml_meter.storage.books import Books
 from easeml_meter.tables.judging import apart
 from easeml_meter.tables.source import Held
 from easeml_meter.tables.table_file import write_table
 from easeml_meter.vault.comparison import Rows, compare
 from easeml_meter.vault.likeness import LARGEST_SHARE, likeness
+from easeml_meter.vault.sealing import SealedTestSet
 
 TEST_SET = "testset.parquet"
 RETROSPECTIVE = "retrospective.json"
@@ -89,11 +94,24 @@ def hand_out(space: Workspace, chosen: Chosen, draw: Callable[[SessionView], str
     state, test_set, entries = chosen.state, chosen.test_set, chosen.entries
     spec = spec_of(state.spec, test_set)
     truths: list[Truth | None] = [None for _ in entries]
+    known = _known(space, spec, test_set)
+    changes: list[float | None] = [None for _ in entries]
     if state.validation is not None:
         with Measured(space, spec, test_set, state.validation, again=True) as on:
             steps = {(entry.tenant, entry.step): entry for entry in entries}
-            truths = [_truth(on, each, steps.get((each.tenant, each.old))) for each in entries]
-    _export(space, spec, test_set, entries, truths)
+            olds = [steps.get((each.tenant, each.old)) for each in entries]
+            pairs = zip(entries, olds, strict=True)
+            if known is None:
+                truths = [_truth(on, each, old) for each, old in pairs]
+            else:  # most rows have no label, so nobody knows a test loss
+                changes = [_change(on, each, old, known) for each, old in pairs]
+    _export(space, spec, test_set, known)
+    records = _records(spec, entries, truths)
+    if known is not None:
+        for record, change in zip(records, changes, strict=True):
+            record["change"] = change
+    name = f"{released_folder(test_set.number)}/{RETROSPECTIVE}"
+    space.files.put(name, json.dumps(records, indent=2).encode())
     draws = _draws(space, spec, test_set)
     released = replace(test_set, phase=advance(test_set.phase, Phase.RELEASED))
     with space.reading() as books:
@@ -178,24 +196,58 @@ def _draws(space: Workspace, spec: MeterSpec, test_set: TestSet) -> dict[str, st
         return {DRAWS: sealed.draws.published()}
 
 
+def _known(space: Workspace, spec: MeterSpec, test_set: TestSet) -> KnownLabels | None:
+    """Return the labels that were asked for, where test sets are sealed without any."""
+    if not spec.on_demand:
+        return None
+    with space.reading() as books:
+        orders = orders_of(books, test_set)
+    return KnownLabels.read(space, orders)
+
+
 def _export(
-    space: Workspace,
-    spec: MeterSpec,
-    test_set: TestSet,
-    entries: list[Entry],
-    truths: list[Truth | None],
+    space: Workspace, spec: MeterSpec, test_set: TestSet, known: KnownLabels | None
 ) -> None:
     folder = released_folder(test_set.number)
     with (
         open_sealed(space, test_set) as sealed,
         space.files.writing(f"{folder}/{TEST_SET}") as path,
     ):
-        if spec.judged:
+        if known is not None:
+            sealed.verify()
+            write_table(path, *_labelled(sealed, known))
+        elif spec.judged:
             sealed.verify()
             write_table(path, *apart(sealed.schema, sealed.batches(), sealed.manifest.label.name))
         else:
             sealed.export(path)
-    records = [
+
+
+def _labelled(
+    sealed: SealedTestSet, known: KnownLabels
+) -> tuple[pa.Schema, Iterator[pa.RecordBatch]]:
+    """Return the rows with the labels that were asked for; the others have none."""
+    shown = [field for field in sealed.schema if field.name != sealed.manifest.label.name]
+    label = "label"
+    while label in {field.name for field in shown}:
+        label += "_"
+    schema = pa.schema([*shown, pa.field(label, pa.string())])
+
+    def rows() -> Iterator[pa.RecordBatch]:
+        labels, at = known.column(sealed.rows), 0
+        for batch in sealed.batches([field.name for field in shown]):
+            own = labels.slice(at, batch.num_rows)
+            yield pa.RecordBatch.from_arrays([*batch.columns, own], schema=schema)
+            at += batch.num_rows
+
+    return schema, rows()
+
+
+def _records(
+    spec: MeterSpec, entries: list[Entry], truths: list[Truth | None]
+) -> list[dict[str, Any]]:
+    """Return what really happened at each step."""
+    return [
         {
             "tenant": entry.tenant,
             "step": entry.step,
@@ -208,7 +260,6 @@ def _export(
         }
         for entry, truth in zip(entries, truths, strict=True)
     ]
-    space.files.put(f"{folder}/{RETROSPECTIVE}", json.dumps(records, indent=2).encode())
 
 
 def _told(spec: MeterSpec, entry: Entry) -> Rules:
@@ -286,6 +337,16 @@ def truths_of(space: Workspace, test_set: TestSet, tenant: int) -> tuple[Truth |
 def _kept(on: Measured, entry: Entry) -> Predictions:
     content, suffix = read_kept(on.space, entry.blob)
     return kept_predictions(Held(f"submission{suffix}", content), on)
+
+
+def _change(on: Measured, entry: Entry, old: Entry | None, known: KnownLabels) -> float | None:
+    """Return n - o as the labels show it that were asked for; None where it cannot be known."""
+    if old is None or not entry.blob:
+        return None
+    against = known.compared(_kept(on, entry), _kept(on, old))
+    if against is None or against.apart(predictions=True) > as_written(on.spec.disagreement or 1):
+        return None
+    return float(against.value(Variable.CHANGE))
 
 
 def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:

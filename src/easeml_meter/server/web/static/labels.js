@@ -131,7 +131,7 @@ form.addEventListener("submit", async (event) => {
     label: label?.value ?? "",
     id_column: id.value,
     cluster: cluster?.value ?? "",
-    drop: drop.value,
+    drop: drop?.value ?? "",
     file_name: chosen.name.slice(-200),
   });
   for (const choice of form.querySelectorAll("input[type=checkbox]:checked")) {

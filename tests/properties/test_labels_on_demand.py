@@ -1,0 +1,444 @@
+"""Meters whose labels are asked for when two models differ: from the file to the release."""
+
+from __future__ import annotations
+
+import json
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from tests.cli.running import Captured, run
+from tests.live import live
+from tests.properties.stories import one_secret
+from tests.properties.test_noninterference_in_a_folder import Side
+from tests.service.helpers import (
+    Clock,
+    Labels,
+    condition_spec,
+    make_session,
+    rows,
+    write_predictions,
+)
+
+from easeml_meter.core.model import Event, Wanted
+from easeml_meter.core.questions.planning import plan_of
+from easeml_meter.core.views import Signal
+from easeml_meter.errors import Denied, InvalidInput, Waiting, WrongPhase
+from easeml_meter.meter import Meter
+from easeml_meter.service.place import Workspace
+from easeml_meter.spec import MeterSpec
+from easeml_meter.vault.keys import unwrap
+
+QUESTION = "n - o > 0 +/- 0.15"
+OWN = np.arange(20) % 2
+NAMES = ("no", "certainly")
+"""Classes whose names are of different lengths."""
+
+
+def spec_of(**options: Any) -> MeterSpec:
+    given: dict[str, Any] = {"question": QUESTION, "disagreement": 0.3, "inputs": "public"}
+    return condition_spec(**(given | {"on_demand": True, "steps": 5} | options))
+
+
+@dataclass
+class Demand:
+    """A meter whose test set was sealed without labels, and people who know them."""
+
+    folder: Path
+    meter: Any
+    labels: Labels
+
+    @property
+    def quota(self) -> int:
+        return math.ceil(len(self.labels) * 0.3)
+
+    def predicted(self, wrong: Any) -> Labels:
+        found = self.labels.copy()
+        found[wrong] = 1 - found[wrong]
+        return found
+
+    def files(self, wrong: Any, model: str) -> tuple[Path, Path]:
+        test, own = self.folder / f"{model}-test.parquet", self.folder / f"{model}-own.parquet"
+        write_predictions(test, self.predicted(wrong), model)
+        write_predictions(own, OWN, model)
+        return test, own
+
+    def submit(self, wrong: range, model: str) -> Signal:
+        found: Signal = self.meter.submit(*self.files(wrong, model), model=model)
+        return found
+
+    def wait(self, wrong: range, model: str) -> Wanted:
+        """Submit what has to wait; return what the labelers are asked for."""
+        with pytest.raises(Waiting, match=f"{model} waits for [0-9]+ labels"):
+            self.submit(wrong, model)
+        found: Wanted | None = self.meter.wanted()
+        assert found is not None
+        return found
+
+    def label(self, asked: Wanted) -> Any:
+        """Give the labels that are asked for."""
+        known = [str(self.labels[int(each)]) for each in asked.ids]
+        return self.meter.give_labels(pa.table({"id": list(asked.ids), "is": known}), label="is")
+
+    def answered(self, wrong: range, model: str) -> Signal:
+        self.label(self.wait(wrong, model))
+        found = self.submit(wrong, model)
+        assert found.repeated  # it was answered when the labels came
+        return found
+
+
+def begin(folder: Path, spec: MeterSpec | None = None, *, seed: int = 0) -> Demand:
+    spec = spec or spec_of()
+    meter = Meter.create(folder / "meter", spec, name="demand", clock=Clock())
+    labels = np.random.default_rng(seed).integers(0, 2, meter.plan.labels)
+    pq.write_table(rows(OWN, seed=7), folder / "validation.parquet")
+    meter.set_validation(folder / "validation.parquet", label="label")
+    inputs = rows(labels, seed=3).drop_columns(["label"])
+    meter.seal(inputs, folder / "set.sealed", id_column="id", columns=["x", "y"])
+    meter.add_test_set(folder / "set.sealed", ids_renumbered=True)
+    return Demand(folder, meter, labels)
+
+
+@pytest.fixture
+def demand(tmp_path: Path) -> Demand:
+    return begin(tmp_path)
+
+
+def test_each_step_waits_for_its_quota_and_the_answer_comes_with_it(demand: Demand) -> None:
+    size, quota = len(demand.labels), demand.quota
+    first = demand.submit(range(quota), "deployed")
+    assert (first.name, demand.meter.wanted()) == ("baseline", None)
+    asked = demand.wait(range(5), "better")
+    assert (asked.order.labels, len(set(asked.ids)), asked.id_column) == (quota, quota, "id")
+    assert {str(row) for row in range(5, quota)} <= set(asked.ids)  # where the two differ
+    assert len(demand.meter.status().signals) == 1
+    demand.label(asked)
+    told = demand.submit(range(5), "better")
+    assert (told.name, told.step, told.old, told.repeated) == ("pass", 2, 1, True)
+    assert "is truly more accurate than the old one" in told.promise
+    worse = demand.answered(range(quota, quota + 8), "other")
+    assert worse.name == "fail"  # its 8 errors lie elsewhere: they differ on too many rows
+    orders = [link for link in demand.meter.audit().links if link.event == Event.LABELS_ASKED]
+    assert [link.details["labels"] for link in orders] == [quota, quota]
+    assert demand.meter.audit().sound
+    assert demand.meter.status().rows == size
+
+
+def test_bills_follow_from_the_number_of_the_step_alone(demand: Demand) -> None:
+    """Whatever is submitted: nothing new, a little, or so much that no label is read."""
+    size, quota = len(demand.labels), demand.quota
+    demand.submit(range(0), "deployed")
+    bills = []
+    for number, wrong in enumerate((range(2), range(1), range(size), range(3))):
+        asked = demand.wait(wrong, f"m{number}")
+        bills.append(asked.order.labels)
+        demand.label(asked)
+    assert bills == [quota, quota, quota, size - 3 * quota]
+    # Every row has its label now, so nobody waits any more.
+    assert demand.submit(range(4), "last").name == "fail"
+    assert demand.meter.wanted() is None
+
+
+def test_answers_are_those_of_labels_that_were_there_all_along(tmp_path: Path) -> None:
+    """The same models get the same answers, whether labels are bought or were there at first."""
+    (tmp_path / "bought").mkdir()
+    (tmp_path / "there").mkdir()
+    demand = begin(tmp_path / "bought")
+    whole = make_session(tmp_path / "there", spec_of(on_demand=False), seed=0, size=54)
+    assert whole.test_labels.tolist() == demand.labels.tolist()
+    rng = np.random.default_rng(4)
+    told = []
+    for number in range(5):
+        wrong = rng.choice(
+            16, size=rng.integers(1, 16), replace=False
+        )  # at most 0.3 of them differ
+        files = demand.files(wrong, f"m{number}")
+        if number:
+            with pytest.raises(Waiting):
+                demand.meter.submit(*files, model=f"m{number}")
+            demand.label(demand.meter.wanted())
+        bought = demand.meter.submit(*files, model=f"m{number}")
+        write_predictions(files[1], whole.validation_labels)
+        there = whole.meter.submit(*files, model=f"m{number}")
+        assert (bought.name, bought.steps_left) == (there.name, there.steps_left)
+        told.append(there.name)
+    assert {"pass", "fail"} <= set(told)
+
+
+def test_others_wait_for_the_one_that_waits(demand: Demand) -> None:
+    demand.submit(range(10), "deployed")
+    asked = demand.wait(range(5), "a")
+    for _ in range(2):
+        with pytest.raises(Waiting, match=r"a waits for .* submit it again later"):
+            demand.submit(range(5), "a")
+    with pytest.raises(Waiting, match=r"a waits for .* submit this one after its answer"):
+        demand.submit(range(6), "b")
+    assert demand.meter.wanted() == asked
+    demand.label(asked)
+    assert [each.model for each in demand.meter.status().signals] == ["deployed", "a"]
+    with pytest.raises(WrongPhase, match="nothing to give"):
+        demand.meter.give_labels(pa.table({"id": ["1"], "is": ["1"]}), label="is")
+
+
+def test_what_labelers_give_is_checked(demand: Demand) -> None:
+    demand.submit(range(10), "deployed")
+    asked = demand.wait(range(5), "a")
+    ids = list(asked.ids)
+
+    def give(ids: list[str], labels: list[str | None], **options: Any) -> Any:
+        table = pa.table({"id": ids, "is": pa.array(labels, pa.string())})
+        return demand.meter.give_labels(table, label="is", **options)
+
+    missing = f"{len(ids) - 1} of {len(ids)} labels given, missing for id '{ids[-1]}': add them"
+    with pytest.raises(InvalidInput, match=missing):
+        give(ids[:-1], ["1"] * (len(ids) - 1))
+    with pytest.raises(InvalidInput, match=missing):
+        give(ids, [*["1"] * (len(ids) - 1), None])
+    with pytest.raises(InvalidInput, match="two labels"):
+        give([*ids, ids[0]], [*["1"] * len(ids), "0"])
+    with pytest.raises(InvalidInput, match="outside the class list"):
+        give(ids, ["7"] * len(ids))
+    assert demand.meter.wanted() == asked
+    # Other rows are left out, and a label that no model predicts may be meant.
+    order = give([*ids, "none of them"], ["7"] * (len(ids) + 1), keep_unknown_labels=True)
+    assert order.labels == len(ids)
+    assert demand.submit(range(5), "a").name == "fail"  # both models are wrong everywhere
+
+
+def test_release_gives_the_labels_that_were_bought(demand: Demand) -> None:
+    demand.submit(range(demand.quota), "deployed")
+    demand.answered(range(5), "better")
+    demand.meter.retire()
+    folder = demand.meter.release()
+    whole = pq.read_table(folder / "testset.parquet")
+    assert whole.column_names == ["id", "x", "y", "label"]
+    known = {int(row["id"]): row["label"] for row in whole.to_pylist() if row["label"] is not None}
+    assert len(known) == demand.quota
+    assert all(known[row] == str(demand.labels[row]) for row in known)
+    records = json.loads((folder / "retrospective.json").read_text())
+    gained = (demand.quota - 5) / len(demand.labels)
+    assert [each["change"] for each in records] == [None, pytest.approx(gained)]
+    assert "No step has losses to check" in (folder / "report.html").read_text()
+    assert demand.meter.audit().sound
+
+
+def test_a_crash_after_the_labels_came_loses_no_answer(
+    demand: Demand, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from easeml_meter.service.testsets import orders
+
+    def crash(_: object) -> bool:
+        raise KeyboardInterrupt
+
+    demand.submit(range(demand.quota), "deployed")
+    asked = demand.wait(range(5), "better")
+    with monkeypatch.context() as broken:
+        broken.setattr(orders, "settle", crash)
+        with pytest.raises(KeyboardInterrupt):
+            demand.label(asked)
+    reopened = Meter.open(demand.folder / "meter")
+    assert len(reopened.status().signals) == 1
+    # Another submission comes first; the one that waited is answered before it.
+    with pytest.raises(Waiting, match="next waits"):
+        reopened.submit(*demand.files(range(4), "next"), model="next")
+    assert [each.name for each in reopened.status().signals] == ["baseline", "pass"]
+
+
+def test_a_reading_of_the_difference_is_bought_like_a_verdict(tmp_path: Path) -> None:
+    reading = "n - o at 0 +/- 0.25"
+    demand = begin(tmp_path, spec_of(question=reading, steps=2))
+    demand.submit(range(6), "deployed")
+    assert demand.answered(range(2), "better").change == (0.0, 1.0)
+    far = demand.answered(range(len(demand.labels)), "far")
+    assert far.name == "too-far"
+
+
+@pytest.mark.parametrize(
+    ("options", "reason"),
+    [
+        ({"question": "n > 0.5 +/- 0.2", "disagreement": None}, "only with"),
+        ({"disagreement": None}, "only with"),
+        ({"question": f"{QUESTION} /\\ n > 0.5 +/- 0.2"}, 'a clause about "n"'),
+        ({"also": ("n > 0.5 +/- 0.25",)}, "also"),
+        ({"tenants": (2, 3)}, "tenants"),
+        ({"on_demand": 1}, "true or false"),
+    ],
+)
+def test_what_reads_all_labels_is_refused(options: dict[str, Any], reason: str) -> None:
+    with pytest.raises(InvalidInput, match=reason):
+        spec_of(**options)
+
+
+def test_rows_are_sealed_without_labels_and_with_ids(demand: Demand) -> None:
+    demand.meter.retire()
+    table = rows(demand.labels, seed=9)
+    out = demand.folder / "next.sealed"
+    with pytest.raises(InvalidInput, match="leave out --label"):
+        demand.meter.seal(table, out, label="label", id_column="id")
+    with pytest.raises(InvalidInput, match="asked for by id"):
+        demand.meter.seal(table, out)
+    with pytest.raises(InvalidInput, match="inputs"):
+        demand.meter.seal(table.slice(0, 5), out, id_column="id")
+    # Unless columns are named, only ids are sealed: labels that stand beside them stay at home.
+    alone = demand.meter.seal(table, demand.folder / "alone.sealed", id_column="id")
+    assert [each.name for each in alone.columns] == ["id", "no label"]
+    demand.meter.seal(table, out, id_column="id", columns=["x", "y"])
+    demand.meter.add_test_set(out, ids_renumbered=True)
+    assert demand.meter.wanted() is None
+
+
+# --- The commands, and a server ---
+
+
+def test_the_commands_of_developer_and_labeler(demand: Demand, capsys: Captured) -> None:
+    place = ["-C", str(demand.folder / "meter")]
+    demand.submit(range(demand.quota), "deployed")
+    test, own = demand.files(range(5), "better")
+    submit = ["submit", "--test", str(test), "--validation", str(own), "--model", "better", *place]
+    code, _, err = run(capsys, *submit)
+    assert code == 4
+    assert "better waits for 17 labels, which the labelers were asked for" in err
+    code, out, _ = run(capsys, "testset", "requests", *place)
+    assert (code, out.splitlines()[0]) == (0, "a step waits for 17 labels")
+    sheet = demand.folder / "wanted.csv"
+    code, out, _ = run(capsys, "testset", "wanted", "--out", str(sheet), *place)
+    assert "test set 1, order 1: 17 labels" in out
+    assert f"Next: meter testset label {sheet} --label label" in out
+    code, _, err = run(capsys, "testset", "label", str(sheet), "--label", "label", *place)
+    assert code == 2
+    assert "0 of 17 labels given" in err
+    heading, *lines = sheet.read_text().splitlines()
+    ids = [line.partition(",")[0].strip('"') for line in lines]
+    filled = [f"{each},{demand.labels[int(each)]}" for each in ids]
+    sheet.write_text("\n".join([heading, *filled]))
+    code, out, _ = run(capsys, "testset", "label", str(sheet), "--label", "label", *place)
+    assert (code, "took 17 labels" in out) == (0, True)
+    code, out, _ = run(capsys, "testset", "wanted", "--json", *place)
+    assert (code, json.loads(out)) == (0, None)
+    assert run(capsys, *submit)[0] == 0  # it passed
+
+
+def test_a_server_asks_and_answers(tmp_path: Path) -> None:
+    with live(tmp_path / "site") as site:
+        made = site.served.add_meter(spec_of(), prefix="d-")
+        with (
+            site.meter("d-labeler", made) as labeler,
+            site.meter("d-developer", made) as developer,
+        ):
+            developer.set_validation(rows(OWN, seed=7), label="label")
+            labels = np.random.default_rng(0).integers(0, 2, developer.plan.labels)
+            inputs = rows(labels, seed=3).drop_columns(["label"])
+            labeler.seal(inputs, tmp_path / "set.sealed", id_column="id", columns=["x", "y"])
+            labeler.add_test_set(tmp_path / "set.sealed", ids_renumbered=True)
+            demand = Demand(tmp_path, developer, labels)
+            demand.submit(range(10), "deployed")
+            with pytest.raises(Waiting, match="better waits for"):
+                demand.submit(range(0), "better")
+            with pytest.raises(Denied):
+                developer.wanted()
+            asked = labeler.wanted()
+            assert asked is not None
+            known = pa.table({"id": list(asked.ids), "is": labels[[int(e) for e in asked.ids]]})
+            with pytest.raises(InvalidInput, match="1 of 17 labels given"):
+                labeler.give_labels(known.slice(0, 1), label="is")
+            order = labeler.give_labels(known, label="is")
+            assert (order.number, order.labels, bool(order.given_at)) == (1, len(asked.ids), True)
+            assert labeler.wanted() is None
+            told = demand.submit(range(0), "better")
+            assert (told.name, told.step, told.repeated) == ("pass", 2, True)
+            with pytest.raises(WrongPhase, match="nothing to give"):
+                labeler.give_labels(known, label="is")
+
+
+# --- Two meters that differ in nothing but their labels ---
+
+
+@dataclass
+class DemandSide(Side):
+    """One of the two meters, whose labeler gives what is asked for."""
+
+    def __post_init__(self) -> None:
+        meter = Meter.create(self.folder / "meter", self.spec, name="m", clock=self.clock)
+        own = rows(OWN, seed=2).drop_columns(["label"])
+        own = own.append_column("label", pa.array([NAMES[code] for code in OWN]))
+        pq.write_table(own, self.folder / "validation.parquet")
+        meter.set_validation(self.folder / "validation.parquet", label="label")
+        inputs = rows(self.labels, seed=5).drop_columns(["label"])
+        with one_secret():
+            meter.seal(inputs, self.folder / "set.sealed", id_column="id", columns=["x", "y"])
+        meter.add_test_set(self.folder / "set.sealed", ids_renumbered=True)
+        (self.folder / "set.sealed").unlink()
+        meter.close()
+
+    def give(self) -> None:
+        """Label what is asked for, with names of different lengths."""
+        with Meter.open(self.folder / "meter") as meter:
+            asked = meter.wanted()
+            if asked is not None:
+                known = [NAMES[self.labels[int(each)]] for each in asked.ids]
+                with mock.patch.object(Workspace, "now", side_effect=self._now):
+                    meter.give_labels(pa.table({"id": list(asked.ids), "is": known}), label="is")
+
+    def labels_files(self) -> dict[str, int]:
+        """Show how long the labels are, encrypted; age pads its header at random."""
+        folder = self.folder / "meter" / ".meter" / "orders"
+        with Meter.open(self.folder / "meter") as meter:
+            identity = meter.workspace.identity
+        found = folder.glob("*-labels.age")
+        return {each.name: len(unwrap(each.read_bytes(), identity)) for each in found}
+
+
+def guess(side: DemandSide, name: str, predicted: Labels) -> list[str]:
+    """Write predictions; return how they are submitted."""
+    for role, codes in (("t", predicted), ("v", OWN)):
+        names = [NAMES[code] for code in codes]
+        table = pa.table({"id": np.arange(len(codes)), "prediction": names})
+        pq.write_table(table, side.folder / f"{role}{name}.parquet")
+    files = ["--test", f"t{name}.parquet", "--validation", f"v{name}.parquet"]
+    return ["submit", *files, "--model", name, "--json"]
+
+
+@pytest.mark.parametrize(("seed", "answers"), [(1, ["pass", "fail"]), (2, ["fail", "pass"])])
+def test_equal_answers_look_equal(tmp_path: Path, seed: int, answers: list[str]) -> None:
+    """Before the labels come, while a step waits, and after; what is bought, too."""
+    rng = np.random.default_rng(seed)
+    spec = spec_of(classes=NAMES, steps=2)
+    size = plan_of(spec).labels
+    first = rng.integers(0, 2, size)
+    most = size * 3 // 10
+    second = first.copy()
+    second[[0, *range(most, size, 3)]] ^= 1  # in a row that is bought, and many others
+    both = []
+    for name, labels in (("left", first), ("right", second)):
+        (tmp_path / name).mkdir()
+        both.append(DemandSide(tmp_path / name, labels, spec))
+
+    def same(*arguments: str) -> tuple[object, str, str]:
+        shown = [side.run(*arguments) for side in both]
+        assert shown[0] == shown[1]
+        assert both[0].files() == both[1].files()
+        return shown[0]
+
+    old = first.copy()
+    old[:most] ^= 1
+    models = {"deployed": old, "pass": np.append(first[:most], old[most:]), "fail": old.copy()}
+    models["fail"][: most // 2] ^= 1
+    for number, name in enumerate(["deployed", *answers]):
+        given = [guess(side, f"m{number}", models[name]) for side in both]
+        code, *_ = same(*given[0])
+        assert code == (4 if number else 0)
+        same("status", "--json")
+        for side in both:
+            side.give()
+        assert both[0].answers() == both[1].answers()
+        assert same(*given[0])[0] == {"deployed": 0, "pass": 0, "fail": 6}[name]
+        for look in ("status", "history", "audit"):
+            same(look, "--json")
+        assert both[0].labels_files() == both[1].labels_files()
+    assert both[0].answers() == ["baseline", *answers]
