@@ -29,6 +29,8 @@ from tests.service.helpers import Clock, condition_spec, rows, small_spec, with_
 
 from easeml_meter.server.api.document import operations  # noqa: E402
 from easeml_meter.spec import MeterSpec  # noqa: E402
+from easeml_meter.tables.choosing import NO_LABEL  # noqa: E402
+from easeml_meter.vault.keys import wrap  # noqa: E402
 
 FILE = ROOT / "src" / "easeml_meter" / "server" / "api" / "examples.json"
 METER, OTHER = "spam", "ranking"
@@ -131,6 +133,7 @@ def record() -> dict[str, dict[str, Any]]:
         _labels(told)
         _submissions(told)
         _batches(told)
+        _on_demand(told)
         _ends(told)
         return {each: told.kept[each] for each in sorted(told.kept)}
 
@@ -274,6 +277,33 @@ def _batches(told: Recorder) -> None:
     told.do("list_batches", "developer", path=here)
     one = {**here, "number": 1}
     told.do("download_batch", "developer", path=one, save="batch.parquet")
+
+
+def _on_demand(told: Recorder) -> None:
+    """At a meter with labels on demand, a submission waits for those of the rows that differ."""
+    here = {"meter": "on-demand"}
+    question = {"question": "n - o > 0 +/- 0.4", "disagreement": 0.5, "on_demand": True}
+    spec = condition_spec(**question, steps=1, delta=0.4)
+    meter, needed = _other_meter(told, here["meter"], spec)
+    ids, none = np.arange(100, 100 + needed), pa.array([0] * needed, pa.int8())
+    inputs = pa.table({"id": ids, NO_LABEL: none})
+    content = sealed(told.served, meter, inputs, told.folder, label=NO_LABEL)
+    labeler, developer = told.served.client("labeler"), told.served.client("developer")
+    _good(labeler.post(f"/meters/{meter}/test-sets/file", content=content))
+    labels = np.zeros(needed, np.int64)
+    for model, errors in (("deployed", spec.quota(needed)), ("better", 0)):
+        test = pa.table({"id": ids, "prediction": with_errors(labels, errors)})
+        files = {
+            "test": ("t.parquet", parquet(test)),
+            "validation": ("v.parquet", parquet(_predictions(VALIDATION))),
+        }
+        developer.post(f"/meters/{meter}/submissions", params={"model": model}, files=files)
+    (asked,) = told.do("list_wanted", "labeler", path=here)["items"]
+    known = "".join(f"{each},0\n" for each in asked["ids"])
+    content = wrap(f"id,label\n{known}".encode(), asked["recipients"])
+    told.folder.joinpath("labels.csv.age").write_bytes(content)
+    query = {"label": "label", "kind": "csv"}
+    told.do("give_labels", "labeler", path=here, query=query, body="@labels.csv.age")
 
 
 def _other_meter(told: Recorder, name: str, spec: MeterSpec) -> tuple[str, int]:

@@ -57,10 +57,9 @@ def sealed(served: Served, meter: str, table: pa.Table, folder: Path, **options:
         table,
         path,
         meter=meter,
-        label="label",
         id_column="id",
         recipients=[recipient],
-        **{"generation": 1, **options},
+        **{"generation": 1, "label": "label", **options},
     )
     content = path.read_bytes()
     path.unlink()
