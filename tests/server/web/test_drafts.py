@@ -142,6 +142,8 @@ def test_the_first_draft_is_a_meter() -> None:
         ({"judge_error": "0.1", "pool": "5000"}, "pool", 5_000),
         ({"loss": "brier", "judge_error": "0.1"}, "judge_error", None),
         ({"clusters": "1"}, "clusters", True),
+        (DIFFERENCE | {"on_demand": "1"}, "on_demand", True),
+        ({"on_demand": "1"}, "on_demand", False),
         ({"sessions": "4"}, "sessions", 4),
     ],
 )
@@ -285,6 +287,7 @@ def test_what_has_no_field_is_known() -> None:
             "5,000 more rows that the",
         ),
         (DIFFERENCE, "n - o 0 or more"),
+        (DIFFERENCE | {"on_demand": "1"}, "labels a step, at most"),
         ({"also": "n > 0.8 +/- 0.1"}, 'to "n > 0.8 +/- 0.1"'),
     ],
 )

@@ -44,6 +44,7 @@ DEFAULTS = {
     "condition": "",
     "passes": "",
     "disagreement": "",
+    "on_demand": "",
     "loss": "0-1",
     "other_loss": "",
     "metric": "",
@@ -239,6 +240,7 @@ class Draft:
             tolerance=tolerance,
             passes=optional(asked, "passes", int, "a whole number"),
             disagreement=self._disagreement,
+            on_demand=bool(asked["on_demand"]),
             **shared,
         )
 
