@@ -106,6 +106,21 @@ def test_a_dense_scan_finds_nothing_worse(
     assert worst <= found <= worst + 2 * differences.SEARCH_MARGIN
 
 
+@pytest.mark.parametrize("more", [0, 1])
+def test_a_scan_of_all_differences_finds_nothing_worse(more: int) -> None:
+    """A parabola once told the search to stop at a slope, 0.2 nats below the top."""
+    labels, tolerance = 2_033, 0.05
+    allowed = math.floor(0.2 * labels) + more
+    worst = -math.inf
+    for difference in range(-allowed, allowed, 34):
+        mu = difference / labels - tolerance
+        for q in np.linspace(abs(mu), max(0.24, 1.1 * abs(mu)), 20):
+            found = differences._log_sum_over_rows(labels, difference, allowed, mu, q)
+            worst = max(worst, found + math.log(2))
+    told = differences.log_reading_tail(labels, tolerance, Fraction("0.2"), onwards=bool(more))
+    assert worst <= told <= worst + 0.05  # the scan is no finer than that
+
+
 @pytest.mark.parametrize("labels", [3_000, 3_021, 7_777])
 def test_the_tail_of_all_larger_sizes(labels: int) -> None:
     """Against every one of the next few hundred, which reach over several jumps."""

@@ -15,7 +15,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from fractions import Fraction
-from functools import lru_cache
+from functools import cache, lru_cache
 
 import numpy as np
 
@@ -27,9 +27,12 @@ SEARCH_MARGIN = 0.01
 _LOST = 30.0
 """A term that is so much smaller, in logarithms, changes a sum by less than the margin."""
 _GRID = 65
-_SMALL_GAIN = 5e-4
-"""Searches stop here; the margin is twenty times as large."""
-_MOST_PARABOLAS, _MOST_HALVINGS = 30, 4
+_SMALL_GAIN = 4e-3
+"""Searches stop where no more than this can be gained; the margin covers two of them."""
+_CLOSE, _NEARER = 0.02, 0.1
+"""Shares of what is searched: a step that is too small, and the one that is taken instead."""
+_MOST_PARABOLAS, _MOST_HALVINGS = 40, 4
+Point = tuple[float, float]
 _MOST_LABELS = 4 * 10**6
 """Sums of larger test sets take too long; the bound in closed form needs a few percent more."""
 
@@ -142,19 +145,20 @@ def log_reading_tail(
         return min(bound, math.log(2) + end)
     near, step = _near(labels, float(most))
 
-    def at(difference: float) -> float:
+    @cache
+    def at(difference: int) -> float:
         nonlocal near
         mu = difference / labels - tolerance
-        needed = math.ceil(difference)
 
         def value(q: float) -> float:
-            return _log_sum_over_rows(labels, needed, allowed, mu, q)
+            return _log_sum_over_rows(labels, difference, allowed, mu, q)
 
         # The next difference is close to this one, and so is its worst q.
         near, found = _peak(value, near, step, min(1.0, abs(mu)), 1.0)
         return found
 
-    _, hump = _peak(lambda s: at(round(s)), labels * tolerance / 2, allowed / 8, -allowed, allowed)
+    start, width = labels * tolerance / 2, allowed / 8
+    _, hump = _peak(lambda s: at(round(s)), start, width, -allowed, allowed, narrow=1.0)
     end = worst_upper_tail(labels, tolerance, labels - allowed, labels)
     return min(bound, math.log(2) + max(hump, end) + SEARCH_MARGIN)
 
@@ -264,11 +268,18 @@ def _log_tail(rows: float, least: float, share: float) -> float:
 
 
 def _peak(
-    function: Callable[[float], float], start: float, step: float, low: float, high: float
+    function: Callable[[float], float],
+    start: float,
+    step: float,
+    low: float,
+    high: float,
+    *,
+    narrow: float = 0.0,
 ) -> tuple[float, float]:
     """Return where a function with one smooth hump is largest in [low, high], and its value there.
 
-    Step uphill until the hump is between three points, then put parabolas through them.
+    Step uphill until the hump is between three points, then put parabolas through them, until a
+    concave function could not be higher anywhere, or the points are `narrow`.
     """
     seen: dict[float, float] = {}
 
@@ -285,15 +296,17 @@ def _peak(
         left, middle, right = middle, right, min(high, right + 2 * (right - left))
     halvings = 0
     for _ in range(_MOST_PARABOLAS):
-        top, gain = _vertex((left, value(left)), (middle, value(middle)), (right, value(right)))
-        values = [value(x) for x in (left, middle, right)]
-        if gain < _SMALL_GAIN or max(values) - min(values) < 10 * _SMALL_GAIN:
+        points = [(x, value(x)) for x in (left, middle, right)]
+        if right - left <= narrow or _most_gain(*points) < _SMALL_GAIN:
             break
-        if top in seen:  # the end of the range, or no progress: look in the wider half
-            halvings += 1
-            if halvings > _MOST_HALVINGS:
-                break
-            top = (middle + right) / 2 if right - middle > middle - left else (left + middle) / 2
+        halvings += middle in (left, right)  # at an end of the range
+        if halvings > _MOST_HALVINGS:
+            break
+        top = _vertex(*points)
+        # Close to what is known, a parabola makes no progress: look in the wider half.
+        if min(abs(top - x) for x in (left, middle, right)) < _CLOSE * (right - left):
+            wider = right if right - middle > middle - left else left
+            top = middle + _NEARER * (wider - middle)
         inner = sorted({left, middle, right, top})
         best = max(inner, key=value)
         at = inner.index(best)
@@ -302,15 +315,25 @@ def _peak(
     return best, seen[best]
 
 
-def _vertex(
-    left: tuple[float, float], middle: tuple[float, float], right: tuple[float, float]
-) -> tuple[float, float]:
-    """Return the top of the parabola through three points, and by how much it is the highest."""
+def _most_gain(left: Point, middle: Point, right: Point) -> float:
+    """Return by how much a concave function may exceed its value in the middle, the largest.
+
+    Beyond two points it lies below the line through them.
+    """
+    (x, a), (y, b), (z, c) = left, middle, right
+    if b == -math.inf or x == z:
+        return 0.0
+    if y in (x, z):
+        return math.inf
+    return max((b - a) * (z - y) / (y - x), (b - c) * (y - x) / (z - y))
+
+
+def _vertex(left: Point, middle: Point, right: Point) -> float:
+    """Return the top of the parabola through three points, or the middle one."""
     (x, a), (y, b), (z, c) = left, middle, right
     if x < y < z and min(a, c) > -math.inf:
         up, down = (b - a) / (y - x), (c - b) / (z - y)
         bend = (down - up) / (z - x)
         if bend < 0:
-            top = min(z, max(x, (x + y) / 2 - up / (2 * bend)))
-            return top, a + (top - x) * (up + bend * (top - y)) - max(a, b, c)
-    return y, math.inf if x < z else 0.0
+            return min(z, max(x, (x + y) / 2 - up / (2 * bend)))
+    return y
