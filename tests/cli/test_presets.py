@@ -44,7 +44,6 @@ def test_the_file_has_the_tolerance_that_is_reached(capsys: Captured) -> None:
         (("--preset", "agents"), "agent"),
         (("--preset", "agent", "--spec", "m.toml"), "without --spec"),
         (("--preset", "agent", "--toml", "--json"), "one of them"),
-        (("--question", "n > 0.8 +/- 0.01", "--steps", "3", "--toml"), "a plan of the gap"),
     ],
 )
 def test_what_makes_no_sense_is_refused(

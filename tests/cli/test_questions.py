@@ -129,6 +129,59 @@ def test_a_rolling_test_set_is_planned_as_a_meter(
     assert "tries" in err
 
 
+@pytest.mark.parametrize(
+    "asked",
+    [
+        ["--tolerance", "0.15"],
+        ["--question", "gap", "--tolerance", "0.05"],
+        ["--question", "n > 0.8 +/- 0.05", "--passes", "3"],
+        ["--question", "n - o > 0.02 +/- 0.05", "--disagreement", "0.2"],
+        ["--question", "n - o at -0.1, 0.1 +/- 0.05", "--disagreement", "0.2"],
+        ["--question", "better", "--tolerance", "0.1"],
+        ["--question", "better", "--question", "gap", "--tolerance", "0.15"],
+        ["--question", "n > 0.8 +/- 0.1", "--question", "better", "--tolerance", "0.1"],
+        ["--metric", "f1", "--floor", "0.8", "--tolerance", "0.15", "--prevalence", "0.1"],
+        ["--metric", "precision", "--tolerance", "0.15", "--signals", "4"],
+        ["--metric", "auc", "--tolerance", "0.15", "--tries", "2", "--prevalence", "0.2"],
+        ["--rolling", "--window", "5", "--tolerance", "0.15"],
+        ["--judge-error", "0.1", "--pool", "9000", "--tolerance", "0.15", "--tries", "2"],
+        ["--judge-error", "0.1", "--pool", "9000", "--tolerance", "0.15", "--signals", "5"],
+        ["--judge-error", "0.1", "--pool", "9000", "--tolerance", "0.1", "--drawn", "0.4"],
+    ],
+    ids=" ".join,
+)
+def test_the_file_of_a_plan_plans_the_same(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, asked: list[str]
+) -> None:
+    asked = [*asked, "--steps", "5", "--delta", "0.1"]
+    positive = ["--positive", "yes"] if "--metric" in asked else []
+    code, text, err = run(capsys, "plan", *asked, *positive, "--toml")
+    assert (code, err) == (0, "")
+    (tmp_path / "meter.toml").write_text(text)
+    again = plan_json(capsys, "--spec", str(tmp_path / "meter.toml"))
+    plan = plan_json(capsys, *asked)
+    assert again["size"] == plan["size"]
+    if plan.get("rows") is not None:
+        assert again["labels"] == plan["rows"]
+
+
+def test_a_judge_needs_the_rows_that_its_file_has(capsys: pytest.CaptureFixture[str]) -> None:
+    """Five bands of 0.2 are narrower than two tolerances, and need more; the default ones not."""
+    asked = ["--judge-error", "0.1", "--pool", "9000", "--tolerance", "0.15", "--steps", "5"]
+    plan = plan_json(capsys, *asked)
+    assert plan["answers"] == ["band 1", "band 2"]
+    assert plan["size"] < plan_json(capsys, *asked, "--signals", "5")["size"]
+    _, text, _ = run(capsys, "plan", *asked, "--toml")
+    assert f"rows = {plan['size']}" in text
+
+
+def test_labels_on_demand_have_no_file(capsys: pytest.CaptureFixture[str]) -> None:
+    asked = ["--question", "n - o > 0.02 +/- 0.05", "--disagreement", "0.2", "--on-demand"]
+    code, out, err = run(capsys, "plan", *asked, "--steps", "5", "--toml")
+    assert (code, out) == (2, "")
+    assert "planned only" in err
+
+
 def test_a_judge_is_planned_and_said_when_it_does_not_pay(
     capsys: pytest.CaptureFixture[str],
 ) -> None:

@@ -13,6 +13,8 @@ from easeml_meter.errors import invalid
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import QuestionPlan
+    from easeml_meter.core.questions.question import Question
+    from easeml_meter.spec import MeterSpec
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
@@ -76,8 +78,6 @@ def plan_question(
         raise invalid("positive", positive, "only with --metric and --toml")
     if not asking.asks(asked):
         return False
-    if as_toml and not {"metric", "rolling", "judge_error"} & set(asked):
-        raise invalid("--toml", "a question", "a plan of the gap, or of a meter.toml with --spec")
     for name in ("tolerance", "weights", "edges"):
         if name in asked:
             asked[name] = _numbers(name, asked[name])
@@ -87,33 +87,43 @@ def plan_question(
     asked.pop("confidence", None)
     plan = asking.plan_question(**asked, labels=labels)
     if as_toml:
-        click.echo(_toml(plan, asked, positive), nl=False)
+        click.echo(_meter_of(plan, asked, positive).to_toml(), nl=False)
     elif as_json:
         click.echo(json.dumps(plan.to_dict(), indent=2))
     else:
         given = labels is not None or "batch" in asked
         steps = "question" in asked or "tolerance" in asked
         show_question(plan, "size" if not given else "steps" if steps else "tolerance")
-        if {"metric", "judge_error"} & set(asked):
+        if "on_demand" not in asked:
             click.echo("\nNext: --toml, with the same options, prints a meter.toml for meter init.")
     return True
 
 
-def _toml(plan: QuestionPlan, asked: dict[str, Any], positive: str | None) -> str:
-    """Return the meter.toml of a plan."""
-    if "rolling" in asked:
-        return _rolling_toml(plan)
-    if "judge_error" in asked:
-        return _judge_toml(plan, asked)
-    return _metric_toml(plan, asked, positive)
+def _meter_of(plan: QuestionPlan, asked: dict[str, Any], positive: str | None) -> MeterSpec:
+    """Return the meter of a plan, with the bands that were planned."""
+    from easeml_meter.core.questions.judge import Judge
+    from easeml_meter.core.questions.metrics import Metric
+    from easeml_meter.core.questions.rolling import Rolling
+
+    question, budget = plan.question, plan.budget
+    known: dict[str, Any] = {"steps": budget.steps, "delta": budget.delta}
+    if isinstance(question, Judge):
+        known |= {"judge_error": question.error, "pool": question.pool, "rows": plan.size}
+        return question.bands.spec().replace(**known, tries=budget.tries)
+    if isinstance(question, Metric):
+        known |= {"loss": _loss(question.name, positive), "floor": question.floor}
+        return question.bands.spec().replace(**known, rows=plan.rows, tries=budget.tries)
+    if budget.tries > 1:
+        raise invalid("--toml", f"{budget.tries} tries", "a meter has one: leave out --tries")
+    if isinstance(question, Rolling):
+        return question.spec(**known)
+    return _asking(question, asked, known)
 
 
-def _metric_toml(plan: QuestionPlan, asked: dict[str, Any], positive: str | None) -> str:
-    """Return the meter.toml of a plan; what has no option is added by hand."""
+def _loss(name: str, positive: str | None) -> str:
+    """Return the loss of a metric."""
     from easeml_meter.corpus import KINDS, PLANNED_ONLY
-    from easeml_meter.spec import MeterSpec
 
-    name = asked["metric"]
     if name in PLANNED_ONLY:
         raise invalid("--toml", name, PLANNED_ONLY[name])
     if KINDS[name].averaged:
@@ -121,40 +131,28 @@ def _metric_toml(plan: QuestionPlan, asked: dict[str, Any], positive: str | None
         raise invalid("--toml", name, f"write a meter.toml with the classes by name: {example}")
     if positive is None:
         raise invalid("positive", None, "name the positive class, as in --positive fraud")
-    same = ("signals", "edges", "drawn", "floor", "tries")
-    spec = MeterSpec.uniform(
-        tolerance=plan.question.tolerance or 0.0,
-        steps=plan.budget.steps,
-        delta=plan.budget.delta,
-        loss=f"{name}[{positive}]",
-        rows=plan.rows,
-        **{each: asked[each] for each in same if each in asked},
+    return f"{name}[{positive}]"
+
+
+def _asking(question: Question, asked: dict[str, Any], known: dict[str, Any]) -> MeterSpec:
+    """Return the meter of one question by its text, or of several; the gap comes first."""
+    from easeml_meter.core.questions.gap import Gap
+    from easeml_meter.core.questions.mixed import Mixed
+    from easeml_meter.spec import GAP, MeterSpec
+
+    if "on_demand" in asked:
+        raise invalid("--toml", "--on-demand", "labels on demand are planned only")
+    texts = [text.strip() for text in asked["question"]]
+    known |= {name: asked[name] for name in ("disagreement", "passes") if name in asked}
+    each = question.questions if isinstance(question, Mixed) else (question,)
+    for gap in each:
+        if isinstance(gap, Gap):
+            also = tuple(text for text in texts if text != GAP)
+            return gap.spec.replace(**known, also=also)
+    tolerance = asked.get("tolerance")
+    return MeterSpec(
+        bands=(), question=texts[0], also=tuple(texts[1:]), tolerance=tolerance, **known
     )
-    return spec.to_toml()
-
-
-def _rolling_toml(plan: QuestionPlan) -> str:
-    """Return the meter.toml of a plan for a rolling test set."""
-    from easeml_meter.core.questions.rolling import Rolling
-
-    if plan.budget.tries > 1 or not isinstance(plan.question, Rolling):
-        raise invalid("--toml", f"{plan.budget.tries} tries", "a meter has one: leave out --tries")
-    return plan.question.spec(plan.budget.steps, plan.budget.delta).to_toml()
-
-
-def _judge_toml(plan: QuestionPlan, asked: dict[str, Any]) -> str:
-    """Return the meter.toml of a plan with a judge."""
-    from easeml_meter.spec import MeterSpec
-
-    same = ("signals", "edges", "drawn", "tries", "judge_error", "pool")
-    spec = MeterSpec.uniform(
-        tolerance=plan.question.tolerance or 0.0,
-        steps=plan.budget.steps,
-        delta=plan.budget.delta,
-        rows=plan.size,
-        **{each: asked[each] for each in same if each in asked},
-    )
-    return spec.to_toml()
 
 
 def _one(tolerances: list[float]) -> float:

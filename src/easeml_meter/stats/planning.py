@@ -158,7 +158,8 @@ def fewest_labels(spec: MeterSpec, possible: int | None = None) -> int:
     if spec.corpus is not None:
         highest = scores.enough(spec, needed)
     elif spec.judge_error is not None and spec.pool is not None:
-        highest = judges.enough(spec.tolerances[0], spec.judge_error, spec.pool, needed)
+        # As `core.questions.judge` begins: its tail is jagged, and both are to find one size.
+        highest = judges.enough(spec.tolerances[0], spec.judge_error, spec.pool, total - budget)
     if highest > MAX_LABELS:
         raise invalid("tolerance", spec.tolerances[0], "too small: over 10^15 labels needed")
     return smallest(excess, highest)

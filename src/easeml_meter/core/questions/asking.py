@@ -182,9 +182,6 @@ def _rolling(given: Options) -> Question:
         raise invalid("rolling", False, "true, or leave it out")
     if "window" not in given:
         raise invalid("window", None, "give the number of batches in use, such as 52")
-    tolerance = given.get("tolerance")
-    if tolerance is not None and not {"signals", "edges", "drawn"} & set(given):
-        given["edges"] = default_edges(tolerance)  # as a meter would have them
     return Rolling(_bands(given), given.pop("window"), given.pop("submissions", 1))
 
 
@@ -203,7 +200,7 @@ _BUILDERS: dict[str, Callable[[Options], Question]] = {
 
 
 def _bands(given: Options) -> Bands:
-    """Take the bands out of the options given."""
+    """Take the bands out of the options given; by default, they are those of a meter."""
     tolerance = given.pop("tolerance", None)
     if tolerance is None:
         raise invalid("tolerance", None, "give one, such as 0.01")
@@ -211,5 +208,7 @@ def _bands(given: Options) -> Bands:
     edges = given.pop("edges", None)
     if edges is not None:
         edges = listed("edges", edges)
+    elif not {"signals", "drawn"} & set(given):
+        edges = default_edges(tolerance)
     signals = given.pop("signals", 5 if edges is None else len(edges) + 1)
     return Bands(tolerance, signals, edges, given.pop("drawn", None))
