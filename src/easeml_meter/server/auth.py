@@ -136,14 +136,6 @@ async def the_workspace(request: Request, caller: CallerHere, meter: MeterKey) -
     return (await the_site(request)).space(await the_meter(request, caller, meter))
 
 
-async def at_work(
-    request: Request, caller: CallerHere, meter: MeterKey, tenant: Tenant = None
-) -> tuple[Actor, Workspace]:
-    """Return both at once: who asks, for which tenant, and the meter that the path names."""
-    actor = await at_tenant(request, caller, meter, tenant)
-    return actor, await the_workspace(request, caller, meter)
-
-
 MeterHere = Annotated[str, Depends(the_meter)]
 """The id of the meter that the path names."""
 ActorHere = Annotated[Actor, Depends(at_meter)]
@@ -152,5 +144,3 @@ TenantActorHere = Annotated[Actor, Depends(at_tenant)]
 """The same for routes with `?tenant=`."""
 SiteActorHere = Annotated[Actor, Depends(at_site)]
 WorkspaceHere = Annotated[Workspace, Depends(the_workspace)]
-WorkHere = Annotated[tuple[Actor, Workspace], Depends(at_work)]
-"""A `TenantActorHere` and a `WorkspaceHere` in one, for the route that is called most."""

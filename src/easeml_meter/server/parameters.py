@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import Annotated, Any, TypeVar
 
-from fastapi import Path, Query
+from fastapi import Path, Query, Request
+from fastapi.exceptions import RequestValidationError
+from pydantic import BaseModel, ValidationError
 
 from easeml_meter.checks import MAX_NAME
+
+Asked = TypeVar("Asked", bound=BaseModel)
 
 Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hexadecimal digits.")]
 
@@ -24,3 +28,41 @@ Tenant = Annotated[
     int | None,
     Query(ge=1, le=1_000_000, description="Number of the team; by default your own."),
 ]
+
+
+def read_query(kind: type[Asked], request: Request) -> Asked:
+    """Read a query whole, for a route that is called often.
+
+    FastAPI looks for one parameter after the other, which takes ten times as long.
+
+    Raises:
+        RequestValidationError: as FastAPI would.
+    """
+    try:
+        return kind.model_validate(dict(request.query_params))
+    except ValidationError as error:
+        wrong = [{**each, "loc": ("query", *each["loc"])} for each in error.errors()]
+        raise RequestValidationError(wrong) from None
+
+
+def documented_query(kind: type[BaseModel]) -> dict[str, Any]:
+    """Document what `read_query` reads, as FastAPI documents parameters."""
+    schema = kind.model_json_schema()
+    required = schema.get("required", ())
+    return {
+        "parameters": [
+            {
+                "name": name,
+                "in": "query",
+                "required": name in required,
+                "schema": {
+                    key: value for key, value in each.items() if (key, value) != _NO_DEFAULT
+                },
+                "description": each["description"],
+            }
+            for name, each in schema["properties"].items()
+        ]
+    }
+
+
+_NO_DEFAULT = ("default", None)

@@ -18,6 +18,8 @@ class ApiRoute(APIRoute):
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Look at the names before anything else is done."""
         handle, known = super().get_route_handler(), _parameters(self.dependant)
+        read_whole = (self.openapi_extra or {}).get("parameters", ())
+        known |= {each["name"] for each in read_whole}
 
         async def checked(request: Request) -> Response:
             if request.scope["query_string"]:

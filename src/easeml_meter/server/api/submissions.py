@@ -22,10 +22,16 @@ from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.server.api.common import Given, Listed, PageHere, paged
 from easeml_meter.server.api.forms import submission_body, submission_of
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import TenantActorHere, WorkHere, WorkspaceHere
+from easeml_meter.server.auth import (
+    CallerHere,
+    TenantActorHere,
+    WorkspaceHere,
+    at_tenant,
+    the_workspace,
+)
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, OnceHere, once_streamed, replayed
-from easeml_meter.server.parameters import Id
+from easeml_meter.server.parameters import Id, MeterKey, Tenant, documented_query, read_query
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import checking, queue
@@ -59,6 +65,10 @@ async def matching_of(
     id_column: IdColumn = "", no_ids: NoIds = False, missing: Missing = "refuse"
 ) -> RowMatching:
     """Return how a request wants rows to be matched."""
+    return _matching(id_column, no_ids, missing)
+
+
+def _matching(id_column: str, no_ids: bool, missing: str) -> RowMatching:
     return RowMatching(id_column or None, in_order=no_ids, missing_wrong=missing == "wrong")
 
 
@@ -98,6 +108,36 @@ _EVENTS: dict[int | str, dict[str, Any]] = {
         },
     }
 }
+
+
+class SubmissionAsked(BaseModel):
+    """What the query of a submission says."""
+
+    model: Model
+    once: Once = False
+    ask: Ask = ""
+    wait: Wait = 0
+    tenant: Tenant = None
+    id_column: IdColumn = ""
+    no_ids: NoIds = False
+    missing: Missing = "refuse"
+
+    @property
+    def matching(self) -> RowMatching:
+        """How rows are to be matched."""
+        return _matching(self.id_column, self.no_ids, self.missing)
+
+
+async def submission_asked(
+    request: Request, caller: CallerHere, meter: MeterKey
+) -> tuple[SubmissionAsked, Actor, Workspace]:
+    """Return what a submission asks for, who asks, and the meter that the path names."""
+    asked = read_query(SubmissionAsked, request)
+    actor = await at_tenant(request, caller, meter, asked.tenant)
+    return asked, actor, await the_workspace(request, caller, meter)
+
+
+AskedHere = Annotated[tuple[SubmissionAsked, Actor, Workspace], Depends(submission_asked)]
 
 
 class SubmissionListed(BaseModel):
@@ -198,31 +238,24 @@ class SubmissionChecked(BaseModel):
     responses=answers(404, 409, 413)
     | {202: {"model": SubmissionShown, "description": "It waits, or is under way."}},
     response_model=SubmissionShown,
-    openapi_extra=submission_body(),
+    openapi_extra=submission_body() | documented_query(SubmissionAsked),
 )
-async def submit(  # noqa: PLR0917
-    request: Request,
-    work: WorkHere,
-    model: Model,
-    matching: MatchingHere,
-    once: Once = False,
-    ask: Ask = "",
-    wait: Wait = 0,
-    key: Key = None,
-) -> Response:
+async def submit(request: Request, given: AskedHere, key: Key = None) -> Response:
     """Hand in a tar of test.EXT and validation.EXT, of model.onnx, or of command and files/NAME.
 
     Or a form with the files `test` and `validation`, with `onnx`, or with `command` and `files`.
     `command` is a command line, which is run where the files are. Predictions are answered at
     once. The answer to a model is waited for as long as `wait` says.
     """
-    actor, space = work
+    asked, actor, space = given
     permit(actor, queue.accept)  # before a body is read that may be large
     body = await submission_of(request, request.app.state.settings)
     keyed: Keyed[Accepted] | None = None
-    if (asked := once_streamed(request, actor, key).asked(body)) is not None:
-        keyed = Keyed(asked, lambda found: asked.answered(*_told(found)))
-    incoming = Incoming(actor, space, model, body, matching, once, keyed, ask)
+    if (known := once_streamed(request, actor, key).asked(body)) is not None:
+        keyed = Keyed(known, lambda found: known.answered(*_told(found)))
+    incoming = Incoming(
+        actor, space, asked.model, body, asked.matching, asked.once, keyed, asked.ask
+    )
     found = await _accepted(request, incoming)
     if isinstance(found, KeyedRequest):
         answer = replayed(found)
@@ -233,8 +266,8 @@ async def submit(  # noqa: PLR0917
         return answer
     if request.app.state.worker is not None:
         request.app.state.worker.call()
-    if request.app.state.limits.waits.full(actor.user):
-        wait = 0  # it was accepted, which must be said
+    # Where too many wait, it was accepted all the same, which must be said.
+    wait = 0 if request.app.state.limits.waits.full(actor.user) else asked.wait
     receipt = await _settled(request, actor, space, json.loads(bytes(answer.body))["id"], wait)
     return await run_in_threadpool(_answer, actor, space, receipt)
 
