@@ -3,11 +3,16 @@
 from __future__ import annotations
 
 import inspect
+from functools import partial
+from pathlib import Path
 from typing import Any
 
+import pyarrow as pa
 import pytest
+from tests.service.helpers import make_session
 
 from easeml_meter.client import RemoteMeter
+from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter, MeterVerbs
 
 VERBS = [name for name in vars(MeterVerbs) if not name.startswith("_")]
@@ -35,3 +40,14 @@ def test_no_verb_is_missing_from_the_protocol(kind: type[Any]) -> None:
 
 def test_there_are_verbs() -> None:
     assert len(VERBS) >= 20
+
+
+def test_a_refusal_names_the_argument_of_python(tmp_path: Path) -> None:
+    session = make_session(tmp_path)
+    nameless = {"prediction": [0] * len(session.test_labels)}
+    wanted = r"name the column of ids \(matching=RowMatching\(id_column=\.\.\.\)\)"
+    given = pa.table(nameless), pa.table({"prediction": [0] * 20})
+    for verb in (session.meter.check, partial(session.meter.submit, model="m")):
+        with pytest.raises(InvalidInput, match=wanted) as refused:
+            verb(*given)
+        assert "--" not in str(refused.value)

@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import shutil
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
@@ -27,7 +28,7 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import MeterPlan
 from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import Audit, Consequence, History, SessionView, Signal
-from easeml_meter.errors import Denied, MeterError, WrongPhase
+from easeml_meter.errors import Denied, InvalidInput, MeterError, WrongPhase
 from easeml_meter.report import looks  # noqa: F401  so that what it returns shows itself
 from easeml_meter.scoring.estimators import Estimator, predictions_of
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
@@ -62,7 +63,7 @@ class MeterVerbs(Protocol):
     """What can be done with a meter, wherever it is. Raises `MeterError` when it cannot."""
 
     progress: Progress
-    """Told how far sending a test set has got, where it is sent."""
+    """Told how far sending a test set has got, where it is sent, and what a release waits for."""
 
     def __str__(self) -> str:
         """Print where the meter stands; its name for those who may not see that."""
@@ -199,7 +200,8 @@ class MeterVerbs(Protocol):
         meter's questions, if it has several; the usual one by default.
         """
         given = _predictions(test, validation, matching)
-        return self.submit_any(given, model=model, tenant=tenant, once=once, ask=ask)
+        with _in_python():
+            return self.submit_any(given, model=model, tenant=tenant, once=once, ask=ask)
 
     def evaluate(
         self,
@@ -263,7 +265,9 @@ class MeterVerbs(Protocol):
         ask: str = "",
     ) -> CheckedSubmission:
         """Return how the meter understands predictions: free, and without touching a label."""
-        return self.check_any(_predictions(test, validation, matching), tenant=tenant, ask=ask)
+        given = _predictions(test, validation, matching)
+        with _in_python():
+            return self.check_any(given, tenant=tenant, ask=ask)
 
     def check_any(
         self,
@@ -703,3 +707,23 @@ def _predictions(test: Data, validation: Data, matching: RowMatching) -> Predict
     if matching == BY_IDS and isinstance(test, Mapping) and isinstance(validation, Mapping):
         matching = RowMatching(id_column=ID)  # a dict does not know what its keys are called
     return PredictionFiles(as_source(test, "test"), as_source(validation, "validation"), matching)
+
+
+_IN_PYTHON = {
+    "(--id)": "(matching=RowMatching(id_column=...))",
+    "(--no-ids)": "(matching=RowMatching(in_order=True))",
+}
+
+
+@contextmanager
+def _in_python() -> Iterator[None]:
+    """Name arguments where a refusal, which may come from a server, names options."""
+    try:
+        yield
+    except InvalidInput as error:
+        said = str(error)
+        for option, argument in _IN_PYTHON.items():
+            said = said.replace(option, argument)
+        if said == str(error):
+            raise
+        raise InvalidInput(said) from None

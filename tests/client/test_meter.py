@@ -269,8 +269,11 @@ def test_a_release_that_waits_for_a_worker_is_waited_for(
 
     monkeypatch.setattr(remote, "_LOOK", 0.01)
     monkeypatch.setattr(labeler._connection, "call", waiting)
+    seen: list[str] = []
+    labeler.progress = lambda what, done, total: seen.append(what)
     assert (labeler.release() / "testset.parquet").exists()
     assert asked == ["POST", "GET", "GET"]
+    assert seen == ["models run once more at the server"] * 2
 
 
 def test_a_meter_is_made_by_an_admin(site: Live, tmp_path: Path) -> None:

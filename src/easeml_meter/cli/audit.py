@@ -15,6 +15,9 @@ from easeml_meter.cli.common import (
 )
 from easeml_meter.report.words import shown
 
+_KEEP = "keep the last digest of meter audit --json elsewhere: a rewritten chain does not have it"
+_MEND = "ask who can write to the books what was done; meter restore brings a backup back"
+
 
 def _details(details: dict[str, Any]) -> str:
     """Give the short details of an audit link; --json has them all, in full."""
@@ -51,5 +54,6 @@ def audit(place: MeterPlace, as_json: bool) -> None:
         for problem in found.problems:
             click.echo(f"problem: {problem}")
         click.echo("the chain is sound" if not found.problems else "the chain is NOT sound")
+        click.echo(f"Next: {_MEND if found.problems else _KEEP}")
     if found.problems:
         raise click.exceptions.Exit(1)

@@ -109,6 +109,10 @@ def report(
                 click.echo(f"wrote {path}")
     if as_json:
         echo_json({kind: str(path) for kind, path in outputs.items() if path is not None})
+    elif outputs["html"] is not None:
+        click.echo(f"Next: open {outputs['html']} in a browser")
+    else:
+        next_step(place, "status")
 
 
 @click.command()

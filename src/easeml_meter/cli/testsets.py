@@ -407,7 +407,8 @@ def retire(yes: bool, place: MeterPlace, as_json: bool) -> None:
 def release(place: MeterPlace, as_json: bool) -> None:
     """Release the spent test set to the developers, with the retrospective report."""
     meter = open_meter(place)
-    where = meter.release()
+    with progress_bar(shown=not as_json and place.server is not None) as meter.progress:
+        where = meter.release()
     files = sorted(path.name for path in where.iterdir())
     if as_json:
         echo_json({"folder": str(where), "files": files})

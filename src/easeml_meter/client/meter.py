@@ -62,6 +62,7 @@ if TYPE_CHECKING:
 
 _ID = re.compile("[0-9a-f]{32}")
 _LOOK = 1.0
+_RELEASING = "models run once more at the server"
 """Seconds between two looks at a release that waits for a worker."""
 # What the readers take a file for goes by its ending; of several the server knows the first.
 _ALIASES = {
@@ -467,7 +468,9 @@ class RemoteMeter(MeterVerbs):
         folder = new_folder(Path("released", str(number)))
         place = self._at("test-sets", number, "release")
         answer = self._connection.call("POST", place)
+        started = time.monotonic()
         while answer.get("state") == "waiting":  # models run once more, on a worker
+            self.progress(_RELEASING, time.monotonic() - started, 0)
             time.sleep(_LOOK)
             answer = self._connection.call("GET", place)
         if answer.get("problem") is not None:
