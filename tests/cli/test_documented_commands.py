@@ -14,8 +14,8 @@ from types import MappingProxyType
 import click
 import pytest
 from click.testing import CliRunner
-from tests.cli.forking import forking
 from tests.cli.team import team
+from tests.forking import HURRIED, run
 
 from easeml_meter.cli import meter
 
@@ -83,11 +83,12 @@ def installed(
     return done.returncode, done.stdout
 
 
-@pytest.fixture(scope="module")
-def forked(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Program]:
-    """Run commands without importing everything again for each."""
-    with forking(tmp_path_factory.mktemp("forking")) as program:
-        yield program
+def forked(
+    arguments: Sequence[str], folder: Path, given: str, environment: Mapping[str, str]
+) -> tuple[int, str]:
+    """Run it without importing everything again."""
+    done = run(arguments, environment, program=HURRIED, given=given, folder=folder, merged=True)
+    return done.returncode, done.stdout
 
 
 def matches(expected: list[str], printed: list[str]) -> bool:
@@ -139,13 +140,13 @@ ALONE = [
 
 
 @pytest.mark.parametrize("command", ALONE, ids=lambda each: f"{each.page}-{each.line}"[:60])
-def test_documented_command(command: Command, forked: Program, tmp_path: Path) -> None:
+def test_documented_command(command: Command, tmp_path: Path) -> None:
     # What a reader tries first is run as they run it.
     command.run(installed if command.page == "README.md" else forked, tmp_path)
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if setup_of(page)], ids=lambda p: p.name)
-def test_documented_sequence(page: Path, forked: Program, tmp_path: Path) -> None:
+def test_documented_sequence(page: Path, tmp_path: Path) -> None:
     subprocess.run([sys.executable, str(setup_of(page))], cwd=tmp_path, check=True)
     for kind, block in blocks(page, "console|python"):
         if kind == "python":
@@ -155,7 +156,7 @@ def test_documented_sequence(page: Path, forked: Program, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize("page", [page for page in PAGES if role_of(page)], ids=lambda p: p.name)
-def test_documented_sequence_at_a_server(page: Path, forked: Program, tmp_path: Path) -> None:
+def test_documented_sequence_at_a_server(page: Path, tmp_path: Path) -> None:
     with team(tmp_path, role_of(page) or "") as environment:
         for _, block in blocks(page, "console"):
             for command in commands(page, block):

@@ -13,15 +13,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import httpx
-
-ROOT = str(Path(__file__).parents[2])
+from tests.forking import HURRIED, METER, Forked
 
 
 @dataclass
 class Process:
     """A server that was started."""
 
-    popen: subprocess.Popen[str]
+    popen: subprocess.Popen[str] | Forked
     address: str
     token: str | None
     """Of the admin; None if the server did not print one."""
@@ -46,26 +45,22 @@ def started(
     environment: dict[str, str] | None = None,
     files: int | None = None,
     hurried: bool = False,
+    alone: bool = False,
 ) -> Iterator[Process]:
     """Run `meter serve` until the block ends; it may open so many files.
 
-    Hurried, its answers to models leave as soon as they are known.
+    Hurried, its answers to models leave as soon as they are known. Alone, it imports its modules
+    itself, as it does for users.
     """
-    program = "from easeml_meter.cli import main; main()"
-    if hurried:
-        hurry = f"import sys; sys.path.append({ROOT!r}); from tests.hurry import hurry; hurry()"
-        program = f"{hurry}; {program}"
-    popen = subprocess.Popen(
-        [
-            *(("prlimit", f"--nofile={files}") if files else ()),
-            *(sys.executable, "-c", program, "serve"),
-            *("--folder", str(folder), "--port", "0", *arguments),
-        ],
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        env=os.environ | (environment or {}),
-    )
+    words = ("serve", "--folder", str(folder), "--port", "0", *arguments)
+    settings = os.environ | (environment or {})
+    popen: subprocess.Popen[str] | Forked
+    if alone:
+        command = (sys.executable, "-c", METER, *words)
+        pipe = subprocess.PIPE
+        popen = subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, env=settings)
+    else:
+        popen = Forked(HURRIED if hurried else METER, words, settings, files=files)
     log: list[str] = []
     assert popen.stdout is not None
     assert popen.stderr is not None

@@ -16,6 +16,7 @@ from typing import Any
 
 import httpx
 import numpy as np
+from tests.forking import Forked
 from tests.postgresql import free_port
 from tests.scoring.onnx_models import classifier
 from tests.service.helpers import Labels, small_spec, with_errors
@@ -82,21 +83,25 @@ class Machine:
     """What a model takes on the hidden rows."""
     clock: Path | None = None
     """A file that says by how many seconds its clock is wrong."""
-    _process: subprocess.Popen[str] | None = None
+    _process: subprocess.Popen[str] | Forked | None = None
 
     def start(self) -> None:
+        settings = os.environ | ({"METER_TEST_CLOCK": str(self.clock)} if self.clock else {})
+        words = (str(self.seconds), *self.arguments)
         with self.log.open("a") as log:
-            self._process = subprocess.Popen(
-                [
-                    *("setpriv", "--pdeathsig", "KILL"),  # it ends with the tests
-                    *(*self.before, sys.executable, "-c", METER, str(self.seconds)),
-                    *self.arguments,
-                ],
-                stdout=subprocess.PIPE,
-                stderr=log,
-                text=True,
-                env=os.environ | ({"METER_TEST_CLOCK": str(self.clock)} if self.clock else {}),
-            )
+            if self.before:
+                self._process = subprocess.Popen(
+                    [
+                        *("setpriv", "--pdeathsig", "KILL"),  # it ends with the tests
+                        *(*self.before, sys.executable, "-c", METER, *words),
+                    ],
+                    stdout=subprocess.PIPE,
+                    stderr=log,
+                    text=True,
+                    env=settings,
+                )
+            else:
+                self._process = Forked(METER, words, settings, stderr=log)
         assert self._process.stdout is not None
         while self.ready not in (line := self._process.stdout.readline()):
             assert line, self.log.read_text()

@@ -5,13 +5,13 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-import sys
 import threading
 from pathlib import Path
 from typing import Any
 
 import httpx
 import pytest
+from tests.forking import run
 from tests.server.process import started
 from tests.service.helpers import small_spec
 
@@ -28,7 +28,7 @@ from easeml_meter.storage.store import Store
 
 
 def test_first_start_prints_address_and_admin_token_and_stops_cleanly(tmp_path: Path) -> None:
-    with started(tmp_path / "site") as server:
+    with started(tmp_path / "site", alone=True) as server:
         assert server.token is not None
         with server.client() as client:
             me = client.get("/me").json()
@@ -217,9 +217,7 @@ def test_an_idle_server_on_sqlite_takes_no_write_lock(
 
 def second(folder: Path, *command: str) -> subprocess.CompletedProcess[str]:
     """Run another command on the folder of a server."""
-    program = [sys.executable, "-c", "from easeml_meter.cli import main; main()", *command]
-    command = (*program, "--folder", str(folder))
-    return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False)
+    return run((*command, "--folder", str(folder)))
 
 
 def test_one_server_at_a_time_uses_a_folder(tmp_path: Path) -> None:
