@@ -46,7 +46,7 @@ def test_the_planner_follows_every_change(site: Live, browser: Browser) -> None:
     with tab(browser, site) as found:
         page = found.go("/planner")
         for steps, signals in (("10", "5"), ("25", "5"), ("25", "4")):
-            page.get_by_label("Steps", exact=True).fill(steps)
+            page.get_by_label("Answers", exact=True).fill(steps)
             page.get_by_label("Bands", exact=True).fill(signals)
             spec = MeterSpec.uniform(
                 steps=int(steps), signals=int(signals), tolerance=0.01, delta=0.01

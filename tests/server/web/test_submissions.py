@@ -29,7 +29,7 @@ class TestSubmitting:
         assert said.startswith(
             "1 Answer 1: band 1. Validation error 0 %: true error at most 35 %, 80 % sure. "
         )
-        assert "3 answers promised" in said
+        assert "3 answers left." in said
         replaced = re.findall(r'data-replace="(\w+)"', answer.text)
         assert replaced == [
             *("state", "session", "chart", "next", "history"),

@@ -20,6 +20,9 @@ class TestValidation:
         assert unnamed.status_code == 422
         first = visitor.put_in(path, content, suffix="parquet", label="label")
         assert words(first).startswith("Validation set 1 with 20 rows takes effect")
+        assert "Number 1 Rows 20 rows" in words(
+            first
+        )  # the page shows it without being loaded again
         fresh = parquet(rows(VALIDATION[:10], seed=8))
         second = visitor.put_in(path, fresh, suffix="parquet", label="label")
         assert "Validation set 2 with 10 rows" in words(second)

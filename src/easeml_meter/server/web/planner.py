@@ -197,7 +197,9 @@ def asked_of(query: Mapping[str, str]) -> dict[str, str]:
     """Give the fields of the form; who gives none sees an example."""
     if not any(name in query for name in DEFAULTS):
         return dict(DEFAULTS)
-    return {name: query.get(name, "").strip()[:_LONGEST] for name in DEFAULTS}
+    asked = {name: query.get(name, "").strip()[:_LONGEST] for name in DEFAULTS}
+    # The form sends the labels one has, or an example, also where they are asked for.
+    return asked | {"labels": ""} if asked["want"] in ("", "labels") else asked
 
 
 def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
