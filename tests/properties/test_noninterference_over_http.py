@@ -17,6 +17,7 @@ from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import httpx
 import numpy as np
@@ -53,7 +54,11 @@ from tests.server.driving import (
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Clock, Labels, rows, small_spec
 
+from easeml_meter.errors import MeterError
 from easeml_meter.server.traces import Traces
+from easeml_meter.server.worker import tasks
+from easeml_meter.service.jobs import ThreadRunner
+from easeml_meter.service.submissions import queue
 from easeml_meter.spec import MeterSpec
 
 IDS = re.compile(r"[0-9a-f]{16,64}|age1[0-9a-z]{58}")
@@ -110,10 +115,10 @@ def statements() -> Iterator[list[str]]:
         sa.event.remove(sa.Engine, "before_cursor_execute", note)
 
 
-def _whole(span: ReadableSpan) -> str:
+def _whole(span: ReadableSpan, kind: str = "SpanKind.SERVER") -> str:
     """Write everything that a span holds, without how long it took."""
     plain = json.loads(span.to_json())
-    assert plain["kind"] == "SpanKind.SERVER"
+    assert plain["kind"] == kind
     return json.dumps({name: each for name, each in plain.items() if not name.endswith("_time")})
 
 
@@ -309,6 +314,29 @@ def test_a_check_does_not_depend_on_the_labels_at_all() -> None:
             assert shown[0] == shown[1]
             assert shown[0]["status"] == 200
             assert '"validation_loss":0.15' in str(shown[0]["body"])
+
+
+def test_the_trace_of_a_model_shows_who_queued_it_and_not_how_it_fared() -> None:
+    labels, shown = np.zeros(ROWS, dtype=np.int64), []
+    fared = (MeterError("label 1 of row 7"), RuntimeError("label 1 of row 7"))
+    with two_sides(labels, labels, small_spec(models=True, inputs="hidden")) as sides:
+        for side, error in zip(sides, fared, strict=True):
+            model = packed(model_onnx=b"x")
+            asked = side.ask("POST", "/submissions", params={"model": "m"}, content=model)
+            assert asked["status"] == 202, asked
+            (request,) = side.spans.get_finished_spans()
+            side.spans.clear()
+            state = side.served.app.state
+            worker = ThreadRunner(side.served.site, *tasks(state.settings, state.traces))
+            with mock.patch.object(queue, "answer", side_effect=error) as answered:
+                assert worker.run_next()
+            assert answered.called
+            (job,) = side.spans.get_finished_spans()
+            (link,) = job.links
+            assert link.context.span_id == getattr(request.context, "span_id", None)
+            shown.append(IDS.sub("<id>", _whole(job, "SpanKind.CONSUMER")))
+    assert shown[0] == shown[1]
+    assert "label" not in shown[0]
 
 
 def test_the_comparison_sees_a_difference() -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import builtins
+import json
 import threading
 from collections.abc import Iterator
 from http.server import BaseHTTPRequestHandler, HTTPServer
@@ -78,6 +79,23 @@ def test_only_a_trusted_proxy_puts_a_span_into_its_trace(
     assert f"{inside.context.trace_id:032x}" == PARENT.split("-")[1]
     assert f"{outside.context.trace_id:032x}" != PARENT.split("-")[1]
     assert outside.parent is None
+
+
+def test_the_span_of_a_job_does_not_say_how_it_went(
+    traces: Traces, spans: InMemorySpanExporter
+) -> None:
+    with traces.job("submissions", PARENT):
+        pass
+    for queued_by in (PARENT, "", "no trace"):
+        with pytest.raises(RuntimeError), traces.job("submissions", queued_by):
+            raise RuntimeError("label 1 of row 7")
+    found = spans.get_finished_spans()
+    for span in found:
+        plain = json.loads(span.to_json())
+        assert (plain["name"], plain["parent_id"], plain["attributes"]) == ("submissions", None, {})
+        assert (plain["status"], plain["events"]) == ({"status_code": "UNSET"}, [])
+    linked = [[f"{link.context.trace_id:032x}" for link in span.links] for span in found]
+    assert linked == [[PARENT.split("-")[1]], [PARENT.split("-")[1]], [], []]
 
 
 @pytest.mark.parametrize(

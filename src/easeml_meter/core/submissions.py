@@ -30,6 +30,9 @@ TOKEN = "token"  # noqa: S105 - the name of an option
 ASKED = "ask"
 """The option that says which of the meter's questions it is asked."""
 
+TRACE = "trace"
+"""The option that names the span of the request that queued it, where traces are made."""
+
 FINAL = (SubmissionState.DONE, SubmissionState.REFUSED)
 """States after which nothing more happens."""
 
@@ -94,6 +97,11 @@ class Ticket:
     def token(self) -> str:
         """Id of the token it came with, if that has a pace; else empty."""
         return self.options.get(TOKEN, "")
+
+    @property
+    def trace(self) -> str:
+        """The `traceparent` of the request that queued it; empty: no trace was made."""
+        return self.options.get(TRACE, "")
 
     def reaching(self, test_set: int, validation: int) -> Ticket:
         """Return it with the mark that it is about to run on hidden rows."""

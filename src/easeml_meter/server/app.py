@@ -47,6 +47,7 @@ def create_app(site: Site, settings: Settings, traces: Traces | None = None) -> 
     app.state.providing = Apart()
     app.state.provider = provider_of(settings)
     app.state.metrics = Metrics()
+    app.state.traces = traces
     app.state.stopping = threading.Event()
     app.state.worker = None
     app.state.callers = callers(site)

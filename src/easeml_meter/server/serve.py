@@ -236,7 +236,7 @@ def _background(app: FastAPI, sender: Sender) -> Iterator[None]:
         # No other process serves SQLite: what an earlier one had under way is free again, and
         # models run here. On PostgreSQL that is for `meter worker`.
         forget_unfinished(site)
-        app.state.worker = runner(site, *worker.tasks(settings))
+        app.state.worker = runner(site, *worker.tasks(settings, app.state.traces))
         runners.append(app.state.worker)
 
     def collecting() -> None:

@@ -1,4 +1,6 @@
-"""Traces for operators, by OpenTelemetry: a span for each request, if the usual variables ask.
+"""Traces for operators, by OpenTelemetry, if the usual variables ask for them.
+
+A span for each request, and for each job of a worker, linked to the request that queued it.
 
 Nothing is instrumented by itself: the packages that do so put addresses, queries, statements and
 texts of errors into spans, and some of these hold names, labels or answers. A span has what a line
@@ -10,6 +12,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any
+
+from starlette.requests import Request
 
 from easeml_meter.errors import MeterError, invalid
 from easeml_meter.version import __version__
@@ -68,9 +72,45 @@ class Traces:
         ) as span:
             yield Span(span)
 
+    def current(self) -> str:
+        """Return the `traceparent` of the request that is being answered."""
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        carrier: dict[str, str] = {}
+        TraceContextTextMapPropagator().inject(carrier)
+        return carrier.get("traceparent", "")
+
+    @contextmanager
+    def job(self, queue: str, queued_by: str = "") -> Iterator[None]:
+        """Make the span of a job, linked to the request that queued it, by its `traceparent`.
+
+        How it went stays out: on hidden rows, that may depend on labels.
+        """
+        from opentelemetry.context import Context
+        from opentelemetry.trace import Link, SpanKind, get_current_span
+        from opentelemetry.trace.propagation.tracecontext import TraceContextTextMapPropagator
+
+        known = TraceContextTextMapPropagator().extract({"traceparent": queued_by}, Context())
+        request = get_current_span(known).get_span_context()
+        with self._tracer.start_as_current_span(
+            queue,
+            context=Context(),  # a trace of its own: it may run hours later, and again
+            kind=SpanKind.CONSUMER,
+            links=[Link(request)] if request.is_valid else [],
+            record_exception=False,
+            set_status_on_exception=False,
+        ):
+            yield
+
     def close(self) -> None:
         """Send what was not sent yet."""
         self._provider.shutdown()
+
+
+def current_trace(request: Request) -> str:
+    """Return the `traceparent` of a request; empty where no traces are made."""
+    traces: Traces | None = request.app.state.traces
+    return "" if traces is None else traces.current()
 
 
 def traces_of(environment: Mapping[str, str]) -> Traces | None:

@@ -57,6 +57,11 @@ def _nothing(_site: Site, _key: str) -> None:
     """Leave a row as it is."""
 
 
+def _no_trace(_site: Site, _key: str) -> str:
+    """Know of no request that queued a row."""
+    return ""
+
+
 @dataclass(frozen=True)
 class Work:
     """What is done for the jobs of one queue."""
@@ -67,6 +72,8 @@ class Work:
     """Does the work for a row, by its id; does nothing if there is none left to do."""
     put_back: Callable[[Site, str], None] = _nothing
     """Shows in a row that its job waits again, when a runner stops in the middle of it."""
+    trace: Callable[[Site, str], str] = _no_trace
+    """Returns the `traceparent` of the request that queued a row, if it is known."""
 
 
 class Runner(Protocol):

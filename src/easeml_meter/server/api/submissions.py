@@ -32,6 +32,7 @@ from easeml_meter.server.auth import (
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, OnceHere, once_streamed, replayed
 from easeml_meter.server.parameters import Id, MeterKey, Tenant, documented_query, read_query
+from easeml_meter.server.traces import current_trace
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions import checking, queue
@@ -254,7 +255,15 @@ async def submit(request: Request, given: AskedHere, key: Key = None) -> Respons
     if (known := once_streamed(request, actor, key).asked(body)) is not None:
         keyed = Keyed(known, lambda found: known.answered(*_told(found)))
     incoming = Incoming(
-        actor, space, asked.model, body, asked.matching, asked.once, keyed, asked.ask
+        actor,
+        space,
+        asked.model,
+        body,
+        asked.matching,
+        asked.once,
+        keyed,
+        asked.ask,
+        trace=current_trace(request),
     )
     found = await _accepted(request, incoming)
     if isinstance(found, KeyedRequest):

@@ -15,6 +15,7 @@ from easeml_meter.report.checked import checked_lines
 from easeml_meter.server.api.common import body_of
 from easeml_meter.server.api.submissions import Ask, MatchingHere, Model
 from easeml_meter.server.parameters import FileName, Id, Tenant
+from easeml_meter.server.traces import current_trace
 from easeml_meter.server.web.history import ShownAnswer
 from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import Visit, VisitHere, wants_fragment
@@ -47,10 +48,13 @@ async def submit(  # noqa: PLR0917
     """Take a submission: the tar that the API takes; answer with what to put into the page."""
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
     body = await body_of(visit.request, visit.settings)
+    trace = current_trace(visit.request)
 
     def accepted() -> Response:
         space = visit.site.space(meter)
-        found = queue.accept(actor, space, model, body, matching=matching, ask=ask, titles=titles)
+        found = queue.accept(
+            actor, space, model, body, matching=matching, ask=ask, titles=titles, trace=trace
+        )
         return _accepted(visit, meter, *found)
 
     return await run_in_threadpool(accepted)

@@ -18,6 +18,7 @@ from easeml_meter.core.model import Entry, stamp
 from easeml_meter.core.submissions import (
     ASKED,
     TOKEN,
+    TRACE,
     TURN,
     Receipt,
     SubmissionState,
@@ -81,6 +82,8 @@ class Incoming:
     """Which of the meter's questions it is asked; empty: the usual one."""
     titles: Mapping[str, str] = field(default_factory=lambda: NO_TITLES)
     """What its sender calls the files."""
+    trace: str = ""
+    """The `traceparent` of the request that it came with, if traces are made."""
 
     def accepted(self, signal: Signal) -> Accepted:
         """Return what its sender gets for an answer."""
@@ -105,11 +108,13 @@ def accept(
     once: bool = False,
     ask: str = "",
     titles: Mapping[str, str] = NO_TITLES,
+    trace: str = "",
 ) -> Accepted:
     """Take a submission: answer predictions, queue a model.
 
     `once`: if a model of that name was answered before, that is the answer. `ask`: which of the
-    meter's questions it is asked. `titles`: what its sender calls the files.
+    meter's questions it is asked. `titles`: what its sender calls the files. `trace`: as in
+    `Incoming`.
 
     Its format is checked first. What is refused here or later for its format costs nothing.
 
@@ -121,7 +126,9 @@ def accept(
         TooSoon: the actor's token has had its answers of a day.
         WrongPhase: there is no test set or no validation set yet.
     """
-    incoming = Incoming(actor, space, model, body, matching, once, ask=ask, titles=titles)
+    incoming = Incoming(
+        actor, space, model, body, matching, once, ask=ask, titles=titles, trace=trace
+    )
     (outcome,) = accept_all(space.meter or "", [incoming])
     if isinstance(outcome, Exception):
         raise outcome
@@ -193,7 +200,12 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
     state.active()
     check_models(state.spec, onnx=submitted.kind == "onnx")
     state.spec.number_asked(given.ask)  # refuses what the meter does not ask
-    noted = {"once": "true" if given.once else "", TOKEN: given.token, ASKED: given.ask}
+    noted = {
+        "once": "true" if given.once else "",
+        TOKEN: given.token,
+        ASKED: given.ask,
+        TRACE: incoming.trace,
+    }
     content = submitted.content()
     space.check_room(len(content))
     identifier, now = secrets.token_hex(16), space.now()
@@ -249,7 +261,14 @@ def answering(visible_seconds: float = VISIBLE_SECONDS) -> Work:
         waiting=_waiting,
         run=lambda site, identifier: work(SYSTEM, site, identifier, visible_seconds),
         put_back=_put_back,
+        trace=_trace,
     )
+
+
+def _trace(site: Site, identifier: str) -> str:
+    with site.reading() as books:
+        ticket = books.submissions.get(identifier)
+    return "" if ticket is None else ticket.trace
 
 
 def _waiting(books: Books) -> list[Job]:
