@@ -18,7 +18,7 @@ from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, Rules, State
 from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
-from easeml_meter.stats.feedback import Feedback, feedback_of, possible_bands
+from easeml_meter.stats.feedback import Feedback, feedback_of, possible_bands, reaches
 
 GRID = 20
 """Losses, edges and tolerances of the enumeration are whole multiples of 1/20."""
@@ -315,6 +315,22 @@ def test_possible_bands_of_one_tolerance(edges: list[int], eps: int) -> None:
     near = max(sum(edge <= other < edge + 2 * eps for other in inner) for edge in inner)
     assert possible_bands(spec) == 1 + near
     assert possible_bands(spec.replace(count="all")) == len(inner) + 1
+
+
+@given(st.lists(st.integers(1, 60), min_size=2, max_size=7), st.integers(1, 7))
+def test_possible_bands_of_unequal_tolerances(tolerances: list[int], wide: int) -> None:
+    """As many as reach one true gap: all gaps are tried, and those between them."""
+    spec = MeterSpec.uniform(
+        edges=[wide * (number + 1) / 200 for number in range(len(tolerances) - 1)],
+        tolerance=[each / 200 for each in sorted(tolerances)],
+        protocol="incremental",
+        steps=2,
+        delta=0.1,
+    )
+    ranges = reaches(spec)
+    gaps = [Fraction(k, 400) for k in range(401)]
+    most = max(sum(lower <= gap < upper for lower, upper in ranges) for gap in gaps)
+    assert possible_bands(spec) == most
 
 
 def test_edges_exactly_two_tolerances_apart_leave_two_bands() -> None:

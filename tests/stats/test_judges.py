@@ -10,7 +10,7 @@ import pytest
 from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import judges
+from easeml_meter.stats import differences, judges
 from easeml_meter.stats.planning import required_labels
 
 ASKED: dict[str, Any] = {"tolerance": 0.05, "steps": 10, "delta": 0.05}
@@ -56,3 +56,16 @@ def test_the_tail_is_none_at_no_labels_and_small_with_enough() -> None:
 def test_what_no_theorem_covers_is_refused(options: dict[str, Any]) -> None:
     with pytest.raises(InvalidInput):
         MeterSpec.uniform(**(ASKED | {"judge_error": 0.1, "pool": 10_000} | options))
+
+
+def test_a_plan_that_would_take_minutes_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Anybody may ask a server for a plan; each tolerance of an incremental meter is a tail."""
+    asked: dict[str, Any] = {"steps": 10, "delta": 0.01, "judge_error": 0.01, "pool": 10**9}
+    many: dict[str, Any] = {"tolerance": [0.001, 0.0011, 0.0012], "edges": [0.2, 0.5]}
+    monkeypatch.setattr(differences, "log_reading_tail", pytest.fail)
+    with pytest.raises(InvalidInput, match=r"3 different ones.*take one"):
+        required_labels(MeterSpec.uniform(protocol="incremental", **many, **asked))
+    monkeypatch.undo()
+    few: dict[str, Any] = {"tolerance": [0.05, 0.1], "edges": [0.5]}
+    spec = MeterSpec.uniform(protocol="incremental", **few, **asked)
+    assert required_labels(spec).size < required_labels(spec.replace(protocol="regular")).size

@@ -12,6 +12,7 @@ from __future__ import annotations
 import itertools
 import math
 import sys
+from bisect import bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
@@ -40,8 +41,10 @@ def possible_bands(spec: MeterSpec) -> int:
     left out, one band and "above the ceiling" are possible there, which are two as well.
     """
     ranges = reaches(spec)
-    # The number of half-open ranges around a point is largest at the lower end of one of them.
-    most = max(sum(lower <= at < upper for lower, upper in ranges) for at, _ in ranges)
+    # The number of half-open ranges around a point is largest at the lower end of one of them: as
+    # many as have begun there, but for those that have ended. Anybody may ask for many bands.
+    lowers, uppers = sorted(lower for lower, _ in ranges), sorted(upper for _, upper in ranges)
+    most = max(bisect_right(lowers, at) - bisect_right(uppers, at) for at in lowers)
     return max(2, most) if spec.merges else most
 
 

@@ -160,6 +160,8 @@ def fewest_labels(spec: MeterSpec, possible: int | None = None) -> int:
     elif spec.judge_error is not None and spec.pool is not None:
         # As `core.questions.judge` begins: its tail is jagged, and both are to find one size.
         highest = judges.enough(spec.tolerances[0], spec.judge_error, spec.pool, total - budget)
+        by_band = spec.protocol is Protocol.INCREMENTAL
+        judges.check_work(highest, len(set(spec.tolerances)) if by_band else 1)
     if highest > MAX_LABELS:
         raise invalid("tolerance", spec.tolerances[0], "too small: over 10^15 labels needed")
     return smallest(excess, highest)
@@ -385,7 +387,8 @@ def log_failure(
     top = -math.inf
     for count, tolerance in zip(counts, tolerances, strict=False):
         if tolerance not in known:
-            if not spec.sized and spec.tail in (Bound.EXACT, Bound.CONVEX):
+            averaged = not spec.sized or (spec.corpus is not None and spec.corpus.name == "auc")
+            if averaged and spec.tail in (Bound.EXACT, Bound.CONVEX):
                 # Never below either tail, and quick: what is lost in the sum needs no more.
                 rough = log_tail(Bound.KL, labels, tolerance, spec.ceiling)
                 if count + rough < top - _LOST:

@@ -14,7 +14,7 @@ from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Bound
-from easeml_meter.stats import differences, judges
+from easeml_meter.stats import judges
 from easeml_meter.stats.counting import log_geometric
 from easeml_meter.stats.planning import COMMON_ASSUMPTIONS, smallest
 from easeml_meter.stats.rounding import at_most
@@ -80,7 +80,7 @@ class Judge(Question):
 
     def work(self, size: int) -> float:
         """A correction has its worst place in two dimensions."""
-        return 20 * differences.summed_rows(size)
+        return judges.work(size)
 
     def log_models(self, steps: int) -> float:
         """Count the consistent histories of bands; the check at sealing is no answer."""
