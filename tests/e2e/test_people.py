@@ -12,7 +12,7 @@ from playwright.sync_api import Browser, expect
 from tests.live import Live
 from tests.server.driving import begin, submit
 from tests.server.process import started
-from tests.service.helpers import actor_of
+from tests.service.helpers import actor_of, small_spec
 
 from easeml_meter.service import tokens, users
 from easeml_meter.service.actor import SYSTEM
@@ -93,6 +93,29 @@ def test_a_bad_upload_is_refused_by_row_number(
         expect(page.get_by_text("meter seal labels.parquet")).to_be_visible()
         page.reload()
         expect(page.locator("main")).to_contain_text("0 of")
+
+
+def test_rows_with_a_judge_are_looked_at_before_they_are_sent(
+    site: Live, browser: Browser, tmp_path: Path
+) -> None:
+    spec = small_spec(judge_error=0.3, rows=50, pool=300, tolerance=0.3, edges=[0.4], signals=2)
+    meter = site.served.add_meter(spec, prefix="judged ")
+    file = tmp_path / "rows.csv"
+    rows = "".join(f"{i},{i % 2 if i < 50 else ''},{i % 2}\n" for i in range(350))
+    file.write_text("x,label,judge\n" + rows)
+    with tab(browser, site, "judged labeler") as found:
+        page = found.go(f"/meters/{meter}/labels")
+        page.get_by_label("File with one row per example").set_input_files(file)
+        looked = page.locator("#looked li")
+        kept = "no label in 300 rows, as many as the judge speaks for"
+        expect(looked).to_have_text(["350 rows: enough", kept, "every label is a class"])
+        page.get_by_label("Judge column").fill("word")
+        page.get_by_label("Label column").focus()
+        expect(looked.nth(1)).to_contain_text('There is no column "word"')
+        assert found.violations() == []
+        page.get_by_label("Judge column").fill("judge")
+        page.get_by_role("button", name="Encrypt and send").click()
+        expect(page.locator("main")).to_contain_text("Test set 1 is active, with 350 rows.")
 
 
 def test_a_session_that_ends_is_taken_up_again(site: Live, browser: Browser, in_use: str) -> None:

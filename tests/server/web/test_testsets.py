@@ -116,6 +116,39 @@ def test_a_rolling_test_set_asks_for_batches_and_frees_them(served: Served, tmp_
     assert "new" in words(developer.get(f"/meters/{meter}"))
 
 
+def test_the_page_asks_for_the_column_of_a_judge_and_takes_it(served: Served) -> None:
+    spec = small_spec(judge_error=0.3, rows=50, pool=300, tolerance=0.3, edges=[0.4], signals=2)
+    meter = served.add_meter(spec, prefix="judged-")
+    labeler = Visitor(served, "judged-labeler")
+    page = labeler.get(f"/meters/{meter}/labels")
+    assert '<input id="judge" name="judge" value="judge" required' in page.text
+    assert 'data-pool="300"' in page.text
+    said = words(page)
+    assert "exactly 50 with a label and 300 without one" in said
+    assert "--label label --judge judge --out labels.sealed" in said
+    assert "in parts" not in said
+    assert "More are welcome" not in said
+    assert give_validation(served.client("judged-developer"), meter).is_success
+    truth = np.arange(350) % 2
+    table = rows(truth, seed=6).set_column(
+        3, "label", pa.array(truth, mask=np.arange(len(truth)) >= 50)
+    )
+    table = table.append_column("word", pa.array(truth))
+    for judge, problem in (("", "name the column of the judge"), ("judge", "no column 'judge'")):
+        refused = give(served, labeler, meter, parquet(table), judge=judge)
+        assert refused.status_code == 422
+        assert problem in words(refused), words(refused)
+    fewer = give(served, labeler, meter, parquet(table.slice(0, 300)), judge="word")
+    assert "300 given, exactly 50 with a label and 300 without" in words(fewer)
+    decided = {"judge": "word", "ids_renumbered": "true"}
+    taken = give(served, labeler, meter, as_csv(table), "csv", **decided)
+    assert taken.status_code == 204, words(taken)
+    assert "Test set 1 is active, with 350 rows." in words(labeler.get(f"/meters/{meter}/labels"))
+    client = served.client("judged-developer")
+    told = submit(client, meter, truth)
+    assert told.json()["signal"]["answer"] == "1", told.text
+
+
 def test_the_page_asks_for_labels_on_demand_and_takes_them(served: Served) -> None:
     prefix = "demand-"
     spec = condition_spec(

@@ -129,6 +129,7 @@ def _commands(server: str, meter: str, columns: Columns, spec: MeterSpec) -> str
         "--label": "" if scores else columns.label,
         "--id": columns.id or "id" * scores,
         "--cluster": columns.cluster or "cluster" * spec.clusters,
+        "--judge": "judge" * spec.judged,
     }
     names = [word for pair in named.items() if pair[1] for word in pair]
     lines = (
@@ -158,6 +159,7 @@ async def add_labels(
     label: Names = "",
     id_column: Names = "",
     cluster: Names = "",
+    judge: Names = "",
     drop: Names = "",
     keep_unknown_labels: bool = False,
     ids_renumbered: bool = False,
@@ -170,6 +172,7 @@ async def add_labels(
         label=label or None,
         id_column=id_column or None,
         cluster=cluster or None,
+        judge=judge or None,
         drop=dropped,
         keep_unknown_labels=keep_unknown_labels,
     )
@@ -248,7 +251,8 @@ def _in_boxes(message: str) -> str:
 
 
 def _unit(page: Labeling) -> str:
-    return meter_state(page.actor, page.space).spec.unit
+    spec = meter_state(page.actor, page.space).spec
+    return "rows" if spec.judged else spec.unit  # most of them have no label
 
 
 def _progress(added: LabelRequest, unit: str) -> str:

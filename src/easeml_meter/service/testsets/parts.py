@@ -121,7 +121,8 @@ def add_labels_from_browser(
     plain = Held(f"labels.{kind}", content, title, limits=space.limits)
     with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
         sealed = Path(folder) / "labels.sealed"
-        some = replace(choices, part=choices.cluster is None)  # clusters come all at once
+        # Clusters come all at once, and so do rows with a judge.
+        some = replace(choices, part=choices.cluster is None and choices.judge is None)
         delivery.seal_labels(actor, space, plain, sealed, some)
         return add_labels(actor, space, sealed, decisions)
 

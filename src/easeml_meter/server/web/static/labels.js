@@ -65,13 +65,15 @@ const rowsOf = (count) => `${number(count)} row${count === 1 ? "" : "s"}`;
 const same = (a, b) => a === b || (a !== "" && Number(a) === Number(b));
 
 function* remarks(columns) {
-  const { label, id_column: id } = form.elements;
+  const { label, id_column: id, judge } = form.elements;
   const { needed, here, classes } = looked.dataset;
+  const pool = Number(looked.dataset.pool ?? 0);
   const rows = columns.values().next().value?.length ?? 0;
-  const missing = needed - here - rows;
+  const missing = Number(needed) + pool - here - rows;
+  const exceeded = judge && missing < 0;
   const left = missing > 0 ? `${number(missing)} more are needed` : "enough";
-  yield [true, `${rowsOf(rows)}: ${left}`];
-  for (const field of [label, id]) {
+  yield [!exceeded, `${rowsOf(rows)}: ${exceeded ? `${number(-missing)} too many` : left}`];
+  for (const field of [label, id, judge]) {
     const name = field?.value.trim();
     if (name && !columns.has(name)) {
       yield [false, `There is no column "${name}". There are: ${[...columns.keys()].slice(0, 12).join(", ")}`];
@@ -89,7 +91,9 @@ function* remarks(columns) {
   const labels = columns.get(label?.value.trim());
   if (!labels) return;
   const empty = labels.filter((each) => each.trim() === "").length;
-  if (empty) yield [false, `no label in ${rowsOf(empty)}`];
+  const spoken = empty === pool ? "as many as the judge speaks for" : `${number(pool)} are needed`;
+  if (judge) yield [empty === pool, `no label in ${rowsOf(empty)}, ${spoken}`];
+  else if (empty) yield [false, `no label in ${rowsOf(empty)}`];
   const known = JSON.parse(classes);
   if (!known.length) return;
   const others = labels.filter((each) => each.trim() && !known.some((one) => same(one, each.trim())));
@@ -119,7 +123,7 @@ form.addEventListener("change", look);
 
 form.addEventListener("submit", async (event) => {
   event.preventDefault();
-  const { file, label, id_column: id, cluster, drop } = form.elements;
+  const { file, label, id_column: id, cluster, judge, drop } = form.elements;
   const chosen = file.files[0];
   if (chosen.size > Number(form.dataset.largest)) {
     refuse("This file is larger than this page takes.");
@@ -127,10 +131,11 @@ form.addEventListener("submit", async (event) => {
   }
   const query = new URLSearchParams({
     kind: chosen.name.split(".").pop().toLowerCase(),
-    // Not every loss has labels, and few meters have clusters.
+    // Not every loss has labels, and few meters have clusters or a judge.
     label: label?.value ?? "",
     id_column: id.value,
     cluster: cluster?.value ?? "",
+    judge: judge?.value ?? "",
     drop: drop?.value ?? "",
     file_name: chosen.name.slice(-200),
   });
