@@ -26,6 +26,7 @@ from easeml_meter.service.room import MOST_UPLOADS
 from easeml_meter.service.testsets.parts import add_labels
 from easeml_meter.service.testsets.reuse import UNDECIDED, Decisions
 from easeml_meter.storage.files import unusable
+from easeml_meter.vault.containers import begins_container
 
 KEPT = timedelta(days=1)
 """How long an upload that nobody finishes is kept."""
@@ -214,12 +215,17 @@ def take_in_whole(
     """Take in labels that came in one request, as `add_labels` does.
 
     Raises:
+        InvalidInput: they are not sealed.
         TooLarge: there is no room for them.
         MeterError: what `add_labels` raises.
     """
     if inbox.space.room is not None:
         inbox.space.room.check_free(inbox.space.files.free(), len(content))
         inbox.space.room.check_disk(inbox.folder, len(content))
+    # Before anything is written: plain labels, sent by mistake, must not touch the disk.
+    if not begins_container(content):
+        needed = "seal the rows first: meter seal ROWS --label COLUMN --out FILE.sealed"
+        raise invalid("file", f"{len(content):,} bytes that are not sealed", needed)
     inbox.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     with TemporaryDirectory(prefix="upload-", dir=inbox.folder) as scratch:
         path = Path(scratch) / "whole"

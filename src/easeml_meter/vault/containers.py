@@ -52,7 +52,12 @@ def binding(purpose: str, *parts: str | int) -> bytes:
 def is_container(path: Path) -> bool:
     """Whether a file begins as one of these."""
     with path.open("rb") as file:
-        return file.read(len(MAGIC)) == MAGIC
+        return begins_container(file.read(len(MAGIC)))
+
+
+def begins_container(content: bytes) -> bool:
+    """Whether bytes begin as one of these files."""
+    return content[: len(MAGIC)] == MAGIC
 
 
 def write_container(

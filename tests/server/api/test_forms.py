@@ -147,9 +147,20 @@ def test_a_test_set_is_delivered_in_one_request(
     assert first.json()["labels_here"] == 10
     whole = send(sealed(served, meter, table.slice(10), tmp_path))
     assert (whole.json()["phase"], whole.json()["rows"]) == ("active", 40)
-    assert send(b"no sealed file", part=False).status_code == 409
+    assert send(part, part=False).status_code == 409
     assert served.client("developer").post(path, content=part).status_code == 403
     assert list((tmp_path / "site" / "uploads").iterdir()) == []
+
+
+def test_plain_rows_that_are_delivered_by_mistake_touch_no_disk(
+    served: Served, meter: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They were written to be opened, and refused as a file that does not open."""
+    monkeypatch.setattr(Path, "write_bytes", lambda path, _: pytest.fail(f"{path} was written"))
+    plain = parquet(rows(LABELS, seed=5))
+    refused = served.client("labeler").post(f"/meters/{meter}/test-sets/file", content=plain)
+    assert refused.status_code == 422
+    assert "bytes that are not sealed' given, seal the rows first" in refused.json()["message"]
 
 
 def test_a_delivery_that_the_disk_has_no_room_for_is_refused(tmp_path: Path) -> None:
