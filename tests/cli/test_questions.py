@@ -137,6 +137,7 @@ def test_a_rolling_test_set_is_planned_as_a_meter(
         ["--question", "n > 0.8 +/- 0.05", "--passes", "3"],
         ["--question", "n - o > 0.02 +/- 0.05", "--disagreement", "0.2"],
         ["--question", "n - o at -0.1, 0.1 +/- 0.05", "--disagreement", "0.2"],
+        ["--question", "n - o > 0.02 +/- 0.05", "--disagreement", "0.2", "--on-demand"],
         ["--question", "better", "--tolerance", "0.1"],
         ["--question", "better", "--question", "gap", "--tolerance", "0.15"],
         ["--question", "n > 0.8 +/- 0.1", "--question", "better", "--tolerance", "0.1"],
@@ -173,13 +174,6 @@ def test_a_judge_needs_the_rows_that_its_file_has(capsys: pytest.CaptureFixture[
     assert plan["size"] < plan_json(capsys, *asked, "--signals", "5")["size"]
     _, text, _ = run(capsys, "plan", *asked, "--toml")
     assert f"rows = {plan['size']}" in text
-
-
-def test_labels_on_demand_have_no_file(capsys: pytest.CaptureFixture[str]) -> None:
-    asked = ["--question", "n - o > 0.02 +/- 0.05", "--disagreement", "0.2", "--on-demand"]
-    code, out, err = run(capsys, "plan", *asked, "--steps", "5", "--toml")
-    assert (code, out) == (2, "")
-    assert "planned only" in err
 
 
 def test_a_judge_is_planned_and_said_when_it_does_not_pay(

@@ -94,8 +94,7 @@ def plan_question(
         given = labels is not None or "batch" in asked
         steps = "question" in asked or "tolerance" in asked
         show_question(plan, "size" if not given else "steps" if steps else "tolerance")
-        if "on_demand" not in asked:
-            click.echo("\nNext: --toml, with the same options, prints a meter.toml for meter init.")
+        click.echo("\nNext: --toml, with the same options, prints a meter.toml for meter init.")
     return True
 
 
@@ -140,8 +139,8 @@ def _asking(question: Question, asked: dict[str, Any], known: dict[str, Any]) ->
     from easeml_meter.core.questions.mixed import Mixed
     from easeml_meter.spec import GAP, MeterSpec
 
-    if "on_demand" in asked:
-        raise invalid("--toml", "--on-demand", "labels on demand are planned only")
+    if "on_demand" in asked:  # every step has fresh inputs: a test set of its own
+        known |= {"steps": 1, "sessions": known["steps"], "on_demand": True}
     texts = [text.strip() for text in asked["question"]]
     known |= {name: asked[name] for name in ("disagreement", "passes") if name in asked}
     each = question.questions if isinstance(question, Mixed) else (question,)
