@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -29,7 +30,7 @@ from tests.service.helpers import (
 from easeml_meter.core.model import Event, Wanted
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, InvalidInput, Waiting, WrongPhase
+from easeml_meter.errors import Denied, InvalidInput, MeterError, Waiting, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
@@ -248,6 +249,60 @@ def test_a_crash_after_the_labels_came_loses_no_answer(
     with pytest.raises(Waiting, match="next waits"):
         reopened.submit(*demand.files(range(4), "next"), model="next")
     assert [each.name for each in reopened.status().signals] == ["baseline", "pass"]
+
+
+def test_what_waits_is_in_a_backup_and_follows_a_new_key(
+    demand: Demand, capsys: Captured, tmp_path: Path
+) -> None:
+    home = demand.folder / "meter"
+    demand.submit(range(demand.quota), "deployed")
+    first = demand.wait(range(5), "better")
+    demand.meter.close()
+    assert run(capsys, "backup", str(tmp_path / "copy"), "--with-key", "-C", str(home))[0] == 0
+    assert run(capsys, "key", "rotate", "-C", str(home))[0] == 0
+    code, _, err = run(capsys, "restore", str(tmp_path / "copy"), "-C", str(tmp_path / "again"))
+    assert code == 0, err
+    for folder in (home, tmp_path / "again"):
+        demand.meter = Meter.open(folder)
+        assert demand.meter.wanted().ids == first.ids
+        demand.label(demand.meter.wanted())
+        assert demand.submit(range(5), "better").name == "pass"
+
+
+def test_of_several_at_once_one_waits(demand: Demand) -> None:
+    demand.submit(range(10), "deployed")
+    files = [demand.files(range(each), f"m{each}") for each in range(1, 5)]
+
+    def submit(number: int) -> str:
+        with Meter.open(demand.folder / "meter") as meter:
+            try:
+                return meter.submit(*files[number], model=f"m{number + 1}").name
+            except MeterError as error:
+                return str(error)
+
+    with ThreadPoolExecutor(4) as pool:
+        said = list(pool.map(submit, range(4)))
+    asked = demand.meter.wanted()
+    assert asked is not None
+    assert sum("submit it again later" in line for line in said) == 1, said
+    assert all("waits for" in line or "meanwhile" in line for line in said), said
+    orders = [link for link in demand.meter.audit().links if link.event == Event.LABELS_ASKED]
+    assert len(orders) == 1
+    demand.label(asked)
+    assert len(demand.meter.status().signals) == 2
+
+
+def test_no_label_lies_about_in_the_clear(tmp_path: Path) -> None:
+    classes = ("plainly-negative", "plainly-positive")
+    demand = begin(tmp_path, spec_of(classes=(0, 1)))
+    demand.submit(range(demand.quota), "deployed")
+    asked = demand.wait(range(5), "better")
+    ids = list(asked.ids)
+    known = pa.table({"id": ids, "is": [classes[demand.labels[int(each)]] for each in ids]})
+    demand.meter.give_labels(known, label="is", keep_unknown_labels=True)
+    files = [path for path in (demand.folder / "meter").rglob("*") if path.is_file()]
+    assert any(path.name == "1-1-labels.age" for path in files)
+    assert not any(b"plainly" in path.read_bytes() for path in files)
 
 
 def test_a_reading_of_the_difference_is_bought_like_a_verdict(tmp_path: Path) -> None:

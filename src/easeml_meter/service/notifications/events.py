@@ -28,6 +28,7 @@ EVENTS = {
     "labels requested": "requested",
     "labels received": "part added",
     "test set added": "test set added",
+    "labels asked for": "labels asked for",
     "spent": "spent",
     "released": "released",
     "hand-over requested": "hand-over requested",

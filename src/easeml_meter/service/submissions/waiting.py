@@ -181,7 +181,11 @@ def check_free(space: Workspace, test_set: TestSet, draft: Draft) -> None:
         Waiting: one does, this or another.
     """
     with space.reading() as books:
-        order = open_order(orders_of(books, test_set))
+        _refuse_waiting(space, orders_of(books, test_set), draft)
+
+
+def _refuse_waiting(space: Workspace, orders: Sequence[LabelOrder], draft: Draft) -> None:
+    order = open_order(orders)
     if order is None:
         return
     waits = read_pending(space, order).draft
@@ -211,6 +215,7 @@ def compared_on_demand(
     space, test_set = on.space, on.generation
     with space.reading() as books:
         before = orders_of(books, test_set)
+    _refuse_waiting(space, before, draft)  # one may have come since we looked last
     known = KnownLabels.read(space, before)
     rows = needed(new, old, known.places, on.spec.quota(new.rows))
     if not rows:
