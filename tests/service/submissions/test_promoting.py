@@ -12,12 +12,14 @@ import numpy as np
 import pytest
 from tests.service.helpers import Session, condition_spec, make_session, write_predictions
 
+from easeml_meter.core.model import Event
 from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput
 from easeml_meter.meter import Meter
 from easeml_meter.report.page import html_page
 from easeml_meter.report.terminal import session_terminal
+from easeml_meter.service.submissions import promoting
 
 
 def compared(tmp_path: Path, **options: Any) -> Session:
@@ -62,6 +64,22 @@ def test_a_model_that_passed_can_be_promoted(tmp_path: Path) -> None:
     told = submit(session, 0.9, "next")
     assert (told.name, told.old) == ("fail", 3)
     assert session.meter.audit().sound
+
+
+def test_promotions_do_not_fill_the_chain(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every answer reads all of them, and a team could promote for nothing for ever."""
+    monkeypatch.setattr(promoting, "MOST_FOR_EACH", 1)
+    session = compared(tmp_path)
+    for right in (0.3, 0.7, 0.8):
+        submit(session, right, f"m{right}")
+    for model in ("m0.7", "m0.7", "m0.8", "m0.7", "m0.7"):
+        session.meter.promote(model)
+    links = session.meter.audit().links
+    assert [link.details["step"] for link in links if link.event == Event.PROMOTED] == [2, 3, 2]
+    with pytest.raises(InvalidInput, match="at most 1 promotions for each answer"):
+        session.meter.promote("m0.8")
+    assert submit(session, 0.9, "next").old == 2
+    assert session.meter.promote("m0.8") == 3
 
 
 def test_a_ladder_goes_on_from_the_last_model_that_passed(tmp_path: Path) -> None:

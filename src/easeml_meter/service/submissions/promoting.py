@@ -17,6 +17,9 @@ from easeml_meter.service.place import Workspace
 from easeml_meter.storage.books import Books
 
 _PASSED = name_of(PASS)
+MOST_FOR_EACH = 10
+"""Promotions of a team for each of its answers: none leaves the chain, and every answer reads all
+of them."""
 
 
 def old_model(
@@ -37,9 +40,11 @@ def old_model(
 def promote(actor: Actor, space: Workspace, model: str) -> Entry:
     """Let a model that passed be the one that the next submissions are compared with.
 
+    Where it is that already, nothing changes.
+
     Raises:
-        InvalidInput: the meter compares no models or keeps the last one that passed by itself, or
-            no model of this name has passed on the test set in use.
+        InvalidInput: the meter compares no models or keeps the last one that passed by itself, no
+            model of this name has passed on the test set in use, or too many were promoted.
         WrongPhase: no test set is in use.
     """
     with space.writing() as books:
@@ -59,6 +64,12 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
             needed = "a model that has passed" if judged else "a model that was answered"
             raise invalid("promote", model, f"{needed} on this test set")
         entry = found[-1]
+        own = [each for each in promotions_of(books, test_set) if each.tenant == tenant]
+        if own and own[-1].step == entry.step:
+            return entry
+        if len(own) >= MOST_FOR_EACH * histories.folded[tenant].step:
+            allowed = f"at most {MOST_FOR_EACH} promotions for each answer: submit first"
+            raise invalid("promote", model, allowed)
         details = {
             "generation": entry.generation,
             "tenant": entry.tenant,
