@@ -71,14 +71,25 @@ class Tools:
         told["signals"] = told["signals"][-_LAST:]
         return told | {"inputs": self.meter.spec.inputs, "loss": self.meter.spec.loss}
 
-    def check(self, test: str, validation: str, id_column: str | None) -> Answer:
-        """Return how predictions are understood."""
-        return self.meter.check_any(self._predictions(test, validation, id_column)).to_json()
+    def check(self, test: str, validation: str, id_column: str | None, *, ask: str = "") -> Answer:
+        """Return how predictions are understood, and what the question `ask` would cost."""
+        given = self._predictions(test, validation, id_column)
+        return self.meter.check_any(given, ask=ask).to_json()
 
     def submit(
-        self, model: str, test: str, validation: str, onnx: str, id_column: str | None
+        self,
+        model: str,
+        test: str,
+        validation: str,
+        onnx: str,
+        id_column: str | None,
+        *,
+        ask: str = "",
     ) -> Answer:
-        """Submit predictions or an ONNX file; a name that was answered before is not charged."""
+        """Submit predictions or an ONNX file; a name that was answered before is not charged.
+
+        `ask` is one of the meter's questions, where it has several.
+        """
         if bool(onnx) == bool(test or validation) or bool(test) != bool(validation):
             raise InvalidInput("give test and validation, or onnx: nothing else can be submitted")
         submitted: Submitted = (
@@ -86,7 +97,7 @@ class Tools:
             if onnx
             else self._predictions(test, validation, id_column)
         )
-        return self.meter.submit_any(submitted, model=model, once=True).to_dict()
+        return self.meter.submit_any(submitted, model=model, once=True, ask=ask).to_dict()
 
     def gate(self, model: str, fail_above: int | None) -> Answer:
         """Return whether a model passes; a condition needs no band."""

@@ -55,12 +55,16 @@ def build(tools: Tools) -> Any:
         """Show the budget left, the last answers, the promise and its assumptions. Free."""
         return tools.status()
 
-    def meter_check(test: str, validation: str, id_column: str | None = None) -> Answer:
+    def meter_check(
+        test: str, validation: str, id_column: str | None = None, ask: str = ""
+    ) -> Answer:
         """Show how predictions would be read, the validation loss, and which answer they use. Free.
 
-        `test` and `validation` are files of predictions below the root folder.
+        `test` and `validation` are files of predictions below the root folder. A meter with
+        several questions says what each of them costs (`prices`); `ask` is one of them, such as
+        "better".
         """
-        return tools.check(test, validation, id_column)
+        return tools.check(test, validation, id_column, ask=ask)
 
     def meter_submit(
         model: str,
@@ -68,14 +72,17 @@ def build(tools: Tools) -> Any:
         validation: str = "",
         onnx: str = "",
         id_column: str | None = None,
+        *,
+        ask: str = "",
     ) -> Answer:
         """Submit a model and get an answer. USES ONE ANSWER of the budget, for good.
 
         Give files of predictions (`test` and `validation`), or an ONNX file (`onnx`), below the
         root folder. `model` names it, such as a commit; a name that was answered before gets the
-        same answer for free, without a look at the files.
+        same answer for free, without a look at the files. `ask` is one of the meter's questions,
+        where it has several, as meter_status lists them with their prices; by default the first.
         """
-        return tools.submit(model, test, validation, onnx, id_column)
+        return tools.submit(model, test, validation, onnx, id_column, ask=ask)
 
     def meter_gate(model: str, fail_above: int | None = None) -> Answer:
         """Say whether a model passes by what it was told: band `fail_above` or lower. Free.
