@@ -152,3 +152,16 @@ def test_the_notebook_runs_and_draws(tmp_path: Path) -> None:
     assert len([each for each in drawn if "<svg" in each]) >= 4
     assert "a tree that saw the validation rows" in drawn[-1]
     assert sum(cell.cell_type == "code" for cell in notebook.cells) <= 10
+
+
+def test_labels_are_bought_step_by_step_and_only_better_models_pass(tmp_path: Path) -> None:
+    told = example("on_demand", tmp_path)
+    steps = re.findall(
+        r"^step \d+: (pass|fail), truly ([+-]0\.\d+), (.*) labels so far", told, re.M
+    )
+    assert [name for name, *_ in steps] == [
+        "pass" if step % 3 == 0 else "fail" for step in range(1, 11)
+    ]
+    assert [int(bought.replace(",", "")) for *_, bought in steps] == list(range(367, 3_671, 367))
+    assert "promises kept: 10 of 10" in told
+    assert "problems found by the audit: 0" in told

@@ -33,6 +33,7 @@ if TYPE_CHECKING:
         UnderWay,
         Unreachable,
         VaultError,
+        Waiting,
         WrongPhase,
     )
     from easeml_meter.meter import Meter
@@ -81,6 +82,7 @@ _HOME = {
     "Unreachable": "easeml_meter.errors",
     "Untold": "easeml_meter.client",
     "VaultError": "easeml_meter.errors",
+    "Waiting": "easeml_meter.errors",
     "WrongPhase": "easeml_meter.errors",
     "compare_forms": "easeml_meter.stats.comparison",
     "connect": "easeml_meter.client",
@@ -122,6 +124,7 @@ __all__ = [
     "Unreachable",
     "Untold",
     "VaultError",
+    "Waiting",
     "WrongPhase",
     "compare_forms",
     "connect",
