@@ -114,7 +114,8 @@ class Arena:
         self.strain: Floats = np.zeros(sessions)
         """The largest distance of test and true loss yet, as a share of the tolerance promised."""
         self.answered: Integers = np.zeros(sessions, dtype=np.int64)
-        self._told: dict[tuple[State, float, Fraction, float], tuple[int, float | None]] = {}
+        self._told: dict[tuple[State, float, int, int, float], tuple[int, float | None]] = {}
+        """What the rules said of a validation loss, units of a scale, and a variance."""
         self._last: Integers = np.zeros(sessions, dtype=np.int64)
         self.draws = Draws(secret)
         self.gaps: list[tuple[float, float] | None] = [None] * sessions
@@ -161,7 +162,7 @@ class Arena:
         answers = np.zeros(self.sessions, dtype=np.int64)
         distance = np.abs(models.test - models.true).tolist()
         values, units = validation.tolist(), models.units.tolist()
-        limited = self.spec.variance_ceiling is not None
+        limited, drawn = self.spec.variance_ceiling is not None, self.spec.drawn is not None
         spreads = models.variance.tolist() if limited else [0.0] * self.sessions
         onward: dict[tuple[TreeNode, int], TreeNode] = {}
         for index in np.flatnonzero(which & self.open).tolist():
@@ -169,8 +170,15 @@ class Arena:
             if crashes is not None and crashes[index] and self.spec.may_fail:
                 answer, tolerance = self.rules.unread(place.state, NO_READING), None
             else:
-                test = Fraction(units[index], models.scale)
-                answer, tolerance = self._tell(index, values[index], test, spreads[index])
+                # Many sessions ask the same, unless edges are drawn.
+                key = (place.state, values[index], units[index], models.scale, spreads[index])
+                told = None if drawn else self._told.get(key)
+                if told is None:
+                    test = Fraction(units[index], models.scale)
+                    told = self._tell(index, values[index], test, spreads[index])
+                    if not drawn:
+                        self._told[key] = told
+                answer, tolerance = told
             answers[index] = answer
             if tolerance is not None:
                 self.strain[index] = max(self.strain[index], distance[index] / tolerance)
@@ -193,7 +201,7 @@ class Arena:
     def _tell(
         self, index: int, validation: float, test: Fraction, variance: float
     ) -> tuple[int, float | None]:
-        """Ask the rules; many sessions ask the same, unless edges are drawn."""
+        """Ask the rules, with the edges drawn for this submission, if edges are drawn."""
         state = self.places[index].state
         if self.spec.drawn is not None:
             entry = self.drawn_for(index, validation)
@@ -201,12 +209,8 @@ class Arena:
             answer = rules.answer(state, validation, test)
             self.gaps[index] = rules.range_of(answer)
             return answer, rules.tolerance(answer)
-        key = (state, validation, test, variance)
-        told = self._told.get(key)
-        if told is None:
-            answer = self.rules.answer(state, validation, test, variance)
-            told = self._told[key] = (answer, self.rules.tolerance(answer))
-        return told
+        answer = self.rules.answer(state, validation, test, variance)
+        return answer, self.rules.tolerance(answer)
 
     def drawn_for(self, index: int, validation: float) -> Entry:
         """Return what the edges of a session's next answer are drawn for."""

@@ -10,7 +10,7 @@ import numpy as np
 
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import Rules
-from easeml_meter.lab.simulation.arena import Arena
+from easeml_meter.lab.simulation.arena import Arena, TreeNode
 from easeml_meter.lab.simulation.questions import QUANTILES, Question, best_question, understood
 from easeml_meter.lab.simulation.worlds import Cells, Flags, Floats, Integers, Models
 from easeml_meter.stats.draws import DRAWS
@@ -68,11 +68,17 @@ class Player:
         if self.desk.spec.drawn is not None:
             every = range(self.desk.sessions)
             return [Question(self._aimed(each, loss, deviation), {}, {}) for each in every]
+        # Sessions at the same place of the tree ask the same.
+        best: dict[tuple[TreeNode, tuple[float, ...]], Question] = {}
         found = []
         for index, place in enumerate(self.desk.places):
-            rare = self._rare(place.account)
             left = QUANTILES if possible is None else possible[index]
-            found.append(_ask(self.rules, place.state, loss, deviation, possible=left, rare=rare))
+            asked = best.get((place, left))
+            if asked is None:
+                rare, state = self._rare(place.account), place.state
+                asked = _ask(self.rules, state, loss, deviation, possible=left, rare=rare)
+                best[place, left] = asked
+            found.append(asked)
         return found
 
     def _aimed(self, index: int, loss: float, deviation: float) -> float:
