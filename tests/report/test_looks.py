@@ -16,7 +16,8 @@ from tests.service.helpers import Session, make_session
 import easeml_meter
 from easeml_meter import Meter
 from easeml_meter.showing import Shown
-from easeml_meter.spec import Protocol
+from easeml_meter.spec import MeterSpec, Protocol
+from easeml_meter.stats.planning import required_labels
 
 NAME = "<script>alert(1)"
 
@@ -93,6 +94,19 @@ def test_a_meter_draws_where_it_stands(session: Session, tmp_path: Path) -> None
     blind = Meter(session.meter.workspace, easeml_meter.Role.ADMIN)
     assert blind._repr_html_() is None
     assert str(blind) == repr(blind)
+
+
+def test_several_tries_make_nobody_surer() -> None:
+    """The share of delta that one try has was shown as that of all."""
+    plan = easeml_meter.plan_question(metric="recall", tolerance=0.2, steps=3, delta=0.3, tries=3)
+    assert "at least 0.7, in all" in plan.promise
+    assert ", 0.7 sure" in repr(plan)
+    assert ">0.7<" in (plan._repr_html_() or "")
+    assert 0.2 < plan.failure_probability <= 0.3
+    spec = MeterSpec.uniform(
+        tolerance=0.2, steps=3, delta=0.3, tries=3, loss="recall[a]", rows=999, classes=("a", "b")
+    )
+    assert 0.2 < required_labels(spec).failure_probability <= 0.3
 
 
 def test_a_plan_draws_its_bands_without_a_style_sheet() -> None:

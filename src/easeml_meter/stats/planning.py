@@ -62,7 +62,8 @@ class Plan(Shown):
     is counted of, `size`. Where one example is a cluster, the clusters.
     """
     failure_probability: float
-    """Reached at `labels` in the promised steps: never above the session's delta."""
+    """Reached at `labels` in the promised steps, whichever try at sealing they follow: never above
+    the session's delta."""
     log_models: float
     """Natural logarithm of how many models (or, as published, pairs) are guarded against."""
     assumptions: tuple[str, ...]
@@ -429,7 +430,7 @@ def _checked_plan(spec: MeterSpec, labels: int) -> Plan:
         spec=spec,
         labels=spec.rows or labels,
         counted=labels if spec.sized else None,
-        failure_probability=math.exp(failure),
+        failure_probability=spec.tries * math.exp(failure),
         log_models=counting.log_sum(counting.log_models(spec)),
         assumptions=assumptions_of(spec),
     )

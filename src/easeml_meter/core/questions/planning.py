@@ -63,12 +63,12 @@ class Budget:
 
     @property
     def failure(self) -> Fraction:
-        """The failure probability that one try may use."""
-        return as_written(self.delta) / (self.tries * self.sessions)
+        """The failure probability of one test set, whichever try at sealing it comes from."""
+        return as_written(self.delta) / self.sessions
 
     @property
     def nats(self) -> float:
-        """Its negative logarithm."""
+        """The negative logarithm of what one try may use of it."""
         return math.log(self.tries * self.sessions) - math.log(self.delta)
 
 
@@ -80,6 +80,7 @@ class QuestionPlan(Shown):
     budget: Budget
     size: int
     failure_probability: float
+    """Of all tries at sealing together."""
     beyond: tuple[str, ...] = ()
     """What the promise of a meter rests on besides, whatever it asks."""
     prevalence: float | None = None
@@ -110,7 +111,7 @@ class QuestionPlan(Shown):
     def promise(self) -> str:
         """Say in one sentence what is promised."""
         together = self.question.together(self.budget.steps)
-        sure = confidence_of(as_written(self.budget.delta) / self.budget.sessions)
+        sure = confidence_of(self.budget.failure)
         return f"With probability at least {sure}, {together}, {self.question.promised}"
 
     @property
@@ -266,7 +267,7 @@ def _checked(question: Question, budget: Budget, size: int) -> QuestionPlan:
     failure = question.log_failure(budget.steps, size)
     if failure + budget.nats > 0:
         raise AssertionError(f"the planner missed its own inequality: {question}, {size}")
-    return QuestionPlan(question, budget, size, math.exp(failure))
+    return QuestionPlan(question, budget, size, budget.tries * math.exp(failure))
 
 
 def _check_work(question: Question, size: int) -> None:
