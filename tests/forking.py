@@ -18,6 +18,7 @@ import tempfile
 import threading
 import time
 from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
 from functools import cache
 from pathlib import Path
@@ -128,6 +129,13 @@ def _pipe() -> tuple[IO[str], IO[str]]:
     return open(reading), open(writing, "w")
 
 
+def _rest(pipe: IO[str] | None) -> str:
+    if pipe is None or pipe.closed:
+        return ""
+    with pipe:
+        return pipe.read()
+
+
 class Forked:
     """A program that was forked; it has what tests use of a `subprocess.Popen`."""
 
@@ -189,6 +197,16 @@ class Forked:
 
     def kill(self) -> None:
         self.send_signal(signal.SIGKILL)
+
+    def terminate(self) -> None:
+        self.send_signal(signal.SIGTERM)
+
+    def communicate(self) -> tuple[str, str]:
+        """Read what it still prints into its pipes, and wait for its end."""
+        with ThreadPoolExecutor(2) as reading:
+            printed, errors = reading.map(_rest, (self.stdout, self.stderr))
+        self.wait()
+        return printed, errors
 
 
 def run(

@@ -9,6 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests import forking
 from tests.client.people import people_at
 from tests.live import live
 from tests.service.helpers import Session, make_session
@@ -23,14 +24,8 @@ def session(tmp_path: Path) -> Session:
 
 
 def run(session: Session, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "easeml_meter", "-C", str(session.folder / "meter"), *arguments],
-        cwd=session.folder,
-        capture_output=True,
-        text=True,
-        check=False,
-        env={**os.environ, "COLUMNS": "80"},
-    )
+    words = ("-C", str(session.folder / "meter"), *arguments)
+    return forking.run(words, os.environ | {"COLUMNS": "80"}, folder=session.folder)
 
 
 @pytest.mark.parametrize(

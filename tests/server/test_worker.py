@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import signal
-import subprocess
-import sys
 import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -12,6 +11,7 @@ from pathlib import Path
 
 import pytest
 from tests.cli.running import run
+from tests.forking import Forked
 from tests.postgresql import Cluster
 from tests.service.helpers import small_spec
 
@@ -82,7 +82,7 @@ class Bench:
         with self.site.writing() as books:
             user = {"id": "u", "name": "u", "admin": False, "disabled": False, "failures": 0}
             books.connection.execute(schema.users.insert(), user | {"created_at": NOW})
-        self._workers: list[subprocess.Popen[str]] = []
+        self._workers: list[Forked] = []
 
     def queue(self, name: str, meter: int = 0, tenant: int = 1, *, job: bool = True) -> None:
         """Put a submission into the queue, or leave it without a job, as a crash would."""
@@ -109,13 +109,9 @@ class Bench:
             if job:
                 jobs.enqueue(books, Job(Queue.SUBMISSIONS, name, lock))
 
-    def start(self, name: str, patience: float = 30) -> subprocess.Popen[str]:
-        process = subprocess.Popen(
-            [sys.executable, "-c", WORKER, self.database, self.folder, name, str(patience)],
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            text=True,
-        )
+    def start(self, name: str, patience: float = 30) -> Forked:
+        words = (self.database, str(self.folder), name, str(patience))
+        process = Forked(WORKER, words, os.environ)
         self._workers.append(process)
         assert process.stdout is not None
         assert process.stdout.readline() == "ready\n"
