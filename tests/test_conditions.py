@@ -6,7 +6,14 @@ from fractions import Fraction
 
 import pytest
 
-from easeml_meter.conditions import Clause, Condition, Variable
+from easeml_meter.conditions import (
+    LONGEST,
+    Clause,
+    Condition,
+    Difference,
+    Variable,
+    parse_question,
+)
 from easeml_meter.errors import InvalidInput
 
 
@@ -14,6 +21,19 @@ from easeml_meter.errors import InvalidInput
 def test_a_clause_is_read(text: str) -> None:
     assert Clause.parse(text) == Clause(Variable.ACCURACY, True, 0.8, 0.01)
     assert str(Clause.parse(text)) == "n > 0.8 +/- 0.01"
+
+
+def test_a_question_of_any_length_is_read_or_refused_at_once() -> None:
+    """Nine thousand spaces, which anybody may send, kept a server busy for a quarter of an hour."""
+    many = " " * (LONGEST - 40)
+    assert parse_question(f"n{many}> 0.8 +/- 0.01") == Condition.parse("n > 0.8 +/- 0.01")
+    assert parse_question(f"n - o at{many}0 +/- 0.1") == Difference((0.0,), 0.1)
+    for text in (f"n - o at {many}x", f"n{many}x", f"n > 0.8{many}x"):
+        with pytest.raises(InvalidInput, match="such as"):
+            parse_question(text)
+    for start in ("n", "n - o at 0"):
+        with pytest.raises(InvalidInput, match="at most 2,000 characters"):
+            parse_question(start + " " * 9_000 + "x")
 
 
 def test_a_condition_is_written_as_it_is_read() -> None:

@@ -22,8 +22,21 @@ from easeml_meter.errors import invalid
 
 MAX_CLAUSES = 20
 """Clauses of one condition: each costs the planner time, and nobody reads more."""
+LONGEST = 2_000
+"""Characters of a question, which anybody may send to a server."""
 BETTER = "better"
 """Short for "n - o > 0", with o the last model that passed."""
+
+
+def _tidy(text: str) -> str:
+    """Return a text with one space at a time: patterns would try each of many in several roles.
+
+    Raises:
+        InvalidInput: it is too long.
+    """
+    if len(text) > LONGEST:
+        raise invalid("question", text[:80], f"at most {LONGEST:,} characters")
+    return " ".join(text.split())
 
 
 class Variable(StrEnum):
@@ -67,7 +80,7 @@ class Clause:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read "n > 0.8 +/- 0.01"."""
-        found = _CLAUSE.fullmatch(text.strip())
+        found = _CLAUSE.fullmatch(_tidy(text))
         if found is None:
             raise invalid("question", text.strip(), _FORM)
         name = re.sub(r"\s*-\s*", " - ", found["variable"])
@@ -213,7 +226,7 @@ class Difference:
     @classmethod
     def parse(cls, text: str, disagreement: float | None = None) -> Self:
         """Read "n - o at -0.02, 0, 0.02 +/- 0.01"."""
-        found = _READING.fullmatch(text.strip())
+        found = _READING.fullmatch(_tidy(text))
         try:
             if found is None:
                 raise ValueError(text)
@@ -249,7 +262,7 @@ def parse_question(
     tolerance: float | None = None,
 ) -> Condition | Difference:
     """Read a condition, or a reading of n - o."""
-    if not re.match(r"\s*n\s*-\s*o\s+at\b", text):
+    if not re.match(r"n ?- ?o at\b", _tidy(text)):
         return Condition.parse(text, disagreement=disagreement, passes=passes, tolerance=tolerance)
     for name, value in (("passes", passes), ("tolerance", tolerance)):
         if value is not None:
