@@ -15,6 +15,7 @@ import re
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
+from functools import cache
 from html import unescape
 from pathlib import Path
 from typing import Any
@@ -75,6 +76,7 @@ METERS: dict[str, dict[str, Any]] = {
     "drawn": {"drawn": 0.3},
     "drawn ceiling": {"drawn": 0.3, "ceiling": 0.4, "above": 2},
 }
+EVERY = [Fraction(k, 40) for k in range(41)]
 FIRST_EDGES = [Fraction(0), Fraction(1, 10), Fraction(3, 11 * 10**6), Fraction(299_999, 10**6)]
 
 
@@ -103,12 +105,12 @@ class Tried:
     def true_losses(self, spec: MeterSpec) -> list[Fraction]:
         """List what its true loss may be: anything, where nothing is promised."""
         tolerance = Rules(spec).tolerance(self.answer)
-        every = [Fraction(k, 40) for k in range(41)]
         if self.answer == ABOVE_CEILING:
-            return [true for true in every if true >= (Rules(spec).least_above or 0)]
+            return [true for true in EVERY if true >= (Rules(spec).least_above or 0)]
         if tolerance is None or self.test is None:
-            return every
-        return [true for true in every if abs(true - self.test) <= Fraction(str(tolerance))]
+            return EVERY
+        eps = Fraction(str(tolerance))
+        return [true for true in EVERY if abs(true - self.test) <= eps]
 
 
 @dataclass(frozen=True)
@@ -208,7 +210,7 @@ def judge(text: str, world: World) -> set[str]:
     for kind, pattern in SENTENCES.items():
         for match in re.finditer(pattern, text):
             unit = 100 if kind.endswith("%") else 1
-            numbers = [Fraction(each) / unit for each in match.groups()]
+            numbers = tuple(Fraction(each) / unit for each in match.groups())
             meant = kind.removesuffix(" %")
             found.add(meant)
             for model in _meant(meant, text[: match.start()], world):
@@ -237,7 +239,8 @@ Ranges = dict[str, Callable[[], tuple[Fraction | int, Fraction | int]]]
 """What kinds of sentences say of a true gap, or of a true loss."""
 
 
-def _holds(kind: str, numbers: list[Fraction], model: Tried, spec: MeterSpec) -> bool:
+@cache  # most sentences are said of the same model again, in the next world
+def _holds(kind: str, numbers: tuple[Fraction, ...], model: Tried, spec: MeterSpec) -> bool:
     rules = Rules(spec)
     if kind in ("above", "below"):
         assert model.test is not None
