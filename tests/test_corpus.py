@@ -20,6 +20,7 @@ def spec(**options: Any) -> MeterSpec:
 @pytest.mark.parametrize("name", KINDS)
 def test_every_score_is_a_loss_under_its_name(name: str) -> None:
     loss = name if KINDS[name].averaged else f"{name}[no [1], really]"
+    loss += "[0.5,0.3,0.2]" * (name == "weighted")
     assert parse_loss(loss).name == loss
     corpus = Corpus.parse(loss)
     assert corpus is not None
@@ -46,6 +47,13 @@ def test_what_has_no_valid_tail_is_refused_by_name_with_why(name: str) -> None:
         ({"loss": "f1"}, "which class is the positive one"),
         ({"loss": "macro-f1[a]", "classes": ("a", "b")}, "an average over all classes"),
         ({"loss": "macro-f1"}, "needs the list"),
+        ({"loss": "weighted[0.5,0.5]"}, "needs the list"),
+        ({"loss": "weighted", "classes": ("a", "b")}, "weigh the classes"),
+        ({"loss": "weighted[0.5,1e9]", "classes": ("a", "b")}, "weigh the classes"),
+        ({"loss": "weighted[0.5,0.6]", "classes": ("a", "b")}, "sum to 1"),
+        ({"loss": "weighted[0.5,0.5,.0]", "classes": ("a", "b")}, "sum to 1"),
+        ({"loss": "weighted[0.5,0.5]", "classes": ("a", "b", "c")}, "each of 3 classes"),
+        ({"loss": "weighted[0.5,0.5]", "classes": ("a", "b"), "floor": 0.8}, "saves no label"),
         ({"classes": ("a", "b")}, "one of the classes, a, b"),
         ({"floor": 1.0}, "between 0 and 1"),
         ({"floor": 0.12345678}, "6 decimals"),

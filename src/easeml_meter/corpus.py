@@ -9,9 +9,12 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from fractions import Fraction
 from typing import Self
 
 _NAMED = re.compile(r"([a-z0-9-]{1,40})(?:\[(.{1,200})\])?", re.DOTALL)
+_WEIGHTS = re.compile(r"0?\.[0-9]{1,9}(?:, ?0?\.[0-9]{1,9})+")
+WEIGHTED = "weighted"
 
 WHY_NOT = {
     "ece": "the calibration error is no average over rows, and no valid tail is known",
@@ -27,7 +30,6 @@ WHY_NOT = {
 
 PLANNED_ONLY = {
     "roc": "a curve has no gap to tell: plan it with meter plan --metric roc",
-    "weighted": "plan it with meter plan --metric weighted, or take balanced-accuracy",
     "accuracy": "take the loss 0-1, whose gap is that of the accuracy",
 }
 
@@ -57,6 +59,7 @@ KINDS = {
     "macro-recall": Kind("labels of each class", "macro recall", True, False),
     # Below a floor on the average, a single class can be anywhere.
     "macro-f1": Kind("labels of each class", "macro F1", True, False),
+    WEIGHTED: Kind("labels of each class", "weighted recall", True, False),
 }
 
 
@@ -67,6 +70,8 @@ class Corpus:
     name: str
     positive: str = ""
     """The class that is looked for, as text; empty for averages over all classes."""
+    weighing: str = ""
+    """The weights of the classes, as they were written; empty: all weigh the same."""
 
     @classmethod
     def parse(cls, loss: str) -> Self | None:
@@ -74,7 +79,20 @@ class Corpus:
         found = _NAMED.fullmatch(loss)
         if found is None or found[1] not in KINDS:
             return None
-        return cls(found[1], found[2] or "")
+        inside = found[2] or ""
+        return cls(WEIGHTED, "", inside) if found[1] == WEIGHTED else cls(found[1], inside)
+
+    @property
+    def text(self) -> str:
+        """Name it as a spec does."""
+        inside = self.positive or self.weighing
+        return self.name + (f"[{inside}]" if inside else "")
+
+    def weights(self, classes: int) -> tuple[Fraction, ...]:
+        """Return the weight of each of so many classes, in the order of their list."""
+        if not self.weighing:
+            return (Fraction(1, classes),) * classes
+        return tuple(Fraction(each.strip()) for each in self.weighing.split(","))
 
     @property
     def kind(self) -> Kind:
@@ -89,6 +107,11 @@ class Corpus:
     @property
     def problem(self) -> str | None:
         """What is wrong with how it was written, if anything."""
+        if self.name == WEIGHTED:
+            if _WEIGHTS.fullmatch(self.weighing) is None:
+                return 'weigh the classes, in the order of their list: "weighted[0.5,0.3,0.2]"'
+            weights = self.weights(0)
+            return None if min(weights) > 0 and sum(weights) == 1 else "the weights must sum to 1"
         if self.kind.averaged and self.positive:
             return f'it is an average over all classes: write "{self.name}"'
         if not self.kind.averaged and not self.positive:

@@ -19,7 +19,7 @@ from typing import Any, Self
 
 from easeml_meter.checks import finite, listed, one_of, whole
 from easeml_meter.conditions import BETTER, Condition, Difference, Variable, parse_question
-from easeml_meter.corpus import Corpus
+from easeml_meter.corpus import WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
 
 
@@ -71,6 +71,7 @@ _BOUNDS = {
     "auc": Bound.CONVEX,
     "balanced-accuracy": Bound.KL,
     "macro-recall": Bound.KL,
+    WEIGHTED: Bound.KL,
 }
 """The bounds of scores of a whole test set; the others have the exact one."""
 DEFAULT_EDGES = (0.02, 0.05, 0.1, 0.2)
@@ -350,6 +351,8 @@ class MeterSpec:
         names = [str(each) for each in self.classes]
         if corpus.kind.averaged and len(names) < 2:
             raise invalid("classes", names, f"an average over classes ({self.loss}) needs the list")
+        if corpus.kind.averaged and len(corpus.weights(len(names))) != len(names):
+            raise invalid("loss", self.loss, f"a weight for each of {len(names)} classes")
         if names and corpus.positive and corpus.positive not in names:
             raise invalid("loss", self.loss, f"one of the classes, {', '.join(names)[:200]}")
         unproved = {

@@ -58,6 +58,7 @@ def spec_of(loss: str, **options: Any) -> MeterSpec:
         ("f1[1]", {"floor": 0.9}, 10_888),
         ("balanced-accuracy", {}, 30_572),
         ("auc[1]", {}, 53_628),
+        ("weighted[0.5,0.3,0.2]", {"classes": (0, 1, 2)}, 23_235),
     ],
 )
 def test_a_meter_needs_what_the_question_needs(
@@ -68,6 +69,7 @@ def test_a_meter_needs_what_the_question_needs(
     spec = spec_of(loss, **(asked | options | {"rows": 10**6}))
     plan = required_labels(spec)
     name = loss.partition("[")[0]
+    options = {"weights": [0.5, 0.3, 0.2]} if name == "weighted" else options
     question = plan_question(metric=name, **(asked | options))
     assert plan.size == question.size == golden
     assert (plan.labels, plan.unit) == (10**6, question.question.unit)
@@ -182,6 +184,7 @@ def test_precision_of_too_few_predictions_is_no_reading(tmp_path: Path) -> None:
         ("recall[1]", lambda labels: np.where(np.arange(400) < 150, labels, 0), 50 / 200),
         ("balanced-accuracy", lambda labels: np.where(np.arange(400) < 150, labels, 0), 50 / 400),
         ("macro-f1", lambda labels: 1 - labels, 1.0),
+        ("weighted[0.3,0.7]", lambda labels: np.where(np.arange(400) < 150, labels, 0), 0.175),
         ("auc[1]", lambda labels: np.where(labels == 1, 0.7, 0.2), 0.0),
         ("auc[1]", lambda labels: np.full(400, 0.5), 0.5),
     ],
@@ -352,6 +355,11 @@ WORLDS = {
     ),
     "balanced accuracy": (
         spec_of("balanced-accuracy", tolerance=0.3, edges=[0.6], rows=None),
+        5,
+        2,
+    ),
+    "weighted recall": (
+        spec_of("weighted[0.3,0.7]", tolerance=0.3, edges=[0.6], rows=None),
         5,
         2,
     ),

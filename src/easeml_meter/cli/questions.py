@@ -121,12 +121,13 @@ def _meter_of(plan: QuestionPlan, asked: dict[str, Any], positive: str | None) -
 
 def _loss(name: str, positive: str | None) -> str:
     """Return the loss of a metric."""
-    from easeml_meter.corpus import KINDS, PLANNED_ONLY
+    from easeml_meter.corpus import KINDS, PLANNED_ONLY, WEIGHTED
 
     if name in PLANNED_ONLY:
         raise invalid("--toml", name, PLANNED_ONLY[name])
     if KINDS[name].averaged:
-        example = f'loss = "{name}" and classes = ["a", "b"]'
+        inside = "[0.6,0.4]" if name == WEIGHTED else ""
+        example = f'loss = "{name}{inside}" and classes = ["a", "b"]'
         raise invalid("--toml", name, f"write a meter.toml with the classes by name: {example}")
     if positive is None:
         raise invalid("positive", None, "name the positive class, as in --positive fraud")

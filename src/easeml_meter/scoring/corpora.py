@@ -6,6 +6,7 @@ numbers, which need no order; the loss is a fraction of them, without rounding.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
@@ -57,7 +58,8 @@ class Tally:
         ]
         if not scores:
             raise _undefined(self.corpus)
-        return 1 - sum(scores, Fraction(0)) / len(scores)
+        weights = self.corpus.weights(len(scores))
+        return 1 - sum(map(operator.mul, weights, scores), Fraction(0))
 
     def variance(self, _units: int) -> Fraction:
         """Return 0: there are no losses of single rows."""
@@ -133,7 +135,7 @@ class CorpusLoss(Loss):
     @property
     def name(self) -> str:
         """Name it as a spec does."""
-        return self.corpus.name + (f"[{self.corpus.positive}]" if self.corpus.positive else "")
+        return self.corpus.text
 
     @property
     def output(self) -> Output:
@@ -155,6 +157,8 @@ class CorpusLoss(Loss):
         if self.corpus.positive and self.corpus.positive not in names:
             shown = ", ".join(names[:5])
             raise invalid("loss", self.name, f"one of the classes, {shown}")
+        if len(self.corpus.weights(len(names))) != len(names):
+            raise invalid("loss", self.name, f"a weight for each of {len(names)} classes")
         return replace(self, classes=names)
 
     @property

@@ -46,8 +46,7 @@ def log_corpus_tail(spec: MeterSpec, size: int, tolerance: float) -> float:
         classes = len(spec.classes) if corpus.kind.averaged else 1
         return min(0.0, log_f1_tail_from(size, tolerance, spec.floor) + math.log(classes))
     if corpus.kind.averaged:
-        shares = (Fraction(1, len(spec.classes)),) * len(spec.classes)
-        return log_average_tail(size, tolerance, shares)
+        return log_average_tail(size, tolerance, corpus.weights(len(spec.classes)))
     return log_share_tail_from(size, tolerance, spec.floor)
 
 

@@ -31,6 +31,7 @@ WORLDS = {
     "balanced accuracy": world("balanced-accuracy"),
     "macro recall": world("macro-recall", classes=(0, 1, 2)),
     "macro F1": world("macro-f1"),
+    "weighted recall": world("weighted[0.5,0.3,0.2]", classes=(0, 1, 2)),
     "judge": world(judge_error=0.2, pool=4_000),
 }
 every_world = pytest.mark.parametrize("of", WORLDS.values(), ids=WORLDS.keys())
@@ -72,6 +73,7 @@ def test_many_sessions_of_more_steps(of: World) -> None:
         ("balanced accuracy", "1/2"),
         ("macro recall", "2/3"),
         ("macro F1", "1/2"),
+        ("weighted recall", "2/3"),
         ("judge", "1/2"),
     ],
 )

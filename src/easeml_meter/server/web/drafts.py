@@ -12,7 +12,7 @@ from fastapi import APIRouter, Query, Response
 
 from easeml_meter import checks
 from easeml_meter.core.questions.planning import MeterPlan, plan_of
-from easeml_meter.corpus import KINDS, Corpus
+from easeml_meter.corpus import KINDS, WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.blank import blank_svg
 from easeml_meter.report.words import sure_words
@@ -86,6 +86,7 @@ LOSSES = {
 SCORES = {
     name: f"{kind.word[0].upper()}{kind.word[1:]}{'' if kind.averaged else ' of one class'}"
     for name, kind in KINDS.items()
+    if name != WEIGHTED  # with its weights, it is written as another loss
 }
 """Scores of a whole test set, as people choose them."""
 OTHER = "other"
@@ -116,7 +117,7 @@ class Draft:
         fields = bare | {name: given[name].strip()[:_LONGEST] for name in bare if given.get(name)}
         loss = _PLANNER_LOSSES.get(fields["loss"], fields["loss"])
         score = Corpus.parse(loss)
-        if score is not None:
+        if score is not None and score.name in SCORES:
             loss, fields["positive"] = score.name, score.positive or fields["positive"]
         if loss not in (*LOSSES, *SCORES, OTHER):
             fields["other_loss"], loss = loss, OTHER
