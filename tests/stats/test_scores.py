@@ -12,6 +12,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 from scipy.stats import binom, norm
 from tests.stats import oracle
 
@@ -182,3 +184,9 @@ def test_no_developer_beats_the_count_of_f1(steps: int) -> None:
     tail = max(math.exp(scores.log_f1_tail(k, float(tolerance))) for k in range(least, rows + 1))
     found = broken((1 << len(data)) - 1, steps) / len(data)
     assert 0 < found <= (2**steps - 1) * tail
+
+
+@given(st.integers(1, 60), st.integers(1, 10**6), st.floats(1e-4, 0.5))
+def test_equal_weights_are_summed_at_once(classes: int, size: int, tolerance: float) -> None:
+    one_by_one = scores.log_average_tail(size, tolerance, [Fraction(1, classes)] * classes)
+    assert scores.log_class_average_tail(size, tolerance, classes) == one_by_one

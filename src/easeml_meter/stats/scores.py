@@ -46,6 +46,8 @@ def log_corpus_tail(spec: MeterSpec, size: int, tolerance: float) -> float:
         classes = len(spec.classes) if corpus.kind.averaged else 1
         return min(0.0, log_f1_tail_from(size, tolerance, spec.floor) + math.log(classes))
     if corpus.kind.averaged:
+        if not corpus.weighing:
+            return log_class_average_tail(size, tolerance, len(spec.classes))
         return log_average_tail(size, tolerance, corpus.weights(len(spec.classes)))
     return log_share_tail_from(size, tolerance, spec.floor)
 
@@ -152,11 +154,23 @@ def log_average_tail(size: int, tolerance: float, weights: Sequence[Fraction]) -
 
     X being 1 with probability p. With phi(h) <= h^2/8 it is Hoeffding's bound, whose l is taken.
     """
+    return _log_average(size, tolerance, [(weight, 1) for weight in weights])
+
+
+def log_class_average_tail(size: int, tolerance: float, classes: int) -> float:
+    """Return the same where all classes weigh the same, however many there are."""
+    return _log_average(size, tolerance, [(Fraction(1, classes), classes)])
+
+
+def _log_average(size: int, tolerance: float, weights: Sequence[tuple[Fraction, int]]) -> float:
+    """Return the tail; `weights` has each weight, and how many classes have it."""
     if size < 1:
         return 0.0
-    spread = float(sum(weight * weight for weight in weights))
+    spread = float(sum(count * weight * weight for weight, count in weights))
     slope = 4 * tolerance * size / spread
-    terms = (size * _log_moment(slope * float(weight) / size) for weight in weights)
+    terms = (
+        count * (size * _log_moment(slope * float(weight) / size)) for weight, count in weights
+    )
     hoeffding = -2 * tolerance**2 * size / spread
     return _raised(math.log(2) + min(hoeffding, math.fsum(terms) - slope * tolerance))
 
