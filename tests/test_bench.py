@@ -78,7 +78,9 @@ def test_the_worst_price_of_a_route_is_the_exit_code(
 def test_every_route_and_page_has_a_price(tmp_path: Path) -> None:
     with started(tmp_path) as target:
         asked = dict(costs.requests(target))
-        document = httpx.get(f"{target.address}/api/v1/openapi.json", trust_env=False).json()
+        document = httpx.get(
+            f"{target.address}/api/v1/openapi.json", trust_env=False, timeout=120
+        ).json()
     operations = [path for path in document["paths"].values() for _ in path]
     assert len(asked) >= len(operations)
     assert {"POST /login", "POST /plans", "GET /planner", "GET /meters/{meter}/labels"} <= {*asked}

@@ -261,6 +261,7 @@ def test_a_server_takes_questions_too(tmp_path: Path) -> None:
             with httpx.Client(
                 base_url=site.address,
                 headers={"Authorization": f"Bearer {site.served.tokens['q-developer']}"},
+                timeout=120,
             ) as browser:
                 for name in ("status", "report.html", "report.svg", "badge.svg"):
                     assert browser.get(f"/api/v1/meters/{meter}/{name}").status_code == 200

@@ -220,6 +220,7 @@ def test_a_server_answers_pass_or_fail(tmp_path: Path) -> None:
             with httpx.Client(
                 base_url=site.address,
                 headers={"Authorization": f"Bearer {site.served.tokens['c-developer']}"},
+                timeout=120,
             ) as browser:
                 place = f"/api/v1/meters/{meter}"
                 for name in ("status", "history", "signals", "report.html", "report.svg"):
@@ -254,6 +255,7 @@ def test_a_server_compares_and_promotes(tmp_path: Path) -> None:
             with httpx.Client(
                 base_url=site.address,
                 headers={"Authorization": f"Bearer {site.served.tokens['o-developer']}"},
+                timeout=120,
             ) as browser:
                 for name in ("status", "report.html", "report.svg", "badge.svg"):
                     assert browser.get(f"/api/v1/meters/{meter}/{name}").status_code == 200

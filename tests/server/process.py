@@ -30,7 +30,9 @@ class Process:
         """Give a client with a token, else with the admin's."""
         secret = token or self.token
         headers = {"Authorization": f"Bearer {secret}"} if secret else {}
-        return httpx.Client(base_url=f"{self.address}/api/v1", headers=headers, trust_env=False)
+        place = f"{self.address}/api/v1"
+        # Beside busy neighbours, an answer may take longer than the five seconds of httpx.
+        return httpx.Client(base_url=place, headers=headers, trust_env=False, timeout=120)
 
     def stop(self) -> int:
         """Ask it to stop; give its exit code."""

@@ -259,7 +259,8 @@ def test_requests_that_wait_for_a_model_are_limited_for_each_user(
 
         def client(name: str) -> httpx.Client:
             headers = {"Authorization": f"Bearer {site.served.tokens[name]}"}
-            return httpx.Client(base_url=f"{site.address}/api/v1", headers=headers, trust_env=False)
+            place = f"{site.address}/api/v1"
+            return httpx.Client(base_url=place, headers=headers, trust_env=False, timeout=120)
 
         path = f"/meters/{meter}/submissions/{ticket.id}"
         with ExitStack() as held:

@@ -54,8 +54,10 @@ def test_readyz_tells_strangers_how_it_went_and_not_what_was_found(tmp_path: Pat
     too_much = str(1 << 60)
     with started(tmp_path / "site", "--free-disk-bytes", too_much) as server:
         forwarded = {"X-Forwarded-For": "203.0.113.9"}
-        strange = httpx.get(f"{server.address}/readyz", headers=forwarded, trust_env=False)
-        own = httpx.get(f"{server.address}/readyz", trust_env=False)
+        strange = httpx.get(
+            f"{server.address}/readyz", headers=forwarded, trust_env=False, timeout=120
+        )
+        own = httpx.get(f"{server.address}/readyz", trust_env=False, timeout=120)
         assert server.stop() == 0
     assert strange.status_code == own.status_code == 503
     assert strange.text == "ok database\nok clock\nfail disk\nwarn proxy\n"
@@ -66,7 +68,9 @@ def test_readyz_says_whether_a_proxy_is_believed(tmp_path: Path) -> None:
     trusting = ("--trusted-proxy", "127.0.0.1", "--allowed-host", "127.0.0.1")
     with started(tmp_path / "site", *trusting) as server:
         forwarded = {"X-Forwarded-For": "203.0.113.9", "X-Forwarded-Proto": "https"}
-        seen = httpx.get(f"{server.address}/readyz", headers=forwarded, trust_env=False)
+        seen = httpx.get(
+            f"{server.address}/readyz", headers=forwarded, trust_env=False, timeout=120
+        )
         assert server.stop() == 0
     assert seen.text.splitlines()[-1] == "ok proxy"
 
@@ -114,7 +118,7 @@ def test_an_accepted_request_is_finished_before_the_end(tmp_path: Path) -> None:
 
 def _listens(address: str) -> bool:
     try:
-        httpx.get(f"{address}/healthz", trust_env=False)
+        httpx.get(f"{address}/healthz", trust_env=False, timeout=120)
     except httpx.TransportError:
         return False
     return True
@@ -129,7 +133,7 @@ def test_tls(tmp_path: Path) -> None:
     with started(tmp_path / "site", "--host", "0.0.0.0", *files) as server:  # noqa: S104
         assert server.address.startswith("https://")
         address = server.address.replace("0.0.0.0", "127.0.0.1")  # noqa: S104
-        answer = httpx.get(f"{address}/healthz", trust_env=False, verify=False)  # noqa: S501
+        answer = httpx.get(f"{address}/healthz", trust_env=False, timeout=120, verify=False)  # noqa: S501
         assert answer.headers["strict-transport-security"] == "max-age=31536000"
         server.stop()
     assert not [line for line in server.log if "warning" in line]
@@ -150,7 +154,10 @@ def test_metrics_are_not_passed_on_by_a_proxy(
 ) -> None:
     with started(tmp_path / "site", *trusted) as server:
         answer = httpx.get(
-            f"{server.address}/metrics", headers={"X-Forwarded-For": "192.0.2.7"}, trust_env=False
+            f"{server.address}/metrics",
+            headers={"X-Forwarded-For": "192.0.2.7"},
+            trust_env=False,
+            timeout=120,
         )
         assert answer.status_code == 401
 
@@ -160,7 +167,9 @@ def test_forwarded_headers_count_only_from_a_trusted_proxy(tmp_path: Path) -> No
     seen = {}
     for trusted in ("127.0.0.0/8", "192.0.2.1"):
         with started(tmp_path / "site", "--trusted-proxy", trusted) as server:
-            answer = httpx.get(f"{server.address}/healthz", headers=header, trust_env=False)
+            answer = httpx.get(
+                f"{server.address}/healthz", headers=header, trust_env=False, timeout=120
+            )
             seen[trusted] = "strict-transport-security" in answer.headers
             server.stop()
     assert seen == {"127.0.0.0/8": True, "192.0.2.1": False}

@@ -91,7 +91,7 @@ def test_only_those_who_may_count_the_answers_follow(site: Live, meter: str) -> 
     assert codes["runner"] == (False, False)
     with browser(site, "runner") as client:
         assert client.get(f"/meters/{meter}/live").status_code == 403
-    with httpx.Client(base_url=site.address) as client:
+    with httpx.Client(base_url=site.address, timeout=120) as client:
         assert client.get(f"/meters/{meter}/live").status_code == 303
         browsers = {"Accept": "text/event-stream"}
         ended = client.get(f"/meters/{meter}/live", headers=browsers)
