@@ -50,7 +50,7 @@ def test_what_was_asked_for_is_marked(chosen: int | None, sign: str) -> None:
     drawn = labels_svg(STEPS, FORMS, 10, chosen)
     assert f">{sign}</text>" in drawn
     assert drawn.count("<circle") == (0 if chosen is None else 4)
-    assert ("Your meter: 500 labels for 10 steps." in drawn) == (chosen is not None)
+    assert ("Your meter: 500 labels for 10 answers." in drawn) == (chosen is not None)
 
 
 def test_one_step_and_equal_labels_can_be_drawn() -> None:

@@ -398,7 +398,7 @@ def compare(steps: int, price: float | None, chart: Path | None, **options: Any)
     if chart is not None:
         grid = sorted({max(1, round(steps * 10 ** (i / 12))) for i in range(-12, 13)})
         drawn = labels_svg(grid, comparison.labels_by_steps(setting, grid), steps)
-        save_chart(chart, "Labels against steps", drawn)
+        save_chart(chart, "Labels against answers", drawn)
     if options["as_json"]:
         data = {
             "forms": [_form_dict(form, price) for form in forms],

@@ -78,9 +78,9 @@ def labels_svg(
         "labels",
         width,
         last.base + 36 + height,
-        "Labels against steps",
+        "Labels against answers",
         _description(steps, forms, asked, chosen),
-        element("text", "Labels against steps", x=12, y=22, font_size=14, font_weight="600"),
+        element("text", "Labels against answers", x=12, y=22, font_size=14, font_weight="600"),
         _label_axis(panels[0]),
         *(_drawn(panel, steps, forms[panel.title], asked, chosen) for panel in panels),
         element("g", signs, transform=f"translate(0 {number(last.base + 30)})"),
@@ -122,14 +122,14 @@ def _drawn(
 def _description(
     steps: Sequence[int], forms: Mapping[str, Lines], asked: int, chosen: int | None
 ) -> str:
-    said = [f"Labels needed for {steps[0]:,} to {steps[-1]:,} steps."]
+    said = [f"Labels needed for {steps[0]:,} to {steps[-1]:,} answers."]
     for title, lines in forms.items():
         ranges = "; ".join(
             f"{name} from {_short(line[0])} to {_short(line[-1])}" for name, line in lines.items()
         )
         said.append(f"{title}: {ranges}." if title else f"{ranges}.")
     if chosen is not None:
-        said.append(f"Your meter: {chosen:,} labels for {asked:,} steps.")
+        said.append(f"Your meter: {chosen:,} labels for {asked:,} answers.")
     return " ".join(said)
 
 
@@ -169,7 +169,7 @@ def _label_axis(panel: _Panel) -> str:
         for power in _powers(*panel.labels)
     ]
     name = element(
-        "text", "steps", x=_LEFT - 6, y=panel.base + 18, text_anchor="end", class_="m-quiet"
+        "text", "answers", x=_LEFT - 6, y=panel.base + 18, text_anchor="end", class_="m-quiet"
     )
     return element("g", *counts, name, font_size=10)
 

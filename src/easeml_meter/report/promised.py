@@ -188,10 +188,11 @@ class _Chart:
         y = self.y(bounded(best) or 0.0)
         start = self.x(self.shown.index(best)) if best in self.shown else _LEFT_EDGE
         yield element("line", class_="best", x1=start, x2=self.width - 8, y1=y, y2=y)
-        if self.phone:  # the words would lie on bars; the sentence above the drawing has them
-            return
         bound = loss_words(best.spec, bounded(best) or 0.0)
         words = f"best promise so far: {bound}"
+        room = self.width - 8 - self.x(len(self.shown) - 1) - self.bar / 2
+        if text_width(words, 12) > room:  # on bars; the sentence above the drawing has them, too
+            return
         yield _text(words, self.width - 8, y - 6, "halo axis", "end")
 
     def _measured(self) -> Iterator[str]:
