@@ -65,3 +65,9 @@ def test_every_parameter_of_a_query_that_is_read_whole_is_known(served: Served) 
     mistyped = served.client("developer").post(f"/meters/{meter}/submissions?modl=m", content=b"")
     names = "ask or id_column or missing or model or no_ids or once or tenant or wait"
     assert mistyped.json()["message"] == f"query: 'modl' given, {names} is known here"
+
+
+def test_without_a_seat_a_wrong_query_says_nothing(served: Served) -> None:
+    meter = served.add_meter()
+    refused = served.client("stranger").post(f"/meters/{meter}/submissions")
+    assert refused.status_code == 404

@@ -12,6 +12,7 @@ from typing import Annotated, Any, Literal
 
 from fastapi import APIRouter, Depends, Query, Request, Response
 from fastapi.concurrency import run_in_threadpool
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse, StreamingResponse
 from pydantic import BaseModel, Field
 
@@ -26,6 +27,7 @@ from easeml_meter.server.auth import (
     CallerHere,
     TenantActorHere,
     WorkspaceHere,
+    at_meter,
     at_tenant,
     the_workspace,
 )
@@ -133,7 +135,12 @@ async def submission_asked(
     request: Request, caller: CallerHere, meter: MeterKey
 ) -> tuple[SubmissionAsked, Actor, Workspace]:
     """Return what a submission asks for, who asks, and the meter that the path names."""
-    asked = read_query(SubmissionAsked, request)
+    try:
+        asked = read_query(SubmissionAsked, request)
+    except RequestValidationError:
+        # Whoever has no seat learns no more than that, as everywhere else.
+        await at_meter(request, caller, meter)
+        raise
     actor = await at_tenant(request, caller, meter, asked.tenant)
     return asked, actor, await the_workspace(request, caller, meter)
 
