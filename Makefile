@@ -10,8 +10,8 @@ PYTEST = $(BIN)/pytest -n 2
 # Most tests wait for another program half of the time: four at a time keep two cores busy.
 UNIT = $(BIN)/pytest -n 4 --dist worksteal
 # What a contributor runs after every edit: no server, browser, sandbox, cluster or PostgreSQL.
-QUICK = tests/core tests/stats tests/tables tests/storage tests/report tests/service \
-	tests/test_checks.py tests/test_errors.py tests/test_layout.py tests/test_meter.py tests/test_spec.py
+QUICK = tests/core tests/spec tests/stats tests/tables tests/storage tests/report tests/service \
+	tests/test_checks.py tests/test_errors.py tests/test_layout.py tests/test_meter.py
 
 # Hundreds of programs are started: where the environment forbids compiled modules to be kept, each of
 # them, and each worker of pytest, would compile all of them again.

@@ -20,6 +20,11 @@ ELSEWHERE = {
         "service/submissions/waiting",
         "service/testsets/orders",
     ),
+    # What is refused is refused of a whole meter.
+    "spec/test_meter.py": (
+        *("spec/bands", "spec/budgets", "spec/gaps", "spec/names", "spec/questions"),
+        "spec/scores",
+    ),
     # The statistics of the planner, and its charts, are compared as one.
     "cli/test_plan.py": ("charts", "stats/comparison"),
     "cli/test_lab.py": ("cli/progress",),

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from enum import StrEnum
 from typing import Any, TypeVar
 
@@ -50,6 +50,18 @@ def whole(field: str, value: object, *, at_least: int) -> None:
         raise invalid(
             field, value, f"it must be a whole number, {at_least} or more (at most 10^12)"
         )
+
+
+def refuse_with(field: str, value: object, used: Mapping[str, object], line: str) -> None:
+    """Refuse a value together with the first of these that is used; {} in the line is its name."""
+    for name in (name for name, is_used in used.items() if is_used):
+        raise invalid(field, value, line.format(name))
+
+
+def settle(value: object, **fields: object) -> None:
+    """Set fields of a frozen value while it is being made."""
+    for name, each in fields.items():
+        object.__setattr__(value, name, each)
 
 
 MAX_NAME = 200

@@ -1,0 +1,33 @@
+"""What a meter is: its bands, its budget, its promise. Frozen, and validated once, here."""
+
+from __future__ import annotations
+
+from easeml_meter.spec.bands import DEFAULT_EDGES, Band, default_edges
+from easeml_meter.spec.meter import MeterSpec
+from easeml_meter.spec.names import (
+    GAP,
+    METERS,
+    Bound,
+    Count,
+    Gap,
+    Protocol,
+    classes_of,
+    is_exact,
+    is_zero_one,
+)
+
+__all__ = [
+    "DEFAULT_EDGES",
+    "GAP",
+    "METERS",
+    "Band",
+    "Bound",
+    "Count",
+    "Gap",
+    "MeterSpec",
+    "Protocol",
+    "classes_of",
+    "default_edges",
+    "is_exact",
+    "is_zero_one",
+]

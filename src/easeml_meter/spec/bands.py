@@ -1,0 +1,84 @@
+"""Bands: which gaps are told as one signal, and with which tolerance."""
+
+from __future__ import annotations
+
+import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from fractions import Fraction
+
+from easeml_meter.checks import finite, settle
+from easeml_meter.errors import invalid
+
+_SMALLEST_TOLERANCE = 1e-6
+"""A smaller one takes more than the 10^12 labels that any meter can have."""
+DEFAULT_EDGES = (0.02, 0.05, 0.1, 0.2)
+"""Where bands of a meter begin for which no others are given, as far as its tolerance allows."""
+
+
+def default_edges(tolerance: float) -> tuple[float, ...]:
+    """Return the default edges that leave every band two tolerances wide; the last one, always.
+
+    Closer edges would cost labels: more bands could then be told of the same model.
+    """
+    finite("tolerance", tolerance)
+    apart = 2 * Fraction(str(tolerance))
+    for first in range(len(DEFAULT_EDGES)):
+        edges = DEFAULT_EDGES[first:]
+        widths = (Fraction(str(b)) - Fraction(str(a)) for a, b in itertools.pairwise((0, *edges)))
+        if min(widths) >= apart:
+            return edges
+    return DEFAULT_EDGES[-1:]
+
+
+@dataclass(frozen=True, slots=True)
+class Band:
+    """One signal: gaps in [lower, upper) are told as this band, with this tolerance.
+
+    The last band of a meter also contains its upper edge, 1.
+    """
+
+    lower: float
+    upper: float
+    tolerance: float
+
+    def __post_init__(self) -> None:
+        for name in ("lower", "upper", "tolerance"):
+            finite(f"band {name}", getattr(self, name))
+            settle(self, **{name: float(getattr(self, name))})
+        if not 0 <= self.lower < self.upper <= 1:
+            raise invalid("band", f"[{self.lower}, {self.upper})", "0 <= lower < upper <= 1 needed")
+        if self.tolerance <= 0:
+            raise invalid("tolerance", self.tolerance, "it must be a number above 0")
+        if self.tolerance < _SMALLEST_TOLERANCE:
+            raise invalid("tolerance", self.tolerance, f"at least {_SMALLEST_TOLERANCE:g}")
+
+
+def read_band(number: int, data: object) -> Band:
+    """Read a table of [[bands]]."""
+    keys = {"lower", "upper", "tolerance"}
+    if not isinstance(data, Mapping) or set(data) != keys:
+        raise invalid(f"band {number}", data, "exactly lower, upper and tolerance needed")
+    return Band(**data)
+
+
+def check_bands(bands: tuple[Band, ...]) -> None:
+    """Refuse bands that leave a gap out, overlap, or promise more where the gap is larger."""
+    if not bands:
+        raise invalid("bands", "none", "at least one")
+    if not all(isinstance(band, Band) for band in bands):
+        raise invalid("bands", bands, "a sequence of Band")
+    if bands[0].tolerance >= 1:  # a later band may promise nothing; the first one must
+        raise invalid("tolerance", bands[0].tolerance, "the first band's must be below 1")
+    if bands[0].lower != 0:
+        raise invalid("bands", f"first band starts at {bands[0].lower}", "it must start at 0")
+    if bands[-1].upper != 1:
+        raise invalid("bands", f"last band ends at {bands[-1].upper}", "it must end at 1")
+    for number, (band, following) in enumerate(itertools.pairwise(bands), 1):
+        if band.upper != following.lower:
+            kind = "gap" if band.upper < following.lower else "overlap"
+            given = f"{kind} between {band.upper} and {following.lower}"
+            raise invalid("bands", given, f"band {number + 1} must start where band {number} ends")
+        if following.tolerance < band.tolerance:
+            given = f"{band.tolerance} then {following.tolerance}"
+            raise invalid("tolerance", given, "tolerances must not decrease from band to band")

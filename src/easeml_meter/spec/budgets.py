@@ -1,0 +1,97 @@
+"""Budgets: whose steps they are, which are undone or forgotten, and windows that roll on."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from easeml_meter.checks import refuse_with, whole
+from easeml_meter.errors import invalid
+from easeml_meter.spec.names import GAP, METERS, Bound, Count, Protocol, is_zero_one
+
+if TYPE_CHECKING:
+    from easeml_meter.spec.meter import MeterSpec
+
+
+def check_tenants(spec: MeterSpec) -> None:
+    """Check that teams share the steps."""
+    for share in spec.tenants:
+        whole("tenants", share, at_least=1)
+    if spec.tenants and sum(spec.tenants) != spec.steps:
+        given = ",".join(map(str, spec.tenants))
+        raise invalid("tenants", given, f"must sum to the steps, {spec.steps}")
+    if spec.handover and not spec.tenants:
+        raise invalid("handover", True, "only with several teams: give their steps as tenants")
+
+
+def check_reverts(spec: MeterSpec) -> None:
+    """Check steps that are undone, by a schedule or where the meter masks them."""
+    for index, step in enumerate(spec.reverts):
+        whole("reverts", step, at_least=1)
+        if step > spec.steps:
+            raise invalid("reverts", step, f"a step from 1 to {spec.steps}")
+        if index and step < spec.reverts[index - 1]:
+            raise invalid("reverts", step, "steps in increasing order")
+        if step - index < 1:
+            raise invalid("reverts", step, "one revert undoes one step: too many too early")
+    whole("masked reverts", spec.masked_reverts, at_least=0)
+    whole("mask above", spec.mask_above, at_least=0)
+    if bool(spec.masked_reverts) != bool(spec.mask_above):
+        given = f"{spec.masked_reverts} reverts, above band {spec.mask_above}"
+        raise invalid("masked reverts", given, "both a number of reverts and a band needed")
+    if spec.masked_reverts >= spec.steps:
+        raise invalid("masked reverts", spec.masked_reverts, f"fewer than {spec.steps} steps")
+    if spec.mask_above and spec.mask_above >= spec.signals:
+        raise invalid("mask above", spec.mask_above, f"a band from 1 to {spec.signals - 1}")
+    if spec.reverts and spec.masked_reverts:
+        raise invalid("reverts", list(spec.reverts), "not together with masked reverts")
+
+
+def check_memory_and_resets(spec: MeterSpec) -> None:
+    """Refuse what no count is known for."""
+    if spec.memory is not None:
+        whole("memory", spec.memory, at_least=0)
+    whole("resets", spec.resets, at_least=0)
+    if spec.resets and spec.protocol is not Protocol.INCREMENTAL:
+        raise invalid("resets", spec.resets, "only the incremental meter has resets")
+    special = {
+        "reverts": bool(spec.reverts),
+        "masked reverts": bool(spec.masked_reverts),
+        "memory": spec.memory is not None,
+        "resets": bool(spec.resets),
+    }
+    named = [name for name, used in special.items() if used]
+    if len(named) > 1:
+        raise invalid(named[0], f"with {named[1]}", "no count is known for both at once")
+    if named and spec.tenants:
+        raise invalid("tenants", ",".join(map(str, spec.tenants)), f"not with {named[0]}")
+    if spec.protocol not in METERS:
+        for name in [*named, *(["tenants"] if spec.tenants else [])]:
+            raise invalid(name, f"with the {spec.protocol} protocol", "only meters have it")
+
+
+def check_window(spec: MeterSpec) -> None:
+    """Refuse what the proof for rolling test sets does not cover."""
+    whole("submissions", spec.submissions, at_least=1)
+    if spec.window is None:
+        if spec.submissions != 1:
+            raise invalid("submissions", spec.submissions, "only with a window")
+        return
+    whole("window", spec.window, at_least=1)
+    unproved = {
+        f'the question "{spec.question}"': spec.question != GAP,
+        f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
+        f"the loss {spec.loss}": not is_zero_one(spec.loss),
+        f"the bound {spec.bound}": spec.bound not in (None, Bound.EXACT),
+        "unequal tolerances": len(set(spec.tolerances)) > 1,
+        "published": spec.published,
+        'count = "all"': spec.count is Count.ALL,
+        "ceiling": spec.ceiling is not None,
+        "tenants": spec.tenants,
+        "sessions": spec.sessions > 1,
+        "elastic": spec.elastic,
+        "reverts": spec.reverts,
+        "masked reverts": spec.masked_reverts,
+        "memory": spec.memory is not None,
+        "clusters": spec.clusters,
+    }
+    refuse_with("window", spec.window, unproved, "not with {}: no proof covers it")

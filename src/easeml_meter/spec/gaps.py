@@ -1,0 +1,127 @@
+"""Readings of the gap: drawn edges, ceilings, elastic budgets, and which of them are proved."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from easeml_meter.checks import finite, refuse_with, settle, whole
+from easeml_meter.errors import invalid
+from easeml_meter.spec.bands import Band
+from easeml_meter.spec.names import METERS, Bound, Count, Protocol
+
+if TYPE_CHECKING:
+    from easeml_meter.spec.meter import MeterSpec
+
+_NARROWEST_DRAWN = 1e-4
+_MOST_ABOVE = 100
+"""Answers above the ceiling are counted one by one: more than anybody reads are refused."""
+
+
+def check_drawn(spec: MeterSpec) -> None:
+    """Refuse what no proof covers, and leave one band, from 0 to 1, for its tolerance."""
+    if spec.drawn is None:
+        if spec.above is not None:
+            raise invalid("above", spec.above, "only with drawn edges and a ceiling")
+        return
+    finite("drawn", spec.drawn)
+    settle(spec, drawn=float(spec.drawn))
+    if not _NARROWEST_DRAWN <= spec.drawn <= 1:
+        raise invalid("drawn", spec.drawn, f"a distance from {_NARROWEST_DRAWN:g} to 1")
+    if round(spec.drawn, 6) != spec.drawn:  # so that every drawn edge is an exact decimal
+        raise invalid("drawn", spec.drawn, "at most 6 decimals")
+    if len(set(spec.tolerances)) > 1:
+        raise invalid("tolerance", list(spec.tolerances), "drawn edges need one for all bands")
+    unproved = {
+        f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
+        "elastic": spec.elastic,
+        "published": spec.published,
+        'count = "all"': spec.count is Count.ALL,
+        "reverts": spec.reverts,
+        "masked reverts": spec.masked_reverts,
+        "resets": spec.resets,
+        "memory": spec.memory is not None,
+    }
+    refuse_with("drawn", spec.drawn, unproved, "not with {}: nobody has proved that count")
+    if (spec.ceiling is None) != (spec.above is None):
+        given = "a ceiling" if spec.above is None else "no ceiling"
+        needed = "drawn edges need both: ceiling, and above: the answers above it, such as 3"
+        raise invalid("above", f"{spec.above} with {given}", needed)
+    if spec.above is not None:
+        whole("above", spec.above, at_least=0)
+        if spec.above > _MOST_ABOVE:
+            raise invalid("above", spec.above, f"at most {_MOST_ABOVE}")
+    settle(spec, bands=(Band(0.0, 1.0, spec.tolerances[0]),))
+
+
+def check_variance_ceiling(spec: MeterSpec) -> None:
+    """Check the ceiling on the variance of losses, which only some proofs reach."""
+    if spec.variance_ceiling is None:
+        return
+    finite("variance ceiling", spec.variance_ceiling)
+    settle(spec, variance_ceiling=float(spec.variance_ceiling))
+    if spec.zero_one:
+        raise invalid(
+            "variance ceiling", spec.variance_ceiling, "not for losses of 0 or 1: take ceiling"
+        )
+    eps = spec.tolerances[0]
+    least = max(0.0, eps / 3 - eps**2)  # so far the proof of `log_variance` reaches
+    if eps > 0.15 or not least <= spec.variance_ceiling <= 0.25 or spec.variance_ceiling == 0:
+        allowed = f"from {least:g} to 0.25 at this tolerance, which must not exceed 0.15"
+        raise invalid("variance ceiling", spec.variance_ceiling, allowed)
+    if spec.protocol not in METERS or spec.drawn is not None:
+        raise invalid("variance ceiling", spec.variance_ceiling, "only meters with fixed edges")
+
+
+def check_published(spec: MeterSpec) -> None:
+    """Refuse what the paper's own analysis does not cover."""
+    if not spec.published:
+        return
+    if spec.bound not in (None, Bound.HOEFFDING):
+        raise invalid("bound", str(spec.bound), "the published analysis uses hoeffding")
+    beyond = {
+        "ceiling": spec.ceiling,
+        "variance ceiling": spec.variance_ceiling,
+        "masked reverts": spec.masked_reverts or None,
+        "memory": spec.memory,
+        "resets": spec.resets or None,
+    }
+    if spec.models:
+        raise invalid("models", spec.models, "the paper has no count for it: leave out published")
+    if spec.may_fail:
+        raise invalid("loss", spec.loss, "the paper has no count for it: leave out published")
+    for name, value in beyond.items():
+        if value is not None:
+            raise invalid(name, value, "the paper has no count for it: leave out published")
+
+
+def check_elastic(spec: MeterSpec) -> None:
+    """Check the weights of an elastic budget."""
+    for share in spec.mixture:
+        finite("mixture", share)
+    shares = list(spec.mixture)
+    if len(shares) != 3 or min(shares) < 0 or shares[0] == 0 or sum(shares) > 1 + 1e-12:
+        raise invalid("mixture", shares, "three shares of at most 1 in all, the first above 0")
+    if not spec.elastic:
+        return
+    if spec.protocol not in METERS or spec.published:
+        raise invalid("elastic", True, "only meters with the tightened count are elastic")
+    if spec.memory is not None or spec.reverts:
+        raise invalid("elastic", True, "not with memory or reverts fixed in advance")
+
+
+def check_sticky(spec: MeterSpec) -> None:
+    """Refuse answers that are told once where nobody has counted that."""
+    if not spec.sticky:
+        return
+    if spec.protocol is not Protocol.INCREMENTAL or not spec.silent_answers:
+        allowed = "an incremental meter with a ceiling, or with models that may fail"
+        raise invalid("sticky", True, f"only for {allowed}")
+    uncounted = {
+        "elastic": spec.elastic,
+        "handover": spec.handover,
+        "reverts": spec.reverts,
+        "masked reverts": spec.masked_reverts,
+        "resets": spec.resets,
+        "memory": spec.memory is not None,
+    }
+    refuse_with("sticky", True, uncounted, "not with {}: nobody has proved that count")

@@ -1,0 +1,522 @@
+"""The settings of a meter as one value: read, checked, and written."""
+
+from __future__ import annotations
+
+import dataclasses
+import difflib
+import itertools
+import math
+import tomllib
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from enum import StrEnum
+from fractions import Fraction
+from functools import cached_property
+from pathlib import Path
+from typing import Any, Self
+
+from easeml_meter.checks import finite, listed, one_of, settle, whole
+from easeml_meter.conditions import BETTER, Condition, Difference, parse_question
+from easeml_meter.corpus import WEIGHTED, Corpus
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.spec.bands import Band, default_edges, read_band
+from easeml_meter.spec.budgets import (
+    check_memory_and_resets,
+    check_reverts,
+    check_tenants,
+    check_window,
+)
+from easeml_meter.spec.gaps import (
+    check_drawn,
+    check_elastic,
+    check_published,
+    check_sticky,
+    check_variance_ceiling,
+)
+from easeml_meter.spec.names import GAP, Bound, Count, Gap, Protocol, is_exact, is_zero_one
+from easeml_meter.spec.questions import check_on_demand, check_question, of_the_gap
+from easeml_meter.spec.scores import check_corpus, check_scores
+
+_SMALLEST_DELTA = 1e-300
+_BOUNDS = {
+    "auc": Bound.CONVEX,
+    "balanced-accuracy": Bound.KL,
+    "macro-recall": Bound.KL,
+    WEIGHTED: Bound.KL,
+}
+"""The bounds of scores of a whole test set; the others have the exact one."""
+
+
+@dataclass(frozen=True)
+class MeterSpec:
+    """A meter and the promise asked of it.
+
+    A meter that asks a condition in place of the gap has no bands.
+
+    The paper's symbols: `steps` is T, the bands are (r_k, eps_k) for k = 1..m, `delta` is delta.
+    `delta` covers `sessions` test sets together, one unless said otherwise.
+    """
+
+    bands: tuple[Band, ...]
+    steps: int
+    delta: float
+    protocol: Protocol = Protocol.REGULAR
+    loss: str = "0-1"
+    gap: Gap = Gap.ABSOLUTE
+    """Whether a model that is better on the test set has a gap, too, or is in band 1."""
+    bound: Bound | None = None
+    """None: the tightest that is valid for the loss."""
+    published: bool = False
+    """Count as the paper does (pairs of model and signal) and use Hoeffding's bound."""
+    count: Count = Count.CONSISTENT
+    """Which histories are counted; the published analysis counts all of them."""
+    drawn: float | None = None
+    """Draw the band edges of every answer at random, this far apart, in place of the bands' own."""
+    above: int | None = None
+    """How many answers "above the ceiling" leave a test set with drawn edges in use."""
+    ceiling: float | None = None
+    """Answer "above the ceiling", and nothing else, when the test loss exceeds this."""
+    variance_ceiling: float | None = None
+    """Answer "too spread", and nothing else, when the losses on the test set vary more."""
+    tenants: tuple[int, ...] = ()
+    """Steps per tenant; they sum to `steps`. Empty: one developer."""
+    handover: bool = False
+    """Tenants may start from each other's checkpoints."""
+    reverts: tuple[int, ...] = ()
+    """Steps, fixed in advance, that are undone (the paper's time travel)."""
+    masked_reverts: int = 0
+    """How many steps the meter itself may undo without telling the signal."""
+    mask_above: int = 0
+    """Signals above this one are masked while masked reverts are left."""
+    memory: int | None = None
+    """Each model depends on at most this many last signals (an assumption about people)."""
+    resets: int = 0
+    """How often the incremental meter's maximum may be reset."""
+    sticky: bool = False
+    """Tell each reason why a model has no reading once, then only when the maximum rises."""
+    sessions: int = 1
+    elastic: bool = False
+    """Go on after the promised steps while the history of answers is a predictable one."""
+    mixture: tuple[float, float, float] = (0.5, 0.25, 0.25)
+    """Shares of delta: the promised steps, and the two codes that an elastic budget bets on."""
+    inputs: str = "hidden"
+    """Whether developers see the test inputs: "hidden", or "public" (predictions are uploaded)."""
+    classes: tuple[str | int, ...] = ()
+    """The classes that may be predicted; empty: those of the validation set."""
+    models: bool | str = False
+    """Models may be submitted too; "onnx": ONNX files only. One can fail on the hidden inputs."""
+    question: str = GAP
+    """What a test set is asked: for the gap, or a condition that models pass or fail."""
+    passes: int | None = None
+    """How many models may pass a condition before the one that closes the test set."""
+    metric: str = ""
+    """Which scores of an evaluation count, as its tool calls them: chosen before any is seen."""
+    disagreement: float | None = None
+    """With "n - o": fail whatever differs from the old model on a larger share of rows."""
+    tolerance: float | None = None
+    """With "better": by how much the test set has to show it."""
+    floor: float | None = None
+    """Of a score of the whole test set: answer "below the floor", and nothing else, below this."""
+    rows: int | None = None
+    """Of such a score: how many rows are drawn for a test set. How many of them count is seen when
+    it is sealed."""
+    tries: int = 1
+    """Of such a score: how many test sets may be drawn until one has enough. Each could be the
+    lucky one, so delta is divided."""
+    also: tuple[str, ...] = ()
+    """What a submission may be asked instead, if it says so: all share one budget."""
+    window: int | None = None
+    """A rolling test set: the batches in use at a time. `steps` are the windows of one delta."""
+    submissions: int = 1
+    """How many submissions each window of a rolling test set answers."""
+    clusters: bool = False
+    """Rows belong together: one example is a cluster, and its loss the mean of its rows'."""
+    judge_error: float | None = None
+    """Most rows have the word of a judge in place of a label: refuse one that errs on more."""
+    pool: int | None = None
+    """With a judge: how many rows have no label."""
+    on_demand: bool = False
+    """With "n - o": a test set is sealed without labels. Each step asks for a fixed number of them,
+    where the two models differ."""
+
+    def __post_init__(self) -> None:
+        for name in ("bands", "tenants", "reverts", "mixture", "classes", "also"):
+            settle(self, **{name: listed(name, getattr(self, name))})
+        for name in ("published", "handover", "elastic", "sticky", "clusters", "on_demand"):
+            if not isinstance(getattr(self, name), bool):
+                raise invalid(name, getattr(self, name), "true or false")
+        if not isinstance(self.models, bool) and self.models != "onnx":
+            raise invalid("models", self.models, 'true, false or "onnx"')
+        settle(self, protocol=one_of("protocol", self.protocol, Protocol))
+        settle(self, gap=one_of("gap", self.gap, Gap))
+        settle(self, count=one_of("count", self.count, Count))
+        if self.bound is not None:
+            settle(self, bound=one_of("bound", self.bound, Bound))
+        check_question(self)
+        check_corpus(self)
+        check_drawn(self)
+        whole("steps", self.steps, at_least=1)
+        finite("delta", self.delta)
+        if not 0 < self.delta < 1:
+            raise invalid("delta", self.delta, "a number between 0 and 1 (both excluded)")
+        whole("sessions", self.sessions, at_least=1)
+        if self.session_delta < _SMALLEST_DELTA:
+            raise invalid("delta", self.delta, f"at least {_SMALLEST_DELTA:g} for each session")
+        if not isinstance(self.loss, str) or not self.loss:
+            raise invalid("loss", self.loss, 'the name of a loss, such as "0-1"')
+        if self.corpus is None and self.tail is Bound.EXACT and not self.zero_one:
+            given = "the mean of a cluster" if self.clusters else f'"{self.loss}"'
+            allowed = f"needs a loss of 0 or 1 per example, not {given}: take convex"
+            raise invalid("bound", "exact", allowed)
+        if self.inputs not in ("hidden", "public"):
+            raise invalid("inputs", self.inputs, 'either "hidden" or "public"')
+        if not all(isinstance(each, str | int) for each in self.classes):
+            raise invalid("classes", list(self.classes), "a list of texts or whole numbers")
+        if len(set(self.classes)) != len(self.classes):
+            raise invalid("classes", list(self.classes), "each class once")
+        if self.ceiling is not None:
+            finite("ceiling", self.ceiling)
+            settle(self, ceiling=float(self.ceiling))
+            if not 0 < self.ceiling < 1:
+                raise invalid("ceiling", self.ceiling, "a loss between 0 and 1 (both excluded)")
+        check_variance_ceiling(self)
+        check_tenants(self)
+        check_reverts(self)
+        check_memory_and_resets(self)
+        check_published(self)
+        check_elastic(self)
+        check_sticky(self)
+        check_scores(self)
+        check_window(self)
+        check_on_demand(self)
+
+    @property
+    def condition(self) -> Condition | None:
+        """What models pass or fail; None: the question is a reading."""
+        return self.asked if isinstance(self.asked, Condition) else None
+
+    @property
+    def difference(self) -> Difference | None:
+        """The reading of n - o that is asked; None: the question is another one."""
+        return self.asked if isinstance(self.asked, Difference) else None
+
+    @property
+    def compares(self) -> bool:
+        """Whether each answer is about a model beside an old one."""
+        return self.asked is not None and self.asked.needs_old
+
+    @cached_property
+    def asked(self) -> Condition | Difference | None:
+        """The question as it is understood; None: it is the gap."""
+        if self.also:
+            return self.each[0].asked
+        if self.question == GAP:
+            return None
+        return parse_question(
+            self.question,
+            disagreement=self.disagreement,
+            passes=self.passes,
+            tolerance=self.tolerance,
+        )
+
+    @cached_property
+    def corpus(self) -> Corpus | None:
+        """The score of the whole test set whose loss this is; None: an average over rows."""
+        return Corpus.parse(self.loss) if isinstance(self.loss, str) else None
+
+    @property
+    def questions(self) -> tuple[str, ...]:
+        """All that a submission may be asked, the usual one first."""
+        return (self.question, *self.also)
+
+    @cached_property
+    def each(self) -> tuple[Self, ...]:
+        """This meter as if it asked one of its questions only, for every one of them."""
+        return tuple(map(self._alone, self.questions)) if self.also else (self,)
+
+    def _alone(self, question: str) -> Self:
+        if question.strip() == GAP:
+            return self.replace(also=(), tolerance=None, disagreement=None)
+        own = None
+        if question.strip() == BETTER:  # where nothing else is said, as precise as the bands
+            own = self.tolerance or min(self.tolerances, default=None)
+        compares = parse_question(question, tolerance=own).compares
+        unasked: dict[str, Any] = of_the_gap(self)
+        return self.replace(
+            question=question,
+            also=(),
+            bands=(),
+            tolerance=own,
+            disagreement=self.disagreement if compares else None,
+            **unasked,
+        )
+
+    def number_asked(self, question: str) -> int:
+        """Return which of the questions is meant, from 0; nothing said: the usual one.
+
+        Raises:
+            InvalidInput: this meter does not ask it.
+        """
+        meant = question.strip()
+        if not meant:
+            return 0
+        with suppress(InvalidInput):  # as it is written here, with or without spaces
+            meant = meant if meant == BETTER else str(parse_question(meant))
+        if meant not in self.questions:
+            raise invalid("ask", question[:200], f"one of: {'; '.join(self.questions)}")
+        return self.questions.index(meant)
+
+    @property
+    def promotes(self) -> bool:
+        """Whether models are compared with one that was promoted."""
+        return any(each.compares and not each.ladder for each in self.each)
+
+    @property
+    def ladder(self) -> bool:
+        """Whether the old model of each answer is the last one that passed."""
+        return self.question.strip() == BETTER
+
+    def quota(self, rows: int) -> int:
+        """Return how many labels a step asks for: no more rows can differ in a model that passes.
+
+        Raises:
+            ValueError: labels are not asked for on demand.
+        """
+        if not self.on_demand or self.disagreement is None:
+            raise ValueError("only a meter with labels on demand has a quota")
+        return math.ceil(rows * Fraction(repr(self.disagreement)))
+
+    @property
+    def signals(self) -> int:
+        """The number of bands, m: of the gap, or of n - o."""
+        if self.difference is not None:
+            return len(self.difference.edges) + 1
+        return len(self.bands)
+
+    @property
+    def edges(self) -> tuple[float, ...]:
+        """The inner edges of the bands, e_1 < ... < e_(m-1)."""
+        return tuple(band.lower for band in self.bands[1:])
+
+    @property
+    def tolerances(self) -> tuple[float, ...]:
+        """The tolerance of each band, eps_1 <= ... <= eps_m."""
+        return tuple(band.tolerance for band in self.bands)
+
+    @property
+    def zero_one(self) -> bool:
+        """Whether the loss of every example is 0 or 1; the mean of a cluster need not be."""
+        return is_zero_one(self.loss) and not self.clusters
+
+    @property
+    def rounds(self) -> bool:
+        """Whether losses are rounded before they are summed, and not fractions known exactly."""
+        return self.clusters or not is_exact(self.loss)
+
+    @property
+    def unit(self) -> str:
+        """What the size of a test set counts."""
+        if self.on_demand:
+            return "inputs"
+        return "clusters" if self.clusters else "labels"
+
+    @property
+    def seals_labels(self) -> bool:
+        """Whether test sets are sealed with labels: not where scores or later ones stand in."""
+        return not (self.takes_scores or self.on_demand)
+
+    @property
+    def takes_scores(self) -> bool:
+        """Whether the loss is made of scores that a runner measured elsewhere."""
+        return self.loss == "score" or self.loss.startswith("score[")
+
+    @property
+    def may_fail(self) -> bool:
+        """Whether measuring a model on hidden data can fail, which is then an answer.
+
+        Labels are checked against a built-in loss when a test set is taken in; whether a loss of
+        one's own accepts them, or a model takes the inputs, shows only when it is called.
+        """
+        return bool(self.models) or ":" in self.loss
+
+    @property
+    def merges(self) -> bool:
+        """Whether edges near the ceiling are left out of an answer.
+
+        No promise broken, "above the ceiling" then stands for one band, and promises something:
+        the true loss is at least the ceiling minus the tolerance. A test set that counts all
+        histories keeps its edges, and so do meters whose bands are coded or remembered.
+        """
+        plain = not (self.masked_reverts or self.elastic) and self.memory is None
+        # A variance ceiling is not looked at above the ceiling, so its tail promises nothing there.
+        fixed = self.protocol is Protocol.REGULAR and self.drawn is self.variance_ceiling is None
+        return self.ceiling is not None and self.count is Count.CONSISTENT and plain and fixed
+
+    @property
+    def judged(self) -> bool:
+        """Whether a judge stands in for most labels."""
+        return self.judge_error is not None
+
+    @property
+    def sized(self) -> bool:
+        """Whether its test sets are counted by another number than that of their rows."""
+        return self.judged or self.corpus is not None
+
+    @property
+    def fixes_rows(self) -> bool:
+        """Whether sealing checks the labels: the size was fixed then, and tries are counted."""
+        return self.judged or (self.corpus is not None and self.corpus.kind.sealed)
+
+    @property
+    def may_be_too_few(self) -> bool:
+        """Whether how much a score is counted of depends on the model, so that it may be too few.
+
+        Of all others, sealing makes sure that there is enough.
+        """
+        return self.corpus is not None and not self.corpus.kind.sealed
+
+    @property
+    def silent_answers(self) -> int:
+        """The number of answers that promise nothing, and can come at any step.
+
+        On a sticky meter each of them comes once.
+        """
+        ceilings = (None if self.merges else self.ceiling, self.variance_ceiling)
+        silent = int(self.may_fail) + int(self.may_be_too_few)
+        return sum(each is not None for each in ceilings) + silent
+
+    @property
+    def session_delta(self) -> float:
+        """The failure probability that one test set may use, and of it one try at sealing."""
+        return self.delta / (self.sessions * self.tries)
+
+    @property
+    def tail(self) -> Bound:
+        """The bound in force: the one asked for, else the tightest valid for the loss."""
+        if self.published:
+            return Bound.HOEFFDING
+        if self.bound is not None:
+            return self.bound
+        if self.corpus is not None:
+            return _BOUNDS.get(self.corpus.name, Bound.EXACT)
+        return Bound.EXACT if self.zero_one else Bound.CONVEX
+
+    @classmethod
+    def uniform(
+        cls,
+        *,
+        signals: int | None = None,
+        tolerance: float | Sequence[float],
+        steps: int,
+        delta: float,
+        edges: Sequence[float] | None = None,
+        **options: Any,
+    ) -> Self:
+        """Build a meter from one tolerance, or one for each of its m bands.
+
+        `edges` are the m - 1 inner edges of the bands. Given `signals` or several tolerances
+        instead, the bands are equally wide; given neither, they have the default edges.
+        """
+        if signals is None and edges is None and not isinstance(tolerance, Sequence):
+            edges = default_edges(tolerance)
+        if signals is None:
+            given = tolerance if isinstance(tolerance, Sequence) else ()
+            signals = len(given) if edges is None else len(edges) + 1
+        whole("signals", signals, at_least=1)
+        if isinstance(tolerance, Sequence):
+            tolerances = list(tolerance)
+            if len(tolerances) != signals:
+                allowed = f"one number, or one for each of the {signals} bands"
+                raise invalid("tolerance", tolerances, allowed)
+        else:
+            tolerances = [tolerance] * signals
+        if edges is not None and len(edges) != signals - 1:
+            raise invalid("edges", list(edges), f"{signals - 1} inner edges for {signals} bands")
+        inner = [k / signals for k in range(1, signals)] if edges is None else list(edges)
+        outer = [0.0, *inner, 1.0]
+        bands = tuple(
+            Band(lower, upper, tolerance)
+            for (lower, upper), tolerance in zip(itertools.pairwise(outer), tolerances, strict=True)
+        )
+        return cls(bands=bands, steps=steps, delta=delta, **options)
+
+    def replace(self, **changes: Any) -> Self:
+        """Copy with changes, validated again."""
+        return dataclasses.replace(self, **changes)
+
+    def with_tolerances(self, tolerances: Sequence[float]) -> Self:
+        """Copy with other tolerances on the same bands."""
+        pairs = zip(self.bands, tolerances, strict=True)
+        return self.replace(bands=tuple(Band(b.lower, b.upper, eps) for b, eps in pairs))
+
+    @classmethod
+    def from_mapping(cls, data: Mapping[str, Any]) -> Self:
+        """Build from the tables of a meter.toml: [meter] and one [[bands]] per signal."""
+        unknown = sorted(set(data) - {"meter", "bands"})
+        if unknown:
+            raise invalid("meter.toml", unknown[0], "only [meter] and [[bands]] are known")
+        meter, bands = data.get("meter"), data.get("bands")
+        if not isinstance(meter, Mapping):
+            raise invalid("meter.toml", "no [meter] table", "it must hold steps and delta")
+        if bands is None and meter.get("question", GAP) != GAP:
+            bands = []
+        elif not isinstance(bands, list) or not bands:
+            raise invalid("meter.toml", "no [[bands]]", "give lower, upper and tolerance of each")
+        known = {field.name for field in dataclasses.fields(cls)} - {"bands"}
+        for key in meter:
+            if key not in known:
+                near = difflib.get_close_matches(key, known, 1)
+                meant = (
+                    f"did you mean {near[0]!r}?" if near else f"known: {', '.join(sorted(known))}"
+                )
+                raise InvalidInput(f"meter.toml: [meter] {key[:40]!r} is no setting: {meant}")
+        for key in ("steps", "delta"):
+            if key not in meter:
+                example = {"steps": "10", "delta": "0.05"}[key]
+                raise InvalidInput(f"meter.toml: [meter] {key} is missing: add {key} = {example}")
+        return cls(
+            bands=tuple(read_band(number, band) for number, band in enumerate(bands, 1)), **meter
+        )
+
+    def to_mapping(self) -> dict[str, Any]:
+        """Return the tables of a meter.toml; defaults are left out."""
+        meter: dict[str, Any] = {}
+        for field in dataclasses.fields(self):
+            value = getattr(self, field.name)
+            required = field.default is dataclasses.MISSING
+            if field.name != "bands" and (required or value != field.default):
+                plain = str(value) if isinstance(value, StrEnum) else value
+                meter[field.name] = list(plain) if isinstance(plain, tuple) else plain
+        if self.floor is not None:
+            del meter["ceiling"]  # it follows from the floor
+        if self.asked is not None:
+            return {"meter": meter}
+        return {"meter": meter, "bands": [dataclasses.asdict(band) for band in self.bands]}
+
+    @classmethod
+    def read(cls, path: str | Path) -> Self:
+        """Read a meter.toml."""
+        try:
+            data = tomllib.loads(Path(path).read_text(encoding="utf-8"))
+        except OSError as error:
+            reason = error.strerror or error
+            raise InvalidInput(f"{path}: cannot be read ({reason}): give a meter.toml") from error
+        except RecursionError:
+            raise InvalidInput(f"{path}: not a valid TOML file: nested too deeply") from None
+        except ValueError as error:  # also of a number with thousands of digits
+            raise InvalidInput(f"{path}: not a valid TOML file: {error}") from error
+        try:
+            return cls.from_mapping(data)
+        except InvalidInput as error:
+            raise InvalidInput(f"{path}: {str(error).removeprefix('meter.toml: ')}") from error
+
+    def to_toml(self) -> str:
+        """Return it as the text of a meter.toml."""
+        import tomli_w
+
+        return tomli_w.dumps(self.to_mapping())
+
+    def write(self, path: Path) -> None:
+        """Write as meter.toml."""
+        path.write_text(self.to_toml(), encoding="utf-8")
