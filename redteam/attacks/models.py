@@ -94,7 +94,8 @@ def writing(client: Client) -> None:
         client,
         """
 places = ("/", "/usr", "/usr/lib", "/etc", "/bin", "/submission", "/var", "/proc", "/dev", "/opt")
-for place in (*places, sys.prefix, sys.base_prefix):
+own = [] if sys.prefix.startswith("/tmp/") else [sys.prefix]  # else it lies in the program's /tmp
+for place in (*places, *own, sys.prefix + "/lib", sys.base_prefix):
     works(place, lambda: open(place + "/redteam", "w"))
 works("/proc/sys", lambda: open("/proc/sys/kernel/core_pattern", "w").write("x"))
 """,

@@ -301,8 +301,10 @@ return True
         "/usr",
         "/usr/local/bin",
         "/usr/bin",
-        sys.prefix,
+        # Of a checkout below /tmp, only what is bound is not the program's own /tmp.
+        *([] if sys.prefix.startswith("/tmp/") else [sys.prefix]),  # noqa: S108
         f"{sys.prefix}/bin",
+        f"{sys.prefix}/lib",
         sys.base_prefix,
     ],
 )
