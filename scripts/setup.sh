@@ -98,7 +98,9 @@ whole || { rm -rf .venv; quietly "$python" -m venv .venv; }
 rm -f .venv/.made .venv/.has-*
 if .venv/bin/python -c 'import sys; sys.exit(sys.version_info[:2] != (3, 11))'; then
     # Only files that are known are installed, and pip refuses hashes beside a project in place.
-    quietly .venv/bin/python -m pip install --require-hashes -r "requirements/$extra.txt"
+    # The list is complete, and pip check looks. Resolving it would fail once psycopg has a newer
+    # version than ours: pip asks for the newest psycopg[pool] before it sees that psycopg is pinned.
+    quietly .venv/bin/python -m pip install --no-deps --require-hashes -r "requirements/$extra.txt"
     quietly .venv/bin/python -m pip install --no-deps --no-build-isolation -e .
     quietly .venv/bin/python -m pip check
 else
