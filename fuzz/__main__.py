@@ -6,6 +6,7 @@ import argparse
 import os
 import random
 import sys
+import traceback
 
 from fuzz import all_targets
 from fuzz.running import Outcome, fuzz, run_case
@@ -27,9 +28,14 @@ def main(words: list[str]) -> int:
         if name not in known:
             parser.error(f"{name!r} is no target: one of {' '.join(known)}")
     if given.case is not None:
-        taken = run_case(known[chosen[0]], given.seed, given.case)
-        print("taken" if taken else "refused", flush=True)
-        os._exit(0)  # threads of a server must not keep the process
+        crashed = 0
+        try:
+            taken = run_case(known[chosen[0]], given.seed, given.case)
+            print("taken" if taken else "refused", flush=True)
+        except Exception:
+            traceback.print_exc()
+            crashed = 1
+        os._exit(crashed)  # threads of a server must not keep the process
     print(f"seed {given.seed}, {given.seconds:g} seconds, {len(chosen)} targets")
     print(f"{'target':<10} {'cases':>10} {'taken':>10} {'MB':>6} {'crashes':>8}")
     total = {name: Outcome(name) for name in chosen}

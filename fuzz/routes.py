@@ -159,7 +159,8 @@ class Routes:
             body = json.dumps(self._value(content[kind].get("schema", {}), draw, 0)).encode()
         elif kind == MEDIA_TYPE:
             boundary, _, form = draw.choice((Form().make(draw), self._form)).partition(b"\n--")
-            body, kind = b"--" + form, f"{kind}; boundary={boundary.decode().strip() or 'x'}"
+            edge = boundary.decode("ascii", "ignore").strip() or "x"  # headers are ASCII
+            body, kind = b"--" + form, f"{kind}; boundary={edge}"
         elif "tar" in kind:
             body = draw.choice(
                 (self._body, Tar().make(draw), _packed(draw), change(self._body, draw))

@@ -100,6 +100,24 @@ def test_what_a_parser_raises_is_a_crash() -> None:
         all(run_case(Broken(), 1, case) for case in range(50))
 
 
+def test_one_case_that_crashes_ends_although_threads_run() -> None:
+    """A case of the routes that crashed left its server's threads waiting for ever."""
+    program = """
+import sys, threading
+import fuzz.__main__ as fuzzing
+def crash(*_):
+    threading.Thread(target=threading.Event().wait).start()
+    raise KeyError("x")
+fuzzing.run_case = crash
+fuzzing.main(["--case", "1", "csv"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=False, timeout=300
+    )
+    assert done.returncode == 1
+    assert "KeyError: 'x'" in done.stderr
+
+
 @pytest.mark.parametrize("line", ["", "two\nlines", "x" * 2000])
 def test_a_refusal_is_one_line(line: str) -> None:
     one_line(ValueError("a line"))
