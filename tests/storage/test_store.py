@@ -53,6 +53,27 @@ def test_rows_come_back_as_they_went_in(store: Store) -> None:
         assert books.audit.all("m") == [link]
 
 
+def test_several_rows_come_back_as_they_went_in_whatever_they_say(store: Store) -> None:
+    """PostgreSQL gets them as one JSON text, in which none of this may mean something else."""
+    words = ["", '"', "\\", "\\u0041", "null", "ü, 漢, \N{SLIGHTLY SMILING FACE}", "{}", "1e400"]
+    entries = [
+        replace(ENTRY, step=step, submission=f"{step:064}", model=word, after_reset=bool(step % 2))
+        for step, word in enumerate(words, 1)
+    ]
+    details = {"text": words, "deep": {"null": None, "large": 2**60, "small": 0.1}}
+    keyed = [KeyedRequest("u", str(n), word, "t", 200, word) for n, word in enumerate(words)]
+    with store.writing() as books:
+        books.entries.add(entries)
+        links = books.audit.append_all("m", [("t", word, details) for word in words])
+        books.idempotency.put(keyed)
+        books.idempotency.put([replace(keyed[0], body={"a": None})])
+    with store.reading() as books:
+        assert books.entries.all("m", 1) == entries
+        assert books.audit.all("m") == links
+        found = books.idempotency.known(keyed)
+    assert [found["u", each.key].body for each in keyed] == [{"a": None}, *words[1:]]
+
+
 def test_rows_outlive_the_process(store: Store, url: str) -> None:
     with store.writing() as books:
         books.entries.add([ENTRY])

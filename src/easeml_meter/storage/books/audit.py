@@ -14,7 +14,7 @@ import sqlalchemy as sa
 
 from easeml_meter.core.model import AuditLink
 from easeml_meter.storage import schema
-from easeml_meter.storage.books.repository import Repository, columns_of
+from easeml_meter.storage.books.repository import Repository
 
 _START = "0" * 64
 Noted = tuple[str, str, dict[str, Any]]
@@ -61,7 +61,7 @@ class AuditLinks(Repository):
             unsigned = AuditLink(meter, number, at, event, details, previous, digest="")
             links.append(replace(unsigned, digest=link_digest(unsigned)))
             previous = links[-1].digest
-        self._connection.execute(schema.audit.insert(), [columns_of(link) for link in links])
+        self._add(schema.audit, links)
         return links
 
 

@@ -11,7 +11,7 @@ import sqlalchemy as sa
 
 from easeml_meter.core.model import Entry
 from easeml_meter.storage import schema
-from easeml_meter.storage.books.repository import Repository, columns_of
+from easeml_meter.storage.books.repository import Repository
 
 
 class Entries(Repository):
@@ -19,7 +19,7 @@ class Entries(Repository):
 
     def add(self, entries: Sequence[Entry]) -> None:
         """Enter answers, before they leave."""
-        self._connection.execute(schema.entries.insert(), [columns_of(each) for each in entries])
+        self._add(schema.entries, entries)
 
     def all(self, meter: str, generation: int, tenant: int | None = None) -> list[Entry]:
         """Return the answers given from one test set, in the order of each tenant's steps."""

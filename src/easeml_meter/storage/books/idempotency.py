@@ -8,11 +8,10 @@ from functools import cache
 from typing import Any
 
 import sqlalchemy as sa
-from sqlalchemy.dialects import postgresql, sqlite
 
 from easeml_meter.core.idempotency import KeyedRequest, Place
 from easeml_meter.storage import schema
-from easeml_meter.storage.books.repository import Repository, columns_of
+from easeml_meter.storage.books.repository import Repository, adding, columns_of
 
 _TABLE = schema.idempotency
 # Building a statement takes longer than carrying it out.
@@ -51,7 +50,7 @@ class KeyedRequests(Repository):
         if requests:
             # In one order, so that no two transactions wait for each other.
             rows = sorted(map(columns_of, requests), key=lambda row: (row["user"], row["key"]))
-            self._connection.execute(_put(self._connection.dialect.name), rows)
+            self._run(_put(self._connection.dialect.name), rows)
 
     def answer(self, requests: Sequence[KeyedRequest]) -> None:
         """Record the answers of requests that were entered before.
@@ -94,11 +93,10 @@ class KeyedRequests(Repository):
 
 @cache
 def _put(dialect: str) -> Any:
-    insert = sqlite.insert(_TABLE) if dialect == "sqlite" else postgresql.insert(_TABLE)
     keys = [column.name for column in _TABLE.primary_key]
-    others = [field.name for field in fields(KeyedRequest) if field.name not in keys]
-    put = insert.on_conflict_do_update(
-        index_elements=keys, set_={name: insert.excluded[name] for name in others}
+    names = tuple(field.name for field in fields(KeyedRequest))
+    insert = adding(dialect, _TABLE, names)
+    return insert.on_conflict_do_update(
+        index_elements=keys,
+        set_={name: insert.excluded[name] for name in names if name not in keys},
     )
-    # SQLAlchemy sends such rows in one statement only if it is to return something of them.
-    return put if dialect == "sqlite" else put.returning(_TABLE.c.key)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import fields
 from functools import cache
 from typing import Any, TypeVar
 
 import sqlalchemy as sa
+from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 
 Value = TypeVar("Value")
@@ -25,6 +26,17 @@ class Repository:
         """Return the rows in which these columns have these values, as values of `kind`."""
         found = self._connection.execute(query(table, kind, order, tuple(equal)), equal)
         return [kind(*row) for row in found]
+
+    def _add(self, table: sa.Table, values: Sequence[object]) -> None:
+        """Enter values of one kind as rows."""
+        if values:
+            insert = adding(self._connection.dialect.name, table, tuple(columns_of(values[0])))
+            self._run(insert, [columns_of(each) for each in values])
+
+    def _run(self, insert: sa.Insert, rows: list[dict[str, Any]]) -> None:
+        """Run what `adding` returned."""
+        apart = self._connection.dialect.name == "sqlite"
+        self._connection.execute(insert, rows if apart else {_ROWS: rows})
 
     def _of_pairs(
         self,
@@ -49,6 +61,24 @@ class Repository:
         found = (kind(*row) for row in self._connection.execute(query, equal | given))
         first, second = names
         return [each for each in found if (getattr(each, first), getattr(each, second)) in pairs]
+
+
+_ROWS = "rows_added"
+
+
+@cache
+def adding(dialect: str, table: sa.Table, names: tuple[str, ...]) -> Any:
+    """Return the statement that enters any number of rows with these columns.
+
+    PostgreSQL gets them as one JSON text. With a parameter for each value, the statement would have
+    another text for each number of rows, which takes longer to build and parse than to run.
+    """
+    if dialect == "sqlite":
+        return sqlite.insert(table)
+    kind: sa.ColumnElement[Any] = sa.literal_column(f"NULL::{table.name}")
+    given = sa.func.json_populate_recordset(kind, sa.bindparam(_ROWS, type_=sa.JSON))
+    rows = given.table_valued(*(sa.column(name, table.c[name].type) for name in names))
+    return postgresql.insert(table).from_select(names, sa.select(*rows.c))
 
 
 # Building a query takes longer than running it: those that are asked often are built once.
