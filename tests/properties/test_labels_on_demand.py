@@ -22,7 +22,7 @@ from tests.service.helpers import Labels, make_session, rows, write_predictions
 
 from easeml_meter.core.model import Event
 from easeml_meter.core.questions.planning import plan_of
-from easeml_meter.errors import Denied, InvalidInput, MeterError, Waiting, WrongPhase
+from easeml_meter.errors import Denied, InvalidInput, MeterError, Spent, Waiting, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.vault.keys import unwrap
@@ -110,6 +110,55 @@ def test_others_wait_for_the_one_that_waits(demand: Demand) -> None:
     assert [each.model for each in demand.meter.status().signals] == ["deployed", "a"]
     with pytest.raises(WrongPhase, match="nothing to give"):
         demand.meter.give_labels(pa.table({"id": ["1"], "is": ["1"]}), label="is")
+
+
+def test_several_teams_share_the_orders_of_one_test_set(tmp_path: Path) -> None:
+    """Each team has its own old model and steps; the bill follows from all steps together."""
+    demand = begin(tmp_path, spec_of(steps=5, tenants=(3, 2)))
+    size, quota = len(demand.labels), demand.quota
+    for tenant in (1, 2):
+        assert demand.submit(range(quota), f"deployed{tenant}", tenant).name == "baseline"
+    bills = []
+    steps = [(range(5), "a", 1), (range(7), "b", 2), (range(6), "c", 1), (range(4), "d", 2)]
+    for wrong, model, tenant in steps:
+        asked = demand.wait(wrong, model, tenant)
+        bills.append(asked.order.labels)
+        demand.label(asked)
+        told = demand.submit(wrong, model, tenant)
+        assert (told.name, told.tenant, told.old, told.repeated) == ("pass", tenant, 1, True)
+    assert bills == [quota, quota, quota, size - 3 * quota]
+    with pytest.raises(Spent):
+        demand.submit(range(3), "e", 2)
+    assert demand.submit(range(3), "e", 1).name == "pass"  # every row has its label by now
+    assert demand.meter.audit().sound
+    models = [
+        [each.model for each in demand.meter.status(tenant=t, generation=1).signals] for t in (1, 2)
+    ]
+    assert models == [["deployed1", "a", "c", "e"], ["deployed2", "b", "d"]]
+    records = json.loads((demand.meter.release() / "retrospective.json").read_text())
+    gained = {each["model"]: each["change"] for each in records if each["change"] is not None}
+    errors = {"a": 5, "b": 7, "c": 6, "d": 4, "e": 3}
+    assert gained == {each: pytest.approx((quota - errors[each]) / size) for each in errors}
+
+
+def test_a_team_learns_of_another_only_that_something_waits(tmp_path: Path) -> None:
+    """Not its name, nor whether its predictions are those of the model that waits."""
+    demand = begin(tmp_path, spec_of(steps=5, tenants=(3, 2)))
+    for tenant in (1, 2):
+        demand.submit(range(demand.quota), f"deployed{tenant}", tenant)
+    asked = demand.wait(range(5), "secret", 1)
+    refused = set()
+    for wrong, model in ((range(6), "other"), (range(5), "same"), (range(5), "secret")):
+        with pytest.raises(Waiting) as error:
+            demand.submit(wrong, model, 2)
+        refused.add(str(error.value))
+    assert refused == {
+        "a submission of another team waits for 17 labels, which the labelers were asked for: "
+        "submit this one after its answer"
+    }
+    demand.label(asked)
+    assert demand.meter.status(tenant=2).signals[-1].model == "deployed2"
+    assert demand.wait(range(5), "same", 2).order.number == 2  # the same predictions cost it a step
 
 
 def test_what_labelers_give_is_checked(demand: Demand) -> None:
@@ -244,9 +293,12 @@ def test_a_reading_of_the_difference_is_bought_like_a_verdict(tmp_path: Path) ->
     [
         ({"question": "n > 0.5 +/- 0.2", "disagreement": None}, "only with"),
         ({"disagreement": None}, "only with"),
-        ({"question": f"{QUESTION} /\\ n > 0.5 +/- 0.2"}, 'a clause about "n"'),
+        (
+            {"question": f"{QUESTION} /\\ n > 0.5 +/- 0.2"},
+            'a clause about "n" reads every label, also where both models predict the same, which '
+            "no step asks for: leave it or on_demand out",
+        ),
         ({"also": ("n > 0.5 +/- 0.25",)}, "also"),
-        ({"tenants": (2, 3)}, "tenants"),
         ({"on_demand": 1}, "true or false"),
     ],
 )

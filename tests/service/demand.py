@@ -53,14 +53,14 @@ class Demand:
         write_predictions(own, OWN, model)
         return test, own
 
-    def submit(self, wrong: range, model: str) -> Signal:
-        found: Signal = self.meter.submit(*self.files(wrong, model), model=model)
+    def submit(self, wrong: range, model: str, tenant: int = 1) -> Signal:
+        found: Signal = self.meter.submit(*self.files(wrong, model), model=model, tenant=tenant)
         return found
 
-    def wait(self, wrong: range, model: str) -> Wanted:
+    def wait(self, wrong: range, model: str, tenant: int = 1) -> Wanted:
         """Submit what has to wait; return what the labelers are asked for."""
         with pytest.raises(Waiting, match=f"{model} waits for [0-9]+ labels"):
-            self.submit(wrong, model)
+            self.submit(wrong, model, tenant)
         found: Wanted | None = self.meter.wanted()
         assert found is not None
         return found
@@ -70,9 +70,9 @@ class Demand:
         known = [str(self.labels[int(each)]) for each in asked.ids]
         return self.meter.give_labels(pa.table({"id": list(asked.ids), "is": known}), label="is")
 
-    def answered(self, wrong: range, model: str) -> Signal:
-        self.label(self.wait(wrong, model))
-        found = self.submit(wrong, model)
+    def answered(self, wrong: range, model: str, tenant: int = 1) -> Signal:
+        self.label(self.wait(wrong, model, tenant))
+        found = self.submit(wrong, model, tenant)
         assert found.repeated  # it was answered when the labels came
         return found
 
