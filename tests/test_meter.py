@@ -9,10 +9,11 @@ from typing import Any
 
 import pyarrow as pa
 import pytest
-from tests.service.helpers import make_session
+from tests.service.helpers import make_session, small_spec
 
 from easeml_meter.client import RemoteMeter
-from easeml_meter.errors import InvalidInput
+from easeml_meter.core.people import Role
+from easeml_meter.errors import Denied, InvalidInput
 from easeml_meter.meter import Meter, MeterVerbs
 
 VERBS = [name for name in vars(MeterVerbs) if not name.startswith("_")]
@@ -51,3 +52,23 @@ def test_a_refusal_names_the_argument_of_python(tmp_path: Path) -> None:
         with pytest.raises(InvalidInput, match=wanted) as refused:
             verb(*given)
         assert "--" not in str(refused.value)
+
+
+def test_developers_of_a_folder_see_the_answers_of_their_own_team(tmp_path: Path) -> None:
+    """As at a server: the same gate, although nothing keeps them from saying another team."""
+    session = make_session(tmp_path, small_spec(tenants=(2, 2)))
+    for tenant in (1, 2):
+        session.submit(tenant, 0, model=f"m{tenant}", tenant=tenant)
+    for own, other in ((1, 2), (2, 1)):
+        with Meter.open(tmp_path / "meter", role=Role.DEVELOPER, tenant=own) as meter:
+            assert [each.model for each in meter.status().signals] == [f"m{own}"]
+            assert meter.status(tenant=own) == meter.status()
+            assert [each.event for each in meter.audit().links if each.details].count("told") == 1
+            for look in (meter.status, meter.history, partial(meter.note, 1, "mine")):
+                with pytest.raises(Denied, match=f"team {other}: not yours"):
+                    look(tenant=other)
+            with pytest.raises(Denied, match=f"team {other}: not yours"):
+                meter.submit(*session.files(3, 0), model="theirs", tenant=other)
+    for role in (Role.OWNER, Role.LABELER):
+        with Meter.open(tmp_path / "meter", role=role) as meter:
+            assert [meter.status(tenant=each).signals[0].model for each in (1, 2)] == ["m1", "m2"]

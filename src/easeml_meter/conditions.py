@@ -175,6 +175,11 @@ class Condition:
         return any(clause.variable is not Variable.ACCURACY for clause in self.clauses)
 
     @property
+    def reads_every_label(self) -> bool:
+        """Whether it asks how accurate a model is by itself, also where it predicts as the old."""
+        return any(clause.variable is Variable.ACCURACY for clause in self.clauses)
+
+    @property
     def most(self) -> Fraction:
         """The largest share of rows on which a model that passes differs from the old one.
 

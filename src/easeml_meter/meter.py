@@ -381,10 +381,15 @@ class Meter(MeterVerbs):
 
     @classmethod
     def open(
-        cls, folder: str | Path = ".", *, role: Role = Role.OWNER, clock: Clock = utc_now
+        cls,
+        folder: str | Path = ".",
+        *,
+        role: Role = Role.OWNER,
+        tenant: int = 1,
+        clock: Clock = utc_now,
     ) -> Meter:
-        """Open the meter in a folder."""
-        return cls(Workspace.open(Path(folder), clock), role)
+        """Open the meter in a folder; developers and runners are of one team, the others of all."""
+        return cls(Workspace.open(Path(folder), clock), role, tenant)
 
     def __repr__(self) -> str:
         return f"<Meter in {self.workspace.files.location('')!r}>"

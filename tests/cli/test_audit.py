@@ -53,3 +53,7 @@ def test_developers_of_a_folder_read_no_answer_of_another_team(
     assert (one["tenant"], two["tenant"]) == (1, 2)
     monkeypatch.setenv("METER_ROLE", "developer")
     assert told() == [one, {}]
+    # A command says of which team it is, as METER_ROLE says in which role.
+    for number in (1, 2):
+        (signal,) = desk.json("status", "--tenant", str(number))["signals"]
+        assert signal["tenant"] == number

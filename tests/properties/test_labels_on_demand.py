@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,92 +17,18 @@ from tests.cli.running import Captured, run
 from tests.live import live
 from tests.properties.stories import one_secret
 from tests.properties.test_noninterference_in_a_folder import Side
-from tests.service.helpers import (
-    Clock,
-    Labels,
-    condition_spec,
-    make_session,
-    rows,
-    write_predictions,
-)
+from tests.service.demand import OWN, QUESTION, Demand, begin, spec_of
+from tests.service.helpers import Labels, make_session, rows, write_predictions
 
-from easeml_meter.core.model import Event, Wanted
+from easeml_meter.core.model import Event
 from easeml_meter.core.questions.planning import plan_of
-from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, InvalidInput, MeterError, Waiting, WrongPhase
+from easeml_meter.errors import Denied, InvalidInput, MeterError, Spent, Waiting, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service.place import Workspace
-from easeml_meter.spec import MeterSpec
 from easeml_meter.vault.keys import unwrap
 
-QUESTION = "n - o > 0 +/- 0.15"
-OWN = np.arange(20) % 2
 NAMES = ("no", "certainly")
 """Classes whose names are of different lengths."""
-
-
-def spec_of(**options: Any) -> MeterSpec:
-    given: dict[str, Any] = {"question": QUESTION, "disagreement": 0.3, "inputs": "public"}
-    return condition_spec(**(given | {"on_demand": True, "steps": 5} | options))
-
-
-@dataclass
-class Demand:
-    """A meter whose test set was sealed without labels, and people who know them."""
-
-    folder: Path
-    meter: Any
-    labels: Labels
-
-    @property
-    def quota(self) -> int:
-        return math.ceil(len(self.labels) * 0.3)
-
-    def predicted(self, wrong: Any) -> Labels:
-        found = self.labels.copy()
-        found[wrong] = 1 - found[wrong]
-        return found
-
-    def files(self, wrong: Any, model: str) -> tuple[Path, Path]:
-        test, own = self.folder / f"{model}-test.parquet", self.folder / f"{model}-own.parquet"
-        write_predictions(test, self.predicted(wrong), model)
-        write_predictions(own, OWN, model)
-        return test, own
-
-    def submit(self, wrong: range, model: str) -> Signal:
-        found: Signal = self.meter.submit(*self.files(wrong, model), model=model)
-        return found
-
-    def wait(self, wrong: range, model: str) -> Wanted:
-        """Submit what has to wait; return what the labelers are asked for."""
-        with pytest.raises(Waiting, match=f"{model} waits for [0-9]+ labels"):
-            self.submit(wrong, model)
-        found: Wanted | None = self.meter.wanted()
-        assert found is not None
-        return found
-
-    def label(self, asked: Wanted) -> Any:
-        """Give the labels that are asked for."""
-        known = [str(self.labels[int(each)]) for each in asked.ids]
-        return self.meter.give_labels(pa.table({"id": list(asked.ids), "is": known}), label="is")
-
-    def answered(self, wrong: range, model: str) -> Signal:
-        self.label(self.wait(wrong, model))
-        found = self.submit(wrong, model)
-        assert found.repeated  # it was answered when the labels came
-        return found
-
-
-def begin(folder: Path, spec: MeterSpec | None = None, *, seed: int = 0) -> Demand:
-    spec = spec or spec_of()
-    meter = Meter.create(folder / "meter", spec, name="demand", clock=Clock())
-    labels = np.random.default_rng(seed).integers(0, 2, meter.plan.labels)
-    pq.write_table(rows(OWN, seed=7), folder / "validation.parquet")
-    meter.set_validation(folder / "validation.parquet", label="label")
-    inputs = rows(labels, seed=3).drop_columns(["label"])
-    meter.seal(inputs, folder / "set.sealed", id_column="id", columns=["x", "y"])
-    meter.add_test_set(folder / "set.sealed", ids_renumbered=True)
-    return Demand(folder, meter, labels)
 
 
 @pytest.fixture
@@ -185,6 +110,55 @@ def test_others_wait_for_the_one_that_waits(demand: Demand) -> None:
     assert [each.model for each in demand.meter.status().signals] == ["deployed", "a"]
     with pytest.raises(WrongPhase, match="nothing to give"):
         demand.meter.give_labels(pa.table({"id": ["1"], "is": ["1"]}), label="is")
+
+
+def test_several_teams_share_the_orders_of_one_test_set(tmp_path: Path) -> None:
+    """Each team has its own old model and steps; the bill follows from all steps together."""
+    demand = begin(tmp_path, spec_of(steps=5, tenants=(3, 2)))
+    size, quota = len(demand.labels), demand.quota
+    for tenant in (1, 2):
+        assert demand.submit(range(quota), f"deployed{tenant}", tenant).name == "baseline"
+    bills = []
+    steps = [(range(5), "a", 1), (range(7), "b", 2), (range(6), "c", 1), (range(4), "d", 2)]
+    for wrong, model, tenant in steps:
+        asked = demand.wait(wrong, model, tenant)
+        bills.append(asked.order.labels)
+        demand.label(asked)
+        told = demand.submit(wrong, model, tenant)
+        assert (told.name, told.tenant, told.old, told.repeated) == ("pass", tenant, 1, True)
+    assert bills == [quota, quota, quota, size - 3 * quota]
+    with pytest.raises(Spent):
+        demand.submit(range(3), "e", 2)
+    assert demand.submit(range(3), "e", 1).name == "pass"  # every row has its label by now
+    assert demand.meter.audit().sound
+    models = [
+        [each.model for each in demand.meter.status(tenant=t, generation=1).signals] for t in (1, 2)
+    ]
+    assert models == [["deployed1", "a", "c", "e"], ["deployed2", "b", "d"]]
+    records = json.loads((demand.meter.release() / "retrospective.json").read_text())
+    gained = {each["model"]: each["change"] for each in records if each["change"] is not None}
+    errors = {"a": 5, "b": 7, "c": 6, "d": 4, "e": 3}
+    assert gained == {each: pytest.approx((quota - errors[each]) / size) for each in errors}
+
+
+def test_a_team_learns_of_another_only_that_something_waits(tmp_path: Path) -> None:
+    """Not its name, nor whether its predictions are those of the model that waits."""
+    demand = begin(tmp_path, spec_of(steps=5, tenants=(3, 2)))
+    for tenant in (1, 2):
+        demand.submit(range(demand.quota), f"deployed{tenant}", tenant)
+    asked = demand.wait(range(5), "secret", 1)
+    refused = set()
+    for wrong, model in ((range(6), "other"), (range(5), "same"), (range(5), "secret")):
+        with pytest.raises(Waiting) as error:
+            demand.submit(wrong, model, 2)
+        refused.add(str(error.value))
+    assert refused == {
+        "a submission of another team waits for 17 labels, which the labelers were asked for: "
+        "submit this one after its answer"
+    }
+    demand.label(asked)
+    assert demand.meter.status(tenant=2).signals[-1].model == "deployed2"
+    assert demand.wait(range(5), "same", 2).order.number == 2  # the same predictions cost it a step
 
 
 def test_what_labelers_give_is_checked(demand: Demand) -> None:
@@ -319,9 +293,12 @@ def test_a_reading_of_the_difference_is_bought_like_a_verdict(tmp_path: Path) ->
     [
         ({"question": "n > 0.5 +/- 0.2", "disagreement": None}, "only with"),
         ({"disagreement": None}, "only with"),
-        ({"question": f"{QUESTION} /\\ n > 0.5 +/- 0.2"}, 'a clause about "n"'),
+        (
+            {"question": f"{QUESTION} /\\ n > 0.5 +/- 0.2"},
+            'a clause about "n" reads every label, also where both models predict the same, which '
+            "no step asks for: leave it or on_demand out",
+        ),
         ({"also": ("n > 0.5 +/- 0.25",)}, "also"),
-        ({"tenants": (2, 3)}, "tenants"),
         ({"on_demand": 1}, "true or false"),
     ],
 )

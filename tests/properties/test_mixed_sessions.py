@@ -138,6 +138,27 @@ def test_prices_are_told_before_anything_is_asked(session: Session) -> None:
         assert price.left == pytest.approx(before[name].left - before[LEVEL].nats)
 
 
+def test_the_answer_that_closes_the_test_set_is_announced_as_such(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """In JSON, at the terminal, by --check and on the page: the same words, and they come true."""
+    session = make_session(tmp_path, mixed(also=[CHEAP]))
+    place, announced, step = ("-C", str(tmp_path / "meter")), False, 0
+    while session.meter.generations[-1].phase == "active":
+        view = session.meter.status()
+        announced = next(each.closes for each in view.prices if each.question == CHEAP)
+        shown = json.loads(run(capsys, "status", "--json", *place)[1])["prices"]
+        assert next(each["closes"] for each in shown if each["question"] == CHEAP) == announced
+        step += 1
+        test, validation = session.files(step, 0)
+        files = ("--test", str(test), "--validation", str(validation), "--model", "m")
+        check = run(capsys, "submit", *files, "--check", "--ask", CHEAP, *place)[1]
+        for words in (check, run(capsys, "status", *place)[1], html_page(view)):
+            assert ("it closes the test set" in " ".join(words.split())) == announced, words
+        session.submit(step, 0, model=f"m{step}", ask=CHEAP)
+    assert announced
+
+
 def test_the_promised_steps_come_in_any_order_and_then_what_is_left(tmp_path: Path) -> None:
     """Whoever asked for readings only gets no further one, but cheaper questions."""
     session = make_session(tmp_path, mixed(also=[CHEAP]))

@@ -28,6 +28,7 @@ from easeml_meter.service.handovers import answer_handover, hand_over, list_hand
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import log_failure, required_labels
 from easeml_meter.stats.tails import log_tail
+from easeml_meter.storage.journal import Journal
 
 
 def reachable(signals: int, shares: tuple[int, ...], shared: int) -> int:
@@ -193,6 +194,35 @@ def test_an_older_database_put_back_remembers_it(tmp_path: Path) -> None:
         session.meter = meter
         told = session.submit(0, 0, model="b", tenant=2)
         assert told.steps_left == left - 1
+        assert [link.event for link in meter.audit().links].count("hand-over was missing") == 1
+
+
+def test_a_hand_over_whose_line_was_cut_off_is_added_by_the_next_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash came after the commit, then an answer, then an older database."""
+    session = made(tmp_path)
+    session.submit(0, 0, model="a", tenant=1)
+    database = tmp_path / "meter" / ".meter" / "meter.db"
+    session.meter.close()
+    before = database.read_bytes()
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Meter.open(tmp_path / "meter") as meter:
+        session.meter = meter
+        with monkeypatch.context() as broken:
+            broken.setattr(Journal, "append_handover", crash)
+            with pytest.raises(KeyboardInterrupt):
+                hand_over(SYSTEM, meter.workspace, 1, 2, confirm=True)
+        left = session.submit(0, 0, model="b", tenant=2).steps_left
+    for name in ("meter.db-wal", "meter.db-shm"):
+        database.with_name(name).unlink(missing_ok=True)
+    database.write_bytes(before)
+    with Meter.open(tmp_path / "meter") as meter:
+        session.meter = meter
+        assert session.submit(1, 0, model="c", tenant=2).steps_left == left - 1
         assert [link.event for link in meter.audit().links].count("hand-over was missing") == 1
 
 

@@ -6,6 +6,7 @@ import base64
 import json
 import shutil
 from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,7 @@ from easeml_meter.service.keys import Rotated, rotate_key
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.place import Home
 from easeml_meter.service.restore import check_backup
+from easeml_meter.service.submissions import answering
 from easeml_meter.service.submissions.keeping import read_kept
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.storage.files import FolderFiles
@@ -254,6 +256,51 @@ def test_in_a_folder(tmp_path: Path) -> None:
     assert meter.audit().problems == ()
     session.meter.retire()
     meter.release()
+
+
+def test_a_process_with_the_former_key_writes_nothing_that_nobody_can_open(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The key changes while a submission is measured: it is refused, and can be sent again."""
+    session = make_session(tmp_path)
+    session.submit(1, 0, model="a")
+    home, tell = Home(tmp_path / "meter"), answering._tell
+
+    def changing(*arguments: Any) -> Any:
+        rotate_key(SYSTEM, Place.of_folder(home), home.key)
+        return tell(*arguments)
+
+    with monkeypatch.context() as patched:
+        patched.setattr(answering, "_tell", changing)
+        with pytest.raises(MeterError, match="key of the meter was changed: open the meter again"):
+            session.submit(2, 0, model="b")
+    assert len(session.meter.status().signals) == 1
+    for attempt in (session.meter.retire, lambda: session.submit(3, 0)):
+        with pytest.raises(MeterError, match="open the meter again"):
+            attempt()
+    session.meter = Meter.open(tmp_path / "meter")
+    assert session.submit(2, 0, model="b").step == 2
+    for name in session.meter.workspace.files.names("predictions"):
+        assert unwrap((home.state / "predictions" / name).read_bytes(), Identity.read(home.key))
+    session.meter.retire()
+    assert session.meter.release().is_dir()
+
+
+def test_a_key_changes_between_transactions_only(tmp_path: Path) -> None:
+    """What another process is writing, it has sealed to the former key: that is sealed anew."""
+    session = make_session(tmp_path)
+    home, before = Home(tmp_path / "meter"), Identity.read(Home(tmp_path / "meter").key).recipient
+    space = session.meter.workspace
+    with ThreadPoolExecutor(1) as pool:
+        with space.writing():
+            done = pool.submit(lambda: rotate_key(SYSTEM, Place.of_folder(home), home.key))
+            with pytest.raises(TimeoutError):
+                done.result(0.5)
+            assert Identity.read(home.key).recipient == before
+            space.files.put("predictions/late.age", wrap(b"late", [space.identity.recipient]))
+        done.result(20)
+    content = space.files.read("predictions/late.age")
+    assert unwrap(content, Identity.read(home.key)) == b"late"
 
 
 def test_a_file_that_neither_key_opens_is_named(tmp_path: Path) -> None:

@@ -177,7 +177,9 @@ def open_meter(place: MeterPlace) -> MeterVerbs:
         return open_remote(place)
     from easeml_meter.meter import Meter
 
-    meter = Meter.open(place.folder, role=role)
+    # Whoever uses a folder says of which team they are, as they say in which role.
+    tenant = click.get_current_context().params.get("tenant") or 1
+    meter = Meter.open(place.folder, role=role, tenant=tenant)
     _warn_of_git(place.folder)
     return meter
 

@@ -255,10 +255,19 @@ def price_of(price: Price) -> str:
     """Return a price in nats, rounded up, and what is left for the question, rounded down."""
     if not price.answers:
         return "more than is left"
-    if price.nats >= price.left:
-        return f"all of the {at_least(price.left, 3)} nats left (1 answer)"
-    enough = f"{price.answers:,} answer{'s'[: price.answers > 1]}"
-    return f"{at_most(price.nats, 2)} of {at_least(price.left, 3)} nats left ({enough})"
+    everything = f"all of the {at_least(price.left, 3)} nats left"
+    if price.closes:
+        return f"{everything} (the last answer: it closes the test set)"
+    if price.answers == 1:
+        taken = f"takes {at_most(price.nats, 2)} from the others"
+        return f"{everything} for it (its last answer, which {taken})"
+    digits = 2  # more of them where rounding would show a price above what is left
+    while digits < 14 and float(at_most(price.nats, digits)) > float(
+        at_least(price.left, digits + 1)
+    ):
+        digits += 1
+    left = at_least(price.left, digits + 1)
+    return f"{at_most(price.nats, digits)} of {left} nats left ({price.answers:,} answers)"
 
 
 def when(moment: datetime) -> str:

@@ -121,8 +121,9 @@ class Actor:
 
     @classmethod
     def embedded(cls, role: Role = Role.OWNER, tenant: int | None = None) -> Actor:
-        """Return whoever uses a meter in a folder, in the role they say they have."""
-        return cls(((role, 0),), tenant)
+        """Return whoever uses a meter in a folder, in the role and team they say they have."""
+        of_a_team = role in (Role.DEVELOPER, Role.RUNNER)
+        return cls(((role, (tenant or 1) if of_a_team else 0),), tenant)
 
     def granted(self, *permissions: Permission) -> Actor:
         """Return this actor with the seats that allow the first of these permissions.

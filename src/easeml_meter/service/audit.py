@@ -263,8 +263,6 @@ def _readable(actor: Actor, links: list[AuditLink]) -> tuple[AuditLink, ...]:
     if any(role in (Role.LABELER, Role.OWNER) for role, _ in actor.seats):
         return tuple(links)
     own = {tenant for role, tenant in actor.seats if role is Role.DEVELOPER}
-    if 0 in own:  # embedded, in the role of a developer
-        own = {actor.acting_for}
     hidden = {link.number for link in links if not _shown_to(own, link)}
     if not hidden:
         return tuple(links)

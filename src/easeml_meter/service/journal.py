@@ -171,11 +171,19 @@ def _newest(space: Workspace, books: Books, test_set: TestSet, count: int) -> li
 
 
 def _complete_handovers(space: Workspace, books: Books, test_set: TestSet) -> None:
-    """Complete the hand-overs, too: an older database put back would forget what they cost."""
-    told = space.journal(test_set).handovers()
-    if not told:
-        return
+    """Complete the hand-overs, too: an older database put back would forget what they cost.
+
+    Those that a crash kept from the journal were committed before, and are added to it now.
+    """
+    journal = space.journal(test_set)
+    told = journal.handovers()
     known = books.handovers.all(test_set.meter, test_set.number)
+    if not told and not known:
+        return
+    journaled = {(row.giver, row.receiver) for row in told}
+    for row in known:
+        if (row.giver, row.receiver) not in journaled:
+            journal.append_handover(row)
     pairs = {(row.giver, row.receiver) for row in known}
     for row in told:
         if (row.giver, row.receiver) not in pairs:
@@ -220,13 +228,14 @@ def promotions_of(books: Books, test_set: TestSet) -> list[Promotion]:
 def _complete_promotions(space: Workspace, books: Books, test_set: TestSet) -> None:
     """Complete the promotions, too: an older database would compare with the model before.
 
-    Each is entered once for every time that it was made; the last one counts.
+    Each is entered once for every time that it was made; the last one counts. Those that a crash
+    kept from the journal were committed before, and are added to it now.
     """
-    known = Counter((row.tenant, row.step) for row in promotions_of(books, test_set))
-    for row in space.journal(test_set).promotions():
-        if known[row.tenant, row.step] > 0:
-            known[row.tenant, row.step] -= 1
-            continue
+    journal = space.journal(test_set)
+    told, known = journal.promotions(), promotions_of(books, test_set)
+    for row in _beyond(told, known):
+        journal.append_promotion(row)
+    for row in _beyond(known, told):
         details = {
             "generation": test_set.number,
             "tenant": row.tenant,
@@ -234,3 +243,14 @@ def _complete_promotions(space: Workspace, books: Books, test_set: TestSet) -> N
             "model": row.model,
         }
         books.audit.append(test_set.meter, space.now(), Event.PROMOTION_MISSING, details)
+
+
+def _beyond(these: list[Promotion], others: list[Promotion]) -> list[Promotion]:
+    """Return those of the others that were made more often than these say, the oldest first."""
+    left = Counter((row.tenant, row.step) for row in these)
+    found = []
+    for row in others:
+        left[row.tenant, row.step] -= 1
+        if left[row.tenant, row.step] < 0:
+            found.append(row)
+    return found

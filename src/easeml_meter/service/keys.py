@@ -49,7 +49,7 @@ class Rotated:
 def rotate_key(_: Actor, place: Place, key: Path, site: Site | None = None) -> Rotated:
     """Let a new key take the place of the one in a file, for all that is sealed to it.
 
-    Nothing else may use the place meanwhile. `site` is the server's, where there is one. Done again
+    No server may use the place meanwhile. `site` is the server's, where there is one. Done again
     after an interruption, it goes on; the chain of every meter says that its key was changed.
 
     Raises:
@@ -61,7 +61,9 @@ def rotate_key(_: Actor, place: Place, key: Path, site: Site | None = None) -> R
         raise InvalidInput(f"{key}: it was changed meanwhile: try again")
     if identity.former is None:
         identity = identity.successor()
-        identity.replace(key)
+        # In a folder, others may be writing. They go on with the key that they find under the lock.
+        with place.store.writing():
+            identity.replace(key)
     former = identity.former
     if former is None:
         raise ValueError("a successor knows its former key")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import hmac
-from collections.abc import Callable, Collection
-from contextlib import AbstractContextManager
+from collections.abc import Callable, Collection, Iterator
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from functools import cached_property
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import TestSet, stamp
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.scoring.losses import Loss, check_allowed, parse_loss
 from easeml_meter.service.room import Room
 from easeml_meter.spec import MeterSpec
@@ -152,12 +152,36 @@ class Workspace:
         return self.store.reading()
 
     def asking(self) -> AbstractContextManager[Books]:
-        """Read what is read again under the lock, each time as it is at that moment."""
+        """Read what is read again under the lock, each time as it is at that moment.
+
+        Raises:
+            MeterError: the key was changed since it was read.
+        """
+        self.check_key()
         return self.store.asking()
 
-    def writing(self) -> AbstractContextManager[Books]:
-        """Hold this meter's write lock; commit at the end, or leave no trace."""
-        return self.store.writing(self.meter)
+    @contextmanager
+    def writing(self) -> Iterator[Books]:
+        """Hold this meter's write lock; commit at the end, or leave no trace.
+
+        Raises:
+            MeterError: the key was changed since it was read.
+        """
+        with self.store.writing(self.meter) as books:
+            self.check_key()  # under the lock, within which alone it changes
+            yield books
+
+    def check_key(self) -> None:
+        """Refuse to go on with a key that another process has changed.
+
+        Nobody could open what is sealed to it from now on.
+
+        Raises:
+            MeterError: it was changed.
+        """
+        known = self.__dict__.get("identity")
+        if known is not None and self.open_identity().recipient != known.recipient:
+            raise MeterError("the key of the meter was changed: open the meter again")
 
     def now(self) -> str:
         """Stamp this moment."""

@@ -6,7 +6,7 @@ from dataclasses import fields
 from typing import TYPE_CHECKING
 
 from easeml_meter.checks import refuse_with, settle
-from easeml_meter.conditions import BETTER, Variable
+from easeml_meter.conditions import BETTER
 from easeml_meter.errors import invalid
 from easeml_meter.spec.bands import check_bands
 from easeml_meter.spec.names import GAP, Bound, Count, Gap, Protocol, is_zero_one
@@ -18,6 +18,13 @@ _MOST_ALSO = 19
 """Questions are counted one by one: more of them than anybody reads are refused."""
 OF_THE_GAP = ("gap", "bound", "drawn", "ceiling", "variance_ceiling")
 """Settings of a meter's bands, which no other question has."""
+
+
+EVERY_LABEL = (
+    'a clause about "n" reads every label, also where both models predict the same, '
+    "which no step asks for"
+)
+"""Why how accurate a model is by itself cannot be asked with labels on demand."""
 
 
 def check_question(spec: MeterSpec) -> None:
@@ -110,13 +117,8 @@ def check_on_demand(spec: MeterSpec) -> None:
     if not spec.compares or spec.disagreement is None:
         needed = 'only with "n - o" and a disagreement, which says how many labels a step needs'
         raise invalid("on_demand", True, needed)
-    clauses = () if spec.condition is None else spec.condition.clauses
-    unknown = {
-        # Whoever waits would keep others waiting: that tells of their submissions.
-        "tenants": spec.tenants,
-        'a clause about "n"': any(each.variable is Variable.ACCURACY for each in clauses),
-    }
-    refuse_with("on_demand", True, unknown, "not with {}")
+    if spec.condition is not None and spec.condition.reads_every_label:
+        raise invalid("on_demand", True, f"{EVERY_LABEL}: leave it or on_demand out")
 
 
 def of_the_gap(spec: MeterSpec) -> dict[str, object]:

@@ -79,9 +79,9 @@ class Journal:
         self._files.append(self._handovers, [_line(row)])
 
     def handovers(self) -> list[HandOver]:
-        """Give all hand-overs, the oldest first."""
+        """Give all hand-overs, the oldest first; whoever comes next may add one again."""
         found = []
-        for line in self._files.lines(self._handovers):
+        for line in dict.fromkeys(self._files.lines(self._handovers)):
             with suppress(*_NO_LINE):  # cut short by a crash
                 found.append(_checked(HandOver(**_read(line, "giver", "receiver"))))
         return sorted(found, key=lambda row: row.at)
@@ -91,9 +91,9 @@ class Journal:
         self._files.append(self._promotions, [_line(row)])
 
     def promotions(self) -> list[Promotion]:
-        """Give all promotions, the oldest first."""
+        """Give all promotions, the oldest first; whoever comes next may add one again."""
         found = []
-        for line in self._files.lines(self._promotions):
+        for line in dict.fromkeys(self._files.lines(self._promotions)):
             with suppress(*_NO_LINE):  # cut short by a crash
                 found.append(_checked(Promotion(**_read(line))))
         return sorted(found, key=lambda row: row.at)

@@ -101,6 +101,21 @@ def test_fresh_inputs_are_a_test_set_for_every_step() -> None:
     assert spec.quota(fresh.size) == on_demand(0.05).quota(fresh.size)
 
 
+@pytest.mark.parametrize("tenants", [(5, 5), (9, 1), (2, 3, 5)])
+def test_teams_are_counted_as_one_that_knows_all_answers(tenants: tuple[int, ...]) -> None:
+    """Who waits keeps others waiting, so teams are not isolated: the sum of counts is too small."""
+    one = plan_of(spec_of(0.05, 10))
+    found = plan_of(spec_of(0.05, 10, tenants=tenants))
+    assert (found.labels, found.promise) == (one.labels, one.promise)
+    assert found.to_dict()["notes"] == one.to_dict()["notes"]
+
+
+def test_fresh_inputs_of_two_teams_cost_a_model_for_each() -> None:
+    """Each test set has one step of each team: as many models as there are steps in all."""
+    fresh = required_size(on_demand(0.05), Budget(20, 0.01))
+    assert plan_of(spec_of(0.05, 2, tenants=(1, 1), sessions=10)).labels == fresh.size
+
+
 def test_a_model_that_differs_too_much_fails_by_what_it_predicts() -> None:
     """It has no labels for these rows; with all labels, only those count that one gets right."""
     far = Comparison(rows=100, gained=9, lost=0, differing=11)

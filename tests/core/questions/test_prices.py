@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import itertools
 import math
+import re
 from fractions import Fraction
 
 import pytest
@@ -14,8 +15,10 @@ from easeml_meter.core.questions.gap import Gap
 from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.planning import Budget, required_size, supported_steps
-from easeml_meter.core.questions.prices import CLOSED, UNIT, Prices
+from easeml_meter.core.questions.prices import CLOSED, UNIT, Price, Prices
 from easeml_meter.core.questions.question import Question
+from easeml_meter.report.words import price_of
+from easeml_meter.stats.rounding import at_least, at_most
 
 GAP = Gap(Bands(0.05).spec())
 LEVEL = PassFail.parse("n > 0.9 +/- 0.05")
@@ -80,6 +83,40 @@ def test_one_question_alone_gets_the_steps_of_its_own_plan(
 ) -> None:
     alone = supported_steps(question, prices.labels, Budget(1, DELTA)).budget.steps
     assert prices.price(0, number, "").answers in (alone, alone + 1)  # the plan is for larger sizes
+
+
+def test_the_last_answer_to_a_question_says_what_it_takes_from_the_others(prices: Prices) -> None:
+    """It may take far more than was left for it: the others lose that, or the test set closes."""
+    spent = 0
+    while prices.price(spent, 0, "gap").answers > 1:
+        assert not prices.price(spent, 0, "gap").closes
+        spent = prices.after(spent, 0)
+    last, level = prices.price(spent, 0, "gap"), prices.price(spent, 1, "level")
+    assert (last.answers, last.closes) == (1, False)
+    assert last.nats > last.left
+    after = prices.after(spent, 0)
+    assert not prices.allows(after, 0)
+    assert prices.price(after, 1, "level").left == pytest.approx(level.left - last.nats)
+    assert price_of(last) == (
+        f"all of the {at_least(last.left, 3)} nats left for it (its last answer, which takes "
+        f"{at_most(last.nats, 2)} from the others)"
+    )
+    while prices.price(after, 1, "level").answers > 1:
+        after = prices.after(after, 1)
+    final = prices.price(after, 1, "level")
+    assert final.closes
+    assert price_of(final) == (
+        f"all of the {at_least(final.left, 3)} nats left (the last answer: it closes the test set)"
+    )
+
+
+@pytest.mark.parametrize(("nats", "left"), [(1.0981, 1.0995), (0.693, 0.7), (0.7, 0.7000001)])
+def test_no_price_is_shown_above_what_is_left_while_answers_follow(
+    nats: float, left: float
+) -> None:
+    words = price_of(Price("gap", nats, left, 2))
+    cost, of = re.findall(r"^([0-9.]+) of ([0-9.]+) nats left", words)[0]
+    assert nats <= float(cost) <= float(of) <= left
 
 
 def test_what_is_left_in_the_end_is_nothing(prices: Prices) -> None:

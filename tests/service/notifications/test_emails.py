@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import re
 from datetime import timedelta
+from pathlib import Path
 
 import click
 import pytest
+from tests.service.demand import begin_at, spec_of
 from tests.service.helpers import small_spec
 
 from easeml_meter.cli import meter as root
@@ -14,6 +16,7 @@ from easeml_meter.core.model import stamp
 from easeml_meter.core.notifications import Message, Undelivered
 from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
+from easeml_meter.meter import Meter
 from easeml_meter.service import seats, users
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
@@ -52,14 +55,59 @@ def test_labelers_with_an_address_get_one_email_for_a_request(site: Site) -> Non
     assert "The meter cats asks for test set 1" in mails[0]
 
 
-def test_a_email_names_commands_that_exist(site: Site) -> None:
+def test_labelers_get_an_email_for_each_order_of_labels(site: Site, tmp_path: Path) -> None:
+    """What it says is the number of the order and its labels: anybody can count these."""
+    meter = create_meter(SYSTEM, site, spec_of(), "cats").id
+    labeler(site, meter, "ann", "ann@example.org")
+    mailbox = Mailbox()
+    assert deliver_due(site, mailbox, emails=True) == 1
+    needed = mailbox.messages[0].body
+    assert needed["subject"] == "cats: 54 inputs are needed"
+    assert "54 rows with ids, without labels, sealed on your machine" in needed["text"]
+    demand = begin_at(Meter(site.space(meter)), tmp_path)
+    demand.submit(range(demand.quota), "deployed")
+    assert deliver_due(site, mailbox, emails=True) == 0
+    for number, model in enumerate(("secret-one", "secret-two"), 1):
+        asked = demand.wait(range(5 + number), model)
+        assert deliver_due(site, mailbox, emails=True) == 1
+        assert deliver_due(site, mailbox, emails=True) == 0
+        body = mailbox.messages[-1].body
+        assert body["subject"] == f"cats: a submission waits for {demand.quota} labels"
+        assert f"order {number} of test set 1: {demand.quota} labels" in body["text"]
+        assert "secret" not in str(body)
+        assert not any(f"{each}\n" in body["text"] for each in asked.ids)
+        demand.label(asked)
+        assert deliver_due(site, mailbox, emails=True) == 0
+    assert demand.meter.status().signals[-1].model == "secret-two"
+
+
+def test_who_becomes_a_labeler_while_a_step_waits_is_told(site: Site, tmp_path: Path) -> None:
+    meter = create_meter(SYSTEM, site, spec_of(), "cats").id
+    demand = begin_at(Meter(site.space(meter)), tmp_path)
+    demand.submit(range(demand.quota), "deployed")
+    asked = demand.wait(range(5), "better")
+    mailbox = Mailbox()
+    assert deliver_due(site, mailbox, emails=True) == 0
+    labeler(site, meter, "eve", "eve@example.org")
+    assert deliver_due(site, mailbox, emails=True) == 1
+    demand.label(asked)
+    labeler(site, meter, "ann", "ann@example.org")
+    assert deliver_due(site, mailbox, emails=True) == 0
+
+
+def test_an_email_names_commands_that_exist(site: Site, tmp_path: Path) -> None:
     meter = create_meter(SYSTEM, site, small_spec(), "cats").id
     labeler(site, meter, "ann", "ann@example.org")
+    other = create_meter(SYSTEM, site, spec_of(), "dogs").id
+    demand = begin_at(Meter(site.space(other)), tmp_path)
+    demand.submit(range(demand.quota), "deployed")
+    demand.wait(range(5), "better")
+    labeler(site, other, "ben", "ben@example.org")
     with mail_server() as (mail, mails):
         deliver_due(site, Sender(mail), emails=True)
-    line = mails[0].split("See ")[1].split(".")[0]
-    named = [part.removeprefix("meter ") for part in re.split(", | and ", line)]
-    assert len(named) == 3
+    lines = [email.split("See ")[1].split(".")[0] for email in mails]
+    named = [part.removeprefix("meter ") for line in lines for part in re.split(", | and ", line)]
+    assert len(named) == 5
     for words in named:
         command: click.Command = root
         for word in words.split():

@@ -8,11 +8,13 @@ import json
 from pathlib import Path
 
 import pytest
+from tests.service.demand import begin_at, spec_of
 from tests.service.helpers import small_spec
 from tests.service.sites import make_room, make_site
 
 from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
+from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.handovers import answer_handover, hand_over
 from easeml_meter.service.meters import create_meter
@@ -120,6 +122,19 @@ def test_labels_received_says_how_many_are_here(site: Site) -> None:
     assert mailbox.events == ["labels received"] * 3
     assert [each.body["details"]["labels_here"] for each in mailbox.messages] == [5, 17, 20]
     assert {each.body["details"]["labels_needed"] for each in mailbox.messages} == {needed}
+
+
+def test_labels_on_demand_are_told_by_their_number_alone(site: Site, tmp_path: Path) -> None:
+    meter = create_meter(SYSTEM, site, spec_of(), "demand")
+    demand = begin_at(Meter(site.space(meter.id)), tmp_path)
+    webhooks.add_webhook(SYSTEM, site, meter.id, URL)
+    demand.submit(range(demand.quota), "deployed")
+    demand.answered(range(5), "better")
+    mailbox = Mailbox()
+    assert deliver_due(site, mailbox) == 1
+    assert mailbox.events == ["labels asked for"]
+    details = {"generation": 1, "order": 1, "labels": demand.quota}
+    assert mailbox.messages[0].body["details"] == details
 
 
 @pytest.mark.parametrize("events", [[], ["told"], ["told:0"], ["told:2"], ["spent", "everything"]])

@@ -20,6 +20,7 @@ from easeml_meter.meter import Meter
 from easeml_meter.report.page import html_page
 from easeml_meter.report.terminal import session_terminal
 from easeml_meter.service.submissions import promoting
+from easeml_meter.storage.journal import Journal
 
 
 def compared(tmp_path: Path, **options: Any) -> Session:
@@ -213,3 +214,49 @@ def test_a_promotion_that_an_older_database_has_forgotten_still_counts(tmp_path:
             2,
             4,
         ]
+
+
+def test_a_promotion_whose_line_was_cut_off_is_added_by_the_next_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A crash came after the commit, then an answer, then an older database."""
+    session = compared(tmp_path)
+    submit(session, 0.2, "deployed")
+    session.meter.close()
+    database = tmp_path / "meter" / ".meter" / "meter.db"
+    before = database.read_bytes()
+
+    def crash(*_: object) -> None:
+        raise KeyboardInterrupt
+
+    with Meter.open(tmp_path / "meter") as meter:
+        open_again = replace(session, meter=meter)
+        assert submit(open_again, 0.6, "better").passed
+        with monkeypatch.context() as broken:
+            broken.setattr(Journal, "append_promotion", crash)
+            with pytest.raises(KeyboardInterrupt):
+                meter.promote("better")
+        assert submit(open_again, 0.7, "after").old == 2
+    for _ in range(2):  # what came back from the journal is not told apart from what was made once
+        database.write_bytes(before)
+        with Meter.open(tmp_path / "meter") as meter:
+            open_again = replace(session, meter=meter)
+            assert submit(open_again, 0.95, "next").old == 2
+            assert len(meter.workspace.journal(meter.generations[0]).promotions()) == 1
+            events = [link.event for link in meter.audit().links]
+            assert events.count("promotion was missing") == 1
+
+
+def test_a_line_that_two_have_added_is_one_promotion(tmp_path: Path) -> None:
+    """A server is about to add its line when another one answers, and adds it, too."""
+    session = compared(tmp_path)
+    submit(session, 0.2, "deployed")
+    submit(session, 0.6, "better")
+    session.meter.promote("better")
+    journal = session.meter.workspace.journal(session.meter.generations[0])
+    (line,) = journal.promotions()
+    journal.append_promotion(line)
+    submit(session, 0.7, "next")
+    assert journal.promotions() == [line]
+    events = [link.event for link in session.meter.audit().links]
+    assert "promotion was missing" not in events

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.service.helpers import Labels, rows
@@ -87,6 +88,37 @@ def test_tries_are_divided_out_of_delta_and_counted(tmp_path: Path) -> None:
     assert (added.details["try"], added.details["tries"]) == (3, 3)
     said = [audit_words(link, {}) for link in links if link.event == Event.SEALING_FAILED]
     assert said[0].endswith("had too few rows that count: try 1 of 3.")
+
+
+def halves(meter: Meter, folder: Path, given: Labels, seed: int) -> list[Path]:
+    """Seal a test set as two parts, each a file of its own."""
+    plain, found = rows(given, seed=seed), []
+    plain = plain.set_column(0, "id", pa.array(np.arange(len(given)) + 1_000 * seed))
+    for number, start in enumerate((0, 120)):
+        found.append(folder / f"{seed}-{number}.sealed")
+        part = plain.slice(start, 120)
+        meter.seal(part, found[-1], label="label", id_column="id", columns=["x", "y"], part=True)
+    return found
+
+
+def test_parts_of_a_failed_try_are_withdrawn(tmp_path: Path) -> None:
+    """They stayed, so that nothing else could be delivered: with fresh rows there were too many."""
+    meter = made(tmp_path, tries=2)
+    few = halves(meter, tmp_path, labels(meter, short=1), 1)
+    for attempt in range(2):  # the same rows in the same parts are refused again, and go again
+        meter.add_part(few[0])
+        with pytest.raises(InvalidInput, match=r"try 1 of 2.*fresh rows.*parts were withdrawn"):
+            meter.add_part(few[1])
+        (request,) = meter.requests()
+        assert request.parts == ()
+        assert not list((tmp_path / "meter" / ".meter" / "parts").glob("*"))
+        events = [link.event for link in meter.audit().links]
+        assert events.count(Event.PART_WITHDRAWN) == attempt + 1
+    assert len(tried(meter)) == 1
+    for part in halves(meter, tmp_path, labels(meter), 2):
+        meter.add_part(part)
+    assert meter.status().phase == "active"
+    assert meter.audit().sound
 
 
 def test_a_try_that_an_older_database_has_forgotten_still_counts(tmp_path: Path) -> None:

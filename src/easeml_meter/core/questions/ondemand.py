@@ -12,11 +12,11 @@ import math
 from dataclasses import dataclass
 from fractions import Fraction
 
-from easeml_meter.conditions import Variable
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
 from easeml_meter.core.questions.reading import Reading
 from easeml_meter.errors import invalid
+from easeml_meter.spec.questions import EVERY_LABEL
 from easeml_meter.stats.rounding import as_written
 
 BOUGHT = (
@@ -109,8 +109,8 @@ class OnDemand(Question):
     condition: PassFail
 
     def __post_init__(self) -> None:
-        if any(clause.variable is Variable.ACCURACY for clause in self.condition.clauses):
-            raise invalid("question", str(self.condition), '"n" needs every label: leave it out')
+        if self.condition.reads_every_label:
+            raise invalid("question", str(self.condition), f"{EVERY_LABEL}: leave it out")
         if not self.condition.compares or self.condition.most == 1:
             allowed = 'labels on demand need "n - o" and a disagreement'
             raise invalid("question", str(self.condition), allowed)

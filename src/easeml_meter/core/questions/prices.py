@@ -37,11 +37,14 @@ class Price:
 
     question: str
     nats: float
-    """By how much an answer to it lowers what is left for every question."""
+    """By how much an answer to it lowers what is left for every question. The last answer to a
+    question lowers it by more than was left for that one."""
     left: float
     """How much is left for this question; below 0 it is refused."""
     answers: int
     """How many answers that is if nothing else is asked."""
+    closes: bool = False
+    """Whether nothing at all can be asked after it."""
 
     def to_json(self) -> dict[str, Any]:
         """Return it as JSON has it."""
@@ -77,16 +80,17 @@ class Prices:
         return math.ceil((math.log(self.delta) - left) / UNIT) + 1  # more than rounding can hide
 
     def price(self, spent: int, number: int, name: str) -> Price:
-        """Return what a question costs now; the last one costs all that is left."""
+        """Return what a question costs now; one that closes the test set, all that is left."""
         left = self._share(spent) - self._tails[number]
         if left < 0:
             return Price(name, 0.0, 0.0, 0)
         following = self.after(spent, number)
+        closes = not any(self.allows(following, each) for each in range(len(self.questions)))
         nats = left if following == CLOSED else (following - spent) * UNIT
         answers = 0
         while self.allows(spent, number) and answers < _FORECAST:
             spent, answers = self.after(spent, number), answers + 1
-        return Price(name, nats, left, answers)
+        return Price(name, nats, left, answers, closes)
 
     def promised(self, spent: int) -> int:
         """Return how many answers follow, whatever is asked."""

@@ -213,12 +213,17 @@ class FileRead(BaseModel):
 
 
 class PriceShown(BaseModel):
-    """What a question costs next, in nats, how many are left for it, and how many answers."""
+    """What a question costs next, in nats, how many are left for it, and how many answers.
+
+    The last answer to a question costs more than is left for it: the other questions lose that, or
+    the test set closes (`closes`).
+    """
 
     question: str
     nats: float
     left: float
     answers: int
+    closes: bool
 
 
 class SubmissionChecked(BaseModel):

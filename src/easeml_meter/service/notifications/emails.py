@@ -1,6 +1,7 @@
-"""E-mail to labelers: labels are needed, or a deadline is near.
+"""E-mail to labelers: labels are needed, a deadline is near, or a submission waits for labels.
 
-Which e-mails are needed follows from the open requests, so a labeler who joins later gets one too.
+Which e-mails are needed follows from the open requests and orders, so a labeler who joins later
+gets one too. An order is known by its number and size, which are the same whatever is submitted.
 """
 
 from __future__ import annotations
@@ -14,10 +15,11 @@ from dataclasses import dataclass, field
 from datetime import datetime, timedelta
 from email.message import EmailMessage
 
-from easeml_meter.core.model import TestSet, stamp
+from easeml_meter.core.model import LabelOrder, MeterRecord, TestSet, stamp
 from easeml_meter.core.notifications import Delivery, Message, Undelivered
 from easeml_meter.core.people import Role
 from easeml_meter.errors import invalid
+from easeml_meter.service.submissions.waiting import open_order, orders_of
 from easeml_meter.storage.books import Books
 
 NEAR = timedelta(days=3)
@@ -48,23 +50,37 @@ class MailServer:
             raise invalid("starttls", False, "a password is sent over an encrypted connection only")
 
 
+Said = tuple[str, str, dict[str, str]]
+"""What the labelers of a meter are told: the meter, what the e-mail is known as, and its body."""
+
+
 def emails_needed(books: Books, now: datetime) -> list[Delivery]:
-    """Return the e-mails that the open requests call for and that were not written yet."""
-    names = {meter.id: meter.name for meter in books.meters.all()}
+    """Return the e-mails that open requests and orders call for and that were not written yet."""
+    meters = {meter.id: meter for meter in books.meters.all()}
     made: dict[str, Delivery] = {}
-    for request in books.testsets.requested():
-        name = names[request.meter]
-        bodies = [_needed(request, name)]
-        if request.deadline and datetime.fromisoformat(request.deadline) - now <= NEAR:
-            bodies.append(_reminder(request, name))
-        for address in books.seats.addresses(request.meter, Role.LABELER):
-            for known_as, body in bodies:
-                # Named by what it says to whom: nobody gets the same e-mail twice.
-                said = f"{address}\n{known_as}\n{body['about']}"
-                key = hashlib.sha256(said.encode()).hexdigest()[:32]
-                made[key] = Delivery.new(key, None, address, body, stamp(now))
+    for meter, known_as, body in (*_of_requests(books, meters, now), *_of_orders(books, meters)):
+        for address in books.seats.addresses(meter, Role.LABELER):
+            # Named by what it says to whom: nobody gets the same e-mail twice.
+            said = f"{address}\n{known_as}\n{body['about']}"
+            key = hashlib.sha256(said.encode()).hexdigest()[:32]
+            made[key] = Delivery.new(key, None, address, body, stamp(now))
     known = books.deliveries.known(made)
     return [delivery for key, delivery in made.items() if key not in known]
+
+
+def _of_requests(books: Books, meters: dict[str, MeterRecord], now: datetime) -> Iterator[Said]:
+    for request in books.testsets.requested():
+        meter = meters[request.meter]
+        yield _needed(request, meter)
+        if request.deadline and datetime.fromisoformat(request.deadline) - now <= NEAR:
+            yield _reminder(request, meter)
+
+
+def _of_orders(books: Books, meters: dict[str, MeterRecord]) -> Iterator[Said]:
+    for test_set in books.testsets.active():
+        meter = meters[test_set.meter]
+        if _on_demand(meter) and (order := open_order(orders_of(books, test_set))):
+            yield _waited_for(order, meter)
 
 
 def send(message: Message, mail: MailServer) -> None:
@@ -109,32 +125,50 @@ def _signed_in(mail: MailServer) -> Iterator[smtplib.SMTP]:
         yield server
 
 
-def _needed(request: TestSet, name: str) -> tuple[str, dict[str, str]]:
-    labels = f"{name}: {request.labels_needed:,} labels are"
+def _on_demand(meter: MeterRecord) -> bool:
+    """Whether test sets are sealed without labels, which are asked for later."""
+    return bool(meter.settings["meter"].get("on_demand"))
+
+
+def _needed(request: TestSet, meter: MeterRecord) -> Said:
+    unit = "inputs" if _on_demand(meter) else "labels"
     body = {
-        "subject": f"{labels} needed",
+        "subject": f"{meter.name}: {request.labels_needed:,} {unit} are needed",
         "about": f"{request.meter} {request.number}",
-        "text": _text(request, name),
+        "text": _text(request, meter),
     }
     # The subject of earlier versions is in the name of the e-mails they sent: keep it there.
-    return f"{labels} asked for", body
+    known_as = f"{meter.name}: {request.labels_needed:,} labels are asked for"
+    return request.meter, known_as, body
 
 
-def _reminder(request: TestSet, name: str) -> tuple[str, dict[str, str]]:
+def _reminder(request: TestSet, meter: MeterRecord) -> Said:
     body = {
-        "subject": f"{name}: the deadline for labels is near",
+        "subject": f"{meter.name}: the deadline for labels is near",
         "about": f"{request.meter} {request.number} {request.deadline}",
-        "text": _text(request, name),
+        "text": _text(request, meter),
     }
-    return body["subject"], body
+    return request.meter, body["subject"], body
 
 
-def _text(request: TestSet, name: str) -> str:
+def _text(request: TestSet, meter: MeterRecord) -> str:
+    rows = "rows with ids, without labels" if _on_demand(meter) else "labelled rows"
     lines = [
-        f"The meter {name} asks for test set {request.number}: "
-        f"{request.labels_needed:,} labelled rows, sealed on your machine.",
+        f"The meter {meter.name} asks for test set {request.number}: "
+        f"{request.labels_needed:,} {rows}, sealed on your machine.",
         f"Reason: {request.reason}" if request.reason else "",
         f"Deadline: {request.deadline}" if request.deadline else "",
         "See meter testset requests, meter seal and meter testset add.",
     ]
     return "\n".join(filter(None, lines)) + "\n"
+
+
+def _waited_for(order: LabelOrder, meter: MeterRecord) -> Said:
+    body = {
+        "subject": f"{meter.name}: a submission waits for {order.labels:,} labels",
+        "about": f"{meter.id} {order.generation} {order.number}",
+        "text": f"The meter {meter.name} asks for order {order.number} of test set "
+        f"{order.generation}: {order.labels:,} labels.\nNothing is answered until they are here.\n"
+        "See meter testset wanted and meter testset label.\n",
+    }
+    return meter.id, body["subject"], body

@@ -67,6 +67,7 @@ def _parts(name: str, together: Sequence[Kept]) -> Iterator[str]:
 
 def _write(space: Workspace, name: str, together: Sequence[Kept]) -> str:
     content = b"".join(each.content for each in together)
+    space.check_key()  # before a file of the same name is replaced that the new key opens
     return space.files.put(name, wrap(content, [space.identity.recipient]))
 
 

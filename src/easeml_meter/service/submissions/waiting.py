@@ -4,7 +4,8 @@ A meter that asks for n - o reads no label of a row on which both models predict
 test set is sealed without labels. Each step asks the labelers for a fixed number of them: those of
 the rows on which the two models differ, and random others. After t steps, t times that number were
 asked for, until every row has one, whatever anybody submitted: neither the bill nor the wait tells
-more than the number of the step. A model that differs on too many rows waits like any other.
+more than the number of the step. A model that differs on too many rows waits like any other. Teams
+share the orders, so who waits keeps others waiting; they are counted as if they shared all answers.
 
 An order is a link of the audit chain. What it asks for, and what waits for it, is a file that only
 the meter opens.
@@ -189,13 +190,16 @@ def _refuse_waiting(space: Workspace, orders: Sequence[LabelOrder], draft: Draft
     if order is None:
         return
     waits = read_pending(space, order).draft
+    if waits.entry.tenant != draft.entry.tenant:
+        # Neither the name of what waits nor whether it is the same: teams do not see each other's.
+        raise _waiting(order, "a submission of another team", same=False)
     known = {waits.entry.submission, waits.same_bytes}
     same = {each for each in (draft.entry.submission, draft.same_bytes) if each} & known
     raise _waiting(order, waits.entry.model, same=bool(same))
 
 
-def _waiting(order: LabelOrder, model: str, *, same: bool) -> Waiting:
-    asked = f"{model} waits for {order.labels:,} labels, which the labelers were asked for"
+def _waiting(order: LabelOrder, what: str, *, same: bool) -> Waiting:
+    asked = f"{what} waits for {order.labels:,} labels, which the labelers were asked for"
     if same:
         return Waiting(f"{asked}: submit it again later, for its answer")
     return Waiting(f"{asked}: submit this one after its answer")

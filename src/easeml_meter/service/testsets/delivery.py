@@ -10,7 +10,7 @@ from pathlib import Path
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
-from easeml_meter.core.model import DRAWS, Event, LabelRequest, TestSet
+from easeml_meter.core.model import DRAWS, Event, LabelRequest, Part, TestSet
 from easeml_meter.core.notices import Notice
 from easeml_meter.errors import InvalidInput, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
@@ -207,9 +207,16 @@ def _named(choices: Choices, asked: Asked) -> tuple[str, str | None]:
 
 @needs(Permission.ADD_TEST_SET)
 def add_test_set(
-    actor: Actor, space: Workspace, path: Path, decisions: Decisions = UNDECIDED
+    actor: Actor,
+    space: Workspace,
+    path: Path,
+    decisions: Decisions = UNDECIDED,
+    *,
+    parts: Sequence[Part] = (),
 ) -> TestSet:
     """Take in a whole sealed test set; from then on submissions are answered.
+
+    `parts` are those that it was made of.
 
     A refusal names rows by number. It tells something about hidden rows, so only those who may
     add test sets ever receive one. Answers given from the same rows before still count: their
@@ -225,7 +232,7 @@ def add_test_set(
     with space.reading() as books:
         state = space.state(books)
     with open_delivered(space, state, path) as sealed:
-        return take_in(actor, space, state, sealed, path, decisions=decisions)
+        return take_in(actor, space, state, sealed, path, decisions=decisions, parts=parts)
 
 
 def take_in(
@@ -236,6 +243,7 @@ def take_in(
     path: Path,
     *,
     decisions: Decisions,
+    parts: Sequence[Part] = (),
 ) -> TestSet:
     """Take in a file that was opened with `open_delivered`, as `add_test_set` says."""
     wanted = state.requested()
@@ -247,7 +255,7 @@ def take_in(
     if windows.before(state) is None:
         fingerprint = _fresh(space, state, sealed, path)
         notices = check_reuse(actor, space, state, sealed, decisions)
-        check_enough(space, state, sealed, fingerprint)
+        check_enough(space, state, sealed, fingerprint, parts)
         return _begin(space, state, sealed, path, fingerprint=fingerprint, notices=notices)
     notices = check_reuse(actor, space, state, sealed, decisions)
     with windows.joined(space, state, sealed) as (window, whole):

@@ -20,6 +20,7 @@ from easeml_meter.service.testsets import delivery
 from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.requests import as_request, open_request
 from easeml_meter.service.testsets.reuse import UNDECIDED, Decisions, refuse_rows, sealed_rows
+from easeml_meter.service.testsets.tries import withdraw
 from easeml_meter.service.testsets.windows import SealedRows, check_alike
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.source import Held
@@ -84,7 +85,7 @@ def add_labels(
                 delivery.check_reuse(actor, space, state, sealed, decisions)
                 _keep(actor, space, wanted, path, sealed.manifest, before=len(earlier))
                 return _as_it_stands(space, wanted)
-            added = _merge(actor, space, [*others, sealed], decisions)
+            added = _merge(actor, space, [*others, sealed], decisions, earlier)
     for each in earlier:
         space.files.remove(each.blob)
     return _as_it_stands(space, added)
@@ -159,9 +160,7 @@ def withdraw_part(_: Actor, space: Workspace, generation: int, number: int) -> N
         parts = {part.number: part for part in books.parts.all(found)}
         if number not in parts:
             raise NotFound(f"part {number}: there is none of that number")
-        books.parts.remove(parts[number])
-        details = {"generation": generation, "part": number, "rows": parts[number].rows}
-        books.audit.append(found.meter, space.now(), Event.PART_WITHDRAWN, details)
+        withdraw(space, books, parts[number])
     space.files.remove(parts[number].blob)
 
 
@@ -204,7 +203,11 @@ def _check_ids(space: Workspace, part: Part, earlier: SealedTestSet, sealed: Sea
 
 
 def _merge(
-    actor: Actor, space: Workspace, parts: Sequence[SealedTestSet], decisions: Decisions
+    actor: Actor,
+    space: Workspace,
+    parts: Sequence[SealedTestSet],
+    decisions: Decisions,
+    earlier: Sequence[Part],
 ) -> TestSet:
     """Seal the rows of all parts as one test set, and take that in."""
     manifest = parts[0].manifest
@@ -221,4 +224,4 @@ def _merge(
             recipients=[space.identity.recipient],
             clock=space.clock,
         )
-        return delivery.add_test_set(actor, space, whole, decisions)
+        return delivery.add_test_set(actor, space, whole, decisions, parts=earlier)

@@ -7,10 +7,11 @@ by no other is taken.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from fractions import Fraction
 
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.model import Event, TestSet
+from easeml_meter.core.model import Event, Part, TestSet
 from easeml_meter.errors import InvalidInput, WrongPhase
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.corpora import counted_in
@@ -23,11 +24,16 @@ from easeml_meter.vault.sealing import SealedTestSet
 
 
 def check_enough(
-    space: Workspace, state: MeterState, sealed: SealedTestSet, fingerprint: str
+    space: Workspace,
+    state: MeterState,
+    sealed: SealedTestSet,
+    fingerprint: str,
+    parts: Sequence[Part] = (),
 ) -> None:
     """Refuse a test set with too few rows that count, and enter that it was tried.
 
-    The same rows again, in whatever file, are refused again, and are no further try.
+    The same rows again, in whatever file, are refused again, and are no further try. The parts that
+    it was made of are withdrawn: together with fresh rows, they would be no fresh draw.
 
     Raises:
         InvalidInput: there are too few.
@@ -40,11 +46,11 @@ def check_enough(
         known = fingerprint in _failed(space, books, wanted)
         if not known:
             this_try(space, books, spec, wanted)
-    if not known:
-        if _is_enough(space, state, sealed):
-            return
-        with space.writing() as books:
-            wanted = space.state(books).requested()
+    if not known and _is_enough(space, state, sealed):
+        return
+    with space.writing() as books:
+        wanted = space.state(books).requested()
+        if not known:
             details = {
                 "generation": wanted.number,
                 "rows": sealed.rows,
@@ -55,13 +61,25 @@ def check_enough(
             # Beside the test sets, as journals are: an older database put back forgets no try.
             space.files.put(f"{TEST_SETS}/{wanted.number}-{fingerprint}{_TRIED}", b"")
             books.audit.append(wanted.meter, space.now(), Event.SEALING_FAILED, details)
-    with space.reading() as books:
         used = len(_failed(space, books, wanted))
+        here = books.parts.all(wanted)
+        for part in (each for each in parts if each in here):
+            withdraw(space, books, part)
+    for part in parts:
+        space.files.remove(part.blob)
     # How many there are is not said: it is a count of hidden labels.
-    given = f"test set {wanted.number}: {_lacking(state)}"
-    if used < spec.tries:
-        raise InvalidInput(f"{given} (try {used} of {spec.tries}): draw another one, of fresh rows")
-    raise InvalidInput(f"{given} (try {used} of {spec.tries}): {_NO_TRY_LEFT}")
+    given = f"test set {wanted.number}: {_lacking(state)} (try {used} of {spec.tries})"
+    if used >= spec.tries:
+        raise InvalidInput(f"{given}: {_NO_TRY_LEFT}")
+    gone = " (its parts were withdrawn)" if parts else ""
+    raise InvalidInput(f"{given}: draw another one, of fresh rows{gone}")
+
+
+def withdraw(space: Workspace, books: Books, part: Part) -> None:
+    """Enter that a part was taken back."""
+    books.parts.remove(part)
+    details = {"generation": part.generation, "part": part.number, "rows": part.rows}
+    books.audit.append(part.meter, space.now(), Event.PART_WITHDRAWN, details)
 
 
 _TRIED = ".tried"

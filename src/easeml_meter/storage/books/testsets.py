@@ -31,6 +31,10 @@ class TestSets(Repository):
         """Return the test sets that labels are needed for, of all meters."""
         return self._where(phase=str(Phase.REQUESTED))
 
+    def active(self) -> list[TestSet]:
+        """Return the test sets of all meters that answer submissions."""
+        return self._where(phase=str(Phase.ACTIVE))
+
     def delivered(self) -> list[TestSet]:
         """Return the test sets of all meters that have arrived, in whatever phase they are now."""
         return [each for each in self._where() if each.rows is not None]
