@@ -85,7 +85,7 @@ def _on_the_next_batch(view: SessionView) -> Iterator[Line]:
 
 def _last_planned(view: SessionView) -> bool:
     """Whether no test set follows: one session means as many as there are labels for."""
-    return 1 < view.spec.sessions <= view.generation
+    return view.spec.sessions > 1 and view.generation >= view.spec.last_number
 
 
 def _on_the_end(view: SessionView, labels: str) -> Iterator[Line]:
