@@ -77,7 +77,6 @@ def check_top_up(spec: MeterSpec) -> None:
     if spec.stages == 1:
         return
     unproved = {
-        "several questions": spec.also,
         f'the question "{spec.question}"': spec.question != GAP,
         f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
         f"the loss {spec.loss}": spec.corpus is not None,

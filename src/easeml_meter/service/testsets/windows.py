@@ -1,7 +1,8 @@
 """Rows that join a test set: a batch of a rolling one, whose oldest leaves, or a top-up.
 
 Each window is a test set of its own, sealed anew from the batches it keeps and the one that joins.
-A test set that is topped up keeps all of its rows. Rows are decrypted into memory, a row group at a time; plain labels of batches in use touch no disk.
+A test set that is topped up keeps all of its rows. Rows are decrypted into memory, a row group at a
+time; plain labels of batches in use touch no disk.
 """
 
 from __future__ import annotations
@@ -134,8 +135,8 @@ def note_top_up(space: Workspace, earlier: TestSet, fingerprint: str) -> None:
     others = (replace(earlier, fingerprint=each) for each in noted if each != fingerprint)
     if any(space.journal(each).answers() != 0 for each in others):
         raise WrongPhase(
-            f"test set {earlier.number} was topped up with other rows before: these books are older "
-            "than that, deliver those rows or put back a newer copy of the books"
+            f"test set {earlier.number} was topped up with other rows before: these books are "
+            "older than that, deliver those rows or put back a newer copy of the books"
         )
     if fingerprint not in noted:
         journal.append_top_up(fingerprint)
