@@ -76,7 +76,7 @@ def best(spec: MeterSpec, *, late_only: bool = False) -> float:
                 found = max(found, reached)
         return found
 
-    return most(0, 0, (1 << 2**EXAMPLES) - 1) / 2**EXAMPLES
+    return most(0, 0, (1 << 2**EXAMPLES) - 1) / len(two.worlds)
 
 
 def parts(spec: MeterSpec) -> tuple[float, float]:

@@ -111,15 +111,14 @@ class MeterState:
 
     def last_sharing(self, test_set: TestSet) -> int:
         """Return the number of the last test set that has rows of this one."""
-        if self.spec.top_up is not None:
-            return test_set.number + test_set.number % 2
-        return test_set.number + (self.spec.window or 1) - 1
+        topped = self.spec.top_up is not None and not self.joins(test_set)
+        return test_set.number + (self.spec.window or 1 + topped) - 1
 
     def joins(self, test_set: TestSet) -> bool:
         """Whether the rows that are delivered for a test set join those of the one before."""
-        if self.spec.top_up is not None:
-            return test_set.number % 2 == 0
-        return self.spec.window is not None and test_set.number > 1
+        if self.spec.window is not None:
+            return test_set.number > 1
+        return bool(self.spec.of_test_set(test_set.number).topped_up)
 
     def numbered(self, number: int) -> TestSet:
         """Return a test set by its number, or say that there is none."""

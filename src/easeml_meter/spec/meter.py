@@ -401,12 +401,15 @@ class MeterSpec:
         return 1 if self.top_up is None and not self.topped_up else 2
 
     @cached_property
-    def _second_stage(self) -> Self:
+    def _other_stage(self) -> Self:
+        if self.top_up is None:
+            return self.replace(steps=self.topped_up, top_up=self.steps, topped_up=0)
         return self.replace(steps=self.top_up, top_up=None, topped_up=self.steps)
 
     def of_test_set(self, number: int) -> Self:
         """Return the meter as it is for a test set: with `top_up`, every second one is a top-up."""
-        return self if self.top_up is None or number % 2 else self._second_stage
+        second = self.stages > 1 and number % 2 == 0
+        return self if second == bool(self.topped_up) else self._other_stage
 
     @property
     def last_number(self) -> int:
