@@ -141,7 +141,7 @@ def test_a_test_set_that_is_topped_up_asks_for_more(served: Served, tmp_path: Pa
     assert "Release test set" not in asked
     assert "Top up test set 1" in words(labeler.get(f"/meters/{meter}"))
     table = rows(LABELS[:more], seed=77)
-    table = table.set_column(0, "id", pa.array(np.arange(more) + len(labels)))
+    table = table.set_column(0, "id", pa.array(np.arange(more) + 1000))
     assert give(served, labeler, meter, parquet(table)).status_code == 204
     assert "Answers left 2 of 2" in words(developer.get(f"/meters/{meter}"))
     client = served.client(f"{prefix}developer")
