@@ -56,9 +56,10 @@ def _lines(view: SessionView) -> Iterator[Line]:
     if view.spec.stages > 1:  # test sets and their top-ups take turns
         following = f"{labels_needed(view.spec, view.generation + 1, view.rows or 0):,} labels"
     if view.phase is Phase.REQUESTED:
+        what = "a top-up of" if view.spec.topped_up else "a test set of"
         yield (
             Role.LABELER,
-            f"seal a test set of at least {labels} (`meter seal`) and deliver it "
+            f"seal {what} at least {labels} (`meter seal`) and deliver it "
             "(`meter testset add`). More labels are welcome.",
         )
         yield Role.DEVELOPER, "until then, submissions are refused, at no cost."
