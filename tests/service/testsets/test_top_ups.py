@@ -316,3 +316,41 @@ def test_a_restored_meter_goes_on_where_it_was(topped: Topped, tmp_path: Path) -
     with topped.meter.workspace.reading() as books:
         one, two, _ = topped.meter.workspace.state(books).generations
     assert topped.meter.workspace.journal(one).top_ups() == [two.fingerprint]
+
+
+# --- Other losses, and models ---
+
+
+def test_scores_that_a_runner_reports_are_topped_up_too(tmp_path: Path) -> None:
+    spec = topped_spec(loss="score", classes=(), metric="includes", inputs="hidden", steps=1)
+    meter = Meter.create(tmp_path / "meter", spec, clock=Clock())
+    visible = pa.table({"id": [f"v{number}" for number in range(9)]})
+    meter.set_validation(visible, id_column="id")
+    hidden: list[str] = []
+    for number, low in ((1, 0.1), (2, 0.2)):
+        more = meter.generations[-1].labels_needed
+        ids = [f"h{len(hidden) + each}" for each in range(more)]
+        hidden += ids
+        sealed = tmp_path / f"{number}.sealed"
+        meter.seal(pa.table({"id": ids}), sealed, id_column="id")
+        assert meter.add_test_set(sealed).rows == len(hidden)
+        told = meter.submit(
+            pa.table({"id": hidden, "score": [low] * len(hidden)}),
+            visible.append_column("score", pa.array([1.0] * 9)),
+            model=f"model {number}",
+        )
+        assert (told.generation, told.answer) == (number, 3)
+    assert meter.audit().sound
+
+
+@pytest.mark.parametrize(
+    "options",
+    [{"ceiling": 0.4}, {"count": "all"}, {"models": True}, {"sessions": 3}],
+    ids=lambda options: next(iter(options)),
+)
+def test_whatever_is_planned_can_be_used_up(tmp_path: Path, options: dict[str, Any]) -> None:
+    topped = Topped(tmp_path, topped_spec(**options))
+    for steps in (STEPS, MORE):
+        topped.deliver()
+        assert len(topped.spend()) == steps
+    assert topped.meter.audit().sound
