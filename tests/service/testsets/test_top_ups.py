@@ -298,6 +298,26 @@ def test_older_books_complete_a_stage_that_was_begun(topped: Topped, tmp_path: P
     assert len(topped.spend()) == MORE - 1
 
 
+def test_a_deleted_database_resets_neither_stage(topped: Topped, tmp_path: Path) -> None:
+    first = topped.deliver()
+    topped.spend()
+    joined = topped.deliver()
+    topped.submit(model="one")
+    topped.meter.close()
+    for leftover in (tmp_path / "meter" / ".meter").glob("meter.db*"):
+        leftover.unlink()
+    topped.meter = Meter.create(tmp_path / "meter", topped.spec, clock=Clock())
+    visible = pa.table({"x": [0.5] * 10, "label": [0, 1] * 5})
+    topped.meter.set_validation(visible, label="label")
+    topped.meter.add_test_set(topped.sealed(first))
+    assert [each.phase for each in topped.meter.generations] == [Phase.SPENT, Phase.REQUESTED]
+    with pytest.raises(WrongPhase, match="topped up with other rows before"):
+        topped.meter.add_test_set(topped.sealed(topped.table(topped.more)))
+    del topped.labels[first.num_rows + joined.num_rows :]
+    topped.meter.add_test_set(topped.sealed(joined))
+    assert len(topped.spend()) == MORE - 1
+
+
 def test_a_restored_meter_goes_on_where_it_was(topped: Topped, tmp_path: Path) -> None:
     topped.deliver()
     topped.spend()
