@@ -274,7 +274,7 @@ PAPER = {
 
 
 def test_what_has_no_field_is_known() -> None:
-    by_another_name = {"bands", "delta", "question"}
+    by_another_name = {"bands", "delta", "question", "topped_up"}
     without = {each.name for each in fields(MeterSpec)} - set(DEFAULTS) - by_another_name
     assert without == PAPER
 
