@@ -237,6 +237,12 @@ def test_sessions_are_pairs(tmp_path: Path) -> None:
         topped.submit()
 
 
+def test_no_meter_begins_with_its_second_stage(tmp_path: Path) -> None:
+    with pytest.raises(InvalidInput, match="topped up: 4 given, no setting: say top_up"):
+        Meter.create(tmp_path / "meter", topped_spec().of_test_set(2))
+    assert not (tmp_path / "meter" / ".meter").exists()
+
+
 # --- Crashes, copies and older books ---
 
 
