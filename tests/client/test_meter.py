@@ -19,7 +19,7 @@ from tests.service.helpers import rows, small_spec
 from easeml_meter.client import RemoteMeter, Untold, connect, create_meter
 from easeml_meter.client import meter as remote
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.views import signal_from_json, view_from_json
+from easeml_meter.core.views import Signal, signal_from_json, view_from_json
 from easeml_meter.errors import (
     Denied,
     InvalidInput,
@@ -337,3 +337,46 @@ def test_a_rolling_test_set_frees_its_batches(people: People, options: dict[str,
         assert (labeler.release() / "testset.parquet").exists()
     with pytest.raises(WrongPhase, match="shares batches"):
         labeler.release()
+
+
+@pytest.mark.parametrize("options", [{"top_up": 2, "steps": 1}], ids=["topped up"])
+def test_a_test_set_is_topped_up(people: People, options: dict[str, Any]) -> None:
+    labeler, developer = people.labeler, people.developer
+    assert developer.spec == small_spec(**options)
+    top_up = developer.plan.to_dict()["top_up"]
+    labels = np.random.default_rng(1).integers(0, 2, top_up["labels"])
+    ids = 1000 + np.arange(len(labels))
+    table = fresh(labels).set_column(0, "id", pa.array(ids))
+    first = developer.plan.labels
+    developer.set_validation(people.validation(), label="label")
+    labeler.add_test_set(people.sealed(table.slice(0, first)))
+
+    def submit(rows: int, wrong: int, model: str) -> Signal:
+        guess = labels[:rows].copy()
+        guess[:wrong] ^= 1
+        shown = pa.table({"id": ids[:rows], "prediction": guess})
+        return developer.submit(shown, pa.table({"prediction": VALIDATION}), model=model)
+
+    told = submit(first, 0, "one")
+    assert (told.answer, told.step, told.generation, told.steps_left) == (1, 1, 1, 0)
+    assert "together, before and after it is topped up" in told.promise
+    (asked,) = labeler.requests()
+    assert (asked.test_set.number, asked.test_set.labels_needed) == (2, top_up["more_labels"])
+    with pytest.raises(Spent, match="labels that top it up are missing"):
+        submit(first, 1, "two")
+    with pytest.raises(WrongPhase, match="test set 1 is a part of test set 2"):
+        labeler.release()
+    added = labeler.add_test_set(people.sealed(table.slice(first)))
+    assert (added.number, added.phase, added.rows) == (2, Phase.ACTIVE, len(labels))
+    again = [submit(len(labels), wrong, f"model {wrong}") for wrong in (0, len(labels))]
+    assert [signal.answer for signal in again] == [1, 3]
+    assert [(signal.generation, signal.steps_left) for signal in again] == [(2, 1), (2, 0)]
+    assert "together, before and after it was topped up" in again[0].promise
+    view = developer.status(generation=2)
+    assert (view.spec.steps, view.spec.topped_up, len(view.signals)) == (2, 1, 2)
+    assert developer.history()[0].signals[0].answer == told.answer
+    assert developer.audit().sound
+    (asked,) = labeler.requests()
+    assert (asked.test_set.number, asked.test_set.labels_needed) == (3, first)
+    rows = [pq.read_table(labeler.release() / "testset.parquet").num_rows for _ in range(2)]
+    assert rows == [first, len(labels)]

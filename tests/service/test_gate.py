@@ -71,6 +71,7 @@ INSIDE = {
     "testsets.tries.check_enough",
     "testsets.windows.free_oldest",
     "testsets.windows.joined",
+    "testsets.windows.note_top_up",
     "tokens.holder_of",
     "tokens.issue",
     "users.check_password",

@@ -115,6 +115,12 @@ def test_a_journal_keeps_every_line(files: Files, place: str) -> None:
     assert files.names("testsets") == ["x.journal", "x.sealed"]
 
 
+def test_a_journal_may_be_the_first_file_of_its_folder(files: Files) -> None:
+    """A restore brings the files of a backup in the order of their names."""
+    files.append("testsets/0.journal", ["one"], 1)
+    assert (files.lines("testsets/0.journal"), files.total("testsets/0.journal")) == (["one"], 1)
+
+
 def test_writers_of_one_journal_at_once(files: Files, place: str) -> None:
     files.put("x", b"")
 

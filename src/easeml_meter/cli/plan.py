@@ -86,6 +86,7 @@ def _integers(option: str, text: str | None) -> tuple[int, ...]:
 )
 @click.option("--above", type=int, help="With drawn edges: answers above the ceiling, such as 3.")
 @click.option("--sticky", is_flag=True, help="Incremental: tell once why there is no reading.")
+@click.option("--top-up", type=int, help="Steps more, once fresh labels have joined the test set.")
 @click.option("--elastic", is_flag=True, help="Continue while the answers are predictable.")
 @click.option(
     "--clusters", is_flag=True, help="Rows belong together: one example is a cluster of them."
@@ -316,6 +317,9 @@ def show_plan(plan: MeterPlan, *, labels_given: bool, steps_given: bool) -> None
         apart = at_most(2 * spec.tolerances[0])
         near = "" if away == close else f"; {close:,} less than {apart} from another"
         rows.append(("with one more edge", f"{away:,} {plan.unit}{near}"))
+    if plan.top_up is not None:
+        later = "{more_labels:,} {unit} more, {labels:,} in all, for {steps:,} steps more"
+        rows.append(("top-up", later.format(**plan.top_up, unit=spec.unit)))
     if plan.elastic is not None:
         both = "{labels:,} {unit}, {plain_labels:,} for the plain meter"
         both = both.format(**plan.elastic, unit=spec.unit)

@@ -170,8 +170,8 @@ def submit(
     else:
         print_rich(signal)
         if signal.steps_left == 0 and _spent(meter, signal.generation):
-            rolling = signal.spec.window is not None
-            step = seal_step(signal.spec) if rolling else "release"
+            goes_on = signal.spec.window is not None or signal.spec.top_up is not None
+            step = seal_step(signal.spec) if goes_on else "release"
             next_step(place, step, reader="labelers")
         elif gate is None:  # a gate has the last word
             next_step(place, "status")

@@ -166,6 +166,8 @@ def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: b
             rows += f" in {row.rows:,} clusters" if row.cluster_column else ""
             promised = f"{view.steps_left:,} steps promised"
             click.echo(f"test set {row.number} is active: {rows}, {promised}")
+            if meter.spec.of_test_set(row.number).topped_up:
+                click.echo(f"it has the rows of test set {row.number - 1}, and those that joined")
         else:
             _show_window(meter, row)
         for notice in told:

@@ -65,6 +65,11 @@ class MeterState:
                 f"(window {latest.number})"
             )
         spent = [row for row in self.generations if row.phase in (Phase.SPENT, Phase.RELEASED)]
+        if latest.phase is Phase.REQUESTED and self.joins(latest):
+            raise Spent(
+                f"test set {latest.number - 1} has given its answers, and the labels that top it "
+                f"up are missing: {latest.labels_needed:,} are needed (test set {latest.number})"
+            )
         if latest.phase is Phase.REQUESTED and spent:
             needed = f"{latest.labels_needed:,} fresh {self.spec.unit} are needed"
             raise Spent(
@@ -96,11 +101,24 @@ class MeterState:
         """The oldest spent test set, if it can be released.
 
         One window of a rolling test set shares batches with those after it, as many as it has: it
-        can when the last of these is spent, too.
+        can when the last of these is spent, too. So it is with a test set that will be topped up.
         """
         spent = [each for each in self.generations if each.phase is Phase.SPENT]
-        apart = (self.spec.window or 1) - 1
+        if not spent:
+            return None
+        apart = self.last_sharing(spent[0]) - spent[0].number
         return spent[0] if len(spent) > apart else None
+
+    def last_sharing(self, test_set: TestSet) -> int:
+        """Return the number of the last test set that has rows of this one."""
+        topped = self.spec.top_up is not None and not self.joins(test_set)
+        return test_set.number + (self.spec.window or 1 + topped) - 1
+
+    def joins(self, test_set: TestSet) -> bool:
+        """Whether the rows that are delivered for a test set join those of the one before."""
+        if self.spec.window is not None:
+            return test_set.number > 1
+        return bool(self.spec.of_test_set(test_set.number).topped_up)
 
     def numbered(self, number: int) -> TestSet:
         """Return a test set by its number, or say that there is none."""
@@ -141,8 +159,12 @@ def ledger_of(spec: MeterSpec, generation: TestSet) -> Ledger:
 
 
 def spec_of(spec: MeterSpec, generation: TestSet) -> MeterSpec:
-    """Return the specification in force for a test set: it keeps the count it was planned with."""
-    return spec if spec.count is generation.count else spec.replace(count=generation.count)
+    """Return the specification in force for a test set: it keeps the count it was planned with.
+
+    One that was topped up has steps of its own.
+    """
+    kept = spec if spec.count is generation.count else spec.replace(count=generation.count)
+    return kept.of_test_set(generation.number)
 
 
 _ledger = lru_cache(maxsize=256)(Ledger)  # what it computes once, it keeps

@@ -22,6 +22,7 @@ class Event(StrEnum):
     PART_WITHDRAWN = "part withdrawn"
     TEST_SET_ADDED = "test set added"
     BATCH_RELEASED = "batch released"
+    TOPPED_UP = "topped up"
     REUSE_REFUSED = "reuse refused"
     SEALING_FAILED = "too few counted rows"
     RETIRED = "retired"

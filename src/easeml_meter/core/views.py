@@ -237,6 +237,10 @@ def together(spec: MeterSpec) -> str:
 
     A rolling test set goes on without end, so no probability covers all that it will ever answer.
     """
+    if spec.top_up is not None:
+        return "for all answers of this test set together, before and after it is topped up"
+    if spec.topped_up:
+        return "for all answers of this test set together, before and after it was topped up"
     if spec.window is None:
         return "for all answers of this test set together"
     first, further = f"first {spec.steps:,} windows", f"{spec.steps:,} further ones cost"
@@ -447,6 +451,7 @@ def signal_from_json(data: Mapping[str, Any], spec: MeterSpec) -> Signal:
     """Read what `Signal.to_dict` gave; the specification says the rest."""
     if data.get("count", spec.count) != spec.count:  # the test set keeps that of its plan
         spec = spec.replace(count=data["count"])
+    spec = spec.of_test_set(data["generation"])
     asked = data["question"] if spec.also else ""
     spec = spec.each[spec.number_asked(asked)]
     return Signal(
@@ -482,7 +487,7 @@ def view_from_json(data: Mapping[str, Any], spec: MeterSpec) -> SessionView:
     """Read what `SessionView.to_dict` gave."""
     return SessionView(
         meter=data["meter"],
-        spec=spec,
+        spec=spec.of_test_set(data["generation"]),
         generation=data["generation"],
         phase=Phase(data["phase"]),
         rows=data["rows"],

@@ -52,23 +52,30 @@ def _sentence(line: str) -> str:
 
 
 def _lines(view: SessionView) -> Iterator[Line]:
-    labels = f"{view.labels_needed:,} {view.spec.unit}"
+    labels = following = f"{view.labels_needed:,} {view.spec.unit}"
+    if view.spec.stages > 1:  # test sets and their top-ups take turns
+        following = f"{labels_needed(view.spec, view.generation + 1, view.rows or 0):,} labels"
     if view.phase is Phase.REQUESTED:
+        what = "a top-up of" if view.spec.topped_up else "a test set of"
         yield (
             Role.LABELER,
-            f"seal a test set of at least {labels} (`meter seal`) and deliver it "
+            f"seal {what} at least {labels} (`meter seal`) and deliver it "
             "(`meter testset add`). More labels are welcome.",
         )
         yield Role.DEVELOPER, "until then, submissions are refused, at no cost."
     elif view.phase is Phase.ACTIVE:
         yield from _on_answers(view)
-        yield from _on_budget(view, labels)
+        yield from _on_budget(view, following)
     elif view.spec.window is not None and view.phase is Phase.SPENT:
         if view.signals:
             yield from _on_answers(view)
         yield from _on_the_next_batch(view)
+    elif view.spec.top_up is not None and view.phase is Phase.SPENT:
+        if view.signals:
+            yield from _on_answers(view)
+        yield from _on_the_top_up(view)
     else:
-        yield from _on_the_end(view, labels)
+        yield from _on_the_end(view, following)
 
 
 def _on_the_next_batch(view: SessionView) -> Iterator[Line]:
@@ -85,7 +92,20 @@ def _on_the_next_batch(view: SessionView) -> Iterator[Line]:
 
 def _last_planned(view: SessionView) -> bool:
     """Whether no test set follows: one session means as many as there are labels for."""
-    return 1 < view.spec.sessions <= view.generation
+    return view.spec.sessions > 1 and view.generation >= view.spec.last_number
+
+
+def _on_the_top_up(view: SessionView) -> Iterator[Line]:
+    """Say what a test set waits for that has given its first answers."""
+    labels = f"{labels_needed(view.spec, 2, view.rows or 0):,} {view.spec.unit}"
+    yield None, "This test set has given its answers, and gives more once fresh labels join it."
+    yield (
+        Role.LABELER,
+        f"unless they were delivered, seal at least {labels}, fresh and independent, that top it "
+        f"up to test set {view.generation + 1} (`meter seal`, `meter testset add`). It is released "
+        "when that one is spent, too.",
+    )
+    yield Role.DEVELOPER, "until then, submissions are refused, at no cost."
 
 
 def _on_the_end(view: SessionView, labels: str) -> Iterator[Line]:

@@ -15,6 +15,7 @@ _SENTENCES = {
     Event.PART_ADDED: "{rows} labels arrived for test set {generation}, as part {part}.",
     Event.PART_WITHDRAWN: "Part {part} of test set {generation} was withdrawn, {rows} labels.",
     Event.TEST_SET_ADDED: "Test set {generation} became active, with {rows} labels.",
+    Event.TOPPED_UP: "Test set {generation} was topped up with {rows} rows.",
     Event.SEALING_FAILED: "A delivery for test set {generation} had too few rows that count: "
     "try {try} of {tries}.",
     Event.REUSE_REFUSED: "A delivery for test set {generation} was refused: another meter used it.",

@@ -56,7 +56,12 @@ def _plan_brief(plan: Plan) -> str:
     return (
         f"Plan: {plan.labels:,} {spec.unit} for {steps_words(spec.steps)}, {_bands(spec)}, "
         f"tolerance {at_most(max(spec.tolerances))}, {confidence(spec)} sure"
+        + ("" if plan.top_up is None else f"; {_top_up(plan.top_up)}")
     )
+
+
+def _top_up(more: dict[str, int]) -> str:
+    return f"{more['more_labels']:,} more for {steps_words(more['steps'])} more"
 
 
 def _bands(spec: MeterSpec) -> str:
@@ -99,6 +104,8 @@ def _plan_html(plan: Plan) -> str:
         "tolerance": ", ".join(dict.fromkeys(map(at_most, spec.tolerances))),
         "sure": f"{confidence(spec)}",
     }
+    if plan.top_up is not None:
+        facts["top-up"] = _top_up(plan.top_up)
     return _plan_block(plan, facts, bands_svg(spec))
 
 

@@ -179,8 +179,9 @@ def _of_labelers(state: MeterState, view: SessionView | None) -> NextStep:
             "meter seal FILE --id COLUMN --out inputs.sealed\nmeter testset add inputs.sealed",
         )
     if latest.phase is Phase.REQUESTED:
+        topped = f"Top up test set {latest.number - 1}" if state.joins(latest) else ""
         return NextStep(
-            f"Deliver labels for test set {latest.number}",
+            topped or f"Deliver labels for test set {latest.number}",
             f"{latest.labels_needed:,} labels are needed, in one file or in parts; more are "
             "welcome. They are encrypted before they leave your machine.",
             Place.LABELS,
@@ -216,8 +217,9 @@ def _waiting(state: MeterState) -> NextStep:
             f"The labelers deliver {latest.labels_needed:,} labels. Until then, submissions are "
             "refused, at no cost.",
         )
+    topped = f"Wait for more labels in test set {latest.number - 1}" if state.joins(latest) else ""
     return NextStep(
-        f"Wait for test set {latest.number}",
+        topped or f"Wait for test set {latest.number}",
         f"The labelers deliver {latest.labels_needed:,} {state.spec.unit}. Until then, submissions "
         "are refused, at no cost.",
     )

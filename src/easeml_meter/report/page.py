@@ -168,6 +168,7 @@ def _meter(view: SessionView) -> str:
 
 
 def _left(view: SessionView) -> str:
+    needing = "it was topped up with" if view.spec.topped_up else "a test set needs"
     facts = [
         ("steps promised, whatever the answers", f"{view.steps_left:,}"),
         ("steps expected, if the answers continue as before", f"{view.steps_expected:,}"),
@@ -176,7 +177,7 @@ def _left(view: SessionView) -> str:
             f"{view.spec.unit} in this test set",
             "none yet" if view.labels is None else f"{view.labels:,}",
         ),
-        (f"{view.spec.unit} that a test set needs", f"{view.labels_needed:,}"),
+        (f"{view.spec.unit} that {needing}", f"{view.labels_needed:,}"),
     ]
     if view.spec.window is not None:  # it has no end that anything could be expected until
         batch = f"{labels_needed(view.spec, 2):,}"

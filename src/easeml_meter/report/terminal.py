@@ -9,7 +9,6 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from easeml_meter.core.people import Role
-from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     BASELINE,
@@ -48,6 +47,7 @@ from easeml_meter.report.words import (
     loss_name,
     loss_sentence,
     named_set,
+    needed_words,
     price_words,
     share_words,
     sharing_words,
@@ -146,10 +146,7 @@ def session_terminal(view: SessionView, role: Role | None = None) -> Group:
     left.append(f" {share_words(view.battery)}, ")
     left.append(left_words(view.spec, view.steps_left, view.steps_expected))
     rows = "none yet" if view.labels is None else f"{view.labels:,}"
-    needed = f"in this test set, {view.labels_needed:,} needed"
-    if view.spec.window is not None:
-        needed = f"in this window, {labels_needed(view.spec, 2):,} in each new batch"
-    labels = Text(f"{view.spec.unit}: {rows} {needed}", style=_GREY)
+    labels = Text(f"{view.spec.unit}: {rows} {needed_words(view)}", style=_GREY)
     parts: list[RenderableType] = [title, left, labels, Text()]
     if view.prices:
         parts += [Text(price_words(view.prices)), Text()]

@@ -10,6 +10,7 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
 
+from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.questions.prices import Price
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
@@ -294,6 +295,14 @@ def named_set(view: SessionView) -> str:
     return f"{noun} {view.generation}"
 
 
+def needed_words(view: SessionView) -> str:
+    """Say how many labels were asked for, after how many there are."""
+    if view.spec.window is not None:
+        return f"in this window, {labels_needed(view.spec, 2):,} in each new batch"
+    to = " to top it up" if view.spec.topped_up else ""
+    return f"in this test set, {view.labels_needed:,} needed{to}"
+
+
 def standing_words(view: SessionView) -> str:
     """Say where a test set stands."""
     if not view.signals:
@@ -366,6 +375,9 @@ def settings_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
         batches = f"{spec.window:,} batches" if spec.window > 1 else "1 batch"
         found[0] = ("Answers", f"{spec.submissions:,}", "for each window, without end")
         found.insert(1, ("Window", batches, "a new batch joins, the oldest is released"))
+    if spec.top_up is not None:
+        more = f"after {labels_needed(spec, 2):,} {spec.unit} more, drawn afresh, have joined it"
+        found.insert(1, ("Top-up", f"{spec.top_up:,}", more))
     sharing = together(spec).replace("this test set", "a test set")
     found.append(("Confidence", sure_words(spec), sharing))
     if spec.floor is not None:

@@ -299,6 +299,7 @@ _PROMOTIONS = (Event.PROMOTED, Event.PROMOTION_MISSING)
 _SAID: dict[str, dict[str, type]] = {
     **{each: {"generation": int} for each in _PHASES},
     Event.BATCH_RELEASED: {"generation": int, "rows": int},
+    Event.TOPPED_UP: {"generation": int, "rows": int},
     Event.TOLD: {"generation": int, "tenant": int, "step": int},
     **{each: {"generation": int, "tenant": int, "step": int} for each in _PROMOTIONS},
     Event.NOTED: {"generation": int, "tenant": int, "step": int, "text": str, "link": str},

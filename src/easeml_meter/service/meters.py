@@ -29,6 +29,8 @@ def check_meter(
     if spec.protocol not in METERS:
         raise invalid("protocol", str(spec.protocol), f"one of {', '.join(METERS)}")
     check_name("name", name)
+    if spec.topped_up:
+        raise invalid("topped up", spec.topped_up, "no setting: say top_up, the steps after it")
     allowed_loss(spec, allowed_losses)
     plan = plan_of(spec)
     if spec.sized and spec.rows is None:

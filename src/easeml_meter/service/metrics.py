@@ -46,7 +46,10 @@ def totals(_actor: Actor, site: Site) -> Totals:
         # What was answered stays out of it: only how often counts.
         answers = books.counts.answers_of_active()
         specs = {each.id: MeterState.of(each, (), None).spec for each in books.meters.all()}
-        nearly = [n >= NEARLY * specs[meter].steps for meter, n in answers.items()]
+        nearly = [
+            n >= NEARLY * specs[meter].of_test_set(number).steps
+            for meter, (number, n) in answers.items()
+        ]
         return Totals(
             submissions=books.counts.submissions(),
             oldest=oldest,

@@ -69,6 +69,32 @@ def check_memory_and_resets(spec: MeterSpec) -> None:
             raise invalid(name, f"with the {spec.protocol} protocol", "only meters have it")
 
 
+def check_top_up(spec: MeterSpec) -> None:
+    """Refuse what the proof for topped-up test sets does not cover."""
+    whole("topped up", spec.topped_up, at_least=0)
+    if spec.top_up is not None:
+        whole("top up", spec.top_up, at_least=1)
+    if spec.stages == 1:
+        return
+    unproved = {
+        f'the question "{spec.question}"': spec.question != GAP,
+        f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
+        f"the loss {spec.loss}": spec.corpus is not None,
+        "judge_error": spec.judged,
+        "published": spec.published,
+        "above": spec.above is not None,
+        "tenants": spec.tenants,
+        "elastic": spec.elastic,
+        "reverts": spec.reverts,
+        "masked reverts": spec.masked_reverts,
+        "memory": spec.memory is not None,
+        "window": spec.window is not None,
+        "clusters": spec.clusters,
+    }
+    given = spec.top_up or spec.steps
+    refuse_with("top up", given, unproved, "not with {}: no proof covers it")
+
+
 def check_window(spec: MeterSpec) -> None:
     """Refuse what the proof for rolling test sets does not cover."""
     whole("submissions", spec.submissions, at_least=1)

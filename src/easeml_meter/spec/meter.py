@@ -25,6 +25,7 @@ from easeml_meter.spec.budgets import (
     check_memory_and_resets,
     check_reverts,
     check_tenants,
+    check_top_up,
     check_window,
 )
 from easeml_meter.spec.gaps import (
@@ -130,6 +131,10 @@ class MeterSpec:
     """A rolling test set: the batches in use at a time. `steps` are the windows of one delta."""
     submissions: int = 1
     """How many submissions each window of a rolling test set answers."""
+    top_up: int | None = None
+    """Steps that a test set answers after its own, once fresh labels have joined it."""
+    topped_up: int = 0
+    """Steps that a part of the test set answered before. No setting: see `of_test_set`."""
     clusters: bool = False
     """Rows belong together: one example is a cluster, and its loss the mean of its rows'."""
     judge_error: float | None = None
@@ -189,6 +194,7 @@ class MeterSpec:
         check_sticky(self)
         check_scores(self)
         check_window(self)
+        check_top_up(self)
         check_on_demand(self)
 
     @property
@@ -387,9 +393,33 @@ class MeterSpec:
         return sum(each is not None for each in ceilings) + silent
 
     @property
+    def stages(self) -> int:
+        """How many test sets share the delta of one: two, if the second one is the first and more.
+
+        Each of them has an equal part.
+        """
+        return 1 if self.top_up is None and not self.topped_up else 2
+
+    @cached_property
+    def _other_stage(self) -> Self:
+        if self.top_up is None:
+            return self.replace(steps=self.topped_up, top_up=self.steps, topped_up=0)
+        return self.replace(steps=self.top_up, top_up=None, topped_up=self.steps)
+
+    def of_test_set(self, number: int) -> Self:
+        """Return the meter as it is for a test set: with `top_up`, every second one is a top-up."""
+        second = self.stages > 1 and number % 2 == 0
+        return self if second == bool(self.topped_up) else self._other_stage
+
+    @property
+    def last_number(self) -> int:
+        """The number of the last planned test set; only with several sessions is there one."""
+        return self.sessions * self.stages
+
+    @property
     def session_delta(self) -> float:
         """The failure probability that one test set may use, and of it one try at sealing."""
-        return self.delta / (self.sessions * self.tries)
+        return self.delta / (self.sessions * self.tries * self.stages)
 
     @property
     def tail(self) -> Bound:
@@ -463,7 +493,7 @@ class MeterSpec:
             bands = []
         elif not isinstance(bands, list) or not bands:
             raise invalid("meter.toml", "no [[bands]]", "give lower, upper and tolerance of each")
-        known = {field.name for field in dataclasses.fields(cls)} - {"bands"}
+        known = {field.name for field in dataclasses.fields(cls)} - {"bands", "topped_up"}
         for key in meter:
             if key not in known:
                 near = difflib.get_close_matches(key, known, 1)

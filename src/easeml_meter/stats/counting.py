@@ -138,7 +138,9 @@ def _log_models_of_one(spec: MeterSpec, steps: int, possible: int) -> tuple[floa
             return (log_few(likely, steps, spec.above),)
         answers = possible + expected_edges(spec) + spec.silent_answers
         effective = [at - index for index, at in enumerate(spec.reverts)]
-        tree = log_geometric(answers, steps - len(effective))
+        # Of a test set that was topped up, every history goes on from one of the first stage.
+        before = spec.topped_up * math.log(answers)
+        tree = before + log_geometric(answers, steps - len(effective))
         undone = [(at - 1) * math.log(answers) for at in effective]
         each = log_sum([tree, *undone])
         return (each,) * spec.signals if spec.published else (each,)

@@ -45,6 +45,10 @@ CLUSTERED = (
 BLIND_VALIDATION = "validation sets are drawn and replaced without looking at the test set"
 """What the count of consistent histories assumes, and the count of all histories does not."""
 DRAWN_EDGES = "the band edges are drawn by the meter, secretly and independently of the test set"
+TOPPED_UP = (
+    "the labels that top up a test set are a random sample of the same distribution, independent "
+    "of it; whether, when and how many of them join depends on nothing but the answers"
+)
 PUBLIC_INPUTS = "no model treats the test inputs, which are public, specially (about people)"
 _LOST = 60.0
 """A term that is so much smaller, in logarithms, changes no digit of a sum of doubles."""
@@ -62,8 +66,8 @@ class Plan(Shown):
     is counted of, `size`. Where one example is a cluster, the clusters.
     """
     failure_probability: float
-    """Reached at `labels` in the promised steps, whichever try at sealing they follow: never above
-    the session's delta."""
+    """Reached at `labels` in the promised steps, whichever try at sealing they follow, and in those
+    after a top-up: never above the session's delta."""
     log_models: float
     """Natural logarithm of how many models (or, as published, pairs) are guarded against."""
     assumptions: tuple[str, ...]
@@ -96,10 +100,20 @@ class Plan(Shown):
         return {"labels": required_labels(self.spec).labels, "plain_labels": plain.labels}
 
     @property
+    def top_up(self) -> dict[str, int] | None:
+        """Labels in all, and further steps, once fresh labels have joined; None: none will."""
+        if self.spec.top_up is None:
+            return None
+        labels = required_labels(self.spec.of_test_set(2)).labels
+        return {"steps": self.spec.top_up, "labels": labels, "more_labels": labels - self.labels}
+
+    @property
     def promise(self) -> str:
         """Say in one sentence what is promised."""
         spec = self.spec
         steps = f"all {spec.steps:,} steps together"
+        if spec.top_up is not None:
+            steps = f"all {spec.steps:,} steps and {spec.top_up:,} more after the top-up together"
         if spec.elastic:
             promised = "1 is" if spec.steps == 1 else f"{spec.steps:,} are"
             steps = f"all steps together ({promised} promised, more if the answers are predictable)"
@@ -131,6 +145,7 @@ class Plan(Shown):
             "above": spec.above,
             "sticky": spec.sticky,
             "elastic": self.elastic,
+            "top_up": self.top_up,
             "promise": self.promise,
             "assumptions": list(self.assumptions),
         }
@@ -261,6 +276,8 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
         found.append(BLIND_VALIDATION)
     if spec.drawn is not None:
         found.append(DRAWN_EDGES)
+    if spec.stages > 1:
+        found.append(TOPPED_UP)
     if spec.inputs == "public":
         found.append(PUBLIC_INPUTS)
     if spec.protocol is Protocol.INDEPENDENT:
@@ -312,10 +329,12 @@ def _sealing_assumptions(spec: MeterSpec) -> list[str]:
 
 def sessions_words(spec: MeterSpec) -> str:
     """Say for how many test sets delta is."""
+    topped = " and its top-up together" if spec.stages > 1 else ""
     if spec.sessions == 1:
         many = "S test sets in a row fail with probability at most S * delta"
-        return f"delta applies to one test set: {many}"
-    return f"delta is divided among {spec.sessions} test sets in a row"
+        return f"delta applies to one test set{topped}: {many}"
+    each = ", each with its top-up" if topped else ""
+    return f"delta is divided among {spec.sessions} test sets in a row{each}"
 
 
 def promised_of(spec: MeterSpec) -> str:
@@ -426,11 +445,14 @@ def _checked_plan(spec: MeterSpec, labels: int) -> Plan:
     if spec.rows is not None and spec.rows < labels:
         unit = "labels" if spec.corpus is None else spec.corpus.kind.unit
         raise invalid("rows", spec.rows, f"too few: {labels:,} {unit} are needed among them")
+    later = 0.0
+    if spec.top_up is not None:
+        later = required_labels(spec.of_test_set(2)).failure_probability
     return Plan(
         spec=spec,
         labels=spec.rows or labels,
         counted=labels if spec.sized else None,
-        failure_probability=spec.tries * math.exp(failure),
+        failure_probability=spec.tries * math.exp(failure) + later,
         log_models=counting.log_sum(counting.log_models(spec)),
         assumptions=assumptions_of(spec),
     )

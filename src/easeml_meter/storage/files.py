@@ -175,6 +175,8 @@ class FolderFiles:
         # It starts on a fresh line even if a crash has cut the last one short.
         text = "\n".join(["", *lines, *noted, ""])
         new = not path.exists()
+        if new:  # a restore may bring lines before any other file
+            path.parent.mkdir(parents=True, exist_ok=True)
         # One write to a file opened for appending: lines of two processes do not mix.
         handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:

@@ -19,9 +19,11 @@ from easeml_meter.storage.schema import values
 SUFFIX = ".journal"
 _HANDOVERS = ".handovers"
 _PROMOTIONS = ".promotions"
-LINES = (SUFFIX, _HANDOVERS, _PROMOTIONS)
+_TOP_UPS = ".top-ups"
+LINES = (SUFFIX, _HANDOVERS, _PROMOTIONS, _TOP_UPS)
 """Endings of all files that are lists of lines: in an object store, they are folders."""
 _RETIRED = "retired"
+_FINGERPRINT = "fingerprint"
 _FORMAT = 2
 """Tenants count from 1 in lines that say so; lines without a format count them from 0."""
 
@@ -45,6 +47,7 @@ class Journal:
         self._name = name
         self._handovers = name.removesuffix(SUFFIX) + _HANDOVERS
         self._promotions = name.removesuffix(SUFFIX) + _PROMOTIONS
+        self._top_ups = name.removesuffix(SUFFIX) + _TOP_UPS
 
     def append(self, entries: list[Entry], answers: int) -> None:
         """Add lines and wait until they are on disk; `answers` is how many there are then."""
@@ -97,6 +100,15 @@ class Journal:
             with suppress(*_NO_LINE):  # cut short by a crash
                 found.append(_checked(Promotion(**_read(line))))
         return sorted(found, key=lambda row: row.at)
+
+    def append_top_up(self, fingerprint: str) -> None:
+        """Add which test set these rows became a part of, in a file of its own."""
+        self._files.append(self._top_ups, [json.dumps({_FINGERPRINT: fingerprint})])
+
+    def top_ups(self) -> list[str]:
+        """Give the fingerprints of the test sets that these rows became a part of."""
+        lines = map(_mapping, self._files.lines(self._top_ups))
+        return [str(line[_FINGERPRINT]) for line in lines if _FINGERPRINT in line]
 
 
 def entries_in(lines: Iterable[str]) -> list[Entry]:

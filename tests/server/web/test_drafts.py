@@ -131,6 +131,7 @@ def test_the_first_draft_is_a_meter() -> None:
         ({"asks": "better", "also": "n > 0.8 +/- 0.1"}, "also", ("n > 0.8 +/- 0.1",)),
         ({"window": "2"}, "window", 2),
         ({"window": "2", "submissions": "3"}, "submissions", 3),
+        ({"top_up": "3"}, "top_up", 3),
         ({"loss": "f1", "positive": "fraud"}, "loss", "f1[fraud]"),
         ({"loss": "f1[fraud]", "floor": "0.7"}, "floor", 0.7),
         ({"loss": "recall", "positive": "1", "rows": "5000"}, "rows", 5_000),
@@ -172,6 +173,7 @@ def test_every_setting_has_a_field(fields: dict[str, str], name: str, value: obj
         ({"also": "n > 0.8 +/- 0.1", "elastic": "1"}, "not with elastic"),
         ({"window": "2", "ceiling": "0.3"}, "not with ceiling"),
         ({"submissions": "2"}, "only with a window"),
+        ({"top_up": "3", "elastic": "1"}, "not with elastic"),
         ({"judge_error": "0.1"}, "the rows without a label"),
         ({"window": "two"}, "window: 'two'"),
         ({"loss": "other", "other_loss": "os:system"}, "loss"),
@@ -272,7 +274,7 @@ PAPER = {
 
 
 def test_what_has_no_field_is_known() -> None:
-    by_another_name = {"bands", "delta", "question"}
+    by_another_name = {"bands", "delta", "question", "topped_up"}
     without = {each.name for each in fields(MeterSpec)} - set(DEFAULTS) - by_another_name
     assert without == PAPER
 
@@ -281,6 +283,7 @@ def test_what_has_no_field_is_known() -> None:
     ("typed", "said"),
     [
         ({"window": "2"}, "for each batch, of 2 in use at a time"),
+        ({"top_up": "3"}, "more join them."),
         ({"loss": "f1[fraud]", "classes": "fraud, fair", "rows": "9000"}, "A labeler delivers"),
         (
             {"judge_error": "0.1", "pool": "5000", "rows": "200"},

@@ -26,6 +26,7 @@ from tests.server.driving import (
 from tests.server.helpers import Served, serve
 from tests.service.helpers import condition_spec, rows, small_spec
 
+from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery, parts
 from easeml_meter.vault.keys import Identity, wrap
@@ -114,6 +115,46 @@ def test_a_rolling_test_set_asks_for_batches_and_frees_them(served: Served, tmp_
     noted = client.post(f"/meters/{meter}/submissions/note", json={"submission": 2, "text": "new"})
     assert (noted.json()["generation"], noted.json()["step"]) == (2, 2)
     assert "new" in words(developer.get(f"/meters/{meter}"))
+
+
+def test_a_test_set_that_is_topped_up_asks_for_more(served: Served, tmp_path: Path) -> None:
+    prefix = "topped-"
+    spec = small_spec(steps=1, top_up=2)
+    meter = served.add_meter(spec, prefix=prefix)
+    labeler, developer = (Visitor(served, f"{prefix}{role}") for role in ("labeler", "developer"))
+    assert "Spent, the set asks for fresh labels that join it" in words(
+        labeler.get(f"/meters/{meter}/labels")
+    )
+    labels = begin(served, meter, tmp_path, prefix=prefix)
+    more = labels_needed(spec, 2, len(labels))
+    said = words(developer.get(f"/meters/{meter}/settings"))
+    assert f"then {labels_needed(spec, 2)} more for 2 more answers" in said
+    assert f"Top-up 2 after {labels_needed(spec, 2)} labels more" in said
+    said = words(developer.get(f"/meters/{meter}/promise"))
+    assert "in all 1 answers and 2 more after the top-up together" in said
+    assert submit(served.client(f"{prefix}developer"), meter, labels).status_code in (200, 201)
+    waiting = words(developer.get(f"/meters/{meter}"))
+    assert f"Wait for more labels in test set 1 The labelers deliver {more} labels" in waiting
+    asked = words(labeler.get(f"/meters/{meter}/labels"))
+    assert "Test set 1 needs labels to answer on" in asked
+    assert "They join those of test set 1, which give 2 answers more with them" in asked
+    assert "Release test set" not in asked
+    assert "Top up test set 1" in words(labeler.get(f"/meters/{meter}"))
+    table = rows(LABELS[:more], seed=77)
+    table = table.set_column(0, "id", pa.array(np.arange(more) + 1000))
+    assert give(served, labeler, meter, parquet(table)).status_code == 204
+    assert "Answers left 2 of 2" in words(developer.get(f"/meters/{meter}"))
+    client = served.client(f"{prefix}developer")
+    for number in (1, 2):
+        now = np.concatenate([labels, LABELS[:more]])
+        now[:number] ^= 1
+        named = {"model": f"model {number}", "no_ids": "true"}
+        body = submission(now, VALIDATION)
+        told = client.post(f"/meters/{meter}/submissions", params=named, content=body).json()
+        assert (told["generation"], told["step"]) == (2, number)
+    said = words(labeler.get(f"/meters/{meter}/labels"))
+    assert "Test set 1 is spent" in said
+    assert "Test set 3 needs labels" in said
 
 
 def test_the_page_asks_for_the_column_of_a_judge_and_takes_it(served: Served) -> None:

@@ -198,12 +198,16 @@ def _only_gap(spec: MeterSpec) -> bool:
     return bool(spec.bands) and not spec.also and spec.window is None
 
 
-def labels_needed(spec: MeterSpec, number: int) -> int:
+def labels_needed(spec: MeterSpec, number: int, here: int = 0) -> int:
     """Return how many labels the labelers are asked for.
 
-    The first window of a rolling test set needs all of its batches, every later one its newest.
+    The first window of a rolling test set needs all of its batches, every later one its newest. A
+    top-up needs what is missing if so many are `here`, else if as many as planned; one at least.
     """
-    labels = plan_of(spec).labels
+    in_force = spec.of_test_set(number)
+    labels = plan_of(in_force).labels
+    if in_force.topped_up:
+        return max(1, labels - (here or plan_of(spec.of_test_set(1)).labels))
     return labels * spec.window if spec.window is not None and number == 1 else labels
 
 

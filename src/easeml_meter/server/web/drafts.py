@@ -11,7 +11,7 @@ from urllib.parse import parse_qsl, urlsplit
 from fastapi import APIRouter, Query, Response
 
 from easeml_meter import checks
-from easeml_meter.core.questions.planning import MeterPlan, plan_of
+from easeml_meter.core.questions.planning import MeterPlan, labels_needed, plan_of
 from easeml_meter.corpus import KINDS, WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.blank import blank_svg
@@ -67,6 +67,7 @@ DEFAULTS = {
     "also": "",
     "window": "",
     "submissions": "",
+    "top_up": "",
     "judge_error": "",
     "pool": "",
     "clusters": "",
@@ -204,6 +205,7 @@ class Draft:
             sticky=bool(asked["sticky"]),
             window=optional(asked, "window", int, "a whole number of batches"),
             submissions=optional(asked, "submissions", int, "a whole number") or 1,
+            top_up=optional(asked, "top_up", int, "a whole number of answers"),
             disagreement=self._disagreement if shared["also"] else None,
             **self._of_the_loss,
             **shared,
@@ -288,6 +290,8 @@ class Drafted:
         found = [f"A labeler delivers {self.plan.labels:,} {self.spec.unit}."]
         if self.spec.window is not None:
             found = [f"A labeler delivers {self.plan.labels:,} {self.spec.unit} for each batch."]
+        if self.spec.top_up is not None:
+            found[0] += f" To answer on, {labels_needed(self.spec, 2):,} more join them."
         if self.spec.pool is not None:
             found[0] += f" With them, {self.spec.pool:,} more rows that the judge labeled."
         developer = "A developer hands in a validation set"

@@ -269,9 +269,10 @@ class Session:
         if self.view.spec.window is not None:  # what joins the window for its answers
             return f"{labels_needed(self.view.spec, 2) / self.view.spec.submissions:,.0f} planned"
         if self.view.phase in (Phase.ACTIVE, Phase.REQUESTED):
-            return f"{labels / self.answers:,.0f} planned" if self.answers else ""
+            every = self.answers + self.view.spec.topped_up
+            return f"{labels / every:,.0f} planned" if every else ""
         given = len(self.view.signals)
-        return f"{labels / given:,.0f}" if given else "no answers"
+        return f"{labels / (given + self.view.spec.topped_up):,.0f}" if given else "no answers"
 
     @property
     def pips(self) -> list[bool]:

@@ -13,6 +13,7 @@ from easeml_meter.core.history import Histories, MeterState
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, TestSet, ValidationSet
+from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import NO_READING, TOO_FEW, name_of
 from easeml_meter.errors import MeterError, Spent, WrongPhase
 from easeml_meter.scoring.score import Score
@@ -248,6 +249,12 @@ class Decisions:
             return Spent(
                 f"too little is left of test set {self.test_set.number} for "
                 f'"{spec.questions[asked]}": ask {" or ".join(others)}, or wait for a fresh one'
+            )
+        if self.state.last_sharing(self.test_set) > self.test_set.number:
+            more = labels_needed(spec, 2, self.test_set.rows or 0)
+            return Spent(
+                f"test set {self.test_set.number} has given its answers: {more:,} labels more are "
+                "needed to top it up"
             )
         return Spent(
             f"test set {self.test_set.number} has no answer left for this team: a fresh one of "

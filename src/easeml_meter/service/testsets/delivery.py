@@ -285,10 +285,13 @@ def _begin(
     wanted, manifest, earlier = state.requested(), sealed.manifest, windows.before(state)
     committed = None if state.spec.drawn is None else sealed.draws.commitment
     claim(space, wanted.meter, fingerprint)
+    rolling = state.spec.window is not None
+    if earlier is not None and not rolling:
+        windows.note_top_up(space, earlier, fingerprint)
     # Named by its digest, it replaces no other one.
     blob = copy_into(space.files, f"{TEST_SETS}/{wanted.number}-{manifest.sha256}.sealed", path)
     kept = keep_notices(space, delivery_notices(wanted.number, manifest.sha256), notices)
-    freed = None if earlier is None else windows.free_oldest(space, state, earlier)
+    freed = windows.free_oldest(space, state, earlier) if earlier is not None and rolling else None
     with space.writing() as books:
         number, wanted = wanted.number, space.state(books).requested()
         if wanted.number != number:  # somebody was faster, and that set is spent already
@@ -312,6 +315,9 @@ def _begin(
         if state.spec.tries > 1:
             details |= {"try": tried, "tries": state.spec.tries}
         books.audit.append(added.meter, now, Event.TEST_SET_ADDED, details)
+        if earlier is not None and not rolling:
+            joined = {"generation": earlier.number, "rows": manifest.batch_rows[-1]}
+            books.audit.append(added.meter, now, Event.TOPPED_UP, joined)
         if freed is not None:
             left = {"generation": freed.number, "rows": freed.rows}
             books.audit.append(added.meter, now, Event.BATCH_RELEASED, left)

@@ -180,7 +180,12 @@ def _next_to_release(state: MeterState, number: int | None) -> TestSet:
     if meant != oldest:
         raise WrongPhase(f"test set {oldest.number} is spent, too: release it first")
     if state.releasable is None:
-        last = oldest.number + (state.spec.window or 1) - 1
+        last = state.last_sharing(oldest)
+        if state.spec.top_up is not None:
+            raise WrongPhase(
+                f"test set {oldest.number} is a part of test set {last}: release it when test set "
+                f"{last} is spent, too"
+            )
         raise WrongPhase(
             f"window {oldest.number} shares batches with windows up to {last}: release it when "
             f"window {last} is spent; each batch is released when it leaves the window"

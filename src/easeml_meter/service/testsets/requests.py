@@ -155,21 +155,29 @@ def retire(space: Workspace, books: Books, state: MeterState, test_set: TestSet)
     books.testsets.update(replace(test_set, phase=phase, changed_at=now))
     books.audit.append(test_set.meter, now, Event.SPENT, {"generation": test_set.number})
     # One session means as many as there are labels for; a larger number was planned for.
-    if state.spec.sessions == 1 or test_set.number < state.spec.sessions:
+    if state.spec.sessions == 1 or test_set.number < state.spec.last_number:
         reason = None
         if state.spec.count is not test_set.count:
             reason = (
                 f"This plan counts {state.spec.count} histories of answers, the one of test set "
                 f"{test_set.number} counted {test_set.count}."
             )
-        request(books, state.spec, test_set.meter, test_set.number + 1, now, reason=reason)
+        number, here = test_set.number + 1, test_set.rows or 0
+        request(books, state.spec, test_set.meter, number, now, reason=reason, here=here)
 
 
 def request(
-    books: Books, spec: MeterSpec, meter: str, number: int, now: str, *, reason: str | None = None
+    books: Books,
+    spec: MeterSpec,
+    meter: str,
+    number: int,
+    now: str,
+    *,
+    reason: str | None = None,
+    here: int = 0,
 ) -> None:
-    """Ask the labelers for a test set of exactly the planned size."""
-    labels = labels_needed(spec, number)
+    """Ask the labelers for a test set of exactly the planned size, or for what tops one up."""
+    labels = labels_needed(spec, number, here)
     books.testsets.add(
         TestSet(meter, number, Phase.REQUESTED, labels, now, reason=reason, count=spec.count)
     )

@@ -1,7 +1,8 @@
-"""Windows of a rolling test set: a batch joins, the oldest leaves and is released.
+"""Rows that join a test set: a batch of a rolling one, whose oldest leaves, or a top-up.
 
 Each window is a test set of its own, sealed anew from the batches it keeps and the one that joins.
-Rows are decrypted into memory, a row group at a time; plain labels of batches in use touch no disk.
+A test set that is topped up keeps all of its rows. Rows are decrypted into memory, a row group at a
+time; plain labels of batches in use touch no disk.
 """
 
 from __future__ import annotations
@@ -63,16 +64,17 @@ def _columns(sealed: SealedTestSet) -> str:
 
 
 def before(state: MeterState) -> TestSet | None:
-    """Return the window that a batch joins, if the test set is a rolling one and has begun."""
-    wanted = state.requested()
-    return None if state.spec.window is None or wanted.number == 1 else state.generations[-2]
+    """Return the test set that the requested rows join; None: they are a fresh one."""
+    return state.generations[-2] if state.joins(state.requested()) else None
 
 
 @contextmanager
 def joined(
     space: Workspace, state: MeterState, batch: SealedTestSet
 ) -> Iterator[tuple[SealedTestSet, Path]]:
-    """Seal the window that begins with a batch: the one before without its oldest batch, and this.
+    """Seal the test set that begins with a batch: the one before and this.
+
+    The oldest batch of a rolling one is left out.
 
     Raises:
         InvalidInput: the batch has other columns than those before.
@@ -81,9 +83,11 @@ def joined(
     earlier, wanted = before(state), state.requested()
     if earlier is None:
         raise ValueError("a batch joins a window")
-    _, *kept = batch_rows(state, earlier)
+    kept = list(batch_rows(state, earlier))
+    if state.spec.window is not None:
+        del kept[0]
     # Labels that are known must not be measured on: an older database was put back.
-    if space.files.exists(_file(wanted.number)):
+    if state.spec.window is not None and space.files.exists(_file(wanted.number)):
         raise WrongPhase(
             f"batch {wanted.number} was released before: these books are older than that, put back "
             "a newer copy of them"
@@ -117,6 +121,25 @@ def batch_rows(state: MeterState, test_set: TestSet) -> tuple[int, ...]:
         return tuple(manifest["batch_rows"])
     window = state.spec.window or 1
     return tuple(rows * (each + 1) // window - rows * each // window for each in range(window))
+
+
+def note_top_up(space: Workspace, earlier: TestSet, fingerprint: str) -> None:
+    """Note beside the first rows which test set they become a part of, before it answers.
+
+    Raises:
+        WrongPhase: with other rows, they have answered before: an older database was put back, and
+            its first rows would answer once more than planned.
+    """
+    journal = space.journal(earlier)
+    noted = journal.top_ups()
+    others = (replace(earlier, fingerprint=each) for each in noted if each != fingerprint)
+    if any(space.journal(each).answers() != 0 for each in others):
+        raise WrongPhase(
+            f"test set {earlier.number} was topped up with other rows before: these books are "
+            "older than that, deliver those rows or put back a newer copy of the books"
+        )
+    if fingerprint not in noted:
+        journal.append_top_up(fingerprint)
 
 
 def free_oldest(space: Workspace, state: MeterState, window: TestSet) -> Batch:

@@ -27,14 +27,14 @@ class Counts(Repository):
             for state in states
         }
 
-    def answers_of_active(self) -> dict[str, int]:
-        """Return how many answers the active test set of each meter has given."""
+    def answers_of_active(self) -> dict[str, tuple[int, int]]:
+        """Return the number of each meter's active test set, and how many answers it has given."""
         sets, entries = schema.generations, schema.entries
         own = (entries.c.meter == sets.c.meter) & (entries.c.generation == sets.c.number)
         given = sa.select(sa.func.count()).select_from(entries).where(own)
         active = sets.c.phase == str(Phase.ACTIVE)
-        counted = sa.select(sets.c.meter, given.scalar_subquery()).where(active)
-        return {row[0]: row[1] for row in self._connection.execute(counted)}
+        counted = sa.select(sets.c.meter, sets.c.number, given.scalar_subquery()).where(active)
+        return {row[0]: (row[1], row[2]) for row in self._connection.execute(counted)}
 
     def answers(self) -> int:
         """Return how many answers were given."""
