@@ -25,7 +25,15 @@ ROWS = 64
 INPUTS_SEED = 5
 POOL = 24
 """How many of the rows, the last ones, have the word of a judge alone."""
-SCORES = ("recall[1]", "precision[1]", "f1[1]", "auc[1]", "balanced-accuracy", "macro-f1")
+SCORES = (
+    "recall[1]",
+    "precision[1]",
+    "f1[1]",
+    "auc[1]",
+    "roc[1]",
+    "balanced-accuracy",
+    "macro-f1",
+)
 JUDGE = "a judge"
 
 Action = tuple[str, Any]
@@ -122,7 +130,7 @@ def _words() -> Labels:
 def predicted(spec: MeterSpec, guess: Labels, salt: str = "") -> pa.Table:
     """Give predictions as the meter's loss takes them: classes, or probabilities."""
     columns: dict[str, Any] = {"id": np.arange(len(guess))}
-    if spec.loss.startswith("auc"):
+    if spec.loss.startswith(("auc", "roc")):
         chance = 0.25 + guess / 2
         columns |= {"probability_0": 1 - chance, "probability_1": chance}
     else:

@@ -286,7 +286,7 @@ def test_equal_signals_look_equal_in_many_stories(story: ToldOverHttp) -> None:
     story.play()
 
 
-@pytest.mark.parametrize("measured", ["precision[1]", "auc[1]", JUDGE])
+@pytest.mark.parametrize("measured", ["precision[1]", "auc[1]", "roc[1]", JUDGE])
 def test_scores_and_estimates_show_nothing_but_their_answers(measured: str) -> None:
     story = measured_story(ToldOverHttp, measured)
     assert story.play() == ["1", "2", "too-few" if measured == "precision[1]" else "2"]

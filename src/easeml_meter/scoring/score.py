@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -86,6 +86,11 @@ class Score:
     def counted(self) -> int:
         """What the mean is counted of: all examples, or of a score such as precision fewer."""
         return int(getattr(self.sums, "counted", self.count))
+
+    def beside(self, visible: Score) -> Score:
+        """Return it as it is told, given that on the validation set, which most losses ignore."""
+        found = getattr(self.sums, "beside", None)
+        return self if found is None else replace(self, sums=found(visible.sums))
 
 
 @dataclass(frozen=True)

@@ -41,6 +41,7 @@ from easeml_meter.spec.scores import check_corpus, check_scores
 _SMALLEST_DELTA = 1e-300
 _BOUNDS = {
     "auc": Bound.CONVEX,
+    "roc": Bound.HOEFFDING,  # DKW has the same exponent, at all thresholds together
     "balanced-accuracy": Bound.KL,
     "macro-recall": Bound.KL,
     WEIGHTED: Bound.KL,
@@ -224,6 +225,11 @@ class MeterSpec:
     def corpus(self) -> Corpus | None:
         """The score of the whole test set whose loss this is; None: an average over rows."""
         return Corpus.parse(self.loss) if isinstance(self.loss, str) else None
+
+    @property
+    def curve(self) -> bool:
+        """Whether the loss is how far a ROC curve is from that on the validation set."""
+        return self.corpus is not None and self.corpus.curve
 
     @property
     def questions(self) -> tuple[str, ...]:

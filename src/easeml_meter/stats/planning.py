@@ -359,6 +359,8 @@ def promised_of(spec: MeterSpec) -> str:
     if spec.gap is Gap.SIGNED:
         signed = " (by how much its true loss exceeds its validation loss, or 0)"
     mean = " (the mean over clusters of the mean loss of their rows)" if spec.clusters else ""
+    if spec.curve:
+        return f"{scores.curve_promise(many)}{excuse}. So {scores.CURVE_DISTANCE} {edges}."
     return (
         f"each model's {measured}{mean} is within {many} of its {true}{excuse}. So its true gap"
         f"{signed} {edges}."

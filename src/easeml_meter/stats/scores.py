@@ -42,6 +42,8 @@ def log_corpus_tail(spec: MeterSpec, size: int, tolerance: float) -> float:
     if corpus.name == "auc":
         # An average of means of min(n+, n-) independent pairs (Hoeffding 1963), so bounded as one.
         return log_tail(Bound.CONVEX, size, tolerance, spec.ceiling)
+    if corpus.curve:
+        return log_curve_tail(size, tolerance)
     if corpus.name in ("f1", "macro-f1"):
         classes = len(spec.classes) if corpus.kind.averaged else 1
         return min(0.0, log_f1_tail_from(size, tolerance, spec.floor) + math.log(classes))
@@ -184,12 +186,30 @@ def _log_moment(h: float) -> float:
     return math.log1p(p * grown) - h * p
 
 
+CURVE_DISTANCE = (
+    "the distance of its true ROC curve from that on the validation set (the largest difference of "
+    "a rate, over all thresholds)"
+)
+"""What a meter of ROC curves tells in bands, as part of a sentence."""
+
+
+def curve_promise(tolerance: str) -> str:
+    """Say what holds of each curve, as the beginning of a sentence."""
+    return (
+        "at every threshold, each model's rates of true and false positives on the test set are "
+        f"within {tolerance} of its true ones"
+    )
+
+
 def log_curve_tail(size: int, tolerance: float) -> float:
     """Return the tail of a whole ROC curve, `size` examples of each class.
 
     The inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant, once for each class:
-    true and false positive rates are within eps at all thresholds together.
+    true and false positive rates are within eps at all thresholds together. So is, then, the
+    distance of the curve from any fixed one, such as that of the model on the validation set.
     """
+    if size < 1:
+        return 0.0
     return _raised(math.log(4) - 2 * tolerance**2 * size)
 
 
