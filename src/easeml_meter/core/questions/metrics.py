@@ -162,6 +162,8 @@ class Metric(Question):
     @property
     def statistic(self) -> str:
         """The gap of this score."""
+        if self.name == "roc":
+            return "the distance of a model's ROC curves on validation and test set"
         return f"the gap between validation and test set in {self.name}"
 
     @property

@@ -1,4 +1,4 @@
-"""Developers against scores of a whole test set (F1, AUC, ...) and against a judge.
+"""Developers against scores of a whole test set (F1, AUC, ROC curves, ...) and against a judge.
 
 Rows are *known*, so that every model is right there, or a guess. Each probe guesses at random; its
 answer says whether it was lucky on the test set. The last model is the vote of all probes, those
@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import BELOW_FLOOR, TOO_FEW
 from easeml_meter.lab.simulation.arena import AnySizeLedger
-from easeml_meter.scoring.corpora import CorpusLoss
+from easeml_meter.scoring.corpora import CorpusLoss, Curve
 from easeml_meter.scoring.judged import POOL, Judged
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.spec import MeterSpec
@@ -29,8 +29,10 @@ from easeml_meter.stats.rounding import as_written
 from easeml_meter.stats.scores import rows_for
 
 Codes = NDArray[np.int64]
-_HARD_POSITIVES = ("recall", "f1", "auc")
+_HARD_POSITIVES = ("recall", "f1", "auc", "roc")
 """Scores that are least certain if all negatives are known."""
+_LOW, _MIDDLE, _HIGH = 0.1, 0.5, 0.9
+"""Probabilities that models give where their order counts."""
 _CAREFUL = Fraction(4, 5)
 """How often the judge errs, as a share of what sealing lets pass."""
 
@@ -110,7 +112,7 @@ class World:
         known = self._known(truth, np.array([each[2] for each in told]))
         if self.spec.judged:  # an estimate of how often guesses are wrong
             return Fraction(int(np.count_nonzero(truth != guesses)), len(truth))
-        found: Fraction = self._sums(Rows(truth, known, truth), guesses).mean(1)
+        found: Fraction = self._beside(self._sums(Rows(truth, known, truth), guesses)).mean(1)
         return found
 
     def measured(self, rows: Rows, guesses: Codes, size: int) -> Fraction | None:
@@ -118,18 +120,39 @@ class World:
         sums = self._sums(rows, guesses)
         if self.spec.may_be_too_few and sums.counted < size:
             return None
-        found: Fraction = sums.mean(1)
+        found: Fraction = self._beside(sums).mean(1)
         return found
+
+    def _beside(self, sums: Any) -> Any:
+        """Return a curve as its distance from the one that developers claim."""
+        return sums.beside(self._claimed) if self.spec.curve else sums
+
+    @cached_property
+    def claimed(self) -> Fraction:
+        """The validation loss that developers claim; of a curve it is 0, the distance from itself.
+
+        An edge of the bands lies at the true loss, unless the floor does.
+        """
+        if self.spec.curve:
+            return Fraction(0)
+        return max(Fraction(0), self.truth - as_written(self.spec.edges[0]))
+
+    @cached_property
+    def _claimed(self) -> Curve:
+        """A curve that finds more positives than there are: an edge lies at the true distance."""
+        share = Fraction(1, 2) + as_written(self.spec.edges[0])
+        found = [_HIGH] * share.numerator + [_LOW] * (share.denominator - share.numerator)
+        return Curve(self.score.corpus, (np.array(found),), (np.array([_MIDDLE]),))
 
     def _sums(self, rows: Rows, guesses: Codes) -> Any:
         said = np.where(rows.known, rows.truth, guesses)
         if self.spec.judged:
             return Judged().sums(said, rows.labels)
-        if self.score.corpus.name != "auc":
+        if not self.score.corpus.ranked:
             return self.score.sums(said, rows.labels)
         # Negatives stand in the middle, so each positive is above all of them or below.
-        chance = np.where(said == self._positive, 0.9, 0.1)
-        chance[rows.truth != self._positive] = 0.5
+        chance = np.where(said == self._positive, _HIGH, _LOW)
+        chance[rows.truth != self._positive] = _MIDDLE
         columns = [chance if i == self._positive else 1 - chance for i in range(self.classes)]
         return self.score.sums(np.stack(columns, axis=1), rows.labels)
 
@@ -148,8 +171,6 @@ def _broken(world: World, ledger: AnySizeLedger, rows: Rows, random: Generator) 
     each = np.arange(len(rows.truth))
     # Votes that tie are decided at random: by less than one of them.
     votes = random.random((len(each), world.classes)) / 2
-    # An edge of the bands lies at the true loss, unless the floor does.
-    claimed = max(Fraction(0), world.truth - as_written(ledger.spec.edges[0]))
     account = Account()
     while ledger.may_submit(account):
         if ledger.steps_left(account) == 1:
@@ -160,7 +181,7 @@ def _broken(world: World, ledger: AnySizeLedger, rows: Rows, random: Generator) 
         if test is None:
             answer = ledger.rules.unread(account.state, TOO_FEW)
         else:
-            answer = ledger.rules.answer(account.state, claimed, test)
+            answer = ledger.rules.answer(account.state, world.claimed, test)
             if _is_broken(world, answer, test):
                 return True
         votes[each, guesses] += 1 if answer == 1 else -1
