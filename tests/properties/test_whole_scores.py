@@ -316,7 +316,10 @@ def test_a_server_takes_only_sets_with_enough_and_reads_their_f1(tmp_path: Path)
 
 
 @pytest.mark.slow
-def test_a_server_reads_a_curve_and_releases_its_distance(tmp_path: Path) -> None:
+def test_a_server_reads_a_curve_and_releases_its_distance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where a release is written to
     with live(tmp_path / "site") as site:
         meter = site.served.add_meter(spec_of("roc[1]", rows=600), prefix="w-")
         with (

@@ -24,6 +24,7 @@ from easeml_meter.scoring.losses import MOST_ROWS, UNIT, Loss, Sums
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.silence import silence
 from easeml_meter.tables.clusters import Clusters
+from easeml_meter.tables.strata import Strata
 
 _SLICE_ROWS = min(1 << 17, MOST_ROWS)
 _SLICE_VALUES = 1 << 20
@@ -112,10 +113,30 @@ class Totals:
         return Totals(self.values + other.values)
 
     def score(self, clusters: Clusters) -> Score:
-        """Return the score of all rows: the loss of one example is the mean of a cluster."""
+        """Return the score of all rows: the loss of one example is the mean of a cluster.
+
+        Strata are no examples: their means are added up by their weights.
+        """
+        if isinstance(clusters, Strata):
+            return Score(Weighed(clusters.weighed(self.values) / UNIT), len(clusters.codes))
         means = clusters.means(self.values)
         squares = np.rint(means.astype(np.float64) ** 2 / UNIT).astype(np.int64)
         return Score(Sums(_exact_sum(means), _exact_sum(squares)), clusters.count, UNIT)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """The loss of a test set with strata: the sum of weight times mean loss."""
+
+    loss: Fraction
+
+    def mean(self, _units: int) -> Fraction:
+        """Return it."""
+        return self.loss
+
+    def variance(self, _units: int) -> Fraction:
+        """Return 0: a meter with strata looks at no variance."""
+        return Fraction(0)
 
 
 def _exact_sum(units: NDArray[np.int64]) -> int:

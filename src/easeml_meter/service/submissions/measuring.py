@@ -42,7 +42,7 @@ from easeml_meter.scoring.running import (
     score_model,
 )
 from easeml_meter.scoring.score import MapFunction, Score, Unscorable, score
-from easeml_meter.scoring.validation import Validation, open_labels
+from easeml_meter.scoring.validation import Validation, open_labels, strata_of
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.clusters import Clusters
@@ -195,19 +195,23 @@ class Measured(Closing):
                 digest=self.validation.digest,
                 id_column=self.validation.id_column,
                 cluster=self.validation.cluster,
+                strata=strata_of(self.spec),
             )
 
     @cached_property
     def visible_clusters(self) -> Clusters | None:
-        """The clusters of the validation set, where one example is a cluster."""
-        if not self.spec.clusters:
+        """The clusters of the validation set, where one example is a cluster, or its strata."""
+        if not (self.spec.clusters or self.spec.stratified):
             return None
         with self.open_validation() as table:
             return table.clusters()
 
     @cached_property
     def hidden_clusters(self) -> Clusters | None:
-        """The clusters of the test set, where one example is a cluster."""
+        """The clusters of the test set, where one example is a cluster, or its strata."""
+        strata = strata_of(self.spec)
+        if strata is not None:
+            return strata.of(self.sealed.batches([strata.column]))
         return self.sealed.clusters() if self.spec.clusters else None
 
     @cached_property
