@@ -60,6 +60,8 @@ def test_proportional_strata_cost_no_more_than_a_plain_sample() -> None:
     assert plan.spec.tail is Bound.EXACT
     scores = required_labels(spec_of(**GOLDEN, loss="brier"))
     assert (scores.labels, scores.spec.tail) == (53_630, Bound.CONVEX)
+    documented = required_labels(spec_of(tolerance=0.02, delta=0.05, steps=10, edges=[0.1]))
+    assert documented.to_dict()["strata"] == {"north": 7_252, "south": 3_108}
     same = required_labels(spec_of(**GOLDEN, sizes=(34_293, 14_697)))
     assert (same.labels, same.failure_probability) == (48_990, plan.failure_probability)
 

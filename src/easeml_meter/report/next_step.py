@@ -179,10 +179,15 @@ def _of_labelers(state: MeterState, view: SessionView | None) -> NextStep:
             "meter seal FILE --id COLUMN --out inputs.sealed\nmeter testset add inputs.sealed",
         )
     if latest.phase is Phase.REQUESTED:
+        how = "in one file or in parts; more are welcome"
+        if state.spec.stratified:
+            strata = state.spec.stratum_rows(latest.labels_needed).items()
+            named = ", ".join(f"{rows:,} of {name}" for name, rows in strata)
+            how = f"in one file: {named}"
         return NextStep(
             f"Deliver labels for test set {latest.number}",
-            f"{latest.labels_needed:,} labels are needed, in one file or in parts; more are "
-            "welcome. They are encrypted before they leave your machine.",
+            f"{latest.labels_needed:,} labels are needed, {how}. They are encrypted before they "
+            "leave your machine.",
             Place.LABELS,
             "meter seal FILE --label COLUMN --out labels.sealed\nmeter testset add labels.sealed",
         )

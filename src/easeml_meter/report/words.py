@@ -374,6 +374,10 @@ def settings_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
         ceiling = loss_words(spec, spec.ceiling, at_least)
         found.append(("Ceiling", ceiling, "nothing else is told of test losses above it"))
     found.append(("Loss", spec.loss, _loss_note(spec)))
+    if spec.stratified:
+        pairs = zip(spec.strata, spec.weights, strict=True)
+        named = ", ".join(f"{name} {weight:g}" for name, weight in pairs)
+        found.append(("Strata", named, f"by {spec.stratum}; what each counts in the loss"))
     if spec.classes:
         found.append(("Classes", ", ".join(map(str, spec.classes)), ""))
     public = spec.inputs == "public"

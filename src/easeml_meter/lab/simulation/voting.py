@@ -1,4 +1,4 @@
-"""Developers against scores of a whole test set (F1, AUC, ROC curves, ...) and against a judge.
+"""Developers against scores of a whole test set (F1, AUC, ROC curves, ...), strata and a judge.
 
 Rows are *known*, so that every model is right there, or a guess. Each probe guesses at random; its
 answer says whether it was lucky on the test set. The last model is the vote of all probes, those
@@ -9,12 +9,14 @@ measured by the meter's own losses and told by its own rules.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.random import Generator
 from numpy.typing import NDArray
 
@@ -24,9 +26,12 @@ from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.scoring.corpora import CorpusLoss, Curve
 from easeml_meter.scoring.judged import POOL, Judged
 from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.scoring.score import Totals
+from easeml_meter.scoring.validation import strata_of
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written
 from easeml_meter.stats.scores import rows_for
+from easeml_meter.tables.strata import Strata
 
 Codes = NDArray[np.int64]
 _HARD_POSITIVES = ("recall", "f1", "auc", "roc")
@@ -45,6 +50,8 @@ class Rows:
     known: NDArray[np.bool_]
     labels: Codes
     """What the loss takes: the truth, or pairs of label and the judge's word."""
+    strata: Strata | None = None
+    """Which stratum each row is in, if there are any."""
 
 
 @dataclass(frozen=True)
@@ -70,12 +77,16 @@ class World:
 
     def rows(self, size: int) -> int:
         """Return how many rows to draw; labels and pool, if there is a judge."""
+        if self.spec.stratified:
+            return size
         return size + self.spec.pool if self.spec.pool else rows_for(size, 1 / self.classes)
 
     def drawn(self, size: int, count: int, random: Generator) -> Rows | None:
         """Draw a test set of this size; None: sealing refuses it."""
         if self.spec.judged:
             return self._judged(size, count, random)
+        if self.spec.stratified:
+            return self._stratified(self.spec.stratum_rows(size), random)
         truth = random.integers(self.classes, size=count)
         rows = Rows(truth, self._known(truth, random.random(count) < float(self.known)), truth)
         if self.spec.fixes_rows and self.score.of_labels(truth).counted < size:
@@ -92,8 +103,18 @@ class World:
             return None
         return Rows(truth, np.zeros(count, dtype=np.bool_), pairs)
 
+    def _stratified(self, sizes: Mapping[str, int], random: Generator) -> Rows:
+        """Draw each stratum for itself; nobody knows a row."""
+        named = strata_of(self.spec)
+        if named is None:
+            raise AssertionError("such a meter has strata")
+        column = np.repeat(list(sizes), list(sizes.values()))
+        strata = named.of([pa.record_batch({named.column: pa.array(column)})])
+        truth = random.integers(self.classes, size=len(column))
+        return Rows(truth, np.zeros(len(column), dtype=np.bool_), truth, strata)
+
     def _known(self, truth: Codes, easy: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        if self.spec.judged or self.score.corpus.name not in _HARD_POSITIVES:
+        if self.spec.corpus is None or self.spec.corpus.name not in _HARD_POSITIVES:
             return easy
         found: NDArray[np.bool_] = easy | (truth != self._positive)
         return found
@@ -110,7 +131,7 @@ class World:
         told = [(label, guess, i < easy) for label, guess in every for i in range(all_of)]
         truth, guesses = (np.array([each[k] for each in told]) for k in (0, 1))
         known = self._known(truth, np.array([each[2] for each in told]))
-        if self.spec.judged:  # an estimate of how often guesses are wrong
+        if self.spec.judged or self.spec.stratified:  # how often guesses are wrong, or an estimate
             return Fraction(int(np.count_nonzero(truth != guesses)), len(truth))
         found: Fraction = self._beside(self._sums(Rows(truth, known, truth), guesses)).mean(1)
         return found
@@ -148,6 +169,9 @@ class World:
         said = np.where(rows.known, rows.truth, guesses)
         if self.spec.judged:
             return Judged().sums(said, rows.labels)
+        if rows.strata is not None:
+            units = parse_loss(self.spec.loss).units(said, rows.labels)
+            return Totals.of(rows.strata, [units]).score(rows.strata).sums
         if not self.score.corpus.ranked:
             return self.score.sums(said, rows.labels)
         # Negatives stand in the middle, so each positive is above all of them or below.
