@@ -176,6 +176,7 @@ class MeterSpec:
             raise invalid("delta", self.delta, f"at least {_SMALLEST_DELTA:g} for each session")
         if not isinstance(self.loss, str) or not self.loss:
             raise invalid("loss", self.loss, 'the name of a loss, such as "0-1"')
+        check_strata(self)  # the bound in force depends on them
         if self.corpus is None and self.tail is Bound.EXACT and not self.zero_one:
             given = "the mean of a cluster" if self.clusters else f'"{self.loss}"'
             allowed = f"needs a loss of 0 or 1 per example, not {given}: take convex"
@@ -201,7 +202,6 @@ class MeterSpec:
         check_scores(self)
         check_window(self)
         check_on_demand(self)
-        check_strata(self)
 
     @property
     def condition(self) -> Condition | None:
