@@ -19,7 +19,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from tests.live import live
+from tests.server.helpers import serve
+from tests.server.web.helpers import Visitor, words
+from tests.service.helpers import Clock
 
+from easeml_meter.cli import main
 from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.core.signals import Rules, State
 from easeml_meter.errors import InvalidInput
@@ -261,6 +265,40 @@ def test_a_server_asks_for_the_rows_of_each_stratum(
             (truth,) = developer.status(generation=1).retrospective
             assert truth is not None
             assert truth.test_loss == pytest.approx(0.3)
+
+
+def test_labelers_are_told_how_many_rows_of_each_stratum_to_draw(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    spec = spec_of(sizes=(150, 90))
+    with serve(tmp_path / "site", clock=Clock(), requests_per_second=0) as served:
+        meter = served.add_meter(spec)
+        page = words(Visitor(served, "labeler").get(f"/meters/{meter}/labels"))
+        assert "region says which stratum a row is in, exactly 150 of north , 90 of south ." in page
+        assert "in one file" in page
+        assert "More are welcome" not in page
+        promise = words(Visitor(served, "developer").get(f"/meters/{meter}/promise"))
+        assert "the weighted sum of the mean losses of its strata" in promise
+    folder = tmp_path / "meter"
+    Meter.create(folder, spec, name="weighed")
+    assert main(["testset", "requests", "--folder", str(folder)]) == 0
+    assert "  150 rows of north needed\n  90 rows of south needed\n" in capsys.readouterr().out
+
+
+def test_two_models_are_compared_by_the_weighted_loss(tmp_path: Path) -> None:
+    meter = Meter.create(tmp_path / "meter", spec_of(sizes=(150, 90)), name="weighed")
+    own, hidden = rows((4, 8), 1), rows((150, 90), 2)
+    meter.set_validation(write(tmp_path / "own.parquet", own), label="label")
+    meter.seal(write(tmp_path / "hidden.parquet", hidden), tmp_path / "set", label="label")
+    meter.add_test_set(tmp_path / "set")
+    for wrong in ((150, 0), (0, 90)):
+        meter.submit(told(hidden, wrong), told(own, (0, 0)), model=str(wrong))
+    meter.retire()
+    meter.release()
+    found = meter.differences(1)
+    assert found.first.test_loss == pytest.approx(0.7)
+    assert found.second.test_loss == pytest.approx(0.3)
+    assert (found.worse, found.better) == (90, 150)
 
 
 # --- The best of all developers, in small worlds ---
