@@ -29,6 +29,7 @@ from easeml_meter.core.signals import Rules, State
 from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter
 from easeml_meter.report.checks import checks
+from easeml_meter.report.words import settings_words
 from easeml_meter.scoring.losses import UNIT
 from easeml_meter.scoring.score import Totals
 from easeml_meter.scoring.validation import strata_of
@@ -277,8 +278,7 @@ def test_labelers_are_told_how_many_rows_of_each_stratum_to_draw(
         assert "region says which stratum a row is in, exactly 150 of north , 90 of south ." in page
         assert "in one file" in page
         assert "More are welcome" not in page
-        promise = words(Visitor(served, "developer").get(f"/meters/{meter}/promise"))
-        assert "the weighted sum of the mean losses of its strata" in promise
+    assert ("Strata", "north 0.7, south 0.3") in [each[:2] for each in settings_words(spec)]
     folder = tmp_path / "meter"
     Meter.create(folder, spec, name="weighed")
     assert main(["testset", "requests", "--folder", str(folder)]) == 0
