@@ -281,7 +281,8 @@ def test_labelers_are_told_how_many_rows_of_each_stratum_to_draw(
     assert ("Strata", "north 0.7, south 0.3") in [each[:2] for each in settings_words(spec)]
     folder = tmp_path / "meter"
     Meter.create(folder, spec, name="weighed")
-    assert main(["testset", "requests", "--folder", str(folder)]) == 0
+    with pytest.raises(SystemExit):
+        main(["testset", "requests", "--folder", str(folder)])
     assert "  150 rows of north needed\n  90 rows of south needed\n" in capsys.readouterr().out
 
 
