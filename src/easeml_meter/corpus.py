@@ -1,7 +1,8 @@
 """Scores of a whole test set by name, as a loss names them: "f1[fraud]", "macro-recall".
 
 The loss is 1 minus the score. It is no average over rows: it is a ratio of counts, and what it is
-counted of decides how well it is known.
+counted of decides how well it is known. The loss "roc[fraud]" is a distance: how far the ROC curve
+is from that of the same model on the validation set.
 """
 
 from __future__ import annotations
@@ -29,7 +30,6 @@ WHY_NOT = {
 """Scores that no meter can promise anything about, and why."""
 
 PLANNED_ONLY = {
-    "roc": "a curve has no gap to tell: plan it with meter plan --metric roc",
     "accuracy": "take the loss 0-1, whose gap is that of the accuracy",
 }
 
@@ -55,6 +55,7 @@ KINDS = {
     "precision": Kind("predicted positives", "precision", sealed=False),
     "f1": Kind("positives", "F1"),
     "auc": Kind("labels of the smaller class", "AUC"),
+    "roc": Kind("labels of each class", "ROC curve", floor=False),
     "balanced-accuracy": Kind("labels of each class", "balanced accuracy", True, False),
     "macro-recall": Kind("labels of each class", "macro recall", True, False),
     # Below a floor on the average, a single class can be anywhere.
@@ -105,6 +106,16 @@ class Corpus:
         return self.kind.word
 
     @property
+    def curve(self) -> bool:
+        """Whether it is no number, so that its loss is the distance of two curves."""
+        return self.name == "roc"
+
+    @property
+    def ranked(self) -> bool:
+        """Whether it is counted of probabilities, and not of classes."""
+        return self.name in ("auc", "roc")
+
+    @property
     def problem(self) -> str | None:
         """What is wrong with how it was written, if anything."""
         if self.name == WEIGHTED:
@@ -122,7 +133,7 @@ class Corpus:
         """Say what a test set needs enough of, with the class by name."""
         if self.kind.averaged or not classes:
             return self.kind.unit
-        return {
-            "auc": f"labels {self.positive!r} and as many others",
-            "precision": f"predictions {self.positive!r}",
-        }.get(self.name, f"labels {self.positive!r}")
+        if self.ranked:
+            return f"labels {self.positive!r} and as many others"
+        called = "predictions" if self.name == "precision" else "labels"
+        return f"{called} {self.positive!r}"

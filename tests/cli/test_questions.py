@@ -144,6 +144,7 @@ def test_a_rolling_test_set_is_planned_as_a_meter(
         ["--metric", "f1", "--floor", "0.8", "--tolerance", "0.15", "--prevalence", "0.1"],
         ["--metric", "precision", "--tolerance", "0.15", "--signals", "4"],
         ["--metric", "auc", "--tolerance", "0.15", "--tries", "2", "--prevalence", "0.2"],
+        ["--metric", "roc", "--tolerance", "0.15", "--tries", "2", "--prevalence", "0.2"],
         ["--rolling", "--window", "5", "--tolerance", "0.15"],
         ["--judge-error", "0.1", "--pool", "9000", "--tolerance", "0.15", "--tries", "2"],
         ["--judge-error", "0.1", "--pool", "9000", "--tolerance", "0.15", "--signals", "5"],

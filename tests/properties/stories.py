@@ -25,8 +25,17 @@ ROWS = 64
 INPUTS_SEED = 5
 POOL = 24
 """How many of the rows, the last ones, have the word of a judge alone."""
-SCORES = ("recall[1]", "precision[1]", "f1[1]", "auc[1]", "balanced-accuracy", "macro-f1")
+SCORES = (
+    "recall[1]",
+    "precision[1]",
+    "f1[1]",
+    "auc[1]",
+    "roc[1]",
+    "balanced-accuracy",
+    "macro-f1",
+)
 JUDGE = "a judge"
+STRATA = "strata"
 
 Action = tuple[str, Any]
 
@@ -48,7 +57,7 @@ class Story:
     condition: str | None = None
     mixed: bool = False
     measured: str | None = None
-    """A score of the whole test set, or a judge, in place of the 0-1 loss."""
+    """A score of the whole test set, a judge or strata, in place of the 0-1 loss."""
 
     @property
     def spec(self) -> MeterSpec:
@@ -93,12 +102,23 @@ def measured_spec(measured: str) -> MeterSpec:
     if measured == JUDGE:
         judge = {"judge_error": 0.3, "rows": ROWS - POOL, "pool": POOL, "tolerance": 0.6}
         return small_spec(**usual, **judge)
+    if measured == STRATA:
+        parts = {"stratum": "part", "strata": ["a", "b"], "weights": [0.75, 0.25]}
+        return small_spec(**usual, **parts, sizes=[ROWS // 2, ROWS // 2], tolerance=0.35)
     return small_spec(**usual, loss=measured, rows=ROWS, tolerance=0.35)
+
+
+def visible_rows(spec: MeterSpec, labels: Labels, *, seed: int) -> pa.Table:
+    """Give rows with the stratum of each, where the meter has strata: every other one."""
+    table = rows(labels, seed=seed)
+    if not spec.stratified:
+        return table
+    return table.append_column("part", pa.array(np.array(["a", "b"])[np.arange(len(labels)) % 2]))
 
 
 def hidden_rows(spec: MeterSpec, labels: Labels) -> pa.Table:
     """Give the rows of a test set; where there is a judge, its words beside the labels."""
-    table = rows(labels, seed=INPUTS_SEED)
+    table = visible_rows(spec, labels, seed=INPUTS_SEED)
     if not spec.judged:
         return table
     known = pa.array(labels, mask=np.arange(ROWS) >= ROWS - POOL)
@@ -122,7 +142,7 @@ def _words() -> Labels:
 def predicted(spec: MeterSpec, guess: Labels, salt: str = "") -> pa.Table:
     """Give predictions as the meter's loss takes them: classes, or probabilities."""
     columns: dict[str, Any] = {"id": np.arange(len(guess))}
-    if spec.loss.startswith("auc"):
+    if spec.loss.startswith(("auc", "roc")):
         chance = 0.25 + guess / 2
         columns |= {"probability_0": 1 - chance, "probability_1": chance}
     else:
@@ -166,7 +186,7 @@ def stories(
         drawn=st.booleans(),
         condition=st.sampled_from([None, None, "n > 0.5 +/- 0.2", "n - o > 0 +/- 0.3"]),
         mixed=st.sampled_from([False, False, True]),
-        measured=st.sampled_from([None, None, None, *SCORES, JUDGE]),
+        measured=st.sampled_from([None, None, None, *SCORES, JUDGE, STRATA]),
     )
 
 

@@ -28,6 +28,7 @@ from tests.properties.stories import (
     JUDGE,
     ROWS,
     SCORES,
+    STRATA,
     Action,
     Story,
     hidden_rows,
@@ -36,6 +37,7 @@ from tests.properties.stories import (
     patient,
     predicted,
     stories,
+    visible_rows,
 )
 from tests.service.helpers import Clock, Labels, rows, small_spec, write_predictions
 
@@ -61,7 +63,8 @@ class Side:
     def __post_init__(self) -> None:
         meter = Meter.create(self.folder / "meter", self.spec, name="m", clock=self.clock)
         validation = np.random.default_rng(1).integers(0, 2, 30)
-        pq.write_table(rows(validation, seed=2), self.folder / "validation.parquet")
+        visible = visible_rows(self.spec, validation, seed=2)
+        pq.write_table(visible, self.folder / "validation.parquet")
         meter.set_validation(self.folder / "validation.parquet", label="label")
         pq.write_table(hidden_rows(self.spec, self.labels), self.folder / "plain.parquet")
         sealed = self.folder / "set.sealed"
@@ -147,7 +150,8 @@ def perform(side: Side, action: Action, number: int) -> tuple[object, str, str]:
     if kind == "bad":
         return side.run(*bad_submission(side, detail))
     if kind == "validation":
-        pq.write_table(rows(np.zeros(30, dtype=np.int64), seed=detail), side.folder / "new.parquet")
+        table = visible_rows(side.spec, np.zeros(30, dtype=np.int64), seed=detail)
+        pq.write_table(table, side.folder / "new.parquet")
         return side.run("validation", "replace", "new.parquet")
     if detail == "report":
         drawings = {"html": "r.html", "svg": "r.svg", "badge": "b.svg", "shields": "b.json"}
@@ -204,10 +208,10 @@ def play(story: Story) -> list[str] | None:
         return sides[0].answers()
 
 
-@pytest.mark.parametrize("measured", [*SCORES, JUDGE])
+@pytest.mark.parametrize("measured", [*SCORES, JUDGE, STRATA])
 def test_scores_and_estimates_show_nothing_but_their_answers(measured: str) -> None:
     story = measured_story(Story, measured, LOOKS)
-    assert play(story) == ["1", "2", "too-few" if measured == "precision[1]" else "2"]
+    assert play(story) == ["1", "2", {"precision[1]": "too-few", STRATA: "1"}.get(measured, "2")]
 
 
 def drawn_story() -> Story:

@@ -33,6 +33,7 @@ from tests.properties.stories import (
     INPUTS_SEED,
     JUDGE,
     ROWS,
+    STRATA,
     Action,
     Story,
     measured_story,
@@ -41,11 +42,11 @@ from tests.properties.stories import (
     predicted,
     sealed_rows,
     stories,
+    visible_rows,
 )
 from tests.server.driving import (
     VALIDATION,
     add,
-    give_validation,
     packed,
     parquet,
     predictions,
@@ -137,7 +138,10 @@ class Side:
     def __post_init__(self) -> None:
         self.meter = self.served.add_meter(self.spec)
         self.developer = self.served.client("developer")
-        assert give_validation(self.developer, self.meter).is_success
+        visible = visible_rows(self.spec, VALIDATION, seed=7)
+        address = f"/meters/{self.meter}/validation-sets"
+        label = {"label": "label"}
+        assert self.developer.post(address, params=label, content=parquet(visible)).is_success
         table = sealed_rows(self.spec, self.labels)
         clock = self.served.site.clock
         with one_secret():
@@ -221,7 +225,7 @@ def perform(side: Side, action: Action, number: int) -> dict[str, object]:
         name, body = bad_submission(detail)
         return side.ask("POST", "/submissions", params={"model": name}, content=body)
     if kind == "validation":
-        content = parquet(rows(np.zeros(20, dtype=np.int64), seed=detail))
+        content = parquet(visible_rows(side.spec, np.zeros(20, dtype=np.int64), seed=detail))
         return side.ask("POST", "/validation-sets", content=content)
     if kind == "events":
         listed = side.developer.get(f"/meters/{side.meter}/submissions").json()["items"]
@@ -286,10 +290,10 @@ def test_equal_signals_look_equal_in_many_stories(story: ToldOverHttp) -> None:
     story.play()
 
 
-@pytest.mark.parametrize("measured", ["precision[1]", "auc[1]", JUDGE])
+@pytest.mark.parametrize("measured", ["precision[1]", "auc[1]", "roc[1]", JUDGE, STRATA])
 def test_scores_and_estimates_show_nothing_but_their_answers(measured: str) -> None:
     story = measured_story(ToldOverHttp, measured)
-    assert story.play() == ["1", "2", "too-few" if measured == "precision[1]" else "2"]
+    assert story.play() == ["1", "2", {"precision[1]": "too-few", STRATA: "1"}.get(measured, "2")]
 
 
 def test_a_validation_set_made_of_test_rows_looks_like_any_other() -> None:

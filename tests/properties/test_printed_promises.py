@@ -75,7 +75,17 @@ METERS: dict[str, dict[str, Any]] = {
     "ceiling sticky": {"protocol": "incremental", "ceiling": 0.4, "sticky": True},
     "drawn": {"drawn": 0.3},
     "drawn ceiling": {"drawn": 0.3, "ceiling": 0.4, "above": 2},
+    "strata": {"stratum": "part", "strata": ("a", "b"), "weights": (0.5, 0.5)},
+    "curve": {"loss": "roc[1]"},
+    "curve incremental": {"loss": "roc[1]", "protocol": "incremental"},
 }
+GAPS = [
+    (name, gap)
+    for name, each in METERS.items()
+    for gap in ("absolute", "signed")
+    if gap == "absolute" or "roc" not in each.get("loss", "")  # a distance has no sign
+]
+every_meter = pytest.mark.parametrize(("name", "gap"), GAPS)
 EVERY = [Fraction(k, 40) for k in range(41)]
 FIRST_EDGES = [Fraction(0), Fraction(1, 10), Fraction(3, 11 * 10**6), Fraction(299_999, 10**6)]
 
@@ -178,7 +188,7 @@ SENTENCES = {
     # Losses that are not 0 or 1 are no errors, and are said as they are.
     "mean at most": rf"[Tt]rue loss at most {NUMBER}(?: |,|\.)",
     "mean at least": rf"(?:\d and|[Tt]rue loss) at least {NUMBER}[ ,]",
-    "no bound": r"This answer gives no upper bound on the true (?:error|loss)\.",
+    "no bound": r"This answer gives no upper bound on the true (?:error|loss|distance)\.",
     "loss at least": rf"this model's true loss is at least {NUMBER}\.",
     "plan at least": rf"then its true loss is at least {NUMBER}\)",
     # Pages say the same in percent.
@@ -186,21 +196,32 @@ SENTENCES = {
     "gap between %": rf"this model's true gap lies between {NUMBER} and {NUMBER} %\.",
     "loss at least %": rf"this model's true error is at least {NUMBER} %\.",
     "plan at least %": rf"then its true error is at least {NUMBER} %\)",
-    "plan %": r"test error is within [^.]*?(?:\.\d[^.]*?)* of its true error",
+    "plan %": r"test error(?: \([^)]*\))? is within [^.]*?(?:\.\d[^.]*?)* of its true error",
     "signed %": r"\(by how much its true error exceeds its validation error, or 0\)",
-    "plan": r"test loss is within [^.]*?(?:\.\d[^.]*?)* of its true loss",
+    "plan": r"test loss(?: \([^)]*\))? is within [^.]*?(?:\.\d[^.]*?)* of its true loss",
     "plan at most": r"So its true gap[^.]*? is at most the upper edge of the reported band plus",
     "plan between": r"So its true gap[^.]*? lies between the lower edge of the reported band minus",
     "signed": r"\(by how much its true loss exceeds its validation loss, or 0\)",
     "above": r"The test loss is above the validation loss",
     "below": r"the test loss can only be below it",
+    # Of ROC curves, the gap is a distance.
+    "rates at most": rf"true rates of true and false positives are within {NUMBER} of those",
+    "rates at least": rf"; the largest difference is at least {NUMBER}\.",
+    "distance at most": rf"true distance at most {NUMBER}(?: |,|\.)",
+    "distance at least": rf"true distance (?:at most [\d.e-]+ and )?at least {NUMBER},",
+    "plan rates": r"positives on the test set are within [\d.]+ of its true ones",
+    "plan rates at most": r"its true ROC curve [^.]*? is at most the upper edge of the reported",
+    "plan rates between": r"its true ROC curve [^.]*? lies between the lower edge of the reported",
     # What explains the drawing or the table, and claims nothing of a model.
     "caption": r"with them it covers the gap to the true loss, as promised",
-    "heading": r"[Tt]rue (?:error|loss) promised",
+    "heading": r"[Tt]rue (?:error|loss|distance) promised",
     "legend": r"the true (?:error|loss) is below the cap, [\d.]+ % sure",
     "nothing": r"[Tt]rue (?:error|loss) (?:Nothing promised|No answers yet|no upper bound)",
 }
-CLAIMS = re.compile(r"true (?:gap|loss|error)|no model (?:so far|has)|never below", re.IGNORECASE)
+CLAIMS = re.compile(
+    r"true (?:gap|loss|error|distance|r)|largest diff|no model (?:so far|has)|never below",
+    re.IGNORECASE,
+)
 
 
 def judge(text: str, world: World) -> set[str]:
@@ -260,6 +281,12 @@ def _holds(kind: str, numbers: tuple[Fraction, ...], model: Tried, spec: MeterSp
         "gap between": lambda: (numbers[0], numbers[1]),
         "plan at most": lambda: (0, upper + eps),
         "plan between": lambda: (lower - eps, upper + eps),
+        "rates at most": lambda: (0, numbers[0]),
+        "rates at least": lambda: (numbers[0], 1),
+        "distance at most": lambda: (0, numbers[0]),
+        "distance at least": lambda: (numbers[0], 1),
+        "plan rates at most": lambda: (0, upper + eps),
+        "plan rates between": lambda: (lower - eps, upper + eps),
     }
     losses: Ranges = {
         "at most": lambda: (0, numbers[0] / 100),
@@ -297,7 +324,9 @@ def worlds(name: str, gap: str, every: int = 1) -> Iterator[World]:
     """Play all histories of two models, or one of so many."""
     spec = spec_of(name, gap)
     tests: list[Fraction | None] = [*GRID, *([None] if spec.may_fail else [])]
-    histories = itertools.product(itertools.product(GRID, tests), repeat=2)
+    # A curve is compared with that on the validation set, which is no distance away from itself.
+    visible = [Fraction(0)] if spec.curve else GRID
+    histories = itertools.product(itertools.product(visible, tests), repeat=2)
     resets = [None, 2] if spec.resets else [None]
     edges = range(4) if spec.drawn else range(1)
     spread = [None, 1, 2] if spec.variance_ceiling else [None]
@@ -306,8 +335,7 @@ def worlds(name: str, gap: str, every: int = 1) -> Iterator[World]:
         yield play(spec, losses, reset, drawn, varied)
 
 
-@pytest.mark.parametrize("gap", ["absolute", "signed"])
-@pytest.mark.parametrize("name", METERS)
+@every_meter
 def test_every_answer_says_what_is_true_of_its_model(name: str, gap: str) -> None:
     kinds, answers = set(), set()
     for world in worlds(name, gap):
@@ -320,8 +348,13 @@ def test_every_answer_says_what_is_true_of_its_model(name: str, gap: str) -> Non
     odd |= {"drawn ceiling": ABOVE_CEILING, "too spread": TOO_SPREAD}
     odd |= {"too spread sticky": UNCHANGED, "ceiling sticky": UNCHANGED}
     assert {answer for key, answer in odd.items() if name.startswith(key)} <= answers
+    spec = spec_of(name, gap)
+    if spec.curve:
+        assert {"rates at most", "distance at most"} <= kinds
+        assert ("rates at least" in kinds) == (name == "curve")
+        return
     assert "gap at most" in kinds or "gap between" in kinds
-    assert ("mean at most" if spec_of(name, gap).loss == "absolute" else "at most") in kinds
+    assert ("mean at most" if spec.loss == "absolute" else "at most") in kinds
 
 
 def check_numbers(shown: dict[str, Any], model: Tried, spec: MeterSpec) -> None:
@@ -335,15 +368,16 @@ def check_numbers(shown: dict[str, Any], model: Tried, spec: MeterSpec) -> None:
             assert low <= Rules(spec).gap(model.validation, true) <= high
 
 
-@pytest.mark.parametrize("gap", ["absolute", "signed"])
-@pytest.mark.parametrize("name", METERS)
+@every_meter
 def test_status_and_report_say_what_is_true_of_each_model(name: str, gap: str) -> None:
     kinds = set()
     for world in worlds(name, gap, every=7):
         for text in (printed(world.view), text_of(html_page(world.view))):
             kinds |= judge(text, world)
-    assert "plan" in kinds
-    assert ("plan between" in kinds) == (Rules(spec_of(name, gap)).incremental is False)
+    of_rates = " rates" * spec_of(name, gap).curve
+    assert f"plan{of_rates}" in kinds
+    between = f"plan{of_rates} between" in kinds
+    assert between == (Rules(spec_of(name, gap)).incremental is False)
 
 
 def test_the_judge_finds_the_sentences_that_were_false() -> None:

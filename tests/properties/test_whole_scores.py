@@ -28,9 +28,10 @@ from easeml_meter.errors import InvalidInput, Spent
 from easeml_meter.meter import Meter
 from easeml_meter.report.checks import checks, summary
 from easeml_meter.report.page import html_page
+from easeml_meter.scoring.bundle import Bundle, BundledFile
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import parse_loss
-from easeml_meter.service.submissions.kinds import Function
+from easeml_meter.service.submissions.kinds import Command, Function
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.counting import log_geometric
 from easeml_meter.stats.feedback import possible_bands
@@ -58,6 +59,9 @@ def spec_of(loss: str, **options: Any) -> MeterSpec:
         ("f1[1]", {"floor": 0.9}, 10_888),
         ("balanced-accuracy", {}, 30_572),
         ("auc[1]", {}, 53_628),
+        ("roc[1]", {}, 64_610),
+        ("roc[1]", {"tolerance": 0.02, "delta": 0.05}, 14_141),
+        ("roc[1]", {"tolerance": 0.05, "delta": 0.05}, 2_263),
         ("weighted[0.5,0.3,0.2]", {"classes": (0, 1, 2)}, 23_235),
     ],
 )
@@ -187,13 +191,18 @@ def test_precision_of_too_few_predictions_is_no_reading(tmp_path: Path) -> None:
         ("weighted[0.3,0.7]", lambda labels: np.where(np.arange(400) < 150, labels, 0), 0.175),
         ("auc[1]", lambda labels: np.where(labels == 1, 0.7, 0.2), 0.0),
         ("auc[1]", lambda labels: np.full(400, 0.5), 0.5),
+        ("roc[1]", lambda labels: labels.astype(np.float64), 0.0),
+        ("roc[1]", lambda labels: np.where(np.arange(400) < 150, labels, 0.0), 50 / 200),
+        ("roc[1]", lambda labels: np.where(np.arange(400) < 320, labels, 1.0), 80 / 200),
+        ("roc[1]", lambda labels: np.full(400, 0.5), 1.0),
     ],
 )
 def test_every_score_is_measured_and_told_within_its_band(
     loss: str, told: Any, expected: float, tmp_path: Path
 ) -> None:
     session = Sealed(tmp_path, spec_of(loss))
-    own = session.own.astype(np.float64) if loss.startswith("auc") else session.own
+    ranked = loss.startswith(("auc", "roc"))
+    own = session.own.astype(np.float64) if ranked else session.own
     signal = session.submit(told(session.labels), own, model="m")
     assert signal.band == (1 if expected < 0.4 else 2)
     assert signal.validation_loss == 0
@@ -202,6 +211,64 @@ def test_every_score_is_measured_and_told_within_its_band(
     (truth,) = session.meter.status(generation=1).retrospective
     assert truth is not None
     assert truth.test_loss == pytest.approx(expected)
+
+
+def test_a_threshold_may_be_chosen_after_a_curve_was_read(tmp_path: Path) -> None:
+    """Every validation set has a curve of its own, which its answer is measured from."""
+    session = Sealed(tmp_path, spec_of("roc[1]", rows=600))
+    meter, labels = session.meter, session.labels
+    level = np.where(labels == 1, 0.8, 0.3)
+    first = session.submit(level, np.where(session.own == 1, 0.8, 0.3), model="level")
+    assert (first.name, first.gap, first.true_gap) == ("1", (0.0, 0.4), (0.0, 0.6))
+    assert first.promise.endswith(
+        "at every threshold, this model's true rates of true and false positives are within 0.6 "
+        "of those on the validation set."
+    )
+    # The same order of rows, and so the same AUC, but another threshold is the good one.
+    moved = session.submit(level, np.where(session.own == 1, 0.2, 0.1), model="moved")
+    assert moved.name == "2"
+    assert moved.promise.endswith("the largest difference is at least 0.2.")
+    other = pa.table({"x": np.arange(10.0), "label": np.arange(10) % 2})
+    pq.write_table(other, tmp_path / "other.parquet")
+    meter.replace_validation(tmp_path / "other.parquet", label="label")
+    third = session.submit(level, np.where(np.arange(10) % 4 == 1, 0.8, 0.3), model="half")
+    assert third.name == "2"
+    page = html_page(meter.status())
+    assert "distance of the ROC curves on validation and test set" in page
+    meter.release()
+    view = meter.status(generation=1)
+    truths = [truth and truth.test_loss for truth in view.retrospective]
+    assert truths == [0.0, 1.0, pytest.approx(2 / 5)]
+    assert [check.right for check in checks(view)] == [True, True, True]
+    assert meter.audit().sound
+
+
+def test_a_validation_set_without_one_of_the_classes_has_no_curve(tmp_path: Path) -> None:
+    session = Sealed(tmp_path, spec_of("roc[1]", rows=600))
+    ones = pa.table({"x": np.arange(4.0), "label": np.ones(4, np.int64)})
+    pq.write_table(ones, tmp_path / "ones.parquet")
+    with pytest.raises(InvalidInput, match="no labels '1' and as many others"):
+        session.meter.replace_validation(tmp_path / "ones.parquet", label="label")
+
+
+def test_a_model_is_run_and_its_curve_kept_for_the_release(tmp_path: Path) -> None:
+    session = Sealed(tmp_path, spec_of("roc[1]", rows=600, models=True, inputs="hidden"))
+    script = """
+import pyarrow as pa, sys
+schema = pa.schema([("probability_0", pa.float64()), ("probability_1", pa.float64())])
+with pa.ipc.new_stream(sys.stdout.buffer, schema) as writer:
+    for batch in pa.ipc.open_stream(sys.stdin.buffer):
+        half = pa.array([0.5] * batch.num_rows)
+        writer.write_batch(pa.RecordBatch.from_arrays([half, half], schema=schema))
+"""
+    bundle = Bundle("python half.py", (BundledFile("half.py", script.encode()),))
+    signal = session.meter.submit_any(Command(bundle), model="half")
+    assert signal.name == "1"
+    session.meter.retire()
+    session.meter.release()
+    (truth,) = session.meter.status(generation=1).retrospective
+    assert truth is not None
+    assert truth.test_loss == 0
 
 
 def test_a_model_is_run_and_read_by_its_f1(tmp_path: Path) -> None:
@@ -248,6 +315,38 @@ def test_a_server_takes_only_sets_with_enough_and_reads_their_f1(tmp_path: Path)
             assert below.name == "below-floor"
 
 
+@pytest.mark.slow
+def test_a_server_reads_a_curve_and_releases_its_distance(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)  # where a release is written to
+    with live(tmp_path / "site") as site:
+        meter = site.served.add_meter(spec_of("roc[1]", rows=600), prefix="w-")
+        with (
+            site.meter("w-labeler", meter) as labeler,
+            site.meter("w-developer", "w-meter") as developer,
+        ):
+            random = np.random.default_rng(3)
+            tables = {"validation": np.arange(20) % 2, "hidden": np.arange(600) % 2}
+            for name, labels in tables.items():
+                table = pa.table({"x": random.normal(size=len(labels)), "label": labels})
+                pq.write_table(table, tmp_path / f"{name}.parquet")
+            developer.set_validation(tmp_path / "validation.parquet", label="label")
+            labeler.seal(tmp_path / "hidden.parquet", tmp_path / "set.sealed", label="label")
+            labeler.add_test_set(tmp_path / "set.sealed")
+            seen, told = (0.25 + labels / 2 for labels in tables.values())
+            told[:180] = 0.75  # 90 of 300 negatives
+            files = [pa.table({"probability_0": 1 - p, "probability_1": p}) for p in (told, seen)]
+            said = developer.submit(*files, model="eager")
+            assert (said.name, said.true_gap) == ("1", (0.0, 0.6))
+            assert "true rates of true and false positives are within 0.6" in said.promise
+            labeler.retire()
+            labeler.release()
+            (truth,) = developer.status(generation=1).retrospective
+            assert truth is not None
+            assert truth.test_loss == pytest.approx(0.3)
+
+
 # --- The best of all developers, in small worlds ---
 
 KINDS = 4
@@ -275,7 +374,7 @@ class World:
         return self.loss.of_labels(TRUTH[list(sample)])
 
     def _models(self) -> list[Any]:
-        if self.loss.corpus.name == "auc":
+        if self.loss.corpus.ranked:
             levels = itertools.product((0.2, 0.7), repeat=KINDS)
             return [np.array([[1 - level, level] for level in each]) for each in levels]
         return [np.array(each) for each in itertools.product((0, 1), repeat=KINDS)]
@@ -286,14 +385,42 @@ class World:
         whole = self.loss.sums(model[every], TRUTH[every])
         if not whole.counted:
             return set()
-        truth = whole.mean(1)
-        told: list[Fraction | None] = []
-        for sample in self.data:
-            rows = list(sample)
-            sums = self.loss.sums(model[rows], TRUTH[rows])
-            told.append(None if sums.counted < self.least else sums.mean(1))
+        samples = (list(sample) for sample in self.data)
+        sums = [self.loss.sums(model[rows], TRUTH[rows]) for rows in samples]
+        if self.spec.curve:
+            # The promise is about every rate of the curve, and the answer about one number.
+            off = self._means(sums, whole)
+            told = (self._means(sums, visible) for visible in self._visible())
+            return set().union(
+                *(self._told([Fraction(0)], each, off, Fraction(0)) for each in told)
+            )
+        found = self._means(sums)
+        return self._told([Fraction(k, 10) for k in range(11)], found, found, whole.mean(1))
+
+    def _visible(self) -> list[Any]:
+        """Curves that a validation set may show: shares of both classes at one of three levels."""
+        shown = itertools.product(
+            itertools.combinations_with_replacement((0.2, 0.5, 0.7), 2), repeat=2
+        )
+        truth = np.array([1, 1, 0, 0])
+        levels = (np.array([*positives, *others]) for positives, others in shown)
+        return [self.loss.sums(np.stack([1 - each, each], axis=1), truth) for each in levels]
+
+    def _means(self, sums: list[Any], beside: Any = None) -> list[Fraction | None]:
+        enough = [each if each.counted >= self.least else None for each in sums]
+        if beside is not None:
+            enough = [each and each.beside(beside) for each in enough]
+        return [each and each.mean(1) for each in enough]
+
+    def _told(
+        self,
+        validation: list[Fraction],
+        told: list[Fraction | None],
+        shown: list[Fraction | None],
+        truth: Fraction,
+    ) -> set[tuple[int, tuple[int, ...]]]:
         found = set()
-        for v in (Fraction(k, 10) for k in range(11)):
+        for v in validation:
             answers: dict[int, int] = {}
             broken = 0
             cache: dict[Any, int] = {}
@@ -306,7 +433,7 @@ class World:
                     )
                 answer = cache[score]
                 answers[answer] = answers.get(answer, 0) | 1 << i
-                broken |= self._is_broken(answer, score, truth) << i
+                broken |= self._is_broken(answer, shown[i], truth) << i
             found.add((broken, tuple(sorted(answers.values()))))
         return found
 
@@ -365,6 +492,12 @@ WORLDS = {
     ),
     "auc": (spec_of("auc[1]", tolerance=0.3, edges=[0.6], rows=None), 4, 1),
     "auc with a floor": (spec_of("auc[1]", floor=0.5, edges=[0.4], rows=None), 4, 1),
+    "roc": (spec_of("roc[1]", tolerance=0.3, edges=[0.6], rows=None), 6, 2),
+    "roc with two edges": (
+        spec_of("roc[1]", tolerance=0.3, edges=[0.3, 0.6], rows=None),
+        6,
+        2,
+    ),
 }
 
 
@@ -417,3 +550,17 @@ def test_other_scores_stay_within_delta(loss: str) -> None:
         # Ranked above all others or below all: pairs hang together as closely as they can.
         off = np.abs(shares[:, 0] - 0.5)
     assert 0 < float((off > 0.1).mean()) <= 0.1
+
+
+def test_all_rates_of_a_curve_stay_within_delta_together_and_are_not_planned_too_large() -> None:
+    """One step, whose failure is one tail: scores of all levels, the worst case of DKW."""
+    spec = spec_of("roc[1]", steps=1, tolerance=0.1, edges=[0.5], delta=0.1, rows=None)
+    size, runs = required_labels(spec).size, 4_000
+    random = np.random.default_rng(8)
+    ranks = np.arange(size)
+    off = np.zeros(runs)
+    for _ in range(2):  # the true share below a level is that level
+        levels = np.sort(random.random((runs, size)), axis=1)
+        ends = np.maximum(levels - ranks / size, (ranks + 1) / size - levels)
+        off = np.maximum(off, ends.max(axis=1))
+    assert 0.5 * 0.1 < float((off > 0.1).mean()) <= 0.1

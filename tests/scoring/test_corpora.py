@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.corpora import CorpusLoss, counted_in
+from easeml_meter.scoring.corpora import CorpusLoss, Curve, counted_in
 from easeml_meter.scoring.losses import Output, parse_loss
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.score import total_loss
@@ -69,10 +69,45 @@ def test_the_auc_is_the_share_of_pairs_in_order(pairs: list[tuple[int, bool]], c
     assert sum(parts, loss.nothing).mean(1) == 1 - Fraction(ordered, len(positives) * len(others))
 
 
+levels = st.lists(st.integers(0, 5), min_size=1, max_size=12)
+
+
+@given(levels, levels, levels, levels, st.integers(0, 30))
+def test_curves_are_as_far_apart_as_their_rates_at_the_worst_threshold(
+    positives: list[int], others: list[int], seen: list[int], seen_others: list[int], cut: int
+) -> None:
+    def share(of: list[int], threshold: Fraction) -> Fraction:
+        return Fraction(sum(level >= threshold for level in of), len(of))
+
+    loss = bound("roc[b]")
+    sums = [_ranked(loss, *each, cut) for each in ((positives, others), (seen, seen_others))]
+    expected = max(
+        abs(share(here, threshold) - share(there, threshold))
+        for here, there in ((positives, seen), (others, seen_others))
+        for threshold in (Fraction(k, 2) for k in range(-1, 13))
+    )
+    here, visible = sums
+    kept = Curve.from_bytes(visible.corpus, visible.to_bytes())
+    for each in (visible, kept):
+        assert here.beside(each).mean(1) == each.beside(here).mean(1) == expected
+    assert here.mean(1) == here.beside(here).mean(1) == 0
+    assert here.beside(visible).counted == here.counted == min(len(positives), len(others))
+
+
+def _ranked(loss: Any, positives: list[int], others: list[int], cut: int) -> Any:
+    """Count rows in two pieces."""
+    levels = np.array([*positives, *others]) / 5
+    truth = np.array([1] * len(positives) + [0] * len(others))
+    given = np.stack([1 - levels, levels, 0 * levels], axis=1)
+    parts = [loss.sums(given[each], truth[each]) for each in (slice(cut), slice(cut, None))]
+    return sum(parts, loss.nothing)
+
+
 def test_what_is_counted_shows_in_labels_alone() -> None:
     columns = [["a", "b", "b"], ["b", "a", "x"]]
     assert counted_in(parse_loss("f1[b]"), CLASSES, columns) == 3
     assert counted_in(parse_loss("auc[b]"), CLASSES, columns) == 3
+    assert counted_in(parse_loss("roc[b]"), CLASSES, columns) == 3
     assert counted_in(parse_loss("macro-recall"), CLASSES, columns) == 0
     assert counted_in(parse_loss("precision[b]"), CLASSES, columns) is None
     assert counted_in(parse_loss("0-1"), CLASSES, columns) is None
@@ -85,8 +120,9 @@ def test_a_score_of_nothing_is_refused_in_words() -> None:
     for name, word in (("recall[b]", "has the label 'b'"), ("precision[b]", "is predicted 'b'")):
         with pytest.raises(InvalidInput, match=word):
             bound(name).sums(none, none).mean(1)
-    with pytest.raises(InvalidInput, match="two classes"):
-        bound("auc[b]").nothing.mean(1)
+    for name in ("auc[b]", "roc[b]"):
+        with pytest.raises(InvalidInput, match="two classes"):
+            bound(name).nothing.mean(1)
     with pytest.raises(InvalidInput, match="nothing to count"):
         bound("macro-f1").nothing.mean(1)
 
@@ -96,9 +132,9 @@ def test_a_positive_class_must_be_in_the_list() -> None:
         bound("f1[d]")
 
 
-def test_predictions_are_classes_and_for_the_auc_probabilities() -> None:
-    outputs = {name: parse_loss(name).output for name in (*NAMED, "auc[b]")}
-    assert outputs.pop("auc[b]") is Output.PROBABILITIES
+def test_predictions_are_classes_and_for_curves_probabilities() -> None:
+    outputs = {name: parse_loss(name).output for name in (*NAMED, "auc[b]", "roc[b]")}
+    assert outputs.pop("auc[b]") is outputs.pop("roc[b]") is Output.PROBABILITIES
     assert set(outputs.values()) == {Output.CLASS}
     with pytest.raises(AssertionError):
         CorpusLoss.__call__(bound("f1[b]"), np.zeros(1), np.zeros(1))

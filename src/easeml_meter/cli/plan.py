@@ -326,6 +326,8 @@ def show_plan(plan: MeterPlan, *, labels_given: bool, steps_given: bool) -> None
         rows.append(("elastic", both))
     if spec.rows is not None:
         rows.append(("rows to draw", f"{spec.rows:,}"))
+    for name, size in spec.stratum_rows(plan.labels).items():
+        rows.append((f"of them {name}", f"{size:,}"))
     if spec.judged:
         rows.append(("judge", f"errs on at most {spec.judge_error:g} of them"))
         rows.append(("pool", f"{spec.pool:,} rows more, without a label"))

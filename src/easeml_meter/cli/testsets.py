@@ -220,6 +220,8 @@ def requests(place: MeterPlace, as_json: bool) -> None:
         click.echo(f"test set {asked.number}: {_progress_of(each)} have arrived{until}")
         if asked.reason:
             click.echo(f"  {asked.reason}")
+        for name, needed in each.strata:
+            click.echo(f"  {needed:,} rows of {name} needed")
         for part in each.parts:
             click.echo(f"  part {part.number}: {part.rows:,} rows, {part.added_at[:19]}")
     if not found:

@@ -230,6 +230,8 @@ class LabelRequest:
     recipients: tuple[str, ...]
     """Public keys (age) to seal the labels to."""
     parts: tuple[Part, ...]
+    strata: tuple[tuple[str, int], ...] = ()
+    """How many rows each stratum has to have, by its name; empty: there are no strata."""
 
     @property
     def labels_here(self) -> int:
@@ -249,6 +251,7 @@ class LabelRequest:
             "deadline": asked.deadline,
             "recipients": list(self.recipients),
             "since": asked.changed_at,
+            "strata": dict(self.strata) or None,
             "parts": [{name: getattr(part, name) for name in shown} for part in self.parts],
         }
 
@@ -267,7 +270,8 @@ class LabelRequest:
             count=data.get("count", Count.ALL),  # version 0.1.0 knew no other
         )
         parts = (Part(meter, number, digest="", blob="", **each) for each in data["parts"])
-        return cls(asked, tuple(data["recipients"]), tuple(parts))
+        strata = tuple((data.get("strata") or {}).items())
+        return cls(asked, tuple(data["recipients"]), tuple(parts), strata)
 
 
 @dataclass(frozen=True, slots=True)

@@ -190,6 +190,8 @@ class Signal(Shown):
                 f"true loss is at least {at_least(least)}."
             )
         lower, upper = self.true_gap
+        if self.spec.curve:
+            return f"{sure}: {self._curve_promise(lower, upper)}"
         gap = "true gap"
         if self.spec.window is not None:
             gap += f", averaged over its window of {self.spec.window:,} batches,"
@@ -198,6 +200,16 @@ class Signal(Shown):
             return f"{sure}: this model's {gap} is at most {at_most(upper)}."
         edges = f"{at_least(lower)} and {at_most(upper)}"
         return f"{sure}: this model's {gap} lies between {edges}."
+
+    def _curve_promise(self, lower: float, upper: float) -> str:
+        within = (
+            "at every threshold, this model's true rates of true and false positives are within "
+            f"{at_most(upper)} of those on the validation set"
+        )
+        # A running maximum may be another model's band: its lower edge says nothing of this one.
+        if Rules(self.spec).incremental or lower <= 0:
+            return f"{within}."
+        return f"{within}; the largest difference is at least {at_least(lower)}."
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it: the same from the command line and from the server."""

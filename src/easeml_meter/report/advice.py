@@ -301,6 +301,11 @@ def _climbed(first: int, now: int) -> str:
 
 def _direction(signal: Signal) -> str:
     """Say on which side of the validation loss the test loss lies, where the numbers show it."""
+    if signal.spec.curve:
+        return (
+            "At some threshold the validation set shows a rate that is not the true one: a "
+            "threshold chosen there may do less than it seems."
+        )
     loss = signal.validation_loss
     side = 0 if loss is None else signal.rules.side(signal.answer, as_written(loss))
     if side > 0:

@@ -180,10 +180,15 @@ def _of_labelers(state: MeterState, view: SessionView | None) -> NextStep:
         )
     if latest.phase is Phase.REQUESTED:
         topped = f"Top up test set {latest.number - 1}" if state.joins(latest) else ""
+        how = "in one file or in parts; more are welcome"
+        if state.spec.stratified:
+            strata = state.spec.stratum_rows(latest.labels_needed).items()
+            named = ", ".join(f"{rows:,} of {name}" for name, rows in strata)
+            how = f"in one file: {named}"
         return NextStep(
             topped or f"Deliver labels for test set {latest.number}",
-            f"{latest.labels_needed:,} labels are needed, in one file or in parts; more are "
-            "welcome. They are encrypted before they leave your machine.",
+            f"{latest.labels_needed:,} labels are needed, {how}. They are encrypted before they "
+            "leave your machine.",
             Place.LABELS,
             "meter seal FILE --label COLUMN --out labels.sealed\nmeter testset add labels.sealed",
         )

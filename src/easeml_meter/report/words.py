@@ -122,6 +122,8 @@ def gap_name(spec: MeterSpec) -> str:
     """Return what the meter's gap is."""
     if spec.gap is Gap.SIGNED:
         return "gap (test loss minus validation loss)"
+    if spec.curve:
+        return "distance of the ROC curves on validation and test set"
     return "gap between validation and test loss"
 
 
@@ -132,6 +134,8 @@ def is_error(spec: MeterSpec) -> bool:
 
 def loss_name(spec: MeterSpec) -> str:
     """Return what people call the loss."""
+    if spec.curve:
+        return "distance"
     return "error" if is_error(spec) else "loss"
 
 
@@ -181,6 +185,8 @@ def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
         return ""
     measured = f"Validation {name} {validation_words(signal)}"
     measured += score_words(spec, signal.validation_loss, _nearest)
+    if spec.curve:  # it is no distance away from itself, which is no news
+        measured = "From the ROC curve on the validation set"
     ends = []
     if signal.true_loss_at_most is not None and signal.true_loss_at_most < 1:
         most = signal.true_loss_at_most
@@ -192,6 +198,8 @@ def loss_sentence(signal: Signal, *, alone: bool = False) -> str:
         ends.append(f"at least {loss_words(spec, least, at_least)}{score}")
     if not ends and not spec.bands:
         return f"{measured}."
+    if not ends and spec.curve:
+        return f"This answer gives no upper bound on the true {name}."
     if not ends:
         return f"{measured}. This answer gives no upper bound on the true {name}."
     sharing = f" {together(spec)}" if alone else ""
@@ -204,7 +212,7 @@ def score_words(
     spec: MeterSpec, loss: float, rounded: Callable[[Fraction, int], str], side: str = ""
 ) -> str:
     """Return, in brackets, the score that a loss is 1 minus of; nothing for other losses."""
-    if spec.corpus is None:
+    if spec.corpus is None or spec.curve:
         return ""
     return f" ({spec.corpus.word} {side}{rounded(1 - as_written(loss), 4)})"
 
@@ -387,6 +395,10 @@ def settings_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
         ceiling = loss_words(spec, spec.ceiling, at_least)
         found.append(("Ceiling", ceiling, "nothing else is told of test losses above it"))
     found.append(("Loss", spec.loss, _loss_note(spec)))
+    if spec.stratified:
+        pairs = zip(spec.strata, spec.weights, strict=True)
+        named = ", ".join(f"{name} {weight:g}" for name, weight in pairs)
+        found.append(("Strata", named, f"by {spec.stratum}; what each counts in the loss"))
     if spec.classes:
         found.append(("Classes", ", ".join(map(str, spec.classes)), ""))
     public = spec.inputs == "public"
@@ -395,6 +407,8 @@ def settings_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
 
 
 def _loss_note(spec: MeterSpec) -> str:
+    if spec.curve:
+        return "how far a rate is from that on the validation set, at the worst threshold"
     if spec.corpus is not None:
         return f"1 minus the {spec.corpus.word}"
     return "so pages say error" if is_error(spec) else ""

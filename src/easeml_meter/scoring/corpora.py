@@ -1,16 +1,18 @@
 """Losses of a whole test set: 1 minus recall, precision, F1, AUC, or an average over classes.
 
 Such a loss is no sum over rows. What is summed up row group by row group are counts of whole
-numbers, which need no order; the loss is a fraction of them, without rounding.
+numbers, which need no order; the loss is a fraction of them, without rounding. The loss of a ROC
+curve is its distance from the curve of the same model on the validation set.
 """
 
 from __future__ import annotations
 
+import io
 import operator
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from fractions import Fraction
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 
@@ -94,8 +96,9 @@ class Ranks:
     positives: tuple[Array, ...] = field(default=(), repr=False)
     others: tuple[Array, ...] = field(default=(), repr=False)
 
-    def __add__(self, other: Ranks) -> Ranks:
-        return Ranks(self.corpus, self.positives + other.positives, self.others + other.others)
+    def __add__(self, other: Self) -> Self:
+        both = self.positives + other.positives, self.others + other.others
+        return type(self)(self.corpus, *both)
 
     @property
     def counted(self) -> int:
@@ -108,16 +111,87 @@ class Ranks:
         Raises:
             InvalidInput: there are no pairs.
         """
-        if not self.counted:
-            raise InvalidInput("AUC: rows of two classes are needed to count it of")
+        self._check()
         positives, others = np.concatenate(self.positives), np.sort(np.concatenate(self.others))
         below = np.searchsorted(others, positives, "left").sum(dtype=np.int64)
         not_above = np.searchsorted(others, positives, "right").sum(dtype=np.int64)
         return 1 - Fraction(int(below) + int(not_above), 2 * len(positives) * len(others))
 
+    def _check(self) -> None:
+        if not self.counted:
+            line = "rows of two classes are needed to count it of"
+            raise InvalidInput(f"{self.corpus.word}: {line}")
+
     def variance(self, _units: int) -> Fraction:
         """Return 0: there are no losses of single rows."""
         return Fraction(0)
+
+
+@dataclass(frozen=True)
+class Curve(Ranks):
+    """A ROC curve: the shares of positives and of all others at or above every threshold."""
+
+    def mean(self, _units: int) -> Fraction:
+        """Return how far a curve is from itself.
+
+        Raises:
+            InvalidInput: it has no rows of one of the classes.
+        """
+        self._check()
+        return Fraction(0)
+
+    def beside(self, visible: Curve) -> Apart:
+        """Return how far it is from that on the validation set.
+
+        The distance is the largest difference of the true positive rates, or of the false positive
+        rates, at any threshold. If every rate here is within eps of its true one, then, by the
+        triangle inequality, the distance is within eps of that of the true curve.
+        """
+        self._check()
+        pairs = (self.positives, visible.positives), (self.others, visible.others)
+        return Apart(max(_apart(*each) for each in pairs), self.counted)
+
+    def to_bytes(self) -> bytes:
+        """Return it as it is kept for the retrospective."""
+        stream = io.BytesIO()
+        np.savez(stream, positives=_joined(self.positives), others=_joined(self.others))
+        return stream.getvalue()
+
+    @classmethod
+    def from_bytes(cls, corpus: Corpus, data: bytes) -> Self:
+        """Read what `to_bytes` gave."""
+        with np.load(io.BytesIO(data), allow_pickle=False) as found:
+            return cls(corpus, (found["positives"],), (found["others"],))
+
+
+@dataclass(frozen=True)
+class Apart:
+    """How far two curves are apart."""
+
+    distance: Fraction
+    counted: int
+    """The rows of the smaller class, in the test set."""
+
+    def mean(self, _units: int) -> Fraction:
+        """Return the distance."""
+        return self.distance
+
+    def variance(self, _units: int) -> Fraction:
+        """Return 0: there are no losses of single rows."""
+        return Fraction(0)
+
+
+def _joined(parts: Sequence[Array]) -> Array:
+    return np.concatenate(parts) if parts else np.empty(0)
+
+
+def _apart(here: Sequence[Array], there: Sequence[Array]) -> Fraction:
+    """Return the largest difference of two shares at or above a threshold, over all thresholds."""
+    first, second = (np.sort(_joined(each)) for each in (here, there))
+    places = np.concatenate([first, second])
+    ours, theirs = (np.searchsorted(each, places).astype(np.int64) for each in (first, second))
+    crossed = ours * len(second) - theirs * len(first)
+    return Fraction(int(np.abs(crossed).max()), len(first) * len(second))
 
 
 @dataclass(frozen=True)
@@ -139,8 +213,8 @@ class CorpusLoss(Loss):
 
     @property
     def output(self) -> Output:
-        """A class; for the AUC, probabilities."""
-        return Output.PROBABILITIES if self.corpus.name == "auc" else Output.CLASS
+        """A class; for AUC and ROC curve, probabilities."""
+        return Output.PROBABILITIES if self.corpus.ranked else Output.CLASS
 
     @property
     def unit(self) -> int:
@@ -164,15 +238,21 @@ class CorpusLoss(Loss):
     @property
     def nothing(self) -> Any:
         """No counts."""
-        return Ranks(self.corpus) if self.corpus.name == "auc" else Tally(self.corpus)
+        return self._kind(self.corpus)
+
+    @property
+    def _kind(self) -> type[Tally | Ranks]:
+        if self.corpus.curve:
+            return Curve
+        return Ranks if self.corpus.ranked else Tally
 
     def sums(self, predictions: Array, labels: Array) -> Any:
         """Count."""
-        if self.corpus.name == "auc":
+        if self.corpus.ranked:
             place = self.classes.index(self.corpus.positive)
             positive = labels == place
             given = predictions[:, place]
-            return Ranks(self.corpus, (given[positive],), (given[~positive],))
+            return self._kind(self.corpus, (given[positive],), (given[~positive],))
         if self.corpus.kind.averaged:
             size = len(self.classes)
             every = (labels[predictions == labels], labels, predictions)
@@ -184,9 +264,9 @@ class CorpusLoss(Loss):
 
     def of_labels(self, labels: Array) -> Any:
         """Count labels alone, as if all were predicted rightly."""
-        if self.corpus.name == "auc":
+        if self.corpus.ranked:
             positive = labels == self.classes.index(self.corpus.positive)
-            return Ranks(self.corpus, (labels[positive],), (labels[~positive],))
+            return self._kind(self.corpus, (labels[positive],), (labels[~positive],))
         return self.sums(labels, labels)
 
     def _losses(self, predictions: Array, labels: Array) -> Any:

@@ -344,8 +344,8 @@ _LONGEST_NAME = 500
 _NEEDS = {need.value: need for need in (Output.CLASS, Output.PROBABILITIES, Output.REAL)}
 _KNOWN = (
     "0-1, top-3, absolute[0,100], squared[-1,1], brier, score, score[0-1], score[0,10], "
-    "recall[CLASS], precision[CLASS], f1[CLASS], auc[CLASS], balanced-accuracy, macro-f1 or "
-    "package.module:function"
+    "recall[CLASS], precision[CLASS], f1[CLASS], auc[CLASS], roc[CLASS], balanced-accuracy, "
+    "macro-f1 or package.module:function"
 )
 
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import nullcontext
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from typing import Any, Protocol
 
@@ -24,6 +24,7 @@ from easeml_meter.scoring.losses import MOST_ROWS, UNIT, Loss, Sums
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.silence import silence
 from easeml_meter.tables.clusters import Clusters
+from easeml_meter.tables.strata import Strata
 
 _SLICE_ROWS = min(1 << 17, MOST_ROWS)
 _SLICE_VALUES = 1 << 20
@@ -87,6 +88,11 @@ class Score:
         """What the mean is counted of: all examples, or of a score such as precision fewer."""
         return int(getattr(self.sums, "counted", self.count))
 
+    def beside(self, visible: Score) -> Score:
+        """Return it as it is told, given that on the validation set, which most losses ignore."""
+        found = getattr(self.sums, "beside", None)
+        return self if found is None else replace(self, sums=found(visible.sums))
+
 
 @dataclass(frozen=True)
 class Totals:
@@ -110,13 +116,33 @@ class Totals:
 
     @staticmethod
     def score(totals: Iterable[Totals], clusters: Clusters) -> Score:
-        """Return the score of all rows: the loss of one example is the mean of a cluster."""
+        """Return the score of all rows: the loss of one example is the mean of a cluster.
+
+        Strata are no examples: their means are added up by their weights.
+        """
         values = np.zeros(clusters.count, np.int64)
         for each in totals:
             values[each.codes] += each.values
+        if isinstance(clusters, Strata):
+            return Score(Weighed(clusters.weighed(values) / UNIT), len(clusters.codes))
         means = clusters.means(values)
         squares = np.rint(means.astype(np.float64) ** 2 / UNIT).astype(np.int64)
         return Score(Sums(_exact_sum(means), _exact_sum(squares)), clusters.count, UNIT)
+
+
+@dataclass(frozen=True)
+class Weighed:
+    """The loss of a test set with strata: the sum of weight times mean loss."""
+
+    loss: Fraction
+
+    def mean(self, _units: int) -> Fraction:
+        """Return it."""
+        return self.loss
+
+    def variance(self, _units: int) -> Fraction:
+        """Return 0: a meter with strata looks at no variance."""
+        return Fraction(0)
 
 
 def _exact_sum(units: NDArray[np.int64]) -> int:

@@ -16,11 +16,14 @@ from easeml_meter.scoring.losses import Loss, Output
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import MapFunction, Score, score
+from easeml_meter.spec import MeterSpec
+from easeml_meter.spec.strata import stratum_weights
 from easeml_meter.tables.clusters import Clusters
 from easeml_meter.tables.limits import TableLimits
 from easeml_meter.tables.opening import open_raw
 from easeml_meter.tables.source import Given
 from easeml_meter.tables.spelling import is_text
+from easeml_meter.tables.strata import StrataNamed
 from easeml_meter.tables.table import FileTable
 from easeml_meter.tables.wording import about, excerpt
 
@@ -42,6 +45,8 @@ class Validation:
     """The form in which labels are read, where the loss takes any."""
     cluster: str | None = None
     """The column of clusters, where one example is a cluster of rows."""
+    strata: StrataNamed | None = None
+    """The strata whose losses are weighed, if there are any."""
 
     @classmethod
     def open(
@@ -53,9 +58,10 @@ class Validation:
         classes: Classes | None = None,
         id_column: str | None = None,
         cluster: str | None = None,
+        strata: StrataNamed | None = None,
     ) -> Validation:
         """Read a table in any of the known formats, and check its label column."""
-        table = open_labels(path, label, loss, id_column, cluster)
+        table = open_labels(path, label, loss, id_column, cluster=cluster, strata=strata)
         with about(path):
             form = form_of(table.require(label)) if loss.output is Output.ANY else None
             if loss.output in (Output.REAL, Output.ANY):
@@ -64,7 +70,7 @@ class Validation:
                 labels = (batch.column(0) for batch in table.batches([label]))
                 classes = _classes_in(labels, table.limits)
             digest = table.digest()
-            found = cls(table, label, loss, classes, 0, digest, id_column, form, cluster)
+            found = cls(table, label, loss, classes, 0, digest, id_column, form, cluster, strata)
             rows = 0
             for labels in found.labels():
                 read_labels(
@@ -90,10 +96,11 @@ class Validation:
         digest: str,
         id_column: str | None = None,
         cluster: str | None = None,
+        strata: StrataNamed | None = None,
     ) -> Validation:
         """Open a table that `open` has checked before; scoring checks every label again."""
-        table = open_labels(path, label, loss, id_column, cluster)
-        return cls(table, label, loss, classes, rows, digest, id_column, form, cluster)
+        table = open_labels(path, label, loss, id_column, cluster=cluster, strata=strata)
+        return cls(table, label, loss, classes, rows, digest, id_column, form, cluster, strata)
 
     @property
     def expected(self) -> Expected:
@@ -111,7 +118,9 @@ class Validation:
             yield batch.column(0)
 
     def clusters(self) -> Clusters | None:
-        """Read the clusters, where one example is one of them."""
+        """Read the clusters, where one example is one of them, or the strata."""
+        if self.strata is not None:
+            return self.strata.of(self.table.batches([self.strata.column]))
         if self.cluster is None:
             return None
         return Clusters.of(batch.column(0) for batch in self.table.batches([self.cluster]))
@@ -129,15 +138,25 @@ class Validation:
         return found
 
 
+def strata_of(spec: MeterSpec) -> StrataNamed | None:
+    """Return the strata of a meter, if it has any."""
+    if not spec.stratified:
+        return None
+    return StrataNamed(spec.stratum, tuple(map(str, spec.strata)), stratum_weights(spec))
+
+
 def open_labels(
     path: Given,
     label: str,
     loss: Loss,
     id_column: str | None = None,
+    *,
     cluster: str | None = None,
+    strata: StrataNamed | None = None,
 ) -> FileTable:
     """Open a table for the labels of a loss, as its predictions are opened."""
-    output, texts = loss.output, tuple(filter(None, (id_column, cluster)))
+    stratum = None if strata is None else strata.column
+    output, texts = loss.output, tuple(filter(None, (id_column, cluster, stratum)))
     table = open_raw(path, reals=output is Output.REAL, settled=output is Output.ANY, texts=texts)
     with about(path):
         table.require(label, "label column")
@@ -145,6 +164,8 @@ def open_labels(
             table.require(id_column, "id column")
         if cluster is not None:
             table.require(cluster, "cluster column")
+        if stratum is not None:
+            table.require(stratum, "stratum column")
     return table
 
 

@@ -10,7 +10,7 @@ from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, 
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.corpora import counted_in
 from easeml_meter.scoring.ids import CommittedIds
-from easeml_meter.scoring.validation import Validation
+from easeml_meter.scoring.validation import Validation, strata_of
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
@@ -128,6 +128,9 @@ def _enter(
     check_clusters(cluster, clusters=state.spec.clusters)
     if cluster is not None and cluster in (label, id_column):
         raise invalid("cluster column", cluster, "it must be neither the label nor the id column")
+    if state.spec.stratified and state.spec.stratum in (label, id_column):
+        needed = "it must be neither the label nor the id column"
+        raise invalid("stratum column", state.spec.stratum, needed)
     classes = classes_in_force(state.spec, before)
     table = Validation.open(
         source,
@@ -136,6 +139,7 @@ def _enter(
         classes=classes,
         id_column=id_column or None,
         cluster=cluster,
+        strata=strata_of(state.spec),
     )
     check_whole(source)
     with about(source):

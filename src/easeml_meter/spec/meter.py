@@ -38,10 +38,12 @@ from easeml_meter.spec.gaps import (
 from easeml_meter.spec.names import GAP, Bound, Count, Gap, Protocol, is_exact, is_zero_one
 from easeml_meter.spec.questions import check_on_demand, check_question, of_the_gap
 from easeml_meter.spec.scores import check_corpus, check_scores
+from easeml_meter.spec.strata import check_strata, stratum_shares, stratum_weights
 
 _SMALLEST_DELTA = 1e-300
 _BOUNDS = {
     "auc": Bound.CONVEX,
+    "roc": Bound.HOEFFDING,  # DKW has the same exponent, at all thresholds together
     "balanced-accuracy": Bound.KL,
     "macro-recall": Bound.KL,
     WEIGHTED: Bound.KL,
@@ -144,9 +146,18 @@ class MeterSpec:
     on_demand: bool = False
     """With "n - o": a test set is sealed without labels. Each step asks for a fixed number of them,
     where the two models differ."""
+    stratum: str = ""
+    """A column that says which stratum a row is in: each is a sample of its own, of fixed size."""
+    strata: tuple[str | int, ...] = ()
+    """The strata by name."""
+    weights: tuple[float, ...] = ()
+    """What each stratum counts: the loss is the sum of weight times mean loss."""
+    sizes: tuple[int, ...] = ()
+    """How many rows of each stratum a test set has; empty: as many as its weight is of all."""
 
     def __post_init__(self) -> None:
-        for name in ("bands", "tenants", "reverts", "mixture", "classes", "also"):
+        lists = ("bands", "tenants", "reverts", "mixture", "classes", "also")
+        for name in (*lists, "strata", "weights", "sizes"):
             settle(self, **{name: listed(name, getattr(self, name))})
         for name in ("published", "handover", "elastic", "sticky", "clusters", "on_demand"):
             if not isinstance(getattr(self, name), bool):
@@ -170,6 +181,7 @@ class MeterSpec:
             raise invalid("delta", self.delta, f"at least {_SMALLEST_DELTA:g} for each session")
         if not isinstance(self.loss, str) or not self.loss:
             raise invalid("loss", self.loss, 'the name of a loss, such as "0-1"')
+        check_strata(self)  # the bound in force depends on them
         if self.corpus is None and self.tail is Bound.EXACT and not self.zero_one:
             given = "the mean of a cluster" if self.clusters else f'"{self.loss}"'
             allowed = f"needs a loss of 0 or 1 per example, not {given}: take convex"
@@ -230,6 +242,26 @@ class MeterSpec:
     def corpus(self) -> Corpus | None:
         """The score of the whole test set whose loss this is; None: an average over rows."""
         return Corpus.parse(self.loss) if isinstance(self.loss, str) else None
+
+    @property
+    def curve(self) -> bool:
+        """Whether the loss is how far a ROC curve is from that on the validation set."""
+        return self.corpus is not None and self.corpus.curve
+
+    @property
+    def stratified(self) -> bool:
+        """Whether its test sets have strata of fixed sizes."""
+        return bool(self.stratum)
+
+    @property
+    def proportional(self) -> bool:
+        """Whether each stratum has as large a share of the rows as it has weight."""
+        return stratum_shares(self) == stratum_weights(self)
+
+    def stratum_rows(self, labels: int) -> dict[str, int]:
+        """Return how many of so many rows each stratum has, by its name."""
+        shares = zip(map(str, self.strata), stratum_shares(self), strict=True)
+        return {name: int(labels * share) for name, share in shares}
 
     @property
     def questions(self) -> tuple[str, ...]:
@@ -430,6 +462,8 @@ class MeterSpec:
             return self.bound
         if self.corpus is not None:
             return _BOUNDS.get(self.corpus.name, Bound.EXACT)
+        if self.stratified and not self.proportional:
+            return Bound.KL
         return Bound.EXACT if self.zero_one else Bound.CONVEX
 
     @classmethod

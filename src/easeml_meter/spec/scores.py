@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING
 
 from easeml_meter.checks import finite, refuse_with, settle, whole
 from easeml_meter.errors import invalid
-from easeml_meter.spec.names import METERS
+from easeml_meter.spec.names import METERS, Gap
 
 if TYPE_CHECKING:
     from easeml_meter.spec.meter import MeterSpec
@@ -54,6 +54,8 @@ def check_corpus(spec: MeterSpec) -> None:
         f"the {spec.protocol} protocol": spec.protocol not in METERS,
     }
     refuse_with("loss", spec.loss, unproved, "not with {}: nobody has proved that count")
+    if spec.curve and spec.gap is Gap.SIGNED:
+        raise invalid("gap", str(spec.gap), "the distance of two curves has no sign: leave it out")
     if spec.floor is None:
         if spec.ceiling is not None:
             raise invalid("ceiling", spec.ceiling, "a score has a floor: floor = 0.8")

@@ -21,6 +21,7 @@ from typing import Any
 from easeml_meter.errors import invalid
 from easeml_meter.showing import Shown
 from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
+from easeml_meter.spec.strata import whole_strata
 from easeml_meter.stats import counting, judges, scores
 from easeml_meter.stats.feedback import possible_bands
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
@@ -42,6 +43,12 @@ CLUSTERED = (
     "or an earlier test set, and developers learn nothing about them except the meter's answers"
 )
 """What stands in the place of the first of them where one example is a cluster."""
+STRATIFIED = (
+    "the rows of each stratum of the test set are independent random samples from the stratum, as "
+    "many as were planned, the weights are what the strata are to count, and developers learn "
+    "nothing about the rows except the meter's answers"
+)
+"""The same where a test set is drawn stratum by stratum."""
 BLIND_VALIDATION = "validation sets are drawn and replaced without looking at the test set"
 """What the count of consistent histories assumes, and the count of all histories does not."""
 DRAWN_EDGES = "the band edges are drawn by the meter, secretly and independently of the test set"
@@ -146,6 +153,7 @@ class Plan(Shown):
             "sticky": spec.sticky,
             "elastic": self.elastic,
             "top_up": self.top_up,
+            "strata": spec.stratum_rows(self.labels) if spec.stratified else None,
             "promise": self.promise,
             "assumptions": list(self.assumptions),
         }
@@ -173,6 +181,8 @@ def fewest_labels(spec: MeterSpec, possible: int | None = None) -> int:
     highest = math.ceil(needed / (2 * spec.tolerances[0] ** 2)) + 1
     if spec.corpus is not None:
         highest = scores.enough(spec, needed)
+    elif spec.stratified:
+        highest = whole_strata(spec, math.ceil(highest * scores.strata_cost(spec)) + 1)
     elif spec.judge_error is not None and spec.pool is not None:
         # As `core.questions.judge` begins: its tail is jagged, and both are to find one size.
         highest = judges.enough(spec.tolerances[0], spec.judge_error, spec.pool, total - budget)
@@ -180,7 +190,8 @@ def fewest_labels(spec: MeterSpec, possible: int | None = None) -> int:
         judges.check_work(highest, len(set(spec.tolerances)) if by_band else 1)
     if highest > MAX_LABELS:
         raise invalid("tolerance", spec.tolerances[0], "too small: over 10^15 labels needed")
-    return smallest(excess, highest)
+    found = smallest(excess, highest)
+    return whole_strata(spec, found) if spec.stratified and not spec.sizes else found
 
 
 def supported_steps(spec: MeterSpec, labels: int) -> Plan:
@@ -262,6 +273,8 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     found = list(COMMON_ASSUMPTIONS)
     if spec.clusters:
         found[0] = CLUSTERED
+    if spec.stratified:
+        found[0] = STRATIFIED
     if spec.models:
         found[-1] += ", which is checked where the meter runs the model"
     if spec.sized:
@@ -378,6 +391,10 @@ def promised_of(spec: MeterSpec) -> str:
     if spec.gap is Gap.SIGNED:
         signed = " (by how much its true loss exceeds its validation loss, or 0)"
     mean = " (the mean over clusters of the mean loss of their rows)" if spec.clusters else ""
+    if spec.stratified:
+        mean = " (the weighted sum of the mean losses of its strata)"
+    if spec.curve:
+        return f"{scores.curve_promise(many)}{excuse}. So {scores.CURVE_DISTANCE} {edges}."
     return (
         f"each model's {measured}{mean} is within {many} of its {true}{excuse}. So its true gap"
         f"{signed} {edges}."
@@ -431,6 +448,8 @@ def log_tails(
 def _log_tail(spec: MeterSpec, labels: int, tolerance: float, tail: Callable[..., float]) -> float:
     if spec.corpus is not None:
         return scores.log_corpus_tail(spec, labels, tolerance)
+    if spec.stratified:
+        return scores.log_strata_tail(spec, labels, tolerance)
     if spec.judge_error is not None and spec.pool is not None:
         return judges.log_judged_tail(labels, tolerance, spec.judge_error, spec.pool, onwards=True)
     ceilings = spec.ceiling, spec.variance_ceiling
@@ -439,6 +458,9 @@ def _log_tail(spec: MeterSpec, labels: int, tolerance: float, tail: Callable[...
 
 def _checked_plan(spec: MeterSpec, labels: int) -> Plan:
     """Re-check the inequality with the answer in hand; never return what does not satisfy it."""
+    if spec.sizes and sum(spec.sizes) < labels:
+        raise invalid("sizes", list(spec.sizes)[:20], f"too few: {labels:,} rows are needed in all")
+    labels = sum(spec.sizes) or labels
     failure = log_failure(spec, labels // _test_sets(spec))
     if failure > _log_budget(spec):
         raise AssertionError(f"the planner missed its own inequality: {spec}, {labels} labels")

@@ -19,6 +19,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from easeml_meter.spec import Bound, MeterSpec
+from easeml_meter.spec.strata import stratum_shares, stratum_weights
 from easeml_meter.stats.binomial import Floats, tail_and_ratio
 from easeml_meter.stats.counting import log_sum
 from easeml_meter.stats.rounding import as_written
@@ -42,6 +43,8 @@ def log_corpus_tail(spec: MeterSpec, size: int, tolerance: float) -> float:
     if corpus.name == "auc":
         # An average of means of min(n+, n-) independent pairs (Hoeffding 1963), so bounded as one.
         return log_tail(Bound.CONVEX, size, tolerance, spec.ceiling)
+    if corpus.curve:
+        return log_curve_tail(size, tolerance)
     if corpus.name in ("f1", "macro-f1"):
         classes = len(spec.classes) if corpus.kind.averaged else 1
         return min(0.0, log_f1_tail_from(size, tolerance, spec.floor) + math.log(classes))
@@ -154,24 +157,50 @@ def log_average_tail(size: int, tolerance: float, weights: Sequence[Fraction]) -
 
     X being 1 with probability p. With phi(h) <= h^2/8 it is Hoeffding's bound, whose l is taken.
     """
-    return _log_average(size, tolerance, [(weight, 1) for weight in weights])
+    return _log_average(tolerance, [(weight, size, 1) for weight in weights])
 
 
 def log_class_average_tail(size: int, tolerance: float, classes: int) -> float:
     """Return the same where all classes weigh the same, however many there are."""
-    return _log_average(size, tolerance, [(Fraction(1, classes), classes)])
+    return _log_average(tolerance, [(Fraction(1, classes), size, classes)])
 
 
-def _log_average(size: int, tolerance: float, weights: Sequence[tuple[Fraction, int]]) -> float:
-    """Return the tail; `weights` has each weight, and how many classes have it."""
-    if size < 1:
+def log_strata_tail(spec: MeterSpec, labels: int, tolerance: float) -> float:
+    """Return the tail of sum over s of w_s L_s, `labels` rows being allotted to strata of a meter.
+
+    Where each stratum has n_s = n w_s rows, the loss is a mean of n independent ones that need not
+    be alike. Its tails are at most those of n that are alike: exactly if n eps >= 1 (Hoeffding
+    1956), in convex order always. Else it is Chernoff's bound, as for averages over classes.
+    """
+    if labels < 1:
         return 0.0
-    spread = float(sum(count * weight * weight for weight, count in weights))
-    slope = 4 * tolerance * size / spread
+    if tolerance >= 1:
+        return -math.inf
+    if spec.tail is Bound.EXACT and labels * as_written(tolerance) < 1:
+        return log_tail(Bound.HOEFFDING, labels, tolerance)
+    if spec.proportional:
+        return log_tail(spec.tail, labels, tolerance)
+    shares = zip(stratum_weights(spec), stratum_shares(spec), strict=True)
+    return _log_average(tolerance, [(weight, labels * share, 1) for weight, share in shares])
+
+
+def strata_cost(spec: MeterSpec) -> float:
+    """Return how many times as many rows Hoeffding's bound needs as for a plain sample."""
+    shares = zip(stratum_weights(spec), stratum_shares(spec), strict=True)
+    return float(sum(weight * weight / share for weight, share in shares))
+
+
+def _log_average(tolerance: float, parts: Sequence[tuple[Fraction, Fraction | int, int]]) -> float:
+    """Return the tail; `parts` are weights, with examples of each and how many classes have it."""
+    if min(size for _, size, _ in parts) <= 0:
+        return 0.0
+    spread = float(sum(count * weight * weight / size for weight, size, count in parts))
+    slope = 4 * tolerance / spread
     terms = (
-        count * (size * _log_moment(slope * float(weight) / size)) for weight, count in weights
+        count * float(size) * _log_moment(slope * float(weight / size))
+        for weight, size, count in parts
     )
-    hoeffding = -2 * tolerance**2 * size / spread
+    hoeffding = -2 * tolerance**2 / spread
     return _raised(math.log(2) + min(hoeffding, math.fsum(terms) - slope * tolerance))
 
 
@@ -184,12 +213,30 @@ def _log_moment(h: float) -> float:
     return math.log1p(p * grown) - h * p
 
 
+CURVE_DISTANCE = (
+    "the distance of its true ROC curve from that on the validation set (the largest difference of "
+    "a rate, over all thresholds)"
+)
+"""What a meter of ROC curves tells in bands, as part of a sentence."""
+
+
+def curve_promise(tolerance: str) -> str:
+    """Say what holds of each curve, as the beginning of a sentence."""
+    return (
+        "at every threshold, each model's rates of true and false positives on the test set are "
+        f"within {tolerance} of its true ones"
+    )
+
+
 def log_curve_tail(size: int, tolerance: float) -> float:
     """Return the tail of a whole ROC curve, `size` examples of each class.
 
     The inequality of Dvoretzky, Kiefer and Wolfowitz with Massart's constant, once for each class:
-    true and false positive rates are within eps at all thresholds together.
+    true and false positive rates are within eps at all thresholds together. So is, then, the
+    distance of the curve from any fixed one, such as that of the model on the validation set.
     """
+    if size < 1:
+        return 0.0
     return _raised(math.log(4) - 2 * tolerance**2 * size)
 
 

@@ -28,11 +28,16 @@ WORLDS = {
     "F1": world("f1[1]"),
     "F1 at its floor": world("f1[1]", Fraction(1, 3), floor=0.8),
     "AUC": world("auc[1]"),
+    "ROC curve": world("roc[1]"),
     "balanced accuracy": world("balanced-accuracy"),
     "macro recall": world("macro-recall", classes=(0, 1, 2)),
     "macro F1": world("macro-f1"),
     "weighted recall": world("weighted[0.5,0.3,0.2]", classes=(0, 1, 2)),
     "judge": world(judge_error=0.2, pool=4_000),
+    "strata": world(stratum="s", strata=("a", "b"), weights=(0.6, 0.4)),
+    "strata of one size": world(
+        stratum="s", strata=("a", "b", "c"), weights=(0.6, 0.3, 0.1), sizes=(196, 196, 196)
+    ),
 }
 every_world = pytest.mark.parametrize("of", WORLDS.values(), ids=WORLDS.keys())
 
@@ -70,11 +75,14 @@ def test_many_sessions_of_more_steps(of: World) -> None:
         ("F1", "1/3"),
         ("F1 at its floor", "1/5"),
         ("AUC", "1/2"),
+        ("ROC curve", "3/10"),
         ("balanced accuracy", "1/2"),
         ("macro recall", "2/3"),
         ("macro F1", "1/2"),
         ("weighted recall", "2/3"),
         ("judge", "1/2"),
+        ("strata", "1/2"),
+        ("strata of one size", "1/2"),
     ],
 )
 def test_true_losses_are_those_of_large_samples(name: str, truth: str) -> None:

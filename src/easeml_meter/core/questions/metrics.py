@@ -162,6 +162,8 @@ class Metric(Question):
     @property
     def statistic(self) -> str:
         """The gap of this score."""
+        if self.name == "roc":
+            return "the distance of a model's ROC curves on validation and test set"
         return f"the gap between validation and test set in {self.name}"
 
     @property
@@ -185,7 +187,7 @@ class Metric(Question):
         """What holds of each reading."""
         within = f"is within {at_most(self.tolerance)} of its true one"
         if self.name == "roc":
-            return f"each model's true and false positive rate, at every threshold, {within}."
+            return f"{scores.curve_promise(at_most(self.tolerance))}."
         excuse = ""
         if self.floor is not None:
             some = "with a class " if self.kind.classes else ""

@@ -1,4 +1,4 @@
-"""Developers against scores of a whole test set (F1, AUC, ...) and against a judge.
+"""Developers against scores of a whole test set (F1, AUC, ROC curves, ...), strata and a judge.
 
 Rows are *known*, so that every model is right there, or a guess. Each probe guesses at random; its
 answer says whether it was lucky on the test set. The last model is the vote of all probes, those
@@ -9,28 +9,35 @@ measured by the meter's own losses and told by its own rules.
 from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 from numpy.random import Generator
 from numpy.typing import NDArray
 
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import BELOW_FLOOR, TOO_FEW
 from easeml_meter.lab.simulation.arena import AnySizeLedger
-from easeml_meter.scoring.corpora import CorpusLoss
+from easeml_meter.scoring.corpora import CorpusLoss, Curve
 from easeml_meter.scoring.judged import POOL, Judged
 from easeml_meter.scoring.losses import parse_loss
+from easeml_meter.scoring.score import Totals
+from easeml_meter.scoring.validation import strata_of
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written
 from easeml_meter.stats.scores import rows_for
+from easeml_meter.tables.strata import Strata
 
 Codes = NDArray[np.int64]
-_HARD_POSITIVES = ("recall", "f1", "auc")
+_HARD_POSITIVES = ("recall", "f1", "auc", "roc")
 """Scores that are least certain if all negatives are known."""
+_LOW, _MIDDLE, _HIGH = 0.1, 0.5, 0.9
+"""Probabilities that models give where their order counts."""
 _CAREFUL = Fraction(4, 5)
 """How often the judge errs, as a share of what sealing lets pass."""
 
@@ -43,6 +50,8 @@ class Rows:
     known: NDArray[np.bool_]
     labels: Codes
     """What the loss takes: the truth, or pairs of label and the judge's word."""
+    strata: Strata | None = None
+    """Which stratum each row is in, if there are any."""
 
 
 @dataclass(frozen=True)
@@ -68,12 +77,16 @@ class World:
 
     def rows(self, size: int) -> int:
         """Return how many rows to draw; labels and pool, if there is a judge."""
+        if self.spec.stratified:
+            return size
         return size + self.spec.pool if self.spec.pool else rows_for(size, 1 / self.classes)
 
     def drawn(self, size: int, count: int, random: Generator) -> Rows | None:
         """Draw a test set of this size; None: sealing refuses it."""
         if self.spec.judged:
             return self._judged(size, count, random)
+        if self.spec.stratified:
+            return self._stratified(self.spec.stratum_rows(size), random)
         truth = random.integers(self.classes, size=count)
         rows = Rows(truth, self._known(truth, random.random(count) < float(self.known)), truth)
         if self.spec.fixes_rows and self.score.of_labels(truth).counted < size:
@@ -90,8 +103,18 @@ class World:
             return None
         return Rows(truth, np.zeros(count, dtype=np.bool_), pairs)
 
+    def _stratified(self, sizes: Mapping[str, int], random: Generator) -> Rows:
+        """Draw each stratum for itself; nobody knows a row."""
+        named = strata_of(self.spec)
+        if named is None:
+            raise AssertionError("such a meter has strata")
+        column = np.repeat(list(sizes), list(sizes.values()))
+        strata = named.of([pa.record_batch({named.column: pa.array(column)})])
+        truth = random.integers(self.classes, size=len(column))
+        return Rows(truth, np.zeros(len(column), dtype=np.bool_), truth, strata)
+
     def _known(self, truth: Codes, easy: NDArray[np.bool_]) -> NDArray[np.bool_]:
-        if self.spec.judged or self.score.corpus.name not in _HARD_POSITIVES:
+        if self.spec.corpus is None or self.spec.corpus.name not in _HARD_POSITIVES:
             return easy
         found: NDArray[np.bool_] = easy | (truth != self._positive)
         return found
@@ -108,9 +131,9 @@ class World:
         told = [(label, guess, i < easy) for label, guess in every for i in range(all_of)]
         truth, guesses = (np.array([each[k] for each in told]) for k in (0, 1))
         known = self._known(truth, np.array([each[2] for each in told]))
-        if self.spec.judged:  # an estimate of how often guesses are wrong
+        if self.spec.judged or self.spec.stratified:  # how often guesses are wrong, or an estimate
             return Fraction(int(np.count_nonzero(truth != guesses)), len(truth))
-        found: Fraction = self._sums(Rows(truth, known, truth), guesses).mean(1)
+        found: Fraction = self._beside(self._sums(Rows(truth, known, truth), guesses)).mean(1)
         return found
 
     def measured(self, rows: Rows, guesses: Codes, size: int) -> Fraction | None:
@@ -118,18 +141,42 @@ class World:
         sums = self._sums(rows, guesses)
         if self.spec.may_be_too_few and sums.counted < size:
             return None
-        found: Fraction = sums.mean(1)
+        found: Fraction = self._beside(sums).mean(1)
         return found
+
+    def _beside(self, sums: Any) -> Any:
+        """Return a curve as its distance from the one that developers claim."""
+        return sums.beside(self._claimed) if self.spec.curve else sums
+
+    @cached_property
+    def claimed(self) -> Fraction:
+        """The validation loss that developers claim; of a curve it is 0, the distance from itself.
+
+        An edge of the bands lies at the true loss, unless the floor does.
+        """
+        if self.spec.curve:
+            return Fraction(0)
+        return max(Fraction(0), self.truth - as_written(self.spec.edges[0]))
+
+    @cached_property
+    def _claimed(self) -> Curve:
+        """A curve that finds more positives than there are: an edge lies at the true distance."""
+        share = Fraction(1, 2) + as_written(self.spec.edges[0])
+        found = [_HIGH] * share.numerator + [_LOW] * (share.denominator - share.numerator)
+        return Curve(self.score.corpus, (np.array(found),), (np.array([_MIDDLE]),))
 
     def _sums(self, rows: Rows, guesses: Codes) -> Any:
         said = np.where(rows.known, rows.truth, guesses)
         if self.spec.judged:
             return Judged().sums(said, rows.labels)
-        if self.score.corpus.name != "auc":
+        if rows.strata is not None:
+            units = parse_loss(self.spec.loss).units(said, rows.labels)
+            return Totals.score([Totals.of(rows.strata, [units])], rows.strata).sums
+        if not self.score.corpus.ranked:
             return self.score.sums(said, rows.labels)
         # Negatives stand in the middle, so each positive is above all of them or below.
-        chance = np.where(said == self._positive, 0.9, 0.1)
-        chance[rows.truth != self._positive] = 0.5
+        chance = np.where(said == self._positive, _HIGH, _LOW)
+        chance[rows.truth != self._positive] = _MIDDLE
         columns = [chance if i == self._positive else 1 - chance for i in range(self.classes)]
         return self.score.sums(np.stack(columns, axis=1), rows.labels)
 
@@ -148,8 +195,6 @@ def _broken(world: World, ledger: AnySizeLedger, rows: Rows, random: Generator) 
     each = np.arange(len(rows.truth))
     # Votes that tie are decided at random: by less than one of them.
     votes = random.random((len(each), world.classes)) / 2
-    # An edge of the bands lies at the true loss, unless the floor does.
-    claimed = max(Fraction(0), world.truth - as_written(ledger.spec.edges[0]))
     account = Account()
     while ledger.may_submit(account):
         if ledger.steps_left(account) == 1:
@@ -160,7 +205,7 @@ def _broken(world: World, ledger: AnySizeLedger, rows: Rows, random: Generator) 
         if test is None:
             answer = ledger.rules.unread(account.state, TOO_FEW)
         else:
-            answer = ledger.rules.answer(account.state, claimed, test)
+            answer = ledger.rules.answer(account.state, world.claimed, test)
             if _is_broken(world, answer, test):
                 return True
         votes[each, guesses] += 1 if answer == 1 else -1

@@ -70,6 +70,8 @@ class RequestShown(BaseModel):
     recipients: list[str]
     """Public keys (age) to seal the labels to."""
     since: str
+    strata: dict[str, int] | None
+    """How many rows each stratum has to have, where a test set is drawn stratum by stratum."""
     parts: list[PartShown]
 
 

@@ -33,7 +33,13 @@ from easeml_meter.service.submissions.deciding import (
     Known,
     validation_in_force,
 )
-from easeml_meter.service.submissions.keeping import Keeping, Kept, read_kept
+from easeml_meter.service.submissions.keeping import (
+    Keeping,
+    Kept,
+    read_kept,
+    room_of_curve,
+    with_curve,
+)
 from easeml_meter.service.submissions.keyed import Keyed, Keys
 from easeml_meter.service.submissions.kinds import Submitted, kept_predictions
 from easeml_meter.service.submissions.measuring import (
@@ -391,7 +397,7 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
         check_free(measured.space, measured.generation, draft)
     content = attempt.content()
     if content and not reached:  # once hidden rows were touched, nothing is refused any more
-        measured.space.check_room(len(content))
+        measured.space.check_room(len(content) + room_of_curve(measured.spec, measured.validation))
     entry = draft.entry
     old = decisions.olds.get((entry.tenant, entry.asked))
     kept = Kept(draft.entry.submission, attempt.suffix, content) if content else None
@@ -407,7 +413,7 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
         entry=entry,
         losses=losses,
         first_edge=first_edge,
-        kept=kept,
+        kept=kept and with_curve(kept, losses.visible),
         old=0 if old is None else old.step,
     )
 

@@ -1,7 +1,8 @@
 """What is kept of submissions, encrypted, until the test set is released.
 
 Submissions that are answered together are kept in one file: encrypting and syncing a file takes
-longer than measuring a small submission. An entry then names the file and its part of it.
+longer than measuring a small submission. An entry then names the file and its part of it. Where the
+loss is the distance of two ROC curves, the one on the validation set is kept with the submission.
 """
 
 from __future__ import annotations
@@ -10,12 +11,22 @@ import re
 import secrets
 from collections.abc import Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
+from easeml_meter.core.model import ValidationSet
+from easeml_meter.corpus import Corpus
+from easeml_meter.scoring.corpora import Curve
+from easeml_meter.scoring.score import Score
 from easeml_meter.service.place import Workspace
+from easeml_meter.spec import MeterSpec
+from easeml_meter.tables import archive
+from easeml_meter.tables.archive import File
 from easeml_meter.vault.keys import unwrap, wrap
 
+_SUBMISSION, _CURVE = "submission", "curve"
+_AROUND = 16 << 10
+"""Bytes that archives have around what is in them, at most."""
 _PART = re.compile(r"(?P<file>[^#]+)#(?P<start>\d+)\+(?P<length>\d+)(?P<suffix>\.\w+)?")
 
 
@@ -79,6 +90,26 @@ def read_kept(space: Workspace, name: str) -> tuple[bytes, str]:
         start = int(part["start"])
         content = content[start : start + int(part["length"])]
     return content, suffix_of(name)
+
+
+def with_curve(kept: Kept, visible: Score | None) -> Kept:
+    """Add the ROC curve on the validation set, if the loss is a distance from it."""
+    if visible is None or not isinstance(visible.sums, Curve):
+        return kept
+    files = {_SUBMISSION: File(kept.content), _CURVE: File(visible.sums.to_bytes())}
+    return replace(kept, content=archive.pack(files))
+
+
+def room_of_curve(spec: MeterSpec, validation: ValidationSet) -> int:
+    """Return how many bytes `with_curve` adds at most."""
+    return 8 * validation.rows + _AROUND if spec.curve else 0
+
+
+def split_curve(corpus: Corpus, content: bytes) -> tuple[bytes, Score]:
+    """Return the bytes of a submission, and the curve that was kept with it."""
+    files = archive.unpack(content, 2)
+    curve = Curve.from_bytes(corpus, files[_CURVE].content)
+    return files[_SUBMISSION].content, Score(curve, curve.counted)
 
 
 def suffix_of(name: str) -> str:

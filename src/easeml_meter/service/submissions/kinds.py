@@ -36,7 +36,7 @@ from easeml_meter.service.submissions.measuring import (
     hidden_score,
     model_score,
     rehearse,
-    visible_loss,
+    visible_score,
 )
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables import archive
@@ -193,17 +193,21 @@ class _PredictionAttempt:
         return {"test": self.hidden, "validation": self.visible}
 
     def validation_loss(self, on: Measured) -> Fraction:
+        return self._visible(on).mean
+
+    def _visible(self, on: Measured) -> Score:
         on.conditions.progress("scoring on the validation set", 0, self.visible.rows)
-        loss = visible_loss(on, self.visible)
+        found = visible_score(on, self.visible)
         rehearse(on, self.hidden)
-        return loss
+        return found
 
     def compare(self, on: Measured, old: Predictions) -> Comparison | None:
         return compared(on, self.hidden, old)
 
     def measure(self, on: Measured) -> Losses:
         tell = on.conditions.progress
-        validation = self.validation_loss(on)
+        visible = self._visible(on)
+        seen = visible.mean
         where = on.conditions.executor
         here = where in (None, "inline")
         with open_executor(where) as executor:
@@ -216,7 +220,7 @@ class _PredictionAttempt:
                 map_function=map if here else executor.map,
                 progress=lambda done, total: tell("scoring on the test set", done, total),
             )
-        return Losses(validation, test)
+        return Losses.of(seen, visible, test)
 
 
 @dataclass(frozen=True)

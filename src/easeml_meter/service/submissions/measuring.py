@@ -42,7 +42,7 @@ from easeml_meter.scoring.running import (
     score_model,
 )
 from easeml_meter.scoring.score import MapFunction, Score, Unscorable, score
-from easeml_meter.scoring.validation import Validation, open_labels
+from easeml_meter.scoring.validation import Validation, open_labels, strata_of
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.clusters import Clusters
@@ -85,6 +85,16 @@ class Losses:
     """Whether a stranger's model ran on the hidden rows."""
     against: Comparison | None = None
     """The model beside the old one, where the question compares them."""
+    visible: Score | None = field(default=None, repr=False)
+    """All that was measured on the validation set; the test loss may be a distance from it."""
+
+    @classmethod
+    def of(
+        cls, seen: Fraction, visible: Score, test: Score | None, *, of_model: bool = False
+    ) -> Losses:
+        """Take the validation loss, which is known before a hidden row is touched, and the rest."""
+        told = None if test is None else test.beside(visible)
+        return cls(seen, told, of_model, visible=visible)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -185,19 +195,23 @@ class Measured(Closing):
                 digest=self.validation.digest,
                 id_column=self.validation.id_column,
                 cluster=self.validation.cluster,
+                strata=strata_of(self.spec),
             )
 
     @cached_property
     def visible_clusters(self) -> Clusters | None:
-        """The clusters of the validation set, where one example is a cluster."""
-        if not self.spec.clusters:
+        """The clusters of the validation set, where one example is a cluster, or its strata."""
+        if not (self.spec.clusters or self.spec.stratified):
             return None
         with self.open_validation() as table:
             return table.clusters()
 
     @cached_property
     def hidden_clusters(self) -> Clusters | None:
-        """The clusters of the test set, where one example is a cluster."""
+        """The clusters of the test set, where one example is a cluster, or its strata."""
+        strata = strata_of(self.spec)
+        if strata is not None:
+            return strata.of(self.sealed.batches([strata.column]))
         return self.sealed.clusters() if self.spec.clusters else None
 
     @cached_property
@@ -322,21 +336,23 @@ class ModelAttempt:
         with on.open_validation() as table, open_executor(conditions.executor) as executor:
             hidden = HiddenRows.of(on.sealed, on.hidden_loss, on.classes, on.form)
             visible = VisibleRows.of(table, hidden.inputs)
-            validation, seconds = self._visible(visible, hidden, executor, conditions)
+            found, seconds = self._visible(visible, hidden, executor, conditions)
+            seen = found.mean
             conditions.reach(on)
             # How far it got would tell of the rows; the clock does not.
             conditions.progress("running on the test set", 0, seconds + _SETTLING)
             deadline = time.monotonic() + seconds
             test = self._hidden(hidden, deadline, executor)
+        losses = Losses.of(seen, found, test, of_model=not self.trusted)
         if not self.trusted:
             # The wait comes last. How long a model ran, how it failed, and how long it took to end
             # it would otherwise add to the time that the developer can measure.
             _leave_after(deadline)
-        return Losses(validation, test, of_model=not self.trusted)
+        return losses
 
     def _visible(
         self, rows: VisibleRows, hidden: HiddenRows, executor: Executor, conditions: Conditions
-    ) -> tuple[Fraction, float]:
+    ) -> tuple[Score, float]:
         """Run on the visible rows; decide how long the hidden run takes.
 
         Always in this process: another executor's speed is no measure.
@@ -351,10 +367,10 @@ class ModelAttempt:
 
         progress(0, rows.expected.rows)
         started = time.monotonic()
-        validation = score_model(self.predictor, rows, limits, progress=progress).mean
+        found = score_model(self.predictor, rows, limits, progress=progress)
         whole = time.monotonic() - started
         if conditions.seconds is not None:
-            return validation, conditions.seconds
+            return found, conditions.seconds
         # The visible set may be much smaller than the hidden one. A run on a single row tells what
         # starting costs apart from what each row costs, so that only the latter is scaled up.
         started = time.monotonic()
@@ -362,7 +378,7 @@ class ModelAttempt:
         for _ in self.predictor.predict(rows.inputs, [first], limits, hidden=False):
             pass
         start_up = time.monotonic() - started
-        return validation, allotted(reach + estimated(whole, start_up, rows, hidden))
+        return found, allotted(reach + estimated(whole, start_up, rows, hidden))
 
     def _hidden(self, rows: HiddenRows, deadline: float, executor: Executor) -> Score | None:
         """Run on the hidden rows; None if that fails, or is not done at the deadline.
@@ -447,13 +463,13 @@ def open_sealed(
     )
 
 
-def visible_loss(on: Measured, predictions: Predictions) -> Fraction:
-    """Return the loss on the validation set, which the developers own."""
+def visible_score(on: Measured, predictions: Predictions) -> Score:
+    """Return the losses on the validation set, which the developers own."""
     if on.visible_labels is not None:
         clusters = on.visible_clusters
-        return score(predictions, on.visible_labels, revealed=True, clusters=clusters).mean
+        return score(predictions, on.visible_labels, revealed=True, clusters=clusters)
     with on.open_validation() as table:
-        return table.score(predictions).mean
+        return table.score(predictions)
 
 
 def rehearse(on: Measured, predictions: Predictions) -> None:

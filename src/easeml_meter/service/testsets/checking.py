@@ -5,25 +5,34 @@ The labeler's machine runs them before it seals, and the meter again when the se
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from easeml_meter.core.model import LabelRequest, ValidationSet
-from easeml_meter.errors import InvalidInput
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.judged import hidden_loss
 from easeml_meter.scoring.losses import Loss, names_as_labels, parse_loss
 from easeml_meter.scoring.outputs import OF_CLASSES, read_labels
+from easeml_meter.scoring.validation import strata_of
 from easeml_meter.spec import MeterSpec
+from easeml_meter.tables.strata import StrataNamed
 from easeml_meter.tables.wording import excerpt
 from easeml_meter.vault.survey import NAMED
 
 _MOST_STRANGERS = 1000
 """Distinct labels outside the class list that are counted one by one."""
+
+
+class InBatches(Protocol):
+    """Rows that can be read, sealed or not."""
+
+    def batches(self, columns: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """Read some columns."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +54,8 @@ class Asked:
     """How many rows have the word of a judge alone; None: there is no judge."""
     on_demand: bool = False
     """Whether the rows are sealed without labels, which are asked for later."""
+    strata: StrataNamed | None = None
+    """The strata, of which each has a size fixed beforehand; None: there are none."""
 
     @classmethod
     def elsewhere(
@@ -53,8 +64,59 @@ class Asked:
         """Return what a server asks for; no function that the server names is imported."""
         loss = None if ":" in spec.loss else hidden_loss(parse_loss(spec.loss), spec)
         classes = classes_in_force(spec, latest)
-        names, exactly = names_as_labels(spec.loss), spec.fixes_rows
-        return cls(request, classes, loss, names, exactly, spec.clusters, spec.pool, spec.on_demand)
+        return cls.of(request, spec, classes, loss)
+
+    @classmethod
+    def of(
+        cls, request: LabelRequest, spec: MeterSpec, classes: Classes | None, loss: Loss | None
+    ) -> Asked:
+        """Return what a meter asks for."""
+        return cls(
+            request,
+            classes,
+            loss,
+            text_labels=names_as_labels(spec.loss),
+            exactly=spec.fixes_rows or spec.stratified,
+            clusters=spec.clusters,
+            pool=spec.pool,
+            on_demand=spec.on_demand,
+            strata=strata_of(spec),
+        )
+
+    @property
+    def whole(self) -> bool:
+        """Whether a test set comes in one file."""
+        return self.clusters or self.strata is not None
+
+    def refuse_part(self) -> None:
+        """Refuse some of the rows where all of them come in one file.
+
+        Raises:
+            InvalidInput: they do.
+        """
+        if self.whole:
+            what = "clusters" if self.clusters else "strata"
+            raise invalid("part", True, f"a test set of {what} is delivered whole")
+
+    def check_strata(self, table: InBatches, columns: Collection[str]) -> None:
+        """Refuse a test set whose strata have other sizes than were planned.
+
+        Raises:
+            InvalidInput: they have, a row is in none of them, or no column says in which.
+        """
+        if self.strata is None:
+            return
+        if self.strata.column not in columns:
+            raise invalid("stratum column", "none", f"{self.strata.column!r} in each row")
+        found = self.strata.of(table.batches([self.strata.column])).sizes.tolist()
+        needed = dict(self.request.strata)
+        for name, rows in zip(self.strata.names, found, strict=True):
+            if rows != needed[name]:
+                raise InvalidInput(
+                    f"stratum {excerpt(name, 40)}: {rows:,} rows given, exactly {needed[name]:,} "
+                    "needed: a size that was not fixed before the rows were drawn breaks the "
+                    "promise"
+                )
 
     def check_rows(self, rows: int, *, part: bool = False) -> None:
         """Refuse fewer examples than the plan needs; a part may have fewer rows.

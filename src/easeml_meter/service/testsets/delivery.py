@@ -15,7 +15,6 @@ from easeml_meter.core.notices import Notice
 from easeml_meter.errors import InvalidInput, WrongPhase, invalid
 from easeml_meter.scoring.classes import classes_in_force
 from easeml_meter.scoring.judged import hidden_loss
-from easeml_meter.scoring.losses import names_as_labels
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
@@ -23,7 +22,7 @@ from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import windows
 from easeml_meter.service.testsets.checking import Asked
 from easeml_meter.service.testsets.elsewhere import refuse_elsewhere
-from easeml_meter.service.testsets.requests import as_request, retire
+from easeml_meter.service.testsets.requests import as_request, retire, strata_needed
 from easeml_meter.service.testsets.reuse import (
     UNDECIDED,
     Decisions,
@@ -108,6 +107,8 @@ def seal_for(
 
     def check(found: Survey) -> None:
         asked.check_rows(found.examples, part=choices.part)
+        with about(source):
+            asked.check_strata(found.table, found.table.columns)
         if asked.on_demand:
             return
         with about(source):
@@ -117,12 +118,13 @@ def seal_for(
 
     label, id_column = _named(choices, asked)
     check_clusters(choices.cluster, clusters=asked.clusters)
-    if choices.part and asked.clusters:
-        raise invalid("part", True, "a test set of clusters is delivered whole")
+    if choices.part:
+        asked.refuse_part()
+    stratum = None if asked.strata is None else asked.strata.column
     # Ids are names, and so are labels unless the loss calculates with them: a CSV file of the
     # validation set is read as text, so this one must be, too.
     texts = [label, id_column, choices.judge] if asked.text_labels else [id_column]
-    texts.append(choices.cluster)
+    texts += [choices.cluster, stratum]
     texts = [name for name in texts if name != NO_LABEL]
     table = open_table(source, texts=[name for name in texts if name is not None])
     columns = choices.columns
@@ -131,6 +133,9 @@ def seal_for(
         # sealed.
         table, columns = without_labels(table), columns or ()
     roles = {"label column": label, "id column": id_column, "cluster column": choices.cluster}
+    if stratum is not None and stratum in roles.values():
+        raise invalid("stratum column", stratum, "it must be neither the label nor the id column")
+    roles["stratum column"] = stratum
     for role, name in roles.items():
         if name is not None:
             table.require(name, role)
@@ -250,7 +255,10 @@ def take_in(
     check_clusters(sealed.manifest.cluster_column, clusters=state.spec.clusters)
     sealed = sealed.counted()
     # Parts have no say here: a whole test set is complete by itself.
-    asked_of(space, state, LabelRequest(wanted, (), ())).check_rows(sealed.manifest.examples)
+    request = LabelRequest(wanted, (), (), strata_needed(state.spec, wanted))
+    asked = asked_of(space, state, request)
+    asked.check_rows(sealed.manifest.examples)
+    asked.check_strata(sealed, {column.name for column in sealed.manifest.columns})
     check_alone(space, state, sealed)
     if windows.before(state) is None:
         fingerprint = _fresh(space, state, sealed, path)
@@ -366,19 +374,9 @@ def refuse_plain(path: Path) -> None:
 def asked_of(space: Workspace, state: MeterState, request: LabelRequest) -> Asked:
     """Return what a request asks for."""
     classes = classes_in_force(state.spec, state.validation)
-    text_labels = names_as_labels(state.spec.loss)
     spec = state.spec
     loss = hidden_loss(space.loss(spec), spec)
-    return Asked(
-        request,
-        classes,
-        loss,
-        text_labels,
-        spec.fixes_rows,
-        spec.clusters,
-        spec.pool,
-        spec.on_demand,
-    )
+    return Asked.of(request, spec, classes, loss)
 
 
 def check_alone(space: Workspace, state: MeterState, sealed: SealedTestSet) -> None:

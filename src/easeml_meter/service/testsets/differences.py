@@ -11,6 +11,7 @@ from typing import Any
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+from numpy.typing import NDArray
 
 from easeml_meter.core.differences import Compared, Differences, Example
 from easeml_meter.core.history import shown_step
@@ -25,7 +26,9 @@ from easeml_meter.service.submissions.kinds import MODELS, kept_predictions
 from easeml_meter.service.submissions.measuring import Measured
 from easeml_meter.service.testsets.release import TEST_SET, released_folder, released_session
 from easeml_meter.spec import MeterSpec, is_zero_one
+from easeml_meter.tables.clusters import Clusters
 from easeml_meter.tables.source import Held
+from easeml_meter.tables.strata import Strata
 
 PAGE = 20
 """Examples that are shown at once."""
@@ -80,6 +83,7 @@ def compare_submissions(
         both = [_kept(on, entry) for entry in chosen]
         groups = [on.sealed.labels(index) for index in range(on.sealed.row_groups)]
         losses = [losses_of(each, groups) for each in both]
+        strata = on.hidden_clusters
     change = losses[1] - losses[0]
     got_worse, got_better = np.flatnonzero(change > 0), np.flatnonzero(change < 0)
     places = got_better if better else got_worse
@@ -87,7 +91,7 @@ def compare_submissions(
         places = places[np.argsort(-np.abs(change[places]), kind="stable")]
     shown = places[PAGE * (page - 1) : PAGE * page]
     first, second = (
-        Compared(shown_step(spec, entry), entry.model, float(each.mean()))
+        Compared(shown_step(spec, entry), entry.model, _mean(each, strata))
         for entry, each in zip(chosen, losses, strict=True)
     )
     return Differences(
@@ -103,6 +107,13 @@ def compare_submissions(
         examples=tuple(_examples(space, test_set, both, losses, [int(row) for row in shown])),
         found=len(places),
     )
+
+
+def _mean(losses: NDArray[Any], groups: Clusters | None) -> float:
+    """Return the loss of a model, given those of all rows; strata have weights."""
+    if not isinstance(groups, Strata):
+        return float(losses.mean())
+    return float(groups.weighed(np.bincount(groups.codes, losses, groups.count)))
 
 
 def _read(

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from easeml_meter.core.model import Event, LabelRequest, Part, TestSet
-from easeml_meter.errors import MeterError, NotFound, VaultError, invalid
+from easeml_meter.errors import MeterError, NotFound, VaultError
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
@@ -70,9 +70,10 @@ def add_labels(
         earlier = books.parts.all(wanted)
     with delivery.open_delivered(space, state, path) as sealed:
         here = sealed.rows + sum(each.rows for each in earlier)
-        if state.spec.clusters and part:
-            raise invalid("part", True, "a test set of clusters is delivered whole")
-        if state.spec.clusters or (not earlier and not part and here >= wanted.labels_needed):
+        asked = delivery.asked_of(space, state, LabelRequest(wanted, (), ()))
+        if part:
+            asked.refuse_part()
+        if asked.whole or (not earlier and not part and here >= wanted.labels_needed):
             whole = delivery.take_in(actor, space, state, sealed, path, decisions=decisions)
             return _as_it_stands(space, whole)
         delivery.check_alone(space, state, sealed)
@@ -122,8 +123,11 @@ def add_labels_from_browser(
     plain = Held(f"labels.{kind}", content, title, limits=space.limits)
     with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
         sealed = Path(folder) / "labels.sealed"
-        # Clusters come all at once, and so do rows with a judge.
-        some = replace(choices, part=choices.cluster is None and choices.judge is None)
+        # Clusters and strata come all at once, and so do rows with a judge.
+        with space.reading() as books:
+            stratified = space.state(books).spec.stratified
+        at_once = stratified or choices.cluster is not None or choices.judge is not None
+        some = replace(choices, part=not at_once)
         delivery.seal_labels(actor, space, plain, sealed, some)
         return add_labels(actor, space, sealed, decisions)
 

@@ -24,7 +24,7 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile, session_of
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.deciding import too_few
-from easeml_meter.service.submissions.keeping import read_kept
+from easeml_meter.service.submissions.keeping import read_kept, split_curve
 from easeml_meter.service.submissions.kinds import compared, kept_predictions, measure_again
 from easeml_meter.service.submissions.measuring import Measured, open_sealed
 from easeml_meter.service.submissions.waiting import KnownLabels, orders_of
@@ -362,9 +362,14 @@ def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
     if not entry.blob or not entry.validation_loss:
         return None
     content, suffix = read_kept(on.space, entry.blob)
+    corpus, visible = on.spec.corpus, None
+    if corpus is not None and corpus.curve:
+        content, visible = split_curve(corpus, content)
     score = measure_again(Held(f"submission{suffix}", content), on)
     if score is None:
         return None
+    if visible is not None:
+        score = score.beside(visible)
     validation_loss = Fraction(entry.validation_loss)
     if too_few(ledger_of(on.spec, on.generation), score):
         # With none at all, there is no score.

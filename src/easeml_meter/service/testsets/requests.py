@@ -86,8 +86,15 @@ def _moment(text: str) -> str:
 
 def as_request(space: Workspace, books: Books, test_set: TestSet) -> LabelRequest:
     """Return the request for a test set as it stands."""
-    parts = books.parts.all(test_set)
-    return LabelRequest(test_set, (space.identity.recipient,), tuple(parts))
+    parts, spec = books.parts.all(test_set), space.state(books).spec
+    return LabelRequest(
+        test_set, (space.identity.recipient,), tuple(parts), strata_needed(spec, test_set)
+    )
+
+
+def strata_needed(spec: MeterSpec, test_set: TestSet) -> tuple[tuple[str, int], ...]:
+    """Return how many rows each stratum of a test set has to have, if it has any."""
+    return tuple(spec.stratum_rows(test_set.labels_needed).items())
 
 
 def open_request(space: Workspace, books: Books, number: int) -> TestSet:
