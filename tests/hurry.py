@@ -1,8 +1,9 @@
-"""No waiting: answers to models leave as soon as they are known, and no child reads deliveries.
+"""No waiting: for the disk, before answers to models leave, and for a child to read deliveries.
 
-The wait before such an answer hides from developers how long their model ran on hidden rows, and a
-child bounds what a sealed file can cost. Tests that ask about neither do without. No setting turns
-them off: a test does in its own process, and other programs are started through this one:
+What was written survives a kill without waiting for the disk, though not a power cut. The wait
+before an answer hides from developers how long their model ran on hidden rows, and a child bounds
+what a sealed file can cost. Tests that ask about none of these do without. No setting turns
+them off: tests do in their own process, and other programs are started through this one:
 `python tests/hurry.py PROGRAM ARGUMENT...`.
 """
 
@@ -11,20 +12,38 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
 
 import pytest
+import sqlalchemy as sa
 
 from easeml_meter.service.submissions import measuring
+from easeml_meter.storage import store
 from easeml_meter.tables.limits import TableLimits
 from easeml_meter.vault.inspection import Delivered, Inspected
 
 _wait_until = measuring.wait_until
 _inspect_apart = Delivered.inspect_apart
+_fsync = os.fsync
+_sqlite = store._sqlite
 
 
 def _inspect_here(delivered: Delivered, limits: TableLimits) -> Inspected:
     return delivered.inspect(replace(limits, longest_text=limits.most_decoded_bytes))
+
+
+def _sqlite_in_memory_first(address: sa.URL) -> sa.Engine:
+    """Open a database that leaves it to the system when to write to the disk."""
+    engine = _sqlite(address)
+    sa.event.listen(engine, "connect", lambda own, _: own.execute("PRAGMA synchronous = OFF"))
+    return engine
+
+
+def trust_the_machine(patch: pytest.MonkeyPatch) -> None:
+    """Wait for no disk, in this process: tests cut no power."""
+    patch.setattr(os, "fsync", lambda file: None)
+    patch.setattr(store, "_sqlite", _sqlite_in_memory_first)
 
 
 def hurry() -> None:
@@ -32,11 +51,21 @@ def hurry() -> None:
     measuring.wait_until = lambda moment: None
 
 
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let answers leave at once, and deliveries be read here, in every test."""
-    monkeypatch.setattr(measuring, "wait_until", lambda moment: None)
-    monkeypatch.setattr(Delivered, "inspect_apart", _inspect_here)
+@pytest.fixture(scope="session", autouse=True)
+def _hurried() -> Iterator[None]:
+    """Wait for nothing in any test, nor in what modules of tests share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "wait_until", lambda moment: None)
+        patch.setattr(Delivered, "inspect_apart", _inspect_here)
+        trust_the_machine(patch)
+        yield
+
+
+@pytest.fixture
+def durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the disk, as for users."""
+    monkeypatch.setattr(os, "fsync", _fsync)
+    monkeypatch.setattr(store, "_sqlite", _sqlite)
 
 
 @pytest.fixture
