@@ -1,10 +1,10 @@
-"""No waiting: for the disk, before answers to models leave, and for a child to read deliveries.
+"""No waiting: for the disk, for hashes, before answers to models leave, for a child that reads.
 
-What was written survives a kill without waiting for the disk, though not a power cut. The wait
-before an answer hides from developers how long their model ran on hidden rows, and a child bounds
-what a sealed file can cost. Tests that ask about none of these do without. No setting turns
-them off: tests do in their own process, and other programs are started through this one:
-`python tests/hurry.py PROGRAM ARGUMENT...`.
+What was written survives a kill without waiting for the disk, though not a power cut. Passwords are
+slow to hash because somebody may guess them. The wait before an answer hides from developers how
+long their model ran on hidden rows, and a child bounds what a sealed file can cost. Tests that ask
+about none of these do without. No setting turns them off: tests do in their own process, and other
+programs are started through this one: `python tests/hurry.py PROGRAM ARGUMENT...`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,13 @@ import runpy
 import sys
 from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
+import argon2
 import pytest
 import sqlalchemy as sa
 
+from easeml_meter.service import users
 from easeml_meter.service.submissions import measuring
 from easeml_meter.storage import store
 from easeml_meter.tables.limits import TableLimits
@@ -27,6 +30,8 @@ _wait_until = measuring.wait_until
 _inspect_apart = Delivered.inspect_apart
 _fsync = os.fsync
 _sqlite = store._sqlite
+_hasher = argon2.PasswordHasher
+_nobodys = users._NOBODYS
 
 
 def _inspect_here(delivered: Delivered, limits: TableLimits) -> Inspected:
@@ -40,10 +45,13 @@ def _sqlite_in_memory_first(address: sa.URL) -> sa.Engine:
     return engine
 
 
-def trust_the_machine(patch: pytest.MonkeyPatch) -> None:
-    """Wait for no disk, in this process: tests cut no power."""
+def quicken(patch: pytest.MonkeyPatch) -> None:
+    """Wait for no disk, and hash passwords quickly, in this process."""
     patch.setattr(os, "fsync", lambda file: None)
     patch.setattr(store, "_sqlite", _sqlite_in_memory_first)
+    cheap = partial(argon2.PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
+    patch.setattr(argon2, "PasswordHasher", cheap)
+    patch.setattr(users, "_NOBODYS", cheap().hash(_nobodys))
 
 
 def hurry() -> None:
@@ -57,7 +65,7 @@ def _hurried() -> Iterator[None]:
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measuring, "wait_until", lambda moment: None)
         patch.setattr(Delivered, "inspect_apart", _inspect_here)
-        trust_the_machine(patch)
+        quicken(patch)
         yield
 
 
@@ -66,6 +74,13 @@ def durable(monkeypatch: pytest.MonkeyPatch) -> None:
     """Wait for the disk, as for users."""
     monkeypatch.setattr(os, "fsync", _fsync)
     monkeypatch.setattr(store, "_sqlite", _sqlite)
+
+
+@pytest.fixture
+def costly_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hash passwords slowly, as for users."""
+    monkeypatch.setattr(argon2, "PasswordHasher", _hasher)
+    monkeypatch.setattr(users, "_NOBODYS", _nobodys)
 
 
 @pytest.fixture
