@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -117,8 +117,11 @@ def forms(*files: tuple[str, bytes]) -> list[bytes]:
     return found
 
 
-def requests(target: Target) -> Iterator[tuple[str, list[Asked]]]:
-    """Yield every route, and what it is asked; what ends a test set or a session comes last."""
+def requests(target: Target, words: Collection[str] = ()) -> Iterator[tuple[str, list[Asked]]]:
+    """Yield every route whose name has these words, and what it is asked.
+
+    What ends a test set or a session comes last.
+    """
     with target.client("outsider") as client:
         found = [*routes(client), ("POST", "/login"), ("POST", "/plans")]
     home = f"/meters/{target.ground.id}"
@@ -129,9 +132,10 @@ def requests(target: Target) -> Iterator[tuple[str, list[Asked]]]:
     pages = [("GET", page) for page in (*PAGES, *own)]
     routed = [(method, f"/api/v1{path}") for method, path in found]
     for method, path in [*pages, *routed]:
-        asked = [Asked(method, path, body) for body in bodies(target, method, path)]
         shown = path.partition("?")[0].removeprefix("/api/v1").replace(target.ground.id, "{meter}")
-        yield f"{method} {shown}", asked
+        route = f"{method} {shown}"
+        if all(word in route for word in words):
+            yield route, [Asked(method, path, body) for body in bodies(target, method, path)]
 
 
 def price(target: Target, route: str, asked: Sequence[Asked], roles: Iterable[str]) -> Price:
@@ -167,15 +171,13 @@ def _price(client: Client, route: str, asked: Asked) -> Price:
     return Price(route, cost.sent // REPEATS, seconds, cost.megabytes / kilobytes)
 
 
-def main(*, roles: Iterable[str] = ROLES, words: Iterable[str] = ()) -> int:
+def main(*, roles: Iterable[str] = ROLES, words: Collection[str] = ()) -> int:
     """Print the worst price of every route, and exit with 1 if one is more than allowed."""
     layout = "{:<62} {:>10} {:>12} {:>12}  {}"
     print(layout.format("route, worst request found", "sent", "CPU s/KB", "MB/KB", ""))
     found = []
     with tempfile.TemporaryDirectory() as folder, started(Path(folder)) as target:
-        for route, asked in requests(target):
-            if not all(word in route for word in words):
-                continue
+        for route, asked in requests(target, words):
             last = price(target, route, asked, roles)
             verdict = "ok" if last.share <= 1 else "MISSED"
             figures = f"{last.sent} B", f"{last.seconds:.3f}", f"{last.megabytes:.1f}"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import logging
 import os
 import sys
@@ -22,6 +23,16 @@ os.environ["ORT_DISABLE_TELEMETRY"] = "1"
 # The same examples on every run, and no clock: a test fails for a reason, never by chance.
 settings.register_profile("meter", derandomize=True, deadline=None, database=None)
 settings.load_profile("meter")
+
+# What is collected stays to the end: looking through it for garbage, over and over, finds none.
+gc.disable()
+
+
+def pytest_collection_finish() -> None:
+    """Look for garbage from now on, and only among what the tests make."""
+    gc.freeze()
+    gc.enable()
+
 
 pytest_plugins = ["tests.hurry", "tests.postgresql", "tests.s3", "tests.template"]
 

@@ -3,6 +3,7 @@
 Importing the modules of a command, or of a server, takes longer than most of what tests ask of it,
 and so does taking them apart at the end. A forked program still runs in a process of its own, from
 its arguments to its exit code; its modules are there already, and stay until the process is gone.
+It waits for no disk, and hashes passwords quickly.
 """
 
 from __future__ import annotations
@@ -39,6 +40,9 @@ import easeml_meter.report, easeml_meter.server.serve, tests.hurry
 for package in (easeml_meter.cli, easeml_meter.report):
     for module in pkgutil.iter_modules(package.__path__, f"{package.__name__}."):
         importlib.import_module(module.name)
+import pytest
+from tests.hurry import quicken
+quicken(pytest.MonkeyPatch())
 gc.collect()
 gc.freeze()
 

@@ -1,9 +1,10 @@
-"""No waiting: answers to models leave as soon as they are known, and no child reads deliveries.
+"""No waiting: for the disk, for hashes, before answers to models leave, for a child that reads.
 
-The wait before such an answer hides from developers how long their model ran on hidden rows, and a
-child bounds what a sealed file can cost. Tests that ask about neither do without. No setting turns
-them off: a test does in its own process, and other programs are started through this one:
-`python tests/hurry.py PROGRAM ARGUMENT...`.
+What was written survives a kill without waiting for the disk, though not a power cut. Passwords are
+slow to hash because somebody may guess them. The wait before an answer hides from developers how
+long their model ran on hidden rows, and a child bounds what a sealed file can cost. Tests that ask
+about none of these do without. No setting turns them off: tests do in their own process, and other
+programs are started through this one: `python tests/hurry.py PROGRAM ARGUMENT...`.
 """
 
 from __future__ import annotations
@@ -11,20 +12,46 @@ from __future__ import annotations
 import os
 import runpy
 import sys
+from collections.abc import Iterator
 from dataclasses import replace
+from functools import partial
 
+import argon2
 import pytest
+import sqlalchemy as sa
 
+from easeml_meter.service import users
 from easeml_meter.service.submissions import measuring
+from easeml_meter.storage import store
 from easeml_meter.tables.limits import TableLimits
 from easeml_meter.vault.inspection import Delivered, Inspected
 
 _wait_until = measuring.wait_until
 _inspect_apart = Delivered.inspect_apart
+_fsync = os.fsync
+_sqlite = store._sqlite
+_hasher = argon2.PasswordHasher
+_nobodys = users._NOBODYS
 
 
 def _inspect_here(delivered: Delivered, limits: TableLimits) -> Inspected:
     return delivered.inspect(replace(limits, longest_text=limits.most_decoded_bytes))
+
+
+def _sqlite_in_memory_first(address: sa.URL) -> sa.Engine:
+    """Open a database that leaves it to the system when to write to the disk."""
+    engine = _sqlite(address)
+    sa.event.listen(engine, "connect", lambda own, _: own.execute("PRAGMA synchronous = OFF"))
+    return engine
+
+
+def quicken(patch: pytest.MonkeyPatch) -> None:
+    """Wait for no disk, and hash passwords quickly, in this process."""
+    patch.setattr(os, "fsync", lambda file: None)
+    patch.setattr(store, "_sqlite", _sqlite_in_memory_first)
+    cheap = partial(argon2.PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
+    patch.setattr(argon2, "PasswordHasher", cheap)
+    patch.setattr(users, "_NOBODYS", cheap().hash(_nobodys))
 
 
 def hurry() -> None:
@@ -32,11 +59,28 @@ def hurry() -> None:
     measuring.wait_until = lambda moment: None
 
 
-@pytest.fixture(autouse=True)
-def hurried(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let answers leave at once, and deliveries be read here, in every test."""
-    monkeypatch.setattr(measuring, "wait_until", lambda moment: None)
-    monkeypatch.setattr(Delivered, "inspect_apart", _inspect_here)
+@pytest.fixture(scope="session", autouse=True)
+def _hurried() -> Iterator[None]:
+    """Wait for nothing in any test, nor in what modules of tests share."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(measuring, "wait_until", lambda moment: None)
+        patch.setattr(Delivered, "inspect_apart", _inspect_here)
+        quicken(patch)
+        yield
+
+
+@pytest.fixture
+def durable(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Wait for the disk, as for users."""
+    monkeypatch.setattr(os, "fsync", _fsync)
+    monkeypatch.setattr(store, "_sqlite", _sqlite)
+
+
+@pytest.fixture
+def costly_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Hash passwords slowly, as for users."""
+    monkeypatch.setattr(argon2, "PasswordHasher", _hasher)
+    monkeypatch.setattr(users, "_NOBODYS", _nobodys)
 
 
 @pytest.fixture

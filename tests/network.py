@@ -21,8 +21,6 @@ class Stopped(Protocol):
 class Loopback:
     """All on this machine, where no other network can be made: only the folders are apart."""
 
-    client: tuple[str, ...] = ()
-
     def address(self, role: str) -> str:
         return "127.0.0.1"
 
@@ -40,18 +38,16 @@ class Loopback:
 class Namespaces(Loopback):
     """A network namespace for each machine, joined by a bridge in one more."""
 
-    def __init__(self, roles: Sequence[str], *, reached: bool) -> None:
+    def __init__(self, roles: Sequence[str]) -> None:
         self.roles = roles
         self.tag = secrets.token_hex(4)
         self.hub = f"meter-{self.tag}"
-        self.client = ("ip", "netns", "exec", self.hub)
         ip("netns", "add", self.hub)
         ip("-n", self.hub, "link", "add", "bridge", "type", "bridge")
         self.subnet = f"10.{64 + secrets.randbelow(64)}.{secrets.randbelow(256)}"
         ip("-n", self.hub, "addr", "add", f"{self.subnet}.1/24", "dev", "bridge")
         ip("-n", self.hub, "link", "set", "bridge", "up")
-        if reached:
-            self._reach_from_here()
+        self._reach_from_here()
         for role in roles:
             name = self._name(role)
             ip("netns", "add", name)
@@ -95,12 +91,12 @@ def ip(*arguments: str) -> None:
 
 
 @contextmanager
-def network(roles: Sequence[str], *, reached: bool = False) -> Iterator[Loopback]:
-    """Make a network of machines; with `reached`, the tests can speak to each of them."""
+def network(roles: Sequence[str]) -> Iterator[Loopback]:
+    """Make a network of machines; the tests can speak to each of them."""
     if os.geteuid() != 0 or not _namespaces_can_be_made():
         yield Loopback()
         return
-    made = Namespaces(roles, reached=reached)
+    made = Namespaces(roles)
     try:
         yield made
     finally:

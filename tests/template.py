@@ -9,6 +9,7 @@ from __future__ import annotations
 import sqlite3
 import tempfile
 import threading
+from collections.abc import Iterator
 from contextlib import closing
 from functools import cache
 from pathlib import Path
@@ -47,8 +48,15 @@ def upgrade(engine: sa.Engine) -> None:
     _upgrade(engine)
 
 
-@pytest.fixture(autouse=True)
-def copied(monkeypatch: pytest.MonkeyPatch, request: pytest.FixtureRequest) -> None:
+@pytest.fixture(scope="session", autouse=True)
+def _copying() -> Iterator[None]:
     """Copy new databases instead of migrating them, in every test but those of the storage."""
-    if "storage" not in request.path.parent.parts:
-        monkeypatch.setattr(migrate, "upgrade", upgrade)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(migrate, "upgrade", upgrade)
+        yield
+
+
+@pytest.fixture
+def migrating(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Migrate new databases, as for users."""
+    monkeypatch.setattr(migrate, "upgrade", _upgrade)

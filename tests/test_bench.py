@@ -65,11 +65,11 @@ def test_the_worst_price_of_a_route_is_the_exit_code(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(costs, "MOST_SECONDS", 1e9)  # how fast is for `make bench` to say
-    assert costs.main(roles=["outsider", "developer"], words=["POST", "/plans"]) == 0
+    assert costs.main(roles=["outsider", "developer"], words=["POST", "/logout"]) == 0
     heading, line, worst = capsys.readouterr().out.splitlines()
     assert "MB/KB" in heading
-    assert line.startswith("POST /plans ")
-    assert worst.startswith("the worst of 1: POST /plans")
+    assert line.startswith("POST /logout ")
+    assert worst.startswith("the worst of 1: POST /logout")
     monkeypatch.setattr(costs, "MOST_SECONDS", 1e-9)
     assert costs.main(roles=["developer"], words=["GET /planner/answer"]) == 1
 

@@ -91,7 +91,8 @@ class Tab:
         while True:
             self.page.wait_for_load_state()
             try:
-                self.page.evaluate(_axe())
+                if not self.page.evaluate("'axe' in window"):
+                    self.page.evaluate(_axe())
                 found: list[str] = self.page.evaluate(_AXE)
                 return found
             except Error as error:  # the page was left for another one under axe's eyes

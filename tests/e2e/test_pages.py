@@ -17,6 +17,7 @@ from .furnishing import Furnished, furnish
 MOST = 100_000
 """Bytes of a page with all that it loads, as sent."""
 IDS = re.compile(r"[0-9a-f]{32}")
+_ADDRESSES = "links => links.map(link => link.href.baseVal ?? link.href)"
 
 
 @pytest.fixture(scope="module")
@@ -44,8 +45,8 @@ def explore(site: Furnished, found: Tab, user: str | None) -> Iterator[tuple[str
     for start, path in todo:
         found.go(path)
         yield start, path
-        for link in found.page.locator("a[href]:not([download])").all():
-            address = urlsplit(link.evaluate("link => link.href.baseVal ?? link.href"))
+        for link in found.page.locator("a[href]:not([download])").evaluate_all(_ADDRESSES):
+            address = urlsplit(link)
             kind = IDS.sub("ID", re.sub(r"=[^&]*", "", f"{address.path}?{address.query}"))
             # Not pages: a report is a file to keep, with its styles inside; programs read JSON.
             known = kind in site.seen or re.search(r"/report\.html|\.json", kind)

@@ -226,7 +226,7 @@ def world(tmp_path: Path) -> Iterator[World]:
     clock = tmp_path / "clock"
     write_clock(clock, 0)
     with (
-        network(ROLES, reached=True) as net,
+        network(ROLES) as net,
         small_disk() as (folder, mounted),
         store(net.address("store"), net.inside("store")) as address,
     ):

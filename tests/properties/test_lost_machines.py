@@ -2,11 +2,8 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import signal
-import subprocess
-import sys
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,18 +14,6 @@ from tests.postgresql import Cluster, running
 from tests.server.team import Machine, long_spec, make_team, model_body, predictions_body, wait
 
 ROLES = ("api", "database", "worker", "other")
-
-# A client, as a program of its own: it runs on a machine from which the API can be reached.
-CLIENT = """
-import sys, httpx
-address, token, method, path, *file = sys.argv[1:]
-content = open(file[0], "rb").read() if file else None
-headers = {"Authorization": f"Bearer {token}"}
-answer = httpx.request(
-    method, address + path, headers=headers, content=content, trust_env=False, timeout=120
-)
-print(answer.status_code, answer.text)
-"""
 
 
 class Site:
@@ -54,16 +39,10 @@ class Site:
 
     def ask(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:
         """Ask the API, from another machine."""
-        command = [*self.net.client, sys.executable, "-c", CLIENT]
-        command += [self.team.addresses[0], self.team.tokens[0], method]
-        command.append(f"/meters/{self.team.meter}{path}")
-        if body is not None:
-            (self.folder / "body").write_bytes(body)
-            command.append(str(self.folder / "body"))
-        done = subprocess.run(command, capture_output=True, text=True, check=True)
-        status, _, text = done.stdout.partition(" ")
-        assert status in ("200", "202"), done.stdout
-        found: dict[str, Any] = json.loads(text)
+        with self.team.client() as client:
+            answer = client.request(method, f"/meters/{self.team.meter}{path}", content=body)
+        assert answer.status_code in (200, 202), answer.text
+        found: dict[str, Any] = answer.json()
         return found
 
     def state(self, identifier: str) -> str:
@@ -71,9 +50,12 @@ class Site:
 
     def answer(self, identifier: str) -> dict[str, Any]:
         """Wait for the answer to a submission."""
-        wait(lambda: self.state(identifier) == "done")
-        signal: dict[str, Any] = self.ask("GET", f"/submissions/{identifier}")["signal"]
-        return signal
+        for _ in range(20):
+            found = self.ask("GET", f"/submissions/{identifier}?wait=30")
+            if found["state"] == "done":
+                signal: dict[str, Any] = found["signal"]
+                return signal
+        raise AssertionError("it was not answered")
 
     def models(self) -> list[str]:
         """List what was charged."""
@@ -87,7 +69,10 @@ class Site:
 
 @pytest.fixture
 def site(tmp_path: Path) -> Iterator[Site]:
-    with network(ROLES) as net, running(net.address("database"), net.inside("database")) as cluster:
+    with (
+        network(ROLES) as net,
+        running(net.address("database"), net.inside("database")) as cluster,
+    ):
         made = Site(net, cluster, tmp_path)
         yield made
         made.team.end()

@@ -2,26 +2,17 @@
 
 from __future__ import annotations
 
-import functools
 import io
 import logging
 from collections.abc import Iterator
 from pathlib import Path
 
-import argon2
 import pytest
 from tests.server.driving import begin
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, StoppedClock
 
 from easeml_meter.server.logs import JsonLines
-
-
-@pytest.fixture
-def cheap_hashes(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Hash passwords quickly."""
-    cheap = functools.partial(argon2.PasswordHasher, time_cost=1, memory_cost=8, parallelism=1)
-    monkeypatch.setattr(argon2, "PasswordHasher", cheap)
 
 
 @pytest.fixture

@@ -10,6 +10,11 @@ from tests.storage.examples import GENERATION, METER
 from easeml_meter.storage.store import Store
 
 
+@pytest.fixture(autouse=True)
+def _as_for_users(durable: None, migrating: None) -> None:
+    """Ask about the storage as it is."""
+
+
 @pytest.fixture
 def url(database: str) -> str:
     return database

@@ -46,6 +46,10 @@ def test_operations_are_named_by_what_they_do(document: dict[str, Any]) -> None:
     assert [name for name in names if not re.fullmatch(rf"({_VERB})(_[a-z]+)*", name)] == []
 
 
+def test_nothing_is_described_that_few_tools_know(document: dict[str, Any]) -> None:
+    assert "prefixItems" not in json.dumps(document)
+
+
 def test_every_group_is_described_and_used(document: dict[str, Any]) -> None:
     used = {tag for _, _, operation in operations(document) for tag in operation["tags"]}
     assert used == {tag["name"] for tag in TAGS}

@@ -14,8 +14,6 @@ from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.guesses import FAILURES, LOCK
 from easeml_meter.storage import schema
 
-pytestmark = pytest.mark.usefixtures("cheap_hashes")
-
 
 @pytest.fixture
 def served(served_on_each_database: Served) -> Served:

@@ -15,8 +15,6 @@ from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.guesses import FAILURES
 from easeml_meter.service.users import SHORTEST_PASSWORD
 
-pytestmark = pytest.mark.usefixtures("cheap_hashes")
-
 
 @pytest.fixture
 def served(served_on_each_database: Served) -> Served:
@@ -108,8 +106,8 @@ class TestPasswords:
             "stranger",
         ]
 
-    def test_unknown_names_take_as_long(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.undo()
+    @pytest.mark.usefixtures("costly_hashes")
+    def test_unknown_names_take_as_long(self) -> None:
         parameters = users.hash_password(PASSWORD).rpartition("$")[0].rpartition("$")[0]
         assert parameters == "$argon2id$v=19$m=65536,t=3,p=4"
         assert users._NOBODYS.startswith(f"{parameters}$")

@@ -8,7 +8,7 @@ from typing import Annotated, Any, Generic, TypeVar
 
 from fastapi import Depends, Query, Request
 from fastapi.responses import StreamingResponse
-from pydantic import BaseModel, ConfigDict, StringConstraints
+from pydantic import BaseModel, ConfigDict, StringConstraints, WithJsonSchema
 
 from easeml_meter.checks import MAX_NAME, NAME
 from easeml_meter.errors import NotFound
@@ -20,6 +20,11 @@ Item = TypeVar("Item")
 Shown = TypeVar("Shown")
 
 Line = Annotated[str, StringConstraints(min_length=1, max_length=MAX_NAME, pattern=NAME)]
+
+
+def pair_of(kind: str) -> WithJsonSchema:
+    """Describe two values of one kind as a list: few tools know a tuple of OpenAPI 3.1."""
+    return WithJsonSchema({"type": "array", "items": {"type": kind}, "minItems": 2, "maxItems": 2})
 
 
 class Given(BaseModel):

@@ -16,6 +16,7 @@ from easeml_meter.server.api.common import (
     file_response,
     gives,
     paged,
+    pair_of,
 )
 from easeml_meter.server.api.forms import file_body, file_of
 from easeml_meter.server.api.routing import ApiRoute
@@ -159,8 +160,8 @@ class ExampleShown(BaseModel):
     row: int
     id: Any
     label: Any
-    predictions: tuple[str, str]
-    losses: tuple[float, float]
+    predictions: Annotated[tuple[str, str], pair_of("string")]
+    losses: Annotated[tuple[float, float], pair_of("number")]
     inputs: dict[str, Any]
     """The first columns; long texts are cut."""
 

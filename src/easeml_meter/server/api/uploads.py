@@ -12,7 +12,7 @@ from starlette.requests import ClientDisconnect
 
 from easeml_meter.core.model import Upload
 from easeml_meter.errors import TooLarge
-from easeml_meter.server.api.common import Given, Line, raw
+from easeml_meter.server.api.common import Given, Line, pair_of, raw
 from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import ActorHere, SettingsHere, WorkspaceHere
 from easeml_meter.server.errors import answers
@@ -42,7 +42,7 @@ class UploadShown(BaseModel):
     size: int
     offset: int
     """Bytes from the beginning that are here, on disk: a piece that begins there is next."""
-    missing: list[tuple[int, int]]
+    missing: list[Annotated[tuple[int, int], pair_of("integer")]]
     """Where the ranges that are not here begin and end: their pieces may come at the same time."""
 
 
