@@ -1,4 +1,4 @@
-"""The books on what was told: a fold over the answers of one test set.
+"""The budget of one test set: what each answer costs it, and a hand-over, and when it is spent.
 
 `Ledger` holds what is fixed before the first answer (the meter, the size of the test set);
 `Account` is one developer's running state. Whether a further submission is accepted depends on

@@ -1,4 +1,4 @@
-"""From two losses to what is told: gap, band, and the protocol's answer.
+"""From two losses to what is told: gap, band, above the ceiling, and the protocol's answer.
 
 An answer is a whole number: 1..m for a band, or one of the answers below, which have none. What
 may be told next depends on the history of answers alone; `State` is the part of it that matters.

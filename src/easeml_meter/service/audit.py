@@ -1,7 +1,7 @@
-"""The audit: everything that was disclosed, in a hash chain that can be verified.
+"""The audit: what was disclosed, in a hash chain; who may see it, and what each role reads of it.
 
 Of answers, developers read those of their own tenant, labelers all, admins only that some were
-given.
+given. The chain is verified against the books and the journals.
 """
 
 from __future__ import annotations

@@ -17,7 +17,7 @@ from easeml_meter.service.audit import restorations, verify
 from easeml_meter.service.backup import Backup, Counted, Place
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Site, Workspace
-from easeml_meter.service.testsets.delivery import claim
+from easeml_meter.service.testsets.elsewhere import claim
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES

@@ -1,4 +1,8 @@
-"""Seal a test set, and open it again: encrypted from the labeler's memory to the scorer's."""
+"""Seal a test set, which commits the order of its rows, and open it again.
+
+Labels are encrypted from the labeler's memory to the scorer's. `tables.order` is the digest of the
+order; `scoring.ids` joins the rows of other files to it.
+"""
 
 from __future__ import annotations
 

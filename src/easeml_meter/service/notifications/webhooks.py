@@ -1,6 +1,6 @@
-"""Webhooks: addresses that are notified over HTTP of what happens at a meter.
+"""Webhooks: events of a meter sent over HTTP, signed, and never to private addresses.
 
-Messages are signed as Standard Webhooks 1.0.0 says, and do not go to private addresses.
+Messages are signed as Standard Webhooks 1.0.0 says.
 """
 
 from __future__ import annotations

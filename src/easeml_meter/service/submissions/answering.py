@@ -51,6 +51,7 @@ from easeml_meter.service.submissions.waiting import (
     orders_of,
     read_pending,
 )
+from easeml_meter.service.testsets.inputs import inputs_told
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.books import Books
@@ -354,7 +355,7 @@ def _open(draft: Draft, submission: Submission, measured: Measured) -> Opened:
     # Nobody can check a score against a label: a developer could make one up.
     if measured.spec.takes_scores and not submission.reports_scores:
         raise Denied(f"developers may not {Permission.REPORT_SCORES}: a runner submits them")
-    sees_inputs = submission.sees_inputs or measured.spec.inputs == "public"
+    sees_inputs = inputs_told(measured.spec, by_role=submission.sees_inputs)
     attempt = submission.submitted.open(measured, sees_inputs=sees_inputs)
     name = _name(measured.space, measured.spec, draft.entry.asked, attempt.identity)
     return Opened(attempt, replace(draft, entry=replace(draft.entry, submission=name)))
