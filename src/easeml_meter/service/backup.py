@@ -111,7 +111,13 @@ class Contents:
 def back_up(
     _: Actor, place: Place, out: Path, *, meter: str | None = None, key: Path | None = None
 ) -> Contents:
-    """Write a backup of one meter, or of all; with the secret key in `key`, if given."""
+    """Write a backup of one meter, or of all; with the secret key in `key`, if given.
+
+    Raises:
+        InvalidInput: there is a file of that name already.
+        NotFound: there is no such meter, or none at all.
+        StorageError: the books or a file cannot be read.
+    """
     with new_file(out, private=True) as stream:
         contents = _fill(_Packing(stream), place, meter, key)
         archive.add(stream, MANIFEST, [_manifest(contents, place.identity)])
@@ -132,6 +138,10 @@ def shelve(
     """Add a backup to a shelf, where only what changed is new; with `keep`, drop the oldest ones.
 
     One at a time: another backup that is being added could lose what it has just kept.
+
+    Raises:
+        NotFound: there is no such meter, or none at all.
+        StorageError: the books or a file cannot be read.
     """
     contents = _fill(_Shelving(shelf), place, meter, key)
     shelf.add(contents.name, _manifest(contents, place.identity))

@@ -112,7 +112,11 @@ def _details(seat: Seat) -> dict[str, str | int]:
 
 @needs(Permission.MANAGE)
 def list_seats(_actor: Actor, space: Workspace) -> list[Seat]:
-    """Return the seats at a meter, the oldest first."""
+    """Return the seats at a meter, the oldest first.
+
+    Raises:
+        NotFound: there is no such meter.
+    """
     with space.reading() as books:
         return books.seats.at(books.meters.get(space.meter).id)
 

@@ -247,5 +247,9 @@ def _notify(space: Workspace, test_set: TestSet, validation: ValidationSet) -> N
 
 @needs(Permission.SEE_NOTICES)
 def list_notices(_: Actor, space: Workspace) -> list[Notice]:
-    """Return the notices to the labelers, the oldest first."""
+    """Return the notices to the labelers, the oldest first.
+
+    Raises:
+        VaultError: one of them does not open.
+    """
     return kept_notices(space)

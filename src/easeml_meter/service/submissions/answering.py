@@ -144,6 +144,11 @@ def answered_by_name(actor: Actor, space: Workspace, submission: Submission) -> 
     """Return the answer to an earlier model of the same name, if that is good enough.
 
     It is in the books, so nothing new is disclosed, and no lock is needed.
+
+    Raises:
+        Denied: the submission is of a tenant that the actor does not act for.
+        InvalidInput: there is no such tenant, or the meter does not ask that.
+        WrongPhase: there is no test set or no validation set yet.
     """
     if not submission.once:
         return None
@@ -179,8 +184,11 @@ def answer_all(
 ) -> list[Outcome]:
     """Answer submissions to one meter, one after the other, in one transaction.
 
-    Each is answered or refused as if it had come just after those before it. Only what keeps the
-    books from being used is raised: then none of them was answered.
+    Each is answered or refused as if it had come just after those before it; its refusal is
+    returned, not raised.
+
+    Raises:
+        StorageError: the books cannot be used; none of them was answered.
     """
     digests = [_same_bytes(each) for each in submissions]
     with space.asking() as books:

@@ -55,7 +55,11 @@ def waited_for(_: Actor, space: Workspace) -> LabelOrder | None:
 
 @needs(Permission.ADD_TEST_SET)
 def wanted(_: Actor, space: Workspace) -> Wanted | None:
-    """Return the labels that a step waits for; None: no step does."""
+    """Return the labels that a step waits for; None: no step does.
+
+    Raises:
+        VaultError: what waits for them does not open.
+    """
     with space.reading() as books:
         test_set = space.state(books).current
         order = open_order(orders_of(books, test_set))
