@@ -1,11 +1,15 @@
 """Tests mirror the source: `service/uploads.py` is tested in `tests/service/test_uploads.py`.
 
+And one class, one name: whoever reads `Damaged` must not have to look up which of four it is.
+
 A module without a test of its name stands below, under what tests it instead. Do not add to the
 list for convenience: a newcomer looks for the test of a module under its name.
 """
 
 from __future__ import annotations
 
+import ast
+from collections import defaultdict
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -121,3 +125,20 @@ def test_every_module_has_a_test_of_its_name_or_is_listed() -> None:
 
 def test_the_tests_of_the_list_exist() -> None:
     assert [each for each in ELSEWHERE if not (TESTS / each).exists()] == []
+
+
+SAME_NAME = {
+    "Notice": "the value, and its form in the API, whose name is public",
+}
+"""Names that several classes have, and why; private classes are read in their own module only."""
+
+
+def test_no_two_classes_have_the_same_name() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(str(path.relative_to(SOURCE)))
+    again = {name: places for name, places in found.items() if len(places) > 1}
+    assert {name: again[name] for name in again.keys() - SAME_NAME} == {}, "rename one of each"
+    assert SAME_NAME.keys() - again.keys() == set(), "take these off the list"

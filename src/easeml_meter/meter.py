@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from easeml_meter.core.differences import Differences
-from easeml_meter.core.gate import Gate, Verdict, last_told
+from easeml_meter.core.gate import Gate, GateVerdict, last_told
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import (
     Batch,
@@ -49,7 +49,7 @@ from easeml_meter.service.testsets import (
     windows,
 )
 from easeml_meter.service.testsets.delivery import Choices
-from easeml_meter.service.testsets.reuse import Decisions
+from easeml_meter.service.testsets.reuse import LabelerDecisions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.memory import ID, Data, as_source
 from easeml_meter.tables.opening import open_table
@@ -410,7 +410,7 @@ class MeterVerbs(Protocol):
             InvalidInput: the meter has no such tenant.
         """
 
-    def gate(self, model: str, gate: Gate, *, tenant: int | None = None) -> Verdict:
+    def gate(self, model: str, gate: Gate, *, tenant: int | None = None) -> GateVerdict:
         """Say whether a model passes, by the newest answer to it: free, and repeatable.
 
         Raises:
@@ -667,13 +667,13 @@ class Meter(MeterVerbs):
     def add_test_set(
         self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
     ) -> TestSet:
-        decisions = Decisions(ids_renumbered, accept_shared)
+        decisions = LabelerDecisions(ids_renumbered, accept_shared)
         return delivery.add_test_set(self._actor, self.workspace, Path(path), decisions)
 
     def add_part(
         self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
     ) -> TestSet:
-        decisions = Decisions(ids_renumbered, accept_shared)
+        decisions = LabelerDecisions(ids_renumbered, accept_shared)
         return parts.add_labels(
             self._actor, self.workspace, Path(path), decisions, part=True
         ).test_set

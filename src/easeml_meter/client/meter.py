@@ -47,10 +47,10 @@ from easeml_meter.meter import MeterVerbs
 from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions
-from easeml_meter.service.testsets.checking import Asked
+from easeml_meter.service.testsets.checking import Requirements
 from easeml_meter.service.testsets.delivery import Choices, refuse_plain, seal_for
 from easeml_meter.service.testsets.orders import encrypt_labels
-from easeml_meter.service.testsets.reuse import Decisions
+from easeml_meter.service.testsets.reuse import LabelerDecisions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.memory import Data, as_source
@@ -219,7 +219,7 @@ class RemoteMeter(MeterVerbs):
             self._situation().requested()  # says why there is none
         sets = [ValidationSet.from_json(self._id, each) for each in self._validations()]
         return seal_for(
-            Asked.elsewhere(requests[-1], self.spec, sets[-1] if sets else None),
+            Requirements.elsewhere(requests[-1], self.spec, sets[-1] if sets else None),
             as_source(source, "rows", a_set=True),
             Path(destination),
             Choices(
@@ -238,12 +238,12 @@ class RemoteMeter(MeterVerbs):
     def add_test_set(
         self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
     ) -> TestSet:
-        return self._add(Path(path), Decisions(ids_renumbered, accept_shared), part=False)
+        return self._add(Path(path), LabelerDecisions(ids_renumbered, accept_shared), part=False)
 
     def add_part(
         self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
     ) -> TestSet:
-        return self._add(Path(path), Decisions(ids_renumbered, accept_shared), part=True)
+        return self._add(Path(path), LabelerDecisions(ids_renumbered, accept_shared), part=True)
 
     def requests(self) -> list[LabelRequest]:
         found = self._connection.listed(self._at("requests"))
@@ -501,7 +501,7 @@ class RemoteMeter(MeterVerbs):
     def _view(self, data: dict[str, Any]) -> SessionView:
         return view_from_json(data, self.spec)
 
-    def _add(self, path: Path, decisions: Decisions, *, part: bool) -> TestSet:
+    def _add(self, path: Path, decisions: LabelerDecisions, *, part: bool) -> TestSet:
         def tell(done: float, total: float) -> None:
             self.progress(submissions.SENDING, done, total)
 

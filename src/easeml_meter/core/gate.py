@@ -59,7 +59,7 @@ class Gate:
             needed = f"the number of a band, at most {spec.signals}"
             raise invalid("fail-above", self.fail_above, needed)
 
-    def judge(self, signal: Signal) -> Verdict:
+    def judge(self, signal: Signal) -> GateVerdict:
         """Say whether an answer passes."""
         self.check(signal.spec)
         reasons = []
@@ -74,11 +74,11 @@ class Gate:
             if promised is None or promised > self.most_loss:
                 bound = "unknown" if promised is None else f"at most {at_most(promised)}"
                 reasons.append(f"the true loss is {bound}, not at most {self.most_loss:g}")
-        return Verdict(signal, tuple(reasons))
+        return GateVerdict(signal, tuple(reasons))
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateVerdict:
     """Whether a model passes, and why not."""
 
     signal: Signal

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from easeml_meter.errors import MeterError
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.forms import Form
+from easeml_meter.scoring.forms import ColumnForm
 from easeml_meter.scoring.losses import MOST_ROWS, UNIT, Loss, Sums
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.silence import silence
@@ -129,7 +129,7 @@ class Task:
     labels: Any = field(repr=False)
     first_row: int
     revealed: bool
-    form: Form | None
+    form: ColumnForm | None
     clusters: Clusters | None = field(default=None, repr=False)
     """The clusters of these rows, numbered as in the whole set."""
 

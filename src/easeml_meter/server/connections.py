@@ -59,7 +59,7 @@ class Peer:
     """When it began to wait for a request, or when its speed was last found good enough."""
     arrived: int = 0
     """Bytes since then."""
-    protocol: Protocol | None = None
+    protocol: WatchedProtocol | None = None
     """None during the handshake of TLS."""
 
     @property
@@ -110,7 +110,7 @@ class Connections:
         self._of_network[network] += 1
         return True
 
-    def open(self, address: Any, protocol: Protocol) -> Peer | None:
+    def open(self, address: Any, protocol: WatchedProtocol) -> Peer | None:
         """Return the peer whose connection is ready for requests, unless it was ended meanwhile."""
         peer = self._peers.get(address)
         if peer is not None:
@@ -250,7 +250,7 @@ class Listener(socket.socket):
         self._spare = os.open(os.devnull, os.O_RDONLY)
 
 
-class Protocol(H11Protocol):
+class WatchedProtocol(H11Protocol):
     """Uvicorn's protocol; it reports to `Connections` what it waits for."""
 
     def __init__(self, connections: Connections, **given: Any) -> None:

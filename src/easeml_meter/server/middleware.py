@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from easeml_meter.server.errors import Problem, error_response, route_of
-from easeml_meter.server.limits import USER, Body, Held
+from easeml_meter.server.limits import USER, Body, HeldBytes
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.request_ids import HEADER, REQUEST, Trusted
 from easeml_meter.server.settings import Settings
@@ -56,7 +56,7 @@ class Frame:
         self._shape = shape
         self._hosts = {name.lower() for name in settings.allowed_host}
         self._metrics = metrics
-        self._held = Held(settings)
+        self._held = HeldBytes(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""

@@ -52,7 +52,7 @@ _LONGEST_MANIFEST = 256 << 20
 
 
 @dataclass(frozen=True)
-class Place:
+class BackupPlace:
     """What is backed up, and restored to: a site, or the folder of an embedded meter."""
 
     store: Store
@@ -63,12 +63,12 @@ class Place:
     """Whether it holds one meter only."""
 
     @classmethod
-    def of_site(cls, site: Site) -> Place:
+    def of_site(cls, site: Site) -> BackupPlace:
         """Give a server's site."""
         return cls(site.store, site.identity, site.clock, site.space)
 
     @classmethod
-    def of_folder(cls, home: Home) -> Place:
+    def of_folder(cls, home: Home) -> BackupPlace:
         """Give the folder of an embedded meter."""
         space = home.workspace()
         return cls(space.store, space.identity, space.clock, lambda _: space, single=True)
@@ -109,7 +109,7 @@ class Contents:
 
 @needs(Permission.OPERATE)
 def back_up(
-    _: Actor, place: Place, out: Path, *, meter: str | None = None, key: Path | None = None
+    _: Actor, place: BackupPlace, out: Path, *, meter: str | None = None, key: Path | None = None
 ) -> Contents:
     """Write a backup of one meter, or of all; with the secret key in `key`, if given.
 
@@ -128,7 +128,7 @@ def back_up(
 @needs(Permission.OPERATE)
 def shelve(
     _: Actor,
-    place: Place,
+    place: BackupPlace,
     shelf: Shelf,
     *,
     meter: str | None = None,
@@ -152,7 +152,7 @@ def shelve(
     return contents
 
 
-def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) -> Contents:
+def _fill(writer: _Writer, place: BackupPlace, meter: str | None, key: Path | None) -> Contents:
     with place.store.reading() as books:
         at = stamp(place.clock())
         rows = [row for row in books.meters.all() if meter in (None, row.id)]
@@ -276,7 +276,7 @@ class _Shelved:
         try:
             self._members = _members(self._manifest)
         except (KeyError, TypeError, ValueError):
-            raise archive.Damaged("the manifest cannot be read") from None
+            raise archive.DamagedArchive("the manifest cannot be read") from None
 
     def namelist(self) -> list[str]:
         """List the members, and the manifest."""
@@ -289,7 +289,7 @@ class _Shelved:
         try:
             return self._shelf.open(self._members[name])
         except FileNotFoundError:
-            raise archive.Damaged(f"{name} is not on the shelf") from None
+            raise archive.DamagedArchive(f"{name} is not on the shelf") from None
 
 
 def _members(manifest: bytes) -> dict[str, str]:
@@ -340,7 +340,7 @@ class Backup:
                 # Version 0.1.0 wrote zip files.
                 zipped = stream.read(4) == b"PK\3\4"
                 yield cls(zipfile.ZipFile(stream) if zipped else archive.Archive(stream), source)
-        except (zipfile.BadZipFile, archive.Damaged):
+        except (zipfile.BadZipFile, archive.DamagedArchive):
             raise _damaged(source) from None
 
     def _read_manifest(self) -> tuple[str, str, Contents]:

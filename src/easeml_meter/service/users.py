@@ -12,7 +12,7 @@ from typing import Any
 
 from easeml_meter.checks import MAX_NAME, ODD, check_name
 from easeml_meter.core.model import Event
-from easeml_meter.core.people import Credentials, Identity, User
+from easeml_meter.core.people import Credentials, ProviderIdentity, User
 from easeml_meter.errors import Denied, MeterError, Unauthenticated, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.guesses import (
@@ -66,7 +66,7 @@ def add_user(
             raise MeterError(f"name: {name!r} given, another user has it: choose another one")
         books.users.add(user, hashed)
         if known_as is not None:
-            books.users.update(Identity(user.id, *known_as))
+            books.users.update(ProviderIdentity(user.id, *known_as))
     return user
 
 

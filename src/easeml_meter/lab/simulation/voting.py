@@ -36,7 +36,7 @@ _CAREFUL = Fraction(4, 5)
 
 
 @dataclass(frozen=True)
-class Rows:
+class VotingRows:
     """A test set, or everything there is, as codes of classes; `known` rows are no guess."""
 
     truth: Codes
@@ -46,7 +46,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class World:
+class VotingWorld:
     """The rows and models of one meter."""
 
     spec: MeterSpec
@@ -70,17 +70,19 @@ class World:
         """Return how many rows to draw; labels and pool, if there is a judge."""
         return size + self.spec.pool if self.spec.pool else rows_for(size, 1 / self.classes)
 
-    def drawn(self, size: int, count: int, random: Generator) -> Rows | None:
+    def drawn(self, size: int, count: int, random: Generator) -> VotingRows | None:
         """Draw a test set of this size; None: sealing refuses it."""
         if self.spec.judged:
             return self._judged(size, count, random)
         truth = random.integers(self.classes, size=count)
-        rows = Rows(truth, self._known(truth, random.random(count) < float(self.known)), truth)
+        rows = VotingRows(
+            truth, self._known(truth, random.random(count) < float(self.known)), truth
+        )
         if self.spec.fixes_rows and self.score.of_labels(truth).counted < size:
             return None
         return rows
 
-    def _judged(self, size: int, count: int, random: Generator) -> Rows | None:
+    def _judged(self, size: int, count: int, random: Generator) -> VotingRows | None:
         most = as_written(self.spec.judge_error or 0.0)
         truth = random.integers(self.classes, size=count)
         errs = random.random(count) < float(_CAREFUL * most)
@@ -88,7 +90,7 @@ class World:
         pairs = np.stack([np.where(np.arange(count) < size, truth, POOL), word], axis=1)
         if Judged().of_labels(pairs).wrong > most * size:
             return None
-        return Rows(truth, np.zeros(count, dtype=np.bool_), pairs)
+        return VotingRows(truth, np.zeros(count, dtype=np.bool_), pairs)
 
     def _known(self, truth: Codes, easy: NDArray[np.bool_]) -> NDArray[np.bool_]:
         if self.spec.judged or self.score.corpus.name not in _HARD_POSITIVES:
@@ -110,10 +112,10 @@ class World:
         known = self._known(truth, np.array([each[2] for each in told]))
         if self.spec.judged:  # an estimate of how often guesses are wrong
             return Fraction(int(np.count_nonzero(truth != guesses)), len(truth))
-        found: Fraction = self._sums(Rows(truth, known, truth), guesses).mean(1)
+        found: Fraction = self._sums(VotingRows(truth, known, truth), guesses).mean(1)
         return found
 
-    def measured(self, rows: Rows, guesses: Codes, size: int) -> Fraction | None:
+    def measured(self, rows: VotingRows, guesses: Codes, size: int) -> Fraction | None:
         """Return the loss on a test set; None: it has too little of what the score counts."""
         sums = self._sums(rows, guesses)
         if self.spec.may_be_too_few and sums.counted < size:
@@ -121,7 +123,7 @@ class World:
         found: Fraction = sums.mean(1)
         return found
 
-    def _sums(self, rows: Rows, guesses: Codes) -> Any:
+    def _sums(self, rows: VotingRows, guesses: Codes) -> Any:
         said = np.where(rows.known, rows.truth, guesses)
         if self.spec.judged:
             return Judged().sums(said, rows.labels)
@@ -134,7 +136,7 @@ class World:
         return self.score.sums(np.stack(columns, axis=1), rows.labels)
 
 
-def broken_sessions(world: World, size: int, runs: int, random: Generator) -> float:
+def broken_sessions(world: VotingWorld, size: int, runs: int, random: Generator) -> float:
     """Return the share of sessions in which some answer breaks its promise.
 
     A test set that sealing refuses breaks none: nothing is told of it.
@@ -144,7 +146,7 @@ def broken_sessions(world: World, size: int, runs: int, random: Generator) -> fl
     return sum(rows is not None and _broken(world, ledger, rows, random) for rows in drawn) / runs
 
 
-def _broken(world: World, ledger: AnySizeLedger, rows: Rows, random: Generator) -> bool:
+def _broken(world: VotingWorld, ledger: AnySizeLedger, rows: VotingRows, random: Generator) -> bool:
     each = np.arange(len(rows.truth))
     # Votes that tie are decided at random: by less than one of them.
     votes = random.random((len(each), world.classes)) / 2
@@ -168,7 +170,7 @@ def _broken(world: World, ledger: AnySizeLedger, rows: Rows, random: Generator) 
     return False
 
 
-def _is_broken(world: World, answer: int, test: Fraction) -> bool:
+def _is_broken(world: VotingWorld, answer: int, test: Fraction) -> bool:
     tolerance = as_written(world.spec.tolerances[0])
     if answer == BELOW_FLOOR:
         return world.truth < as_written(world.spec.ceiling or 0.0) - tolerance

@@ -68,7 +68,7 @@ _CURVED = 200
 
 
 @dataclass(frozen=True)
-class Look:
+class HistoryLook:
     """Which lines of a history are looked at, and in which order; the newest first by default."""
 
     q: str = ""
@@ -85,19 +85,19 @@ class Look:
         return known + [each for each in kept if each.key(self.by) is None]
 
 
-NEWEST_FIRST = Look()
+NEWEST_FIRST = HistoryLook()
 
 
 def the_look(
     q: Annotated[str, Query(max_length=200)] = "",
     by: Annotated[str, Query(pattern="^(step|model|validation|answer|promised)$")] = "step",
     up: bool = False,
-) -> Look:
+) -> HistoryLook:
     """Read from the address which lines are looked at."""
-    return Look(q, by, up)
+    return HistoryLook(q, by, up)
 
 
-LookHere = Annotated[Look, Depends(the_look)]
+LookHere = Annotated[HistoryLook, Depends(the_look)]
 
 
 @dataclass(frozen=True)
@@ -203,11 +203,13 @@ class Session:
     """The visitor's."""
     names: dict[int, str]
     """Who handed in each step, where that is known."""
-    look: Look = NEWEST_FIRST
+    look: HistoryLook = NEWEST_FIRST
     newest: int = NEWEST
 
     @classmethod
-    def of(cls, visit: Visit, meter: str, view: SessionView, actor: Actor, look: Look) -> Session:
+    def of(
+        cls, visit: Visit, meter: str, view: SessionView, actor: Actor, look: HistoryLook
+    ) -> Session:
         """Put the names of people to a session of the actor's team."""
         known = users.user_names(visit.at(meter), visit.site)
         pairs = zip(view.signals, view.submitters, strict=True)
@@ -334,7 +336,7 @@ class Session:
         """Whether what was told was right."""
         return summary(checks(self.view))
 
-    def sorted_by(self, by: str) -> Look:
+    def sorted_by(self, by: str) -> HistoryLook:
         """Return the same lines sorted otherwise; the same column again turns them round."""
         return replace(self.look, by=by, up=not self.look.up if by == self.look.by else False)
 

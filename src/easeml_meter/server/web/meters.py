@@ -25,10 +25,10 @@ from easeml_meter.report.words import (
 from easeml_meter.server.api.history import Generation
 from easeml_meter.server.api.history import report as report_of
 from easeml_meter.server.parameters import Tenant
-from easeml_meter.server.web.history import NEWEST_FIRST, Look, LookHere, Session
+from easeml_meter.server.web.history import NEWEST_FIRST, HistoryLook, LookHere, Session
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.server.web.planner import toml_of
-from easeml_meter.server.web.timeline import Span, spans
+from easeml_meter.server.web.timeline import TimelineSpan, spans
 from easeml_meter.service import meters
 from easeml_meter.service.actor import Actor, Permission
 from easeml_meter.service.audit import newest_link
@@ -52,7 +52,7 @@ class MeterPage:
     actor: Actor
     state: MeterState
     generation: int | None = None
-    look: Look = NEWEST_FIRST
+    look: HistoryLook = NEWEST_FIRST
 
     @classmethod
     def open(
@@ -61,7 +61,7 @@ class MeterPage:
         meter: str,
         tenant: int | None = None,
         generation: int | None = None,
-        look: Look = NEWEST_FIRST,
+        look: HistoryLook = NEWEST_FIRST,
     ) -> MeterPage:
         """Open a meter's page, for everyone with a seat."""
         actor = visit.at(meter, tenant)
@@ -119,7 +119,7 @@ class MeterPage:
         view = show_session(self.actor, self.visit.site.space(self.meter), self.generation)
         return Session.of(self.visit, self.meter, view, self.actor, self.look)
 
-    def timeline(self) -> dict[int, Span]:
+    def timeline(self) -> dict[int, TimelineSpan]:
         """Return all test sets on one time line, for those who see answers."""
         if not self.may("SEE_SIGNALS"):
             return {}

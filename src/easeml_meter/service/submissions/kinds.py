@@ -384,7 +384,7 @@ def unpack(
     """
     try:
         files = archive.unpack(body, MOST_FILES + 1)
-    except archive.Damaged as error:
+    except archive.DamagedArchive as error:
         raise invalid("body", str(error), _WANTED) from None
     for kind in KINDS:
         if (found := kind.unpack(body, files, limits)) is None:

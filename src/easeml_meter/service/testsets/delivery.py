@@ -21,12 +21,12 @@ from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import windows
-from easeml_meter.service.testsets.checking import Asked
+from easeml_meter.service.testsets.checking import Requirements
 from easeml_meter.service.testsets.elsewhere import claim, refuse_elsewhere
 from easeml_meter.service.testsets.requests import as_request, retire
 from easeml_meter.service.testsets.reuse import (
     UNDECIDED,
-    Decisions,
+    LabelerDecisions,
     decide,
     delivery_notices,
     fresh_rows,
@@ -94,7 +94,7 @@ def seal_labels(
 
 
 def seal_for(
-    asked: Asked,
+    asked: Requirements,
     source: Source,
     destination: Path,
     choices: Choices,
@@ -167,7 +167,7 @@ def check_clusters(column: str | None, *, clusters: bool) -> None:
         raise invalid("cluster", column, needed)
 
 
-def _with_judge(table: Table, label: str, choices: Choices, asked: Asked) -> Table:
+def _with_judge(table: Table, label: str, choices: Choices, asked: Requirements) -> Table:
     """Return rows with their labels and the judge's words.
 
     Raises:
@@ -180,7 +180,7 @@ def _with_judge(table: Table, label: str, choices: Choices, asked: Asked) -> Tab
     return with_judge(table, label, choices.judge)
 
 
-def _named(choices: Choices, asked: Asked) -> tuple[str, str | None]:
+def _named(choices: Choices, asked: Requirements) -> tuple[str, str | None]:
     """Return the columns of labels and ids, as the loss needs them.
 
     Raises:
@@ -208,7 +208,7 @@ def _named(choices: Choices, asked: Asked) -> tuple[str, str | None]:
 
 @needs(Permission.ADD_TEST_SET)
 def add_test_set(
-    actor: Actor, space: Workspace, path: Path, decisions: Decisions = UNDECIDED
+    actor: Actor, space: Workspace, path: Path, decisions: LabelerDecisions = UNDECIDED
 ) -> TestSet:
     """Take in a whole sealed test set; from then on submissions are answered.
 
@@ -236,7 +236,7 @@ def take_in(
     sealed: SealedTestSet,
     path: Path,
     *,
-    decisions: Decisions,
+    decisions: LabelerDecisions,
 ) -> TestSet:
     """Take in a file that was opened with `open_delivered`, as `add_test_set` says."""
     wanted = state.requested()
@@ -341,13 +341,13 @@ def refuse_plain(path: Path) -> None:
             )
 
 
-def asked_of(space: Workspace, state: MeterState, request: LabelRequest) -> Asked:
+def asked_of(space: Workspace, state: MeterState, request: LabelRequest) -> Requirements:
     """Return what a request asks for."""
     classes = classes_in_force(state.spec, state.validation)
     text_labels = names_as_labels(state.spec.loss)
     spec = state.spec
     loss = hidden_loss(space.loss(spec), spec)
-    return Asked(
+    return Requirements(
         request,
         classes,
         loss,
@@ -377,7 +377,11 @@ def _check_unlabelled(manifest: Manifest) -> None:
 
 
 def check_reuse(
-    actor: Actor, space: Workspace, state: MeterState, sealed: SealedTestSet, decisions: Decisions
+    actor: Actor,
+    space: Workspace,
+    state: MeterState,
+    sealed: SealedTestSet,
+    decisions: LabelerDecisions,
 ) -> list[Notice]:
     """Refuse ids that repeat and rows that were used before; return what labelers are told."""
     rows = sealed_rows(space, sealed)

@@ -12,7 +12,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 
-from easeml_meter.core.differences import Compared, Differences, Example
+from easeml_meter.core.differences import Compared, Differences, DifferingExample
 from easeml_meter.core.history import shown_step
 from easeml_meter.core.model import Entry, TestSet
 from easeml_meter.errors import InvalidInput, invalid
@@ -155,7 +155,7 @@ def _examples(
     both: Sequence[Predictions],
     losses: Sequence[Any],
     places: list[int],
-) -> Iterator[Example]:
+) -> Iterator[DifferingExample]:
     if not places:
         return
     manifest = test_set.manifest or {}
@@ -165,7 +165,7 @@ def _examples(
     said = [_said(each.in_order().take(places)) for each in both]
     inputs = [name for name in table.column_names if name not in (label, ids)][:_MOST_INPUTS]
     for index, (place, row) in enumerate(zip(places, table.to_pylist(), strict=True)):
-        yield Example(
+        yield DifferingExample(
             row=place + 1,
             id=row[ids] if ids else None,
             label=row.get(label),

@@ -19,7 +19,12 @@ from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
 from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.requests import as_request, open_request
-from easeml_meter.service.testsets.reuse import UNDECIDED, Decisions, refuse_rows, sealed_rows
+from easeml_meter.service.testsets.reuse import (
+    UNDECIDED,
+    LabelerDecisions,
+    refuse_rows,
+    sealed_rows,
+)
 from easeml_meter.service.testsets.windows import SealedRows, check_alike
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.source import Held
@@ -33,7 +38,7 @@ LARGEST_FROM_BROWSER = 64 << 20
 
 
 @dataclass(frozen=True)
-class Columns:
+class KnownColumns:
     """Names of the columns that are not inputs."""
 
     label: str = "label"
@@ -46,7 +51,7 @@ def add_labels(
     actor: Actor,
     space: Workspace,
     path: Path,
-    decisions: Decisions = UNDECIDED,
+    decisions: LabelerDecisions = UNDECIDED,
     *,
     part: bool = False,
 ) -> LabelRequest:
@@ -101,7 +106,7 @@ def add_labels_from_browser(
     space: Workspace,
     encrypted: bytes,
     choices: Choices,
-    decisions: Decisions = UNDECIDED,
+    decisions: LabelerDecisions = UNDECIDED,
     *,
     kind: str,
     title: str = "",
@@ -128,7 +133,7 @@ def add_labels_from_browser(
 
 
 @needs(Permission.ADD_TEST_SET)
-def columns_before(_: Actor, space: Workspace) -> Columns:
+def columns_before(_: Actor, space: Workspace) -> KnownColumns:
     """Return the columns of the labels that came last; the next ones must be like them."""
     with space.reading() as books:
         test_sets = space.state(books).generations
@@ -137,13 +142,13 @@ def columns_before(_: Actor, space: Workspace) -> Columns:
     if parts and not test_sets[-1].manifest:
         # A part that does not open must not keep its labeler from the page to take it back.
         with suppress(VaultError), _open(space, test_sets[-1], parts[-1]) as sealed:
-            return Columns(sealed.manifest.label.name, sealed.manifest.id_column or "")
+            return KnownColumns(sealed.manifest.label.name, sealed.manifest.id_column or "")
     delivered = [each.manifest for each in test_sets if each.manifest]
     if not delivered:
-        return Columns()
+        return KnownColumns()
     last = delivered[-1]
     cluster = last.get("cluster_column") or ""
-    return Columns(last["label"]["name"], last["id_column"] or "", cluster)
+    return KnownColumns(last["label"]["name"], last["id_column"] or "", cluster)
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -204,7 +209,7 @@ def _check_ids(space: Workspace, part: Part, earlier: SealedTestSet, sealed: Sea
 
 
 def _merge(
-    actor: Actor, space: Workspace, parts: Sequence[SealedTestSet], decisions: Decisions
+    actor: Actor, space: Workspace, parts: Sequence[SealedTestSet], decisions: LabelerDecisions
 ) -> TestSet:
     """Seal the rows of all parts as one test set, and take that in."""
     manifest = parts[0].manifest

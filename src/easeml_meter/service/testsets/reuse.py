@@ -31,7 +31,7 @@ _NOTICE_BYTES = 1024
 
 
 @dataclass(frozen=True)
-class Decisions:
+class LabelerDecisions:
     """What the labeler who delivers a test set says about its rows."""
 
     ids_renumbered: bool = False
@@ -40,7 +40,7 @@ class Decisions:
     """Rows with the inputs of earlier sets were drawn independently."""
 
 
-UNDECIDED = Decisions()
+UNDECIDED = LabelerDecisions()
 
 
 @dataclass(frozen=True)
@@ -138,7 +138,7 @@ def with_validation(
     return Shared(compared=False)
 
 
-def decide(found: Sequence[Overlap], rows: int, decisions: Decisions) -> None:
+def decide(found: Sequence[Overlap], rows: int, decisions: LabelerDecisions) -> None:
     """Refuse rows that were used before; ask the labeler where ids and inputs leave it open.
 
     Raises:
