@@ -128,6 +128,7 @@ def test_the_tests_of_the_list_exist() -> None:
 
 
 SAME_NAME = {
+    "Asked": "what labelers are asked for, and a meter in a pytest test, which tests name",
     "Notice": "the value, and its form in the API, whose name is public",
 }
 """Names that several classes have, and why; private classes are read in their own module only."""

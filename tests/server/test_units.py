@@ -12,15 +12,15 @@ from tests.cli.running import Captured, run
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.server.settings import Settings
-from easeml_meter.server.units import UnitKind, unit
+from easeml_meter.server.units import Kind, unit
 
 FILE = Path("/etc/meter.toml")
 POSTGRESQL = Settings(folder=Path("/srv/meter"), database="postgresql://m:secret@db/m")
 SQLITE = Settings(folder=Path("/srv/meter"))
 UNITS = {
-    "a server that runs no models": (UnitKind.SERVER, POSTGRESQL, 1.5),
-    "a server that runs models": (UnitKind.SERVER, SQLITE, 3.2),
-    "a worker": (UnitKind.WORKER, POSTGRESQL, 3.2),
+    "a server that runs no models": (Kind.SERVER, POSTGRESQL, 1.5),
+    "a server that runs models": (Kind.SERVER, SQLITE, 3.2),
+    "a worker": (Kind.WORKER, POSTGRESQL, 3.2),
 }
 """Each with the most exposure that `systemd-analyze security` may find, of 10."""
 
@@ -31,7 +31,7 @@ def said(text: str, name: str) -> list[str]:
 
 @pytest.mark.parametrize(("kind", "settings", "most"), UNITS.values(), ids=UNITS)
 def test_systemd_takes_the_unit_and_finds_it_hardened(
-    tmp_path: Path, kind: UnitKind, settings: Settings, most: float
+    tmp_path: Path, kind: Kind, settings: Settings, most: float
 ) -> None:
     tool = shutil.which("systemd-analyze")
     if tool is None:
@@ -59,8 +59,8 @@ def test_systemd_takes_the_unit_and_finds_it_hardened(
 
 
 def test_what_runs_models_may_make_namespaces_and_nothing_else_may() -> None:
-    assert said(unit(UnitKind.SERVER, POSTGRESQL, FILE), "RestrictNamespaces") == ["yes"]
-    for text in (unit(UnitKind.SERVER, SQLITE, FILE), unit(UnitKind.WORKER, POSTGRESQL, FILE)):
+    assert said(unit(Kind.SERVER, POSTGRESQL, FILE), "RestrictNamespaces") == ["yes"]
+    for text in (unit(Kind.SERVER, SQLITE, FILE), unit(Kind.WORKER, POSTGRESQL, FILE)):
         assert "user mnt pid" in said(text, "RestrictNamespaces")[0]
         for hiding in ("ProtectProc", "ProcSubset", "ProtectKernelTunables", "ProtectHostname"):
             assert said(text, hiding) == []
@@ -68,23 +68,23 @@ def test_what_runs_models_may_make_namespaces_and_nothing_else_may() -> None:
 
 def test_only_the_program_itself_is_asked_to_stop() -> None:
     """A model that got SIGTERM would be answered "no reading", and charged."""
-    text = unit(UnitKind.WORKER, POSTGRESQL, FILE)
+    text = unit(Kind.WORKER, POSTGRESQL, FILE)
     assert said(text, "KillMode") == ["mixed"]
     assert int(said(text, "TimeoutStopSec")[0]) > POSTGRESQL.shutdown_seconds
 
 
 def test_no_secret_is_in_the_unit_and_all_that_is_written_may_be() -> None:
     elsewhere = POSTGRESQL.model_copy(update={"files": "/mnt/files", "key": Path("/etc/m/k")})
-    text = unit(UnitKind.SERVER, elsewhere, FILE)
+    text = unit(Kind.SERVER, elsewhere, FILE)
     assert "secret" not in text
     assert said(text, "ReadWritePaths") == ["/srv/meter /etc/m /mnt/files"]
 
 
 def test_a_service_needs_a_file_of_settings_and_absolute_paths() -> None:
     with pytest.raises(InvalidInput, match="--settings FILE"):
-        unit(UnitKind.SERVER, SQLITE, None)
+        unit(Kind.SERVER, SQLITE, None)
     with pytest.raises(InvalidInput, match="absolute"):
-        unit(UnitKind.SERVER, Settings(), FILE)
+        unit(Kind.SERVER, Settings(), FILE)
 
 
 @pytest.mark.parametrize("command", ["serve", "worker"])

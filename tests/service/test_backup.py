@@ -27,7 +27,7 @@ from easeml_meter.errors import (
 from easeml_meter.meter import Meter
 from easeml_meter.service import backup, seats, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
-from easeml_meter.service.backup import Backup, BackupPlace, back_up, shelve
+from easeml_meter.service.backup import Backup, Place, back_up, shelve
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.place import TEST_SETS, Home, Site
@@ -80,7 +80,7 @@ Fresh = Callable[[str], Site]
 
 
 def saved(site: Site, out: Path, **options: Any) -> Path:
-    back_up(SYSTEM, BackupPlace.of_site(site), out, **options)
+    back_up(SYSTEM, Place.of_site(site), out, **options)
     return out
 
 
@@ -107,7 +107,7 @@ def written(path: Path, members: dict[str, bytes]) -> Path:
 
 
 def brought(site: Site, path: Path, **options: Any) -> Restored:
-    (only,) = restore(SYSTEM, BackupPlace.of_site(site), path, **options)
+    (only,) = restore(SYSTEM, Place.of_site(site), path, **options)
     return only
 
 
@@ -171,7 +171,7 @@ def test_a_whole_site_comes_back(site: Site, room: Room, fresh: Fresh, tmp_path:
     other.submit(1, model="x")
     path = saved(site, tmp_path / "all.tar")
     there = fresh("there")
-    restored = restore(SYSTEM, BackupPlace.of_site(there), path)
+    restored = restore(SYSTEM, Place.of_site(there), path)
     assert [(each.name, each.answers_then, each.answers_now) for each in restored] == [
         ("small", 4, 4),
         ("other", 1, 1),
@@ -207,11 +207,11 @@ def test_what_was_revoked_since_the_backup_stays_revoked(
     tokens.revoke_token(actor, site, given["old"][0].id)
     path = saved(site, tmp_path / "all.tar")
     tokens.revoke_token(actor, site, given["stolen"][0].id)
-    restore(SYSTEM, BackupPlace.of_site(site), path)
+    restore(SYSTEM, Place.of_site(site), path)
     assert tokens.recognize(ANYONE, site, given["kept"][1]).user.id == user.id
     there = fresh("there")
-    restore(SYSTEM, BackupPlace.of_site(there), path)
-    restore(SYSTEM, BackupPlace.of_site(there), path)  # a second time brings none back either
+    restore(SYSTEM, Place.of_site(there), path)
+    restore(SYSTEM, Place.of_site(there), path)  # a second time brings none back either
     for where, names in ((site, ("stolen", "old")), (there, ("kept", "stolen", "old"))):
         for name in names:
             with pytest.raises(Unauthenticated):
@@ -243,13 +243,13 @@ def test_one_meter_of_a_backup_of_all(site: Site, room: Room, fresh: Fresh, tmp_
     with there.reading() as books:
         assert [row.name for row in books.meters.all()] == ["small"]
     with pytest.raises(NotFound):
-        restore(SYSTEM, BackupPlace.of_site(there), path, meter="f" * 32)
+        restore(SYSTEM, Place.of_site(there), path, meter="f" * 32)
 
 
 def test_it_may_be_in_use_meanwhile(site: Site, room: Room, fresh: Fresh, tmp_path: Path) -> None:
     """An answer told between the snapshot of the books and the copying of files is not lost."""
     room.submit(0, model="before")
-    place = BackupPlace.of_site(site)
+    place = Place.of_site(site)
     told: list[Signal] = []
 
     def space(meter: str) -> Any:
@@ -470,8 +470,8 @@ class TestTheFile:
     def test_it_holds_no_key_unless_asked(self, site: Site, room: Room, folder: Path) -> None:
         key = folder / "server.key"
         plain, full = folder / "plain.tar", folder / "full.tar"
-        assert not back_up(SYSTEM, BackupPlace.of_site(site), plain).with_key
-        assert back_up(SYSTEM, BackupPlace.of_site(site), full, key=key).with_key
+        assert not back_up(SYSTEM, Place.of_site(site), plain).with_key
+        assert back_up(SYSTEM, Place.of_site(site), full, key=key).with_key
         secret = key.read_bytes().splitlines()[-1]
         assert secret not in plain.read_bytes()
         with Backup.open(full) as opened:
@@ -569,7 +569,7 @@ class TestTheFile:
         path = tmp_path / "no.tar"
         path.write_bytes(content)
         with pytest.raises(MeterError, match=r"no\.tar"):
-            restore(SYSTEM, BackupPlace.of_site(site), path)
+            restore(SYSTEM, Place.of_site(site), path)
 
     def test_another_schema_is_refused(
         self, site: Site, room: Room, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
@@ -578,12 +578,12 @@ class TestTheFile:
             patched.setattr(backup, "SCHEMA", "9999")
             path = saved(site, tmp_path / "b.tar")
         with pytest.raises(InvalidInput, match="restore it with that version"):
-            restore(SYSTEM, BackupPlace.of_site(site), path)
+            restore(SYSTEM, Place.of_site(site), path)
 
     def test_missing_files_are_named(self, site: Site, room: Room, folder: Path) -> None:
         (validation,) = (folder / "files" / "meters" / room.id / "validation").iterdir()
         validation.unlink()
-        contents = back_up(SYSTEM, BackupPlace.of_site(site), folder / "b.tar")
+        contents = back_up(SYSTEM, Place.of_site(site), folder / "b.tar")
         assert [name.rpartition("/")[2] for name in contents.missing] == [validation.name]
 
     def test_an_existing_file_is_not_replaced(self, site: Site, room: Room, folder: Path) -> None:
@@ -600,8 +600,8 @@ class TestTheFile:
         self, site: Site, room: Room, folder: Path
     ) -> None:
         room.submit(1, model="a")
-        first = back_up(SYSTEM, BackupPlace.of_site(site), folder / "1.tar")
-        second = back_up(SYSTEM, BackupPlace.of_site(site), folder / "2.tar")
+        first = back_up(SYSTEM, Place.of_site(site), folder / "1.tar")
+        second = back_up(SYSTEM, Place.of_site(site), folder / "2.tar")
         assert first.members == second.members
 
 
@@ -610,14 +610,14 @@ class TestAFolder:
         session = make_session(tmp_path)
         session.submit(1, 0, model="a")
         home = Home(tmp_path / "meter")
-        place = BackupPlace.of_folder(home)
+        place = Place.of_folder(home)
         assert back_up(SYSTEM, place, tmp_path / "b.tar").single
         place.store.close()
         there = Home(tmp_path / "there")
         there.key.parent.mkdir(parents=True)
         Identity.read(home.key).write(there.key)
         there.prepare()
-        copy = BackupPlace.of_folder(there)
+        copy = Place.of_folder(there)
         (restored,) = restore(SYSTEM, copy, tmp_path / "b.tar")
         copy.store.close()
         assert restored.answers_now == 1
@@ -629,13 +629,13 @@ class TestAFolder:
     def test_it_holds_one_meter(self, tmp_path: Path) -> None:
         make_session(tmp_path).meter.close()
         home = Home(tmp_path / "meter")
-        place = BackupPlace.of_folder(home)
+        place = Place.of_folder(home)
         back_up(SYSTEM, place, tmp_path / "b.tar")
         second = Home(tmp_path / "second")
         second.key.parent.mkdir(parents=True)
         Identity.read(home.key).write(second.key)
         Meter.create(second.folder, small_spec(), name="second").close()
-        other = BackupPlace.of_folder(second)
+        other = Place.of_folder(second)
         with pytest.raises(InvalidInput, match="one folder holds one"):
             restore(SYSTEM, other, tmp_path / "b.tar")
         place.store.close()
@@ -645,7 +645,7 @@ class TestAFolder:
 def test_a_shelf_keeps_what_did_not_change_once(
     site: Site, room: Room, fresh: Fresh, tmp_path: Path
 ) -> None:
-    shelf, place = Shelf.at(tmp_path / "shelf"), BackupPlace.of_site(site)
+    shelf, place = Shelf.at(tmp_path / "shelf"), Place.of_site(site)
     room.submit(1, model="m1")
     first = shelve(SYSTEM, place, shelf)
     before = set(shelf.contents())
@@ -657,16 +657,14 @@ def test_a_shelf_keeps_what_did_not_change_once(
     assert {second.members[name] for name in sealed} <= before
     for contents, answers in ((first, 1), (second, 2)):
         there = fresh(contents.name)
-        restored = restore(
-            SYSTEM, BackupPlace.of_site(there), tmp_path / "shelf", name=contents.name
-        )
+        restored = restore(SYSTEM, Place.of_site(there), tmp_path / "shelf", name=contents.name)
         assert [each.answers_now for each in restored] == [answers]
 
 
 def test_old_backups_are_dropped_with_what_only_they_need(
     site: Site, room: Room, tmp_path: Path
 ) -> None:
-    shelf, place = Shelf.at(tmp_path / "shelf"), BackupPlace.of_site(site)
+    shelf, place = Shelf.at(tmp_path / "shelf"), Place.of_site(site)
     shelve(SYSTEM, place, shelf)
     for number in (1, 2):
         room.submit(number, model=f"m{number}")
@@ -681,7 +679,7 @@ def test_old_backups_are_dropped_with_what_only_they_need(
 def test_a_check_finds_a_content_that_is_lost_or_changed(
     site: Site, room: Room, tmp_path: Path
 ) -> None:
-    place, folder = BackupPlace.of_site(site), tmp_path / "shelf"
+    place, folder = Place.of_site(site), tmp_path / "shelf"
     room.submit(1, model="m1")
     contents = shelve(SYSTEM, place, Shelf.at(folder))
     digest = next(digest for name, digest in contents.members.items() if name.endswith(".sealed"))
@@ -701,6 +699,6 @@ def test_a_check_finds_books_that_were_changed(site: Site, room: Room, tmp_path:
     room.submit(1, model="m1")
     with site.writing() as books:
         books.connection.execute(schema.entries.update().values(model="another"))
-    shelve(SYSTEM, BackupPlace.of_site(site), Shelf.at(tmp_path / "shelf"))
+    shelve(SYSTEM, Place.of_site(site), Shelf.at(tmp_path / "shelf"))
     with pytest.raises(MeterError, match="is not sound"):
         check_backup(SYSTEM, site.identity, tmp_path / "shelf")

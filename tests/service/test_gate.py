@@ -18,7 +18,7 @@ from easeml_meter.errors import Denied
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 
 SOURCE = Path(service.__file__).parent.parent
-_PLACES = {"Workspace", "Site", "BackupPlace"}
+_PLACES = {"Workspace", "Site", "Place"}
 _MACHINERY = {f"{service.__name__}.{name}" for name in ("actor", "jobs", "place")}
 
 

@@ -20,7 +20,7 @@ from easeml_meter.meter import Meter
 from easeml_meter.server.worker import check_key, prepare
 from easeml_meter.service import keys, users
 from easeml_meter.service.actor import SYSTEM
-from easeml_meter.service.backup import BackupPlace, back_up
+from easeml_meter.service.backup import Place, back_up
 from easeml_meter.service.keys import Rotated, rotate_key
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.place import Home
@@ -49,7 +49,7 @@ def room(tmp_path: Path, database: str) -> Iterator[Room]:
 def rotate(room: Room) -> Rotated:
     key = key_of(room)
     site = replace(room.site, identity=Identity.read(key))
-    return rotate_key(SYSTEM, BackupPlace.of_site(site), key, site)
+    return rotate_key(SYSTEM, Place.of_site(site), key, site)
 
 
 def key_of(room: Room) -> Path:
@@ -124,7 +124,7 @@ def test_a_second_change_and_a_backup(room: Room, tmp_path: Path) -> None:
     # With a key that was kept, rows that have answered are known again, whichever change it was.
     for kept in (first.former, second.former):
         assert fingerprint_key(Identity.read(kept)) == fingerprint_key(identity)
-    place = BackupPlace.of_site(again(room).site)
+    place = Place.of_site(again(room).site)
     back_up(SYSTEM, place, tmp_path / "new.tar")
     assert [each.name for each in check_backup(SYSTEM, identity, tmp_path / "new.tar")] == ["small"]
     events = [link.event for link in again(room).meter.audit().links]
@@ -181,7 +181,7 @@ def test_it_can_be_cut_short_before_any_write_and_begun_again(
         with monkeypatch.context() as patched:
             cut_before(patched, stop)
             try:
-                rotate_key(SYSTEM, BackupPlace.of_folder(home), home.key)
+                rotate_key(SYSTEM, Place.of_folder(home), home.key)
             except KeyboardInterrupt:
                 was_cut = True
         session.meter = Meter.open(home.folder)
@@ -191,7 +191,7 @@ def test_it_can_be_cut_short_before_any_write_and_begun_again(
         assert session.meter.notices()
         if not was_cut:
             break
-        rotate_key(SYSTEM, BackupPlace.of_folder(home), home.key)
+        rotate_key(SYSTEM, Place.of_folder(home), home.key)
         assert Identity.read(home.key).former is None
         session.meter = Meter.open(home.folder)
         session.submit(2, 0, model="b")
@@ -245,7 +245,7 @@ def test_in_a_folder(tmp_path: Path) -> None:
     session = make_session(tmp_path)
     session.submit(1, 0, model="a")
     home = Home(tmp_path / "meter")
-    done = rotate_key(SYSTEM, BackupPlace.of_folder(home), home.key)
+    done = rotate_key(SYSTEM, Place.of_folder(home), home.key)
     assert done.files == 4  # the test set, two notices to labelers, and a submission
     meter = Meter.open(tmp_path / "meter")
     session.meter = meter
@@ -261,7 +261,7 @@ def test_a_file_that_neither_key_opens_is_named(tmp_path: Path) -> None:
     home = Home(tmp_path / "meter")
     foreign = wrap(b"x", [Identity.new().recipient])
     (home.state / "predictions" / "foreign.age").write_bytes(foreign)
-    done = rotate_key(SYSTEM, BackupPlace.of_folder(home), home.key)
+    done = rotate_key(SYSTEM, Place.of_folder(home), home.key)
     assert done.unopened == ("predictions/foreign.age",)
 
 
@@ -269,4 +269,4 @@ def test_two_keys_are_not_mixed_up(room: Room, tmp_path: Path) -> None:
     other = tmp_path / "other.key"
     Identity.new().write(other)
     with pytest.raises(InvalidInput, match="it was changed meanwhile"):
-        rotate_key(SYSTEM, BackupPlace.of_site(room.site), other, room.site)
+        rotate_key(SYSTEM, Place.of_site(room.site), other, room.site)

@@ -53,7 +53,7 @@ def rotate(
     and fingerprints of rows stay as they are. Interrupted at any point, run it again. The former
     key stays in a file beside the new one, as backups made before can be read with it only.
     """
-    from easeml_meter.service.backup import BackupPlace
+    from easeml_meter.service.backup import Place
     from easeml_meter.service.keys import rotate_key
     from easeml_meter.storage.store import alone
 
@@ -69,7 +69,7 @@ def rotate(
                 f"{settings.key_file}: there is no key: name the folder of a meter or of a server"
             )
         with alone(settings.database_url), server_site(settings) as site:
-            done = rotate_key(SYSTEM, BackupPlace.of_site(site), settings.key_file, site)
+            done = rotate_key(SYSTEM, Place.of_site(site), settings.key_file, site)
     if as_json:
         echo_json({**asdict(done), "former": str(done.former)})
         return

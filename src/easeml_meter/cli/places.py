@@ -14,7 +14,7 @@ from easeml_meter.errors import MeterError
 
 if TYPE_CHECKING:
     from easeml_meter.server.settings import Settings
-    from easeml_meter.service.backup import BackupPlace
+    from easeml_meter.service.backup import Place
     from easeml_meter.service.place import Home, Site
 
 
@@ -55,11 +55,11 @@ def server_settings(folder: Path | None, file: Path | None, flags: dict[str, Any
 
 
 @contextmanager
-def opened_home(home: Home) -> Iterator[BackupPlace]:
+def opened_home(home: Home) -> Iterator[Place]:
     """Open the folder of a meter."""
-    from easeml_meter.service.backup import BackupPlace
+    from easeml_meter.service.backup import Place
 
-    place = BackupPlace.of_folder(home)
+    place = Place.of_folder(home)
     try:
         yield place
     finally:
@@ -67,12 +67,12 @@ def opened_home(home: Home) -> Iterator[BackupPlace]:
 
 
 @contextmanager
-def opened_site(settings: Settings) -> Iterator[BackupPlace]:
+def opened_site(settings: Settings) -> Iterator[Place]:
     """Open the site of a server, to copy it or bring it back."""
-    from easeml_meter.service.backup import BackupPlace
+    from easeml_meter.service.backup import Place
 
     with server_site(settings) as site:
-        yield BackupPlace.of_site(site)
+        yield Place.of_site(site)
 
 
 @contextmanager

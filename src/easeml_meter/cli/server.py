@@ -63,12 +63,12 @@ def systemd_option(command: Command) -> Command:
 
 def echo_unit(kind: str, settings: Settings, file: Path | None, flags: dict[str, Any]) -> None:
     """Print the unit; flags would not be in it, so they are refused."""
-    from easeml_meter.server.units import UnitKind, unit
+    from easeml_meter.server.units import Kind, unit
 
     given = [name for name, value in flags.items() if value is not None]
     if given:
         raise invalid(given[0], "a flag", "--print-systemd takes all settings from --settings FILE")
-    click.echo(unit(UnitKind(kind), settings, file), nl=False)
+    click.echo(unit(Kind(kind), settings, file), nl=False)
 
 
 def _option(name: str, setting: FieldInfo) -> Callable[[Command], Command]:

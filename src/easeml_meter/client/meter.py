@@ -47,7 +47,7 @@ from easeml_meter.meter import MeterVerbs
 from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions
-from easeml_meter.service.testsets.checking import Requirements
+from easeml_meter.service.testsets.checking import Asked
 from easeml_meter.service.testsets.delivery import Choices, refuse_plain, seal_for
 from easeml_meter.service.testsets.orders import encrypt_labels
 from easeml_meter.service.testsets.reuse import LabelerDecisions
@@ -219,7 +219,7 @@ class RemoteMeter(MeterVerbs):
             self._situation().requested()  # says why there is none
         sets = [ValidationSet.from_json(self._id, each) for each in self._validations()]
         return seal_for(
-            Requirements.elsewhere(requests[-1], self.spec, sets[-1] if sets else None),
+            Asked.elsewhere(requests[-1], self.spec, sets[-1] if sets else None),
             as_source(source, "rows", a_set=True),
             Path(destination),
             Choices(

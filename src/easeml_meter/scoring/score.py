@@ -89,13 +89,13 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Totals:
+class LossTotals:
     """The losses of some rows, added up cluster by cluster, in units of 1/UNIT."""
 
     values: NDArray[np.int64] = field(repr=False)
 
     @classmethod
-    def of(cls, clusters: Clusters, units: Iterable[NDArray[np.int64]]) -> Totals:
+    def of(cls, clusters: Clusters, units: Iterable[NDArray[np.int64]]) -> LossTotals:
         """Add up the losses of rows, given in slices, by the clusters of these rows."""
         totals, row = np.zeros(clusters.count, np.int64), 0
         for each in units:
@@ -103,8 +103,8 @@ class Totals:
             row += len(each)
         return cls(totals)
 
-    def __add__(self, other: Totals) -> Totals:
-        return Totals(self.values + other.values)
+    def __add__(self, other: LossTotals) -> LossTotals:
+        return LossTotals(self.values + other.values)
 
     def score(self, clusters: Clusters) -> Score:
         """Return the score of all rows: the loss of one example is the mean of a cluster."""
@@ -139,7 +139,7 @@ class Task:
         if len(group) != len(self.predictions):
             raise ValueError(f"{len(group)} labels for {len(self.predictions)} predictions")
         if not len(group):
-            return self.loss.nothing if self.clusters is None else Totals.of(self.clusters, [])
+            return self.loss.nothing if self.clusters is None else LossTotals.of(self.clusters, [])
         try:
             with nullcontext() if self.revealed else silence():
                 return self._total_on(group)
@@ -161,7 +161,7 @@ class Task:
         if self.clusters is not None:
             slices = _slices(self.predictions, len(labels))
             units = (self.loss.units(self.predictions[each], labels[each]) for each in slices)
-            return Totals.of(self.clusters, units)
+            return LossTotals.of(self.clusters, units)
         return total_loss(self.loss, self.predictions, labels)
 
 
@@ -213,7 +213,7 @@ def score(
 
     totals = map_function(Task.total, tasks())
     if clusters is not None:
-        found = sum(totals, Totals.of(clusters, [])).score(clusters)
+        found = sum(totals, LossTotals.of(clusters, [])).score(clusters)
     else:
         found = Score(sum(totals, expected.loss.nothing), count, expected.loss.unit)
     if count != expected.rows:

@@ -85,14 +85,14 @@ WantedBy=multi-user.target
 """
 
 
-class UnitKind(StrEnum):
+class Kind(StrEnum):
     """What a unit runs: the name of its command."""
 
     SERVER = "serve"
     WORKER = "worker"
 
 
-def unit(kind: UnitKind, settings: Settings, file: Path | None) -> str:
+def unit(kind: Kind, settings: Settings, file: Path | None) -> str:
     """Return the unit that runs a command with the settings in a file.
 
     Raises:
@@ -107,7 +107,7 @@ def unit(kind: UnitKind, settings: Settings, file: Path | None) -> str:
         if not place.is_absolute():
             raise invalid("folder", str(place), "a service needs absolute paths in its settings")
     program = Path(sys.prefix) / "bin" / "meter"
-    models = kind is UnitKind.WORKER or settings.database_url.startswith("sqlite")
+    models = kind is Kind.WORKER or settings.database_url.startswith("sqlite")
     outside = [each for each in sorted({*places}) if not each.is_relative_to(settings.folder)]
     return (
         _BASE.format(

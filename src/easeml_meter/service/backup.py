@@ -52,7 +52,7 @@ _LONGEST_MANIFEST = 256 << 20
 
 
 @dataclass(frozen=True)
-class BackupPlace:
+class Place:
     """What is backed up, and restored to: a site, or the folder of an embedded meter."""
 
     store: Store
@@ -63,12 +63,12 @@ class BackupPlace:
     """Whether it holds one meter only."""
 
     @classmethod
-    def of_site(cls, site: Site) -> BackupPlace:
+    def of_site(cls, site: Site) -> Place:
         """Give a server's site."""
         return cls(site.store, site.identity, site.clock, site.space)
 
     @classmethod
-    def of_folder(cls, home: Home) -> BackupPlace:
+    def of_folder(cls, home: Home) -> Place:
         """Give the folder of an embedded meter."""
         space = home.workspace()
         return cls(space.store, space.identity, space.clock, lambda _: space, single=True)
@@ -109,7 +109,7 @@ class Contents:
 
 @needs(Permission.OPERATE)
 def back_up(
-    _: Actor, place: BackupPlace, out: Path, *, meter: str | None = None, key: Path | None = None
+    _: Actor, place: Place, out: Path, *, meter: str | None = None, key: Path | None = None
 ) -> Contents:
     """Write a backup of one meter, or of all; with the secret key in `key`, if given.
 
@@ -128,7 +128,7 @@ def back_up(
 @needs(Permission.OPERATE)
 def shelve(
     _: Actor,
-    place: BackupPlace,
+    place: Place,
     shelf: Shelf,
     *,
     meter: str | None = None,
@@ -152,7 +152,7 @@ def shelve(
     return contents
 
 
-def _fill(writer: _Writer, place: BackupPlace, meter: str | None, key: Path | None) -> Contents:
+def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) -> Contents:
     with place.store.reading() as books:
         at = stamp(place.clock())
         rows = [row for row in books.meters.all() if meter in (None, row.id)]

@@ -17,7 +17,7 @@ from pathlib import Path
 from easeml_meter.core.model import Event
 from easeml_meter.errors import InvalidInput, VaultError
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.backup import BackupPlace
+from easeml_meter.service.backup import Place
 from easeml_meter.service.place import ORDERS, RECIPIENT, TEST_SETS, Site, Workspace
 from easeml_meter.storage.books import Books
 from easeml_meter.vault.containers import rewrap, secret_of
@@ -46,7 +46,7 @@ class Rotated:
 
 
 @needs(Permission.OPERATE)
-def rotate_key(_: Actor, place: BackupPlace, key: Path, site: Site | None = None) -> Rotated:
+def rotate_key(_: Actor, place: Place, key: Path, site: Site | None = None) -> Rotated:
     """Let a new key take the place of the one in a file, for all that is sealed to it.
 
     Nothing else may use the place meanwhile. `site` is the server's, where there is one. Done again

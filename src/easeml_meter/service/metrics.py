@@ -17,7 +17,7 @@ _OPEN = tuple(each for each in SubmissionState if each not in FINAL)
 
 
 @dataclass(frozen=True, slots=True)
-class SiteTotals:
+class Totals:
     """How much there is of what, of all meters together."""
 
     submissions: dict[str, int]
@@ -34,7 +34,7 @@ class SiteTotals:
 
 
 @needs(Permission.MANAGE)
-def totals(_actor: Actor, site: Site) -> SiteTotals:
+def totals(_actor: Actor, site: Site) -> Totals:
     """Count submissions and answers. How much all tenants submit is not for each to know."""
     now = site.clock()
     with site.reading() as books:
@@ -47,7 +47,7 @@ def totals(_actor: Actor, site: Site) -> SiteTotals:
         answers = books.counts.answers_of_active()
         specs = {each.id: MeterState.of(each, (), None).spec for each in books.meters.all()}
         nearly = [n >= NEARLY * specs[meter].steps for meter, n in answers.items()]
-        return SiteTotals(
+        return Totals(
             submissions=books.counts.submissions(),
             oldest=oldest,
             answers=books.counts.answers(),

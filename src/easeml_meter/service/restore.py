@@ -14,7 +14,7 @@ from easeml_meter.core.model import AuditLink, Entry, Event, TestSet, stamp
 from easeml_meter.errors import MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.audit import restorations, verify
-from easeml_meter.service.backup import Backup, BackupPlace, Counted
+from easeml_meter.service.backup import Backup, Counted, Place
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Site, Workspace
 from easeml_meter.service.testsets.elsewhere import claim
@@ -48,7 +48,7 @@ class Restored:
 @needs(Permission.OPERATE)
 def restore(
     _: Actor,
-    place: BackupPlace,
+    place: Place,
     source: Path | str,
     *,
     meter: str | None = None,
@@ -99,7 +99,7 @@ def check_backup(
         files = FolderFiles(Path(folder) / "files")
         site = Site(Store.at(Path(folder) / "meter.db"), files, identity)
         try:
-            restored = restore(actor, BackupPlace.of_site(site), source, name=name)
+            restored = restore(actor, Place.of_site(site), source, name=name)
             for each in restored:
                 found = verify(actor, site.space(each.id))
                 # That nobody can know of later answers is true of every backup, and no fault of it.
@@ -129,7 +129,7 @@ class _Case:
     witnessed: bool
 
     @classmethod
-    def read(cls, place: BackupPlace, backup: Backup, meter: Counted) -> _Case:
+    def read(cls, place: Place, backup: Backup, meter: Counted) -> _Case:
         """Compare, without changing anything."""
         space = place.space(meter.id)
         rows = [TestSet(**row) for row in backup.rows("generations", meter.id)]
@@ -243,7 +243,7 @@ class _Case:
             books.copies.add(table, rows)
 
 
-def _check_single(place: BackupPlace, chosen: list[Counted]) -> None:
+def _check_single(place: Place, chosen: list[Counted]) -> None:
     """A folder is the home of one meter."""
     with place.store.reading() as books:
         ids = {row.id for row in books.meters.all()} | {each.id for each in chosen}

@@ -24,7 +24,7 @@ from easeml_meter.errors import VaultError
 from easeml_meter.meter import Meter
 from easeml_meter.scoring.ids import IN_ORDER
 from easeml_meter.service.actor import SYSTEM
-from easeml_meter.service.backup import BackupPlace, back_up
+from easeml_meter.service.backup import Place, back_up
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.restore import restore
 from easeml_meter.service.submissions.answering import Submission, answer_all
@@ -244,7 +244,7 @@ def test_a_backup_takes_it_along_and_what_is_restored_can_be_released(
     site = make_site(tmp_path / "site", f"sqlite:///{tmp_path / 'site.db'}")
     room = make_room(site, tmp_path / "room")
     submit_in(room.session, *sizes)
-    contents = back_up(SYSTEM, BackupPlace.of_site(site), tmp_path / "all.tar")
+    contents = back_up(SYSTEM, Place.of_site(site), tmp_path / "all.tar")
     assert contents.missing == ()
     with tarfile.open(tmp_path / "all.tar") as archive:
         saved = [name for name in archive.getnames() if "/predictions/" in name]
@@ -253,7 +253,7 @@ def test_a_backup_takes_it_along_and_what_is_restored_can_be_released(
 
     same_key(tmp_path / "there", tmp_path / "site")
     there = make_site(tmp_path / "there", f"sqlite:///{tmp_path / 'there.db'}")
-    restore(SYSTEM, BackupPlace.of_site(there), tmp_path / "all.tar")
+    restore(SYSTEM, Place.of_site(there), tmp_path / "all.tar")
     copy = replace(room.session, meter=Meter(there.space(room.id)))
     assert entries_of(copy) == entries_of(room.session)
     assert truth_of(copy) == truth_of(room.session)

@@ -10,17 +10,15 @@ from easeml_meter.core.model import LabelRequest, Part, TestSet
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import parse_loss
-from easeml_meter.service.testsets.checking import Requirements, UnknownLabels
+from easeml_meter.service.testsets.checking import Asked, UnknownLabels
 from easeml_meter.spec import MeterSpec
 
 
-def asked(
-    loss: str = "0-1", classes: tuple[str, ...] | None = ("a", "b"), here: int = 0
-) -> Requirements:
+def asked(loss: str = "0-1", classes: tuple[str, ...] | None = ("a", "b"), here: int = 0) -> Asked:
     wanted = TestSet("meter", 1, Phase.REQUESTED, labels_needed=1669, changed_at="")
     parts = (Part("meter", 1, 1, here, "", "", "", ""),) if here else ()
     known = Classes.of(classes) if classes else None
-    return Requirements(LabelRequest(wanted, (), parts), known, parse_loss(loss))
+    return Asked(LabelRequest(wanted, (), parts), known, parse_loss(loss))
 
 
 @pytest.mark.parametrize(
@@ -74,6 +72,6 @@ def test_a_function_that_the_server_names_is_not_imported_here() -> None:
     spec = MeterSpec.uniform(
         steps=1, tolerance=0.2, delta=0.2, signals=2, loss="no.such.module:function"
     )
-    there = Requirements.elsewhere(asked().request, spec, None)
+    there = Asked.elsewhere(asked().request, spec, None)
     assert there.loss is None
     assert there.unknown_labels([pa.array([1.5])]).rows == 0

@@ -22,7 +22,7 @@ from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput, NotFound, Spent, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM, Actor
-from easeml_meter.service.backup import BackupPlace, back_up
+from easeml_meter.service.backup import Place, back_up
 from easeml_meter.service.place import Home
 from easeml_meter.service.restore import restore
 from easeml_meter.service.submissions.measuring import Measured
@@ -414,12 +414,12 @@ def test_a_backup_has_the_batches_that_were_released(rolled: Rolled, tmp_path: P
     rolled.submit()
     rolled.deliver()
     home = Home(rolled.folder / "meter")
-    contents = back_up(SYSTEM, BackupPlace.of_folder(home), tmp_path / "backup.tar")
+    contents = back_up(SYSTEM, Place.of_folder(home), tmp_path / "backup.tar")
     assert not contents.missing
     there = Home(tmp_path / "there")
     there.key.parent.mkdir(parents=True)
     shutil.copy(home.key, there.key)
-    restore(SYSTEM, BackupPlace.of_folder(there), tmp_path / "backup.tar")
+    restore(SYSTEM, Place.of_folder(there), tmp_path / "backup.tar")
     with Meter.open(tmp_path / "there") as meter:
         fetched = pq.read_table(meter.fetch_batch(1, tmp_path / "one.parquet"))
         assert fetched["label"].to_pylist() == rolled.labels[: rolled.batch]

@@ -11,7 +11,7 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import together
-from easeml_meter.report.next_step import NextStep, Place, next_step
+from easeml_meter.report.next_step import NextStep, StepPlace, next_step
 from easeml_meter.report.scale import band_tone
 from easeml_meter.report.words import (
     loss_name,
@@ -157,14 +157,14 @@ class MeterPage:
             order = waited_for(self.actor, self.visit.site.space(self.meter))
         return next_step(self.state, self.actor.role, view, order)
 
-    def address_of(self, place: Place) -> str:
+    def address_of(self, place: StepPlace) -> str:
         """Return where a step is taken; empty: nowhere."""
         return {
-            Place.NOWHERE: "",
-            Place.VALIDATION: f"{self.address}/validation",
-            Place.SUBMIT: "#submit",
-            Place.LABELS: f"{self.address}/labels",
-            Place.MANAGE: f"/admin/meters/{self.meter}",
+            StepPlace.NOWHERE: "",
+            StepPlace.VALIDATION: f"{self.address}/validation",
+            StepPlace.SUBMIT: "#submit",
+            StepPlace.LABELS: f"{self.address}/labels",
+            StepPlace.MANAGE: f"/admin/meters/{self.meter}",
         }[place]
 
     @property
@@ -263,7 +263,7 @@ def list_meters(visit: VisitHere) -> Response:
 
 def _needs_them(page: MeterPage, session: Session | None) -> bool:
     """Whether the next step is taken elsewhere than by just submitting another model."""
-    return page.next_step(session).place in (Place.VALIDATION, Place.LABELS)
+    return page.next_step(session).place in (StepPlace.VALIDATION, StepPlace.LABELS)
 
 
 @router.get("/meters/{meter}")

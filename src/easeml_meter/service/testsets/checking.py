@@ -28,7 +28,7 @@ _MOST_STRANGERS = 1000
 
 
 @dataclass(frozen=True)
-class Requirements:
+class Asked:
     """What a test set must be, as far as a labeler may know it."""
 
     request: LabelRequest
@@ -50,7 +50,7 @@ class Requirements:
     @classmethod
     def elsewhere(
         cls, request: LabelRequest, spec: MeterSpec, latest: ValidationSet | None
-    ) -> Requirements:
+    ) -> Asked:
         """Return what a server asks for; no function that the server names is imported."""
         loss = None if ":" in spec.loss else hidden_loss(parse_loss(spec.loss), spec)
         classes = classes_in_force(spec, latest)

@@ -21,7 +21,7 @@ from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import windows
-from easeml_meter.service.testsets.checking import Requirements
+from easeml_meter.service.testsets.checking import Asked
 from easeml_meter.service.testsets.elsewhere import claim, refuse_elsewhere
 from easeml_meter.service.testsets.requests import as_request, retire
 from easeml_meter.service.testsets.reuse import (
@@ -94,7 +94,7 @@ def seal_labels(
 
 
 def seal_for(
-    asked: Requirements,
+    asked: Asked,
     source: Source,
     destination: Path,
     choices: Choices,
@@ -167,7 +167,7 @@ def check_clusters(column: str | None, *, clusters: bool) -> None:
         raise invalid("cluster", column, needed)
 
 
-def _with_judge(table: Table, label: str, choices: Choices, asked: Requirements) -> Table:
+def _with_judge(table: Table, label: str, choices: Choices, asked: Asked) -> Table:
     """Return rows with their labels and the judge's words.
 
     Raises:
@@ -180,7 +180,7 @@ def _with_judge(table: Table, label: str, choices: Choices, asked: Requirements)
     return with_judge(table, label, choices.judge)
 
 
-def _named(choices: Choices, asked: Requirements) -> tuple[str, str | None]:
+def _named(choices: Choices, asked: Asked) -> tuple[str, str | None]:
     """Return the columns of labels and ids, as the loss needs them.
 
     Raises:
@@ -341,13 +341,13 @@ def refuse_plain(path: Path) -> None:
             )
 
 
-def asked_of(space: Workspace, state: MeterState, request: LabelRequest) -> Requirements:
+def asked_of(space: Workspace, state: MeterState, request: LabelRequest) -> Asked:
     """Return what a request asks for."""
     classes = classes_in_force(state.spec, state.validation)
     text_labels = names_as_labels(state.spec.loss)
     spec = state.spec
     loss = hidden_loss(space.loss(spec), spec)
-    return Requirements(
+    return Asked(
         request,
         classes,
         loss,
