@@ -9,6 +9,7 @@ list for convenience: a newcomer looks for the test of a module under its name.
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from pathlib import Path
 
@@ -125,6 +126,28 @@ def test_every_module_has_a_test_of_its_name_or_is_listed() -> None:
 
 def test_the_tests_of_the_list_exist() -> None:
     assert [each for each in ELSEWHERE if not (TESTS / each).exists()] == []
+
+
+# A form may mark the option that was chosen in it: that is no decision.
+_DECIDES = re.compile(
+    r"(?<!\bform)\.(phase|role)\b\s*(==|!=|is\b|in\b|not\b)|\b(Phase|Role)\.[A-Z]+\b"
+)
+ALLOWED_ROLES = {
+    # What is offered to admins who make a token, and who a sign-in without a seat is.
+    "web/tokens.py": 1,
+    "web/oidc.py": 1,
+}
+
+
+def test_routes_and_pages_decide_by_no_phase_and_no_role() -> None:
+    """They ask what a value can do (`active`, `released`) and what an actor may do."""
+    server = SOURCE / "server"
+    found = {
+        str(path.relative_to(server)): _DECIDES.findall(path.read_text())
+        for path in server.rglob("*")
+        if path.suffix in (".py", ".html")
+    }
+    assert {path: len(each) for path, each in found.items() if each} == ALLOWED_ROLES
 
 
 SAME_NAME = {

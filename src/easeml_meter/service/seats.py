@@ -122,6 +122,18 @@ def list_seats(_actor: Actor, space: Workspace) -> list[Seat]:
 
 
 @needs(Permission.MANAGE)
+def is_staffed(_actor: Actor, space: Workspace) -> bool:
+    """Whether a meter has somebody to give labels and somebody to submit models.
+
+    Raises:
+        NotFound: there is no such meter.
+    """
+    with space.reading() as books:
+        seats = books.seats.at(books.meters.get(space.meter).id)
+    return {Role.LABELER, Role.DEVELOPER} <= {seat.role for seat in seats}
+
+
+@needs(Permission.MANAGE)
 def seats_of_user(_actor: Actor, site: Site, user: str) -> list[tuple[MeterRecord, Seat]]:
     """Return the seats of a user at all meters, the oldest meter first."""
     with site.reading() as books:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.submissions import Note
@@ -237,7 +236,7 @@ class Session:
     def truth(self) -> str:
         """The test loss of the last submission, once the test set is released; empty before."""
         known = self.view.retrospective
-        if self.view.phase is not Phase.RELEASED or len(known) < len(self.view.signals):
+        if not self.view.released or len(known) < len(self.view.signals):
             return ""
         last = known[-1] if known else None
         return "" if last is None else measured_words(self.view.spec, last.test_loss)
@@ -251,7 +250,7 @@ class Session:
     @property
     def state(self) -> str:
         """The phase of the test set, and "nearly" when few answers are left."""
-        low = self.view.phase == "active" and self.view.battery < LOW_BATTERY
+        low = self.view.active and self.view.battery < LOW_BATTERY
         return "nearly" if low else str(self.view.phase)
 
     @property
@@ -270,7 +269,7 @@ class Session:
         labels = self.view.rows or self.view.labels_needed
         if self.view.spec.window is not None:  # what joins the window for its answers
             return f"{labels_needed(self.view.spec, 2) / self.view.spec.submissions:,.0f} planned"
-        if self.view.phase in (Phase.ACTIVE, Phase.REQUESTED):
+        if not self.view.ended:
             return f"{labels / self.answers:,.0f} planned" if self.answers else ""
         given = len(self.view.signals)
         return f"{labels / given:,.0f}" if given else "no answers"
