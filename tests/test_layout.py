@@ -38,7 +38,7 @@ ELSEWHERE = {
     "core/test_history.py": ("core/lifecycle", "core/model"),
     "cli/test_demo.py": ("__main__",),
     "integrations/test_mcp.py": ("cli/mcp",),
-    "client/test_meter.py": ("core/views",),
+    "client/test_meter.py": ("client/meters", "core/views"),
     # A claim or a figure of the paper is checked as a whole.
     "lab/test_claims.py": (
         *(f"lab/claims/{name}" for name in ("cases", "meters", "nonuniform", "sharing")),

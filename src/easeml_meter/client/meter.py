@@ -6,7 +6,6 @@ Sealing happens here, on the labeler's machine: only sealed files are sent.
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 import time
 from collections.abc import Sequence
@@ -42,9 +41,8 @@ from easeml_meter.core.views import (
     signal_from_json,
     view_from_json,
 )
-from easeml_meter.errors import InvalidInput, NotFound, WrongPhase, error_named, invalid
+from easeml_meter.errors import InvalidInput, WrongPhase, error_named
 from easeml_meter.meter import MeterVerbs
-from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions
 from easeml_meter.service.testsets.checking import Asked
@@ -60,10 +58,9 @@ from easeml_meter.tables.writing import new_file, new_folder
 if TYPE_CHECKING:
     from easeml_meter.vault.manifest import Manifest
 
-_ID = re.compile("[0-9a-f]{32}")
 _LOOK = 1.0
-_RELEASING = "models run once more at the server"
 """Seconds between two looks at a release that waits for a worker."""
+_RELEASING = "models run once more at the server"
 # What the readers take a file for goes by its ending; of several the server knows the first.
 _ALIASES = {
     "pq": "parquet",
@@ -72,82 +69,6 @@ _ALIASES = {
     "ipc": "arrow",
     "ndjson": "jsonl",
 }
-
-
-def connect(
-    server: str,
-    meter: str | None = None,
-    *,
-    token: str | None = None,
-    ca: str | Path | None = None,
-) -> RemoteMeter:
-    """Open a meter at a server, by its name or id; without one, the only meter that is yours.
-
-    The token is that of METER_TOKEN or of `meter login`, unless given. `ca` is a file with the
-    certificate of an authority of your own.
-
-    Raises:
-        InvalidInput: several meters are yours, or have the name.
-        NotFound: none of the name is yours, or none at all.
-        Unauthenticated: there is no token, or it is not valid.
-        Unreachable: the server does not answer.
-    """
-    connection = Connection.open(server, token, ca=ca)
-    try:
-        return RemoteMeter(connection, _find(connection, meter))
-    except BaseException:
-        connection.close()
-        raise
-
-
-def create_meter(
-    server: str,
-    spec: MeterSpec,
-    *,
-    name: str,
-    token: str | None = None,
-    ca: str | Path | None = None,
-) -> RemoteMeter:
-    """Make a meter at a server, and ask for its first test set (an admin's verb).
-
-    Raises:
-        Denied: the token is not an admin's.
-        InvalidInput: no meter can be made of this specification or name.
-        Unauthenticated: there is no token, or it is not valid.
-        Unreachable: the server does not answer.
-    """
-    check_meter(spec, name)
-    connection = Connection.open(server, token, ca=ca)
-    try:
-        made = connection.call(
-            "POST", "/meters", json={"name": name, "settings": spec.to_mapping()}
-        )
-        return RemoteMeter(connection, made["id"])
-    except BaseException:
-        connection.close()
-        raise
-
-
-def list_meters(connection: Connection) -> list[dict[str, Any]]:
-    """List the meters at which the caller has a seat: id, name, roles."""
-    return list(connection.listed("/meters"))
-
-
-def _find(connection: Connection, meter: str | None) -> str:
-    if meter is not None and _ID.fullmatch(meter):
-        return meter
-    meters = list_meters(connection)
-    found = [each["id"] for each in meters if meter in (None, each["name"])]
-    if len(found) == 1:
-        return str(found[0])
-    if meter is not None and not found:
-        raise NotFound(f"meter {meter[:80]!r}: none of that name that you have a seat at")
-    if not meters:
-        raise NotFound(f"{connection.server}: you have no seat at any meter: ask an admin")
-    if meter is not None:
-        raise invalid("meter", meter[:80], f"{len(found)} have that name: give the id of one")
-    names = ", ".join(sorted(each["name"] for each in meters)[:10])
-    raise invalid("meter", None, f"name one of yours with --meter: {names}")
 
 
 class RemoteMeter(MeterVerbs):
