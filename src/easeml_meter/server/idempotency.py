@@ -83,6 +83,7 @@ class Once:
         try:
             status, content = await _made(make, run)
         except BaseException:
+            # Also if it was cancelled: a key that stays begun refuses its client for minutes.
             await run_in_threadpool(self._forget)
             raise
         kept = _sealed(self.site, content) if secret else content

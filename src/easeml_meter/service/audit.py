@@ -46,6 +46,7 @@ def verify(actor: Actor, space: Workspace) -> Audit:
         wrong = list(_wrong_accounts(books, state))
     told = set(entered)
     problems = [*_broken(links), *wrong, *_illegible(links)]
+    # What cannot be read was named above; everything else is still compared.
     links = [link for link in links if _legible(link)]
     problems += _edited(state, entered, links)
     problems += _wrong_draws(state, entered, links)

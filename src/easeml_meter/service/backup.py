@@ -154,6 +154,7 @@ def shelve(
 
 def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) -> Contents:
     with place.store.reading() as books:
+        # One snapshot for all tables: rows of different moments would contradict each other.
         at = stamp(place.clock())
         rows = [row for row in books.meters.all() if meter in (None, row.id)]
         if not rows:
@@ -207,6 +208,7 @@ def _copy_files(writer: _Writer, prefix: str, files: Files, named: set[str]) -> 
     for folder in named - single:
         single |= {folder + name for name in files.names(folder.rstrip("/"))}
     for name in sorted(single):
+        # A journal may grow while it is copied: by lines, so that none is cut in half.
         if name.endswith(LINES):
             writer.lines(f"{prefix}/{name}", files.lines(name))
             continue

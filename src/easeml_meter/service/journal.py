@@ -144,6 +144,7 @@ def reconcile(
         for entry in told
         if (entry.tenant, entry.step) not in known
     ]
+    # These answers have left the meter, so they count; the chain says that the books had lost them.
     if forgotten:
         books.entries.add(forgotten)
         steps = [[entry.tenant, entry.step] for entry in forgotten]

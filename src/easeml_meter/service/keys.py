@@ -61,6 +61,7 @@ def rotate_key(_: Actor, place: Place, key: Path, site: Site | None = None) -> R
         raise InvalidInput(f"{key}: it was changed meanwhile: try again")
     if identity.former is None:
         identity = identity.successor()
+        # On disk, with the former key, before anything is sealed to the new one.
         identity.replace(key)
     former = identity.former
     if former is None:
@@ -85,6 +86,7 @@ def rotate_key(_: Actor, place: Place, key: Path, site: Site | None = None) -> R
     kept = key.with_name(f"{key.name}.{former.recipient[:12]}")
     if not kept.exists():
         former.write(kept)
+    # Last: until here, both keys open what an interruption would leave behind.
     identity.alone().replace(key)
     return Rotated(identity.recipient, former.recipient, kept, changed, tuple(unopened))
 

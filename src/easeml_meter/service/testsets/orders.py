@@ -140,11 +140,13 @@ def give_labels(actor: Actor, space: Workspace, source: Source, columns: Columns
         order = asked.order
         if open_order(orders_of(books, test_set)) != order:
             raise WrongPhase(f"the labels of order {order.number} were given meanwhile")
+        # The file before its link: labels that the chain says were given are there.
         keep_labels(space, order, labels, classes)
         now = space.now()
         details = {"generation": order.generation, "order": order.number, "labels": order.labels}
         by = {"user": actor.user} if actor.user else {}
         books.audit.append(test_set.meter, now, Event.LABELS_GIVEN, details | by)
+    # A transaction of its own: if answering fails, the labels stay given, and it is done later.
     settle(space)
     return replace(order, given_at=now)
 
