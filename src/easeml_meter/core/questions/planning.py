@@ -215,6 +215,7 @@ def required_size(question: Question, budget: Budget) -> QuestionPlan:
     if highest > MAX_LABELS:
         raise invalid("tolerance", "too small", "over 10^15 labels needed: take a larger one")
 
+    # Refused before it is calculated: the planner answers strangers, too.
     _check_work(question, highest)
 
     def excess(size: int) -> float:
@@ -234,6 +235,7 @@ def supported_steps(question: Question, size: int, budget: Budget) -> QuestionPl
     if not holds(1):
         needed = required_size(question, dataclasses.replace(budget, steps=1)).size
         raise invalid(question.unit, size, f"too few for one step: {needed:,} needed")
+    # Doubling, then halving: more steps are never safer, so the last one that holds is the most.
     most, above = 1, 2
     while above <= MAX_STEPS and holds(above):
         most, above = above, 2 * above

@@ -72,6 +72,7 @@ class Labeling:
 
 def the_labeling(visit: VisitHere, meter: Id) -> Labeling:
     """Return the page of a meter, to a labeler."""
+    # Once for the whole page: whoever may not add labels learns nothing from its parts.
     actor = visit.at(meter).granted(Permission.ADD_TEST_SET)
     return Labeling(visit, meter, actor, visit.site.space(meter))
 
@@ -177,6 +178,7 @@ async def add_labels(
         keep_unknown_labels=keep_unknown_labels,
     )
     largest = parts.LARGEST_FROM_BROWSER + _HEADER
+    # In memory alone: what the page sends is encrypted, and is decrypted there, too.
     pieces = [piece async for piece in streamed(page.visit.request, largest)]
     add = partial(
         parts.add_labels_from_browser,
