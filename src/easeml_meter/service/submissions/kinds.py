@@ -185,6 +185,7 @@ class _PredictionAttempt:
             found = self.files.test.read_bytes()
         else:
             found = _arrow_bytes(self.hidden.in_order())
+        # What is kept must be what was checked and will be measured.
         self.hidden.table.check_unchanged()
         return found
 
@@ -195,6 +196,7 @@ class _PredictionAttempt:
     def validation_loss(self, on: Measured) -> Fraction:
         on.conditions.progress("scoring on the validation set", 0, self.visible.rows)
         loss = visible_loss(on, self.visible)
+        # What would fail on hidden labels and cost a step fails here, where it is free.
         rehearse(on, self.hidden)
         return loss
 

@@ -71,6 +71,7 @@ def compare_submissions(
         raise invalid("loss", loss, "one of single examples: this one is of the whole test set")
     if spec.on_demand:
         raise invalid("labels", "on demand", "most rows of this test set have no label")
+    # Only of the actor's own team, also after release: what others predicted stays theirs.
     chosen = [_entry(spec, entries, step) for step in _pair(spec, entries, steps)]
     with space.reading() as books:
         validation = space.state(books).validation
