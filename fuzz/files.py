@@ -89,7 +89,7 @@ class Tar:
         taken = False
         try:
             files = archive.unpack(data, 100)
-        except archive.Damaged as error:
+        except archive.DamagedArchive as error:
             one_line(error)
         else:
             taken = True

@@ -1,11 +1,16 @@
 """Tests mirror the source: `service/uploads.py` is tested in `tests/service/test_uploads.py`.
 
+And one class, one name: whoever reads `Damaged` must not have to look up which of four it is.
+
 A module without a test of its name stands below, under what tests it instead. Do not add to the
 list for convenience: a newcomer looks for the test of a module under its name.
 """
 
 from __future__ import annotations
 
+import ast
+import re
+from collections import defaultdict
 from pathlib import Path
 
 TESTS = Path(__file__).parent
@@ -20,6 +25,8 @@ ELSEWHERE = {
         "service/submissions/waiting",
         "service/testsets/orders",
     ),
+    # From meter.toml to the answer.
+    "properties/test_strata.py": ("spec/strata", "tables/strata"),
     # What is refused is refused of a whole meter.
     "spec/test_meter.py": (
         *("spec/bands", "spec/budgets", "spec/gaps", "spec/names", "spec/questions"),
@@ -33,7 +40,7 @@ ELSEWHERE = {
     "core/test_history.py": ("core/lifecycle", "core/model"),
     "cli/test_demo.py": ("__main__",),
     "integrations/test_mcp.py": ("cli/mcp",),
-    "client/test_meter.py": ("core/views",),
+    "client/test_meter.py": ("client/meters", "core/views"),
     # A claim or a figure of the paper is checked as a whole.
     "lab/test_claims.py": (
         *(f"lab/claims/{name}" for name in ("cases", "meters", "nonuniform", "sharing")),
@@ -121,3 +128,43 @@ def test_every_module_has_a_test_of_its_name_or_is_listed() -> None:
 
 def test_the_tests_of_the_list_exist() -> None:
     assert [each for each in ELSEWHERE if not (TESTS / each).exists()] == []
+
+
+# A form may mark the option that was chosen in it: that is no decision.
+_DECIDES = re.compile(
+    r"(?<!\bform)\.(phase|role)\b\s*(==|!=|is\b|in\b|not\b)|\b(Phase|Role)\.[A-Z]+\b"
+)
+ALLOWED_ROLES = {
+    # What is offered to admins who make a token, and who a sign-in without a seat is.
+    "web/tokens.py": 1,
+    "web/oidc.py": 1,
+}
+
+
+def test_routes_and_pages_decide_by_no_phase_and_no_role() -> None:
+    """They ask what a value can do (`active`, `released`) and what an actor may do."""
+    server = SOURCE / "server"
+    found = {
+        str(path.relative_to(server)): _DECIDES.findall(path.read_text())
+        for path in server.rglob("*")
+        if path.suffix in (".py", ".html")
+    }
+    assert {path: len(each) for path, each in found.items() if each} == ALLOWED_ROLES
+
+
+SAME_NAME = {
+    "Asked": "what labelers are asked for, and a meter in a pytest test, which tests name",
+    "Notice": "the value, and its form in the API, whose name is public",
+}
+"""Names that several classes have, and why; private classes are read in their own module only."""
+
+
+def test_no_two_classes_have_the_same_name() -> None:
+    found: dict[str, list[str]] = defaultdict(list)
+    for path in sorted(SOURCE.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ClassDef) and not node.name.startswith("_"):
+                found[node.name].append(str(path.relative_to(SOURCE)))
+    again = {name: places for name, places in found.items() if len(places) > 1}
+    assert {name: again[name] for name in again.keys() - SAME_NAME} == {}, "rename one of each"
+    assert SAME_NAME.keys() - again.keys() == set(), "take these off the list"

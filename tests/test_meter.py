@@ -39,6 +39,27 @@ def test_no_verb_is_missing_from_the_protocol(kind: type[Any]) -> None:
     assert public - OWN[kind] == set(VERBS) - SHARED
 
 
+CANNOT_REFUSE = {"batches", "close", "generations", "plan", "spec"}
+"""Verbs whose only refusals are those that the protocol itself lists for all verbs."""
+
+
+@pytest.mark.parametrize("kind", [MeterVerbs, Meter, RemoteMeter])
+@pytest.mark.parametrize("verb", sorted({*VERBS} - CANNOT_REFUSE))
+def test_every_verb_that_can_refuse_says_what_it_raises(kind: type[Any], verb: str) -> None:
+    assert "Raises:" in (inspect.getdoc(getattr(kind, verb)) or "")
+
+
+@pytest.mark.parametrize("kind", [Meter, RemoteMeter])
+def test_what_a_verb_does_is_said_once(kind: type[Any]) -> None:
+    """A docstring of its own would hide that of the protocol, with what the verb raises."""
+    again = [verb for verb in VERBS if getattr(vars(kind).get(verb), "__doc__", None)]
+    assert again == []
+
+
+def test_the_verbs_that_cannot_refuse_are_verbs() -> None:
+    assert {*VERBS} >= CANNOT_REFUSE
+
+
 def test_there_are_verbs() -> None:
     assert len(VERBS) >= 20
 

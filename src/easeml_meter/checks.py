@@ -1,4 +1,4 @@
-"""Checks of single values, each with the one line that is said when it fails."""
+"""Checks of single values (names of models and users, numbers, times), and how each is refused."""
 
 from __future__ import annotations
 

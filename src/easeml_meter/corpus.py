@@ -35,7 +35,7 @@ PLANNED_ONLY = {
 
 
 @dataclass(frozen=True, slots=True)
-class Kind:
+class CorpusKind:
     """What a score is counted of."""
 
     unit: str
@@ -51,16 +51,16 @@ class Kind:
 
 
 KINDS = {
-    "recall": Kind("positives", "recall"),
-    "precision": Kind("predicted positives", "precision", sealed=False),
-    "f1": Kind("positives", "F1"),
-    "auc": Kind("labels of the smaller class", "AUC"),
-    "roc": Kind("labels of each class", "ROC curve", floor=False),
-    "balanced-accuracy": Kind("labels of each class", "balanced accuracy", True, False),
-    "macro-recall": Kind("labels of each class", "macro recall", True, False),
+    "recall": CorpusKind("positives", "recall"),
+    "precision": CorpusKind("predicted positives", "precision", sealed=False),
+    "f1": CorpusKind("positives", "F1"),
+    "auc": CorpusKind("labels of the smaller class", "AUC"),
+    "roc": CorpusKind("labels of each class", "ROC curve", floor=False),
+    "balanced-accuracy": CorpusKind("labels of each class", "balanced accuracy", True, False),
+    "macro-recall": CorpusKind("labels of each class", "macro recall", True, False),
     # Below a floor on the average, a single class can be anywhere.
-    "macro-f1": Kind("labels of each class", "macro F1", True, False),
-    WEIGHTED: Kind("labels of each class", "weighted recall", True, False),
+    "macro-f1": CorpusKind("labels of each class", "macro F1", True, False),
+    WEIGHTED: CorpusKind("labels of each class", "weighted recall", True, False),
 }
 
 
@@ -96,7 +96,7 @@ class Corpus:
         return tuple(Fraction(each.strip()) for each in self.weighing.split(","))
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> CorpusKind:
         """What is known of this score."""
         return KINDS[self.name]
 

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Protocol
 
 from easeml_meter.core.differences import Differences
-from easeml_meter.core.gate import Gate, Verdict, last_told
+from easeml_meter.core.gate import Gate, GateVerdict, last_told
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import (
     Batch,
@@ -28,7 +28,7 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import MeterPlan
 from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import Audit, Consequence, History, SessionView, Signal
-from easeml_meter.errors import Denied, InvalidInput, MeterError, WrongPhase
+from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, WrongPhase
 from easeml_meter.report import looks  # noqa: F401  so that what it returns shows itself
 from easeml_meter.scoring.estimators import Estimator, predictions_of
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
@@ -49,7 +49,7 @@ from easeml_meter.service.testsets import (
     windows,
 )
 from easeml_meter.service.testsets.delivery import Choices
-from easeml_meter.service.testsets.reuse import Decisions
+from easeml_meter.service.testsets.reuse import LabelerDecisions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.memory import ID, Data, as_source
 from easeml_meter.tables.opening import open_table
@@ -60,7 +60,13 @@ if TYPE_CHECKING:
 
 
 class MeterVerbs(Protocol):
-    """What can be done with a meter, wherever it is. Raises `MeterError` when it cannot."""
+    """What can be done with a meter, in a folder (`Meter`) or at a server (`RemoteMeter`).
+
+    Both do and raise what each verb says here; what they raise are `MeterError`s. Besides, every
+    verb raises `StorageError` if the database cannot be used. At a server every verb may raise
+    `Unauthenticated` (no valid token), `NotFound` (no seat at the meter), `TooMany` (too often) and
+    `Unreachable`.
+    """
 
     progress: Progress
     """Told how far sending a test set has got, where it is sent, and what a release waits for."""
@@ -73,7 +79,11 @@ class MeterVerbs(Protocol):
             return repr(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Return where the meter stands as JSON has it, as `meter status --json` does."""
+        """Return where the meter stands as JSON has it, as `meter status --json` does.
+
+        Raises:
+            Denied: the role does not see answers.
+        """
         return self.status().to_dict()
 
     def _repr_html_(self) -> str | None:
@@ -93,7 +103,7 @@ class MeterVerbs(Protocol):
 
     @property
     def generations(self) -> tuple[TestSet, ...]:
-        """All test sets, the oldest first."""
+        """All test sets, the oldest first; of one at a server, what everybody may know."""
 
     def close(self) -> None:
         """Close the database or the connection."""
@@ -113,34 +123,66 @@ class MeterVerbs(Protocol):
         cluster: str | None = None,
         judge: str | None = None,
     ) -> Manifest:
-        """Seal labelled rows for the test set that is requested (labelers).
+        """Seal labelled rows on this machine for the test set that is requested (labelers).
+
+        Nothing is sent; a server is asked how many rows it needs, and for the class list.
 
         `columns` are the inputs (None: all), `drop` those that are none. `keep_unknown_labels`
         says that labels outside the class list are meant, `part` that more rows will follow.
         Without `label`, for a loss made of scores, only ids and `columns` are sealed. `cluster` is
         the column that says which rows belong together, for a meter planned with clusters.
         `judge` is the column of a judge's words, where rows without a label have one.
+
+        Raises:
+            Denied: the role does not seal.
+            InvalidInput: the rows cannot be read, or have no such columns, or lack a label; an id
+                repeats; there are too few rows; or labels are outside the class list.
+            WrongPhase: no test set is requested.
         """
 
     def add_test_set(
         self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
     ) -> TestSet:
-        """Add a sealed test set (labelers).
+        """Add a sealed test set (labelers). At a server, one with too few rows becomes a part.
 
         `ids_renumbered`: ids that earlier sets have with other inputs are other examples.
         `accept_shared`: rows with the inputs of earlier sets were drawn independently.
+
+        Raises:
+            Denied: the role adds no test sets.
+            InvalidInput: the file is not sealed; too few rows for the plan, rows that may not be
+                used, wrong columns, or something that the labeler has to decide.
+            TooLarge: the file decodes to more than a server takes.
+            VaultError: the file does not open, or was sealed for another meter. From a server it
+                comes as a `MeterError`.
+            WrongPhase: no test set is requested.
         """
 
     def add_part(
         self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
     ) -> TestSet:
-        """Add some of the rows, sealed; the test set is active when there are enough (labelers)."""
+        """Add some of the rows, sealed; the test set is active when there are enough (labelers).
+
+        Raises:
+            Denied: the role adds no test sets.
+            InvalidInput: rows that may not be used or came before, other columns than before, or
+                something that the labeler has to decide.
+            TooLarge, VaultError, WrongPhase: as `add_test_set`.
+        """
 
     def requests(self) -> list[LabelRequest]:
-        """Return the open requests for labels, and how far they have got (labelers)."""
+        """Return the open requests for labels, and how far they have got (labelers).
+
+        Raises:
+            Denied: the role does not see them.
+        """
 
     def wanted(self) -> Wanted | None:
-        """Return the labels that a step waits for, with labels on demand (labelers)."""
+        """Return the labels that a step waits for, with labels on demand (labelers).
+
+        Raises:
+            Denied: the role gives no labels.
+        """
 
     def give_labels(
         self,
@@ -154,13 +196,31 @@ class MeterVerbs(Protocol):
 
         Rows that were not asked for are left out. `id_column`: if it is called something else than
         in the test set. `keep_unknown_labels` says that labels outside the class list are meant.
+        To a server they are sent encrypted.
+
+        Raises:
+            Denied: the role gives no labels.
+            InvalidInput: the file cannot be read, a label is missing, stands twice, or is no class.
+            WrongPhase: no step waits for labels.
         """
 
     def export_inputs(self, destination: str | Path) -> int:
-        """Write the test inputs, without labels; developers may if they are public."""
+        """Write the test inputs, without labels, in the format that the file's name says.
+
+        Return the number of rows. Developers may if the inputs are public.
+
+        Raises:
+            Denied: the role does not see test inputs, and the meter does not say public.
+            InvalidInput: the name says no format that is written, or one that cannot hold them.
+            WrongPhase: no test set is in use.
+        """
 
     def notices(self) -> list[dict[str, object]]:
-        """Return what only labelers are told."""
+        """Return what only labelers are told.
+
+        Raises:
+            Denied: the role does not see it.
+        """
 
     def set_validation(
         self,
@@ -170,7 +230,15 @@ class MeterVerbs(Protocol):
         id_column: str | None = None,
         cluster: str | None = None,
     ) -> ValidationSet:
-        """Give the first validation set (developers); predictions are joined by its ids, if any."""
+        """Give the first validation set (developers); predictions are joined by its ids, if any.
+
+        Raises:
+            Denied: the role gives none.
+            InvalidInput: the table cannot be read, its labels do not fit the loss, or ids are
+                missing or repeated.
+            TooLarge: there is no room for it.
+            WrongPhase: there is a validation set already.
+        """
 
     def replace_validation(
         self,
@@ -181,7 +249,15 @@ class MeterVerbs(Protocol):
         cluster: str | None = None,
         reset: bool = False,
     ) -> ValidationSet:
-        """Replace the validation set, from the next submission on (developers)."""
+        """Replace the validation set, from the next submission on (developers).
+
+        Raises:
+            Denied: the role gives none.
+            InvalidInput: the table cannot be read, or its labels or ids do not fit, or a reset is
+                asked for that was not planned or is used up.
+            TooLarge: there is no room for it.
+            WrongPhase: there is no validation set yet.
+        """
 
     def submit(
         self,
@@ -198,6 +274,9 @@ class MeterVerbs(Protocol):
 
         `once`: the answer to an earlier model of this name is good enough. `ask`: which of the
         meter's questions, if it has several; the usual one by default.
+
+        Raises:
+            What `submit_any` raises.
         """
         given = _predictions(test, validation, matching)
         with _in_python():
@@ -217,6 +296,11 @@ class MeterVerbs(Protocol):
         It needs test inputs that you may see. It gets a DataFrame with the columns it was fitted
         with if it knows their names, else an array; `predict_proba` is asked where the loss
         compares probabilities.
+
+        Raises:
+            Denied: the role does not see the test inputs, or does not submit.
+            InvalidInput: the estimator cannot predict what the loss compares, or lacks a column.
+            Spent, TooSoon, WrongPhase: as `submit_any`.
         """
         with tempfile.TemporaryDirectory(prefix="easeml-meter-") as name:
             exported = Path(name, "inputs.arrow")
@@ -253,7 +337,23 @@ class MeterVerbs(Protocol):
         once: bool = False,
         ask: str = "",
     ) -> Signal:
-        """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
+        """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`).
+
+        A server takes no `Function`. Ctrl-C before a worker has begun a model takes it back,
+        without cost.
+
+        Raises:
+            Denied: the role does not submit for this tenant, or may not report scores.
+            InvalidInput: something is wrong with the files, the name, the tenant or the question.
+            MeterError: the last answer is set aside for a model that is running.
+            Spent: the test set has no answer left.
+            TooLarge: there is no room to keep it.
+            TooMany: too many models of the tenant wait already.
+            TooSoon: the token has had its answers of a day.
+            Untold: it was answered, and the role does not see answers.
+            Waiting: with labels on demand, the answer comes with labels that were asked for.
+            WrongPhase: there is no test set or no validation set yet.
+        """
 
     def check(
         self,
@@ -264,7 +364,11 @@ class MeterVerbs(Protocol):
         matching: RowMatching = BY_IDS,
         ask: str = "",
     ) -> CheckedSubmission:
-        """Return how the meter understands predictions: free, and without touching a label."""
+        """Return how the meter understands predictions: free, and without touching a label.
+
+        Raises:
+            What `check_any` raises.
+        """
         given = _predictions(test, validation, matching)
         with _in_python():
             return self.check_any(given, tenant=tenant, ask=ask)
@@ -277,20 +381,54 @@ class MeterVerbs(Protocol):
         conditions: Conditions = USUAL,
         ask: str = "",
     ) -> CheckedSubmission:
-        """Return how the meter understands a submission: free, and without touching a label."""
+        """Return how the meter understands a submission: free, and without touching a label.
+
+        In a folder a model is run on the validation set. At a server only workers run models, when
+        they are submitted.
+
+        Raises:
+            Denied: the role does not submit for this tenant, or may not report scores.
+            InvalidInput: something is wrong with the files, the tenant or the question.
+            Spent: the test set has no answer left.
+            TooSoon: the token has had its answers of a day.
+            WrongPhase: there is no test set or no validation set yet.
+        """
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
-        """Return a session: the answers so far, what they promise, what is left."""
+        """Return a session: the answers so far, what they promise, what is left.
+
+        Raises:
+            Denied: the role does not see the answers of this tenant.
+            InvalidInput: the meter has no such test set, or no such tenant.
+        """
 
     def history(self, *, tenant: int | None = None) -> History:
-        """Return the sessions of all test sets delivered so far."""
+        """Return the sessions of all test sets delivered so far.
 
-    def gate(self, model: str, gate: Gate, *, tenant: int | None = None) -> Verdict:
-        """Say whether a model passes, by the newest answer to it: free, and repeatable."""
+        Raises:
+            Denied: the role does not see the answers of this tenant.
+            InvalidInput: the meter has no such tenant.
+        """
+
+    def gate(self, model: str, gate: Gate, *, tenant: int | None = None) -> GateVerdict:
+        """Say whether a model passes, by the newest answer to it: free, and repeatable.
+
+        Raises:
+            Denied: the role does not see the answers of this tenant.
+            InvalidInput: the meter has no such tenant.
+            WrongPhase: nothing was told of the model yet.
+        """
         return gate.judge(last_told(self.history(tenant=tenant), model))
 
     def promote(self, model: str, *, tenant: int | None = None) -> int:
-        """Compare the next submissions with this model, which has passed; return its step."""
+        """Compare the next submissions with this model, which has passed; return its step.
+
+        Raises:
+            Denied: the role promotes no model of this tenant.
+            InvalidInput: the meter compares no models or keeps the last one that passed by itself,
+                no model of this name has passed on the test set in use, or too many were promoted.
+            WrongPhase: no test set is in use.
+        """
 
     def note(
         self,
@@ -304,31 +442,79 @@ class MeterVerbs(Protocol):
         """Note something on a submission, by its step or the name of its model; return its step.
 
         The `link` may lead to a commit or a run. Without a text and a link, the note is taken away.
+
+        Raises:
+            Denied: the role notes nothing on submissions of this tenant.
+            InvalidInput: the text is too long, the link is none, or there are too many notes.
+            NotFound: there is no such submission.
         """
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
         """Return what it costs if one tenant goes on from another's model; `confirm` requests it.
 
-        It counts once all tenants have agreed that would share the history.
+        It counts once all tenants have agreed that would share the history. Whoever uses a meter
+        in a folder acts for all of them.
+
+        Raises:
+            Denied: the caller is of neither tenant.
+            InvalidInput: there is no such tenant, they share a history already, or the meter
+                cannot.
+            WrongPhase: there is no test set yet.
         """
 
     def handovers(self) -> list[Consequence]:
-        """Return the hand-overs that wait for a tenant to agree."""
+        """Return the hand-overs that wait for a tenant to agree.
+
+        Raises:
+            Denied: the role agrees to none.
+        """
 
     def answer_handover(self, giver: int, receiver: int, *, accept: bool) -> Consequence:
-        """Agree to a hand-over that was requested, or decline it."""
+        """Agree to a hand-over that was requested, or decline it.
+
+        Raises:
+            Denied: none of the tenants that would share the history is the caller's.
+            InvalidInput: there is no such tenant.
+            NotFound: this hand-over was not requested, or was answered meanwhile.
+        """
 
     def retire(self) -> TestSet:
-        """Retire the active test set early, and request the next one (labelers and admins)."""
+        """Retire the active test set early, and request the next one (labelers and admins).
+
+        Raises:
+            Denied: the role retires none.
+            WrongPhase: no test set is active.
+        """
 
     def archive(self) -> None:
-        """Give the meter up before its first answer, for good (admins)."""
+        """Give the meter up before its first answer, for good (admins).
+
+        Raises:
+            Denied: the role does not manage meters.
+            WrongPhase: it has answered a submission, or is archived already.
+        """
 
     def release(self) -> Path:
-        """Hand out a spent test set in the clear, with the retrospective report (labelers)."""
+        """Hand out a spent test set in the clear, with the retrospective report (labelers).
+
+        Return the folder of the files: those of a server are written to released/NUMBER here.
+
+        Raises:
+            Denied: the role releases none.
+            InvalidInput: the folder to write to is there already.
+            WrongPhase: none is spent, or its rows stand in a test set that is active, here or at
+                another meter of the server.
+        """
 
     def fetch_released(self, generation: int, folder: str | Path) -> Path:
-        """Write the files of a released test set to a new folder."""
+        """Write the files of a released test set to a new folder: of the tenants that one sees.
+
+        Raises:
+            Denied: the role does not see released test sets.
+            InvalidInput: the folder is there already.
+            NotFound: there is no such test set.
+            WrongPhase: it was not released yet.
+        """
 
     def differences(
         self,
@@ -344,6 +530,11 @@ class MeterVerbs(Protocol):
 
         Unless given, these are the first and the last, on the newest test set that is released.
         `better`: the examples that became better, in place of those that became worse.
+
+        Raises:
+            Denied: the role does not see the answers of this tenant.
+            InvalidInput: a step cannot be compared, or single examples have no loss.
+            NotFound: there is no such test set, or it was not released yet.
         """
 
     def _newest_released(self) -> int:
@@ -352,14 +543,35 @@ class MeterVerbs(Protocol):
         released = [each for each in known if each.phase is Phase.RELEASED]
         return (released or known)[-1].number
 
+    def _check_released(self, number: int) -> None:
+        """Refuse a test set whose files cannot be written, before a folder is made for them."""
+        for each in self.generations:
+            if each.number == number:
+                if each.phase is not Phase.RELEASED:
+                    raise WrongPhase(f"test set {number} is {each.phase}: it was not released yet")
+                return
+        raise NotFound(f"test set {number}: there is none of that number")
+
     def batches(self) -> list[Batch]:
         """Return the batches that have left the window of a rolling test set."""
 
     def fetch_batch(self, number: int, destination: str | Path) -> Path:
-        """Write a batch that has left a rolling test set, with its labels, to a Parquet file."""
+        """Write a batch that has left a rolling test set, with its labels, to a Parquet file.
+
+        Raises:
+            Denied: the role does not see released test sets.
+            NotFound: there is no such batch, or it was not released yet.
+        """
 
     def audit(self) -> Audit:
-        """Verify the chain of everything that was disclosed."""
+        """Verify the chain of everything that was disclosed.
+
+        At a server, links about the answers of others come without details, and then all without
+        digests.
+
+        Raises:
+            Denied: the role does not see the audit.
+        """
 
 
 class Meter(MeterVerbs):
@@ -376,7 +588,11 @@ class Meter(MeterVerbs):
     def create(
         cls, folder: str | Path, spec: MeterSpec, *, name: str = "meter", clock: Clock = utc_now
     ) -> Meter:
-        """Create a meter and request its first test set."""
+        """Create a meter and request its first test set.
+
+        Raises:
+            InvalidInput: the folder holds a meter already, or no meter can be made of this.
+        """
         return cls(meters.create_in_folder(Home(Path(folder)), spec, name, clock))
 
     @classmethod
@@ -388,14 +604,18 @@ class Meter(MeterVerbs):
         tenant: int = 1,
         clock: Clock = utc_now,
     ) -> Meter:
-        """Open the meter in a folder; developers and runners are of one team, the others of all."""
+        """Open the meter in a folder; developers and runners are of one team, the others of all.
+
+        Raises:
+            InvalidInput: the folder holds none.
+            StorageError: its database cannot be used.
+        """
         return cls(Workspace.open(Path(folder), clock), role, tenant)
 
     def __repr__(self) -> str:
         return f"<Meter in {self.workspace.files.location('')!r}>"
 
     def close(self) -> None:
-        """Close the database."""
         self.workspace.store.close()
 
     def __enter__(self) -> Meter:
@@ -406,17 +626,14 @@ class Meter(MeterVerbs):
 
     @property
     def spec(self) -> MeterSpec:
-        """The specification in force."""
         return meters.meter_state(self._actor, self.workspace).spec
 
     @property
     def plan(self) -> MeterPlan:
-        """How many labels each test set needs, and why."""
         return meters.show_meter(self._actor, self.workspace).plan
 
     @property
     def generations(self) -> tuple[TestSet, ...]:
-        """All test sets, the oldest first."""
         return requests.list_test_sets(self._actor, self.workspace)
 
     def seal(
@@ -434,14 +651,6 @@ class Meter(MeterVerbs):
         cluster: str | None = None,
         judge: str | None = None,
     ) -> Manifest:
-        """Seal labelled rows for the test set that is requested (labelers).
-
-        `columns` are the inputs (None: all), `drop` those that are none. `keep_unknown_labels`
-        says that labels outside the class list are meant, `part` that more rows will follow.
-        Without `label`, for a loss made of scores, only ids and `columns` are sealed. `cluster` is
-        the column that says which rows belong together, for a meter planned with clusters.
-        `judge` is the column of a judge's words, where rows without a label have one.
-        """
         return delivery.seal_labels(
             self._actor,
             self.workspace,
@@ -463,29 +672,21 @@ class Meter(MeterVerbs):
     def add_test_set(
         self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
     ) -> TestSet:
-        """Add a sealed test set (labelers).
-
-        `ids_renumbered`: ids that earlier sets have with other inputs are other examples.
-        `accept_shared`: rows with the inputs of earlier sets were drawn independently.
-        """
-        decisions = Decisions(ids_renumbered, accept_shared)
+        decisions = LabelerDecisions(ids_renumbered, accept_shared)
         return delivery.add_test_set(self._actor, self.workspace, Path(path), decisions)
 
     def add_part(
         self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
     ) -> TestSet:
-        """Add some of the rows, sealed; the test set is active when there are enough (labelers)."""
-        decisions = Decisions(ids_renumbered, accept_shared)
+        decisions = LabelerDecisions(ids_renumbered, accept_shared)
         return parts.add_labels(
             self._actor, self.workspace, Path(path), decisions, part=True
         ).test_set
 
     def requests(self) -> list[LabelRequest]:
-        """Return the open requests for labels, and how far they have got (labelers)."""
         return requests.list_requests(self._actor, self.workspace)
 
     def wanted(self) -> Wanted | None:
-        """Return the labels that a step waits for, with labels on demand (labelers)."""
         return orders.wanted(self._actor, self.workspace)
 
     def give_labels(
@@ -496,11 +697,6 @@ class Meter(MeterVerbs):
         id_column: str | None = None,
         keep_unknown_labels: bool = False,
     ) -> LabelOrder:
-        """Give the labels that a step waits for, which is then answered (labelers).
-
-        Rows that were not asked for are left out. `id_column`: if it is called something else than
-        in the test set. `keep_unknown_labels` says that labels outside the class list are meant.
-        """
         return orders.give_labels(
             self._actor,
             self.workspace,
@@ -511,11 +707,9 @@ class Meter(MeterVerbs):
         )
 
     def export_inputs(self, destination: str | Path) -> int:
-        """Write the test inputs, without labels; developers may if they are public."""
         return inputs.export_inputs(self._actor, self.workspace, Path(destination))
 
     def notices(self) -> list[dict[str, object]]:
-        """Return what only labelers are told."""
         return [each.to_json() for each in validation.list_notices(self._actor, self.workspace)]
 
     def set_validation(
@@ -526,7 +720,6 @@ class Meter(MeterVerbs):
         id_column: str | None = None,
         cluster: str | None = None,
     ) -> ValidationSet:
-        """Give the first validation set (developers); predictions are joined by its ids, if any."""
         return validation.set_validation(
             self._actor,
             self.workspace,
@@ -545,7 +738,6 @@ class Meter(MeterVerbs):
         cluster: str | None = None,
         reset: bool = False,
     ) -> ValidationSet:
-        """Replace the validation set, from the next submission on (developers)."""
         return validation.replace_validation(
             self._actor,
             self.workspace,
@@ -566,7 +758,6 @@ class Meter(MeterVerbs):
         once: bool = False,
         ask: str = "",
     ) -> Signal:
-        """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`, `Function`)."""
         actor, space = self._acting(tenant), self.workspace
         return answering.answer(actor, space, submitted, model, conditions, once=once, ask=ask)
 
@@ -578,22 +769,15 @@ class Meter(MeterVerbs):
         conditions: Conditions = USUAL,
         ask: str = "",
     ) -> CheckedSubmission:
-        """Return how the meter understands a submission: free, and without touching a label.
-
-        A model is run on the validation set.
-        """
         return checking.check(self._acting(tenant), self.workspace, submitted, conditions, ask=ask)
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
-        """Return a session: the answers so far, what they promise, what is left."""
         return history.show_session(self._acting(tenant), self.workspace, generation)
 
     def history(self, *, tenant: int | None = None) -> History:
-        """Return the sessions of all test sets delivered so far."""
         return History(history.list_sessions(self._acting(tenant), self.workspace))
 
     def promote(self, model: str, *, tenant: int | None = None) -> int:
-        """Compare the next submissions with this model, which has passed; return its step."""
         return promoting.promote(self._acting(tenant), self.workspace, model).step
 
     def note(
@@ -605,10 +789,6 @@ class Meter(MeterVerbs):
         generation: int | None = None,
         tenant: int | None = None,
     ) -> int:
-        """Note something on a submission, by its step or the name of its model; return its step.
-
-        The `link` may lead to a commit or a run. Without a text and a link, the note is taken away.
-        """
         return noting.note(
             self._acting(tenant),
             self.workspace,
@@ -619,32 +799,23 @@ class Meter(MeterVerbs):
         ).step
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
-        """Return what it costs if one tenant goes on from another's model; `confirm` records it.
-
-        Whoever uses a meter in a folder acts for all tenants, so nobody else has to agree.
-        """
         return handovers.hand_over(self._actor, self.workspace, giver, receiver, confirm=confirm)
 
     def handovers(self) -> list[Consequence]:
-        """Return the hand-overs that wait for a tenant to agree."""
         return handovers.list_handovers(self._actor, self.workspace)
 
     def answer_handover(self, giver: int, receiver: int, *, accept: bool) -> Consequence:
-        """Agree to a hand-over that was requested, or decline it."""
         return handovers.answer_handover(
             self._actor, self.workspace, giver, receiver, accept=accept
         )
 
     def retire(self) -> TestSet:
-        """Retire the active test set early, and request the next one (labelers and admins)."""
         return requests.retire_test_set(self._actor, self.workspace)
 
     def archive(self) -> None:
-        """Give the meter up before its first answer, for good (admins)."""
         meters.archive_meter(self._actor, self.workspace)
 
     def release(self) -> Path:
-        """Hand out a spent test set in the clear, with the retrospective report (labelers)."""
         from easeml_meter.report.page import html_page
 
         released = release.release(self._actor, self.workspace, draw=html_page)
@@ -658,8 +829,8 @@ class Meter(MeterVerbs):
         return found[-1], Path(self.workspace.files.location(found[-1].blob))
 
     def fetch_released(self, generation: int, folder: str | Path) -> Path:
-        """Write the files of a released test set to a new folder."""
-        release.released_test_set(self._actor, self.workspace, generation)  # whether there is one
+        self._check_released(generation)
+        release.released_test_set(self._actor, self.workspace, generation)  # whether one may see it
         where = new_folder(Path(folder))
         shutil.copytree(self._released(generation), where, dirs_exist_ok=True)
         return where
@@ -674,22 +845,15 @@ class Meter(MeterVerbs):
         page: int = 1,
         tenant: int | None = None,
     ) -> Differences:
-        """Compare two submissions, by their steps, on a released test set, example by example.
-
-        Unless given, these are the first and the last, on the newest test set that is released.
-        `better`: the examples that became better, in place of those that became worse.
-        """
         number = self._newest_released() if generation is None else generation
         return differences.compare_submissions(
             self._acting(tenant), self.workspace, number, (first, second), better=better, page=page
         )
 
     def batches(self) -> list[Batch]:
-        """Return the batches that have left the window of a rolling test set."""
         return windows.released_batches(self._actor, self.workspace)
 
     def fetch_batch(self, number: int, destination: str | Path) -> Path:
-        """Write a batch that has left a rolling test set, with its labels, to a Parquet file."""
         name = windows.released_batch(self._actor, self.workspace, number)
         destination = Path(destination)
         destination.parent.mkdir(parents=True, exist_ok=True)
@@ -698,7 +862,6 @@ class Meter(MeterVerbs):
         return destination
 
     def audit(self) -> Audit:
-        """Verify the chain of everything that was disclosed."""
         return audit.verify(self._actor, self.workspace)
 
     def _released(self, number: int) -> Path:

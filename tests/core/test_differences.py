@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from easeml_meter.core.differences import Compared, Differences, Example, plain
+from easeml_meter.core.differences import Compared, Differences, DifferingExample, plain
 
 
 @pytest.mark.parametrize(
@@ -34,7 +34,7 @@ def test_a_cell_is_plain(value: Any, shown: Any) -> None:
 
 
 def test_differences_go_to_json_and_back() -> None:
-    example = Example(2, "b", 1, ("0", "1"), (1.0, 0.0), {"x": 0.5})
+    example = DifferingExample(2, "b", 1, ("0", "1"), (1.0, 0.0), {"x": 0.5})
     sides = Compared(1, "old", 0.5), Compared(2, "new", 0.25)
     found = Differences(
         1, *sides, 4, 0, 1, zero_one=True, page=1, pages=1, examples=(example,), found=1

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from easeml_meter.demo.world import REAL, World, honest, tuned
+from easeml_meter.demo.world import REAL, MailWorld, honest, tuned
 
 
 def test_only_tuning_to_the_validation_mails_makes_a_filter_worse() -> None:
-    world = World(seed=11)
+    world = MailWorld(seed=11)
     train, validation, hidden = world.draw(600), world.draw(150), world.draw(8_000)
     errors = [hidden.error(each) for each in honest(train)]
     assert errors == sorted(errors, reverse=True)
@@ -16,6 +16,6 @@ def test_only_tuning_to_the_validation_mails_makes_a_filter_worse() -> None:
 
 
 def test_the_same_seed_draws_the_same_mails() -> None:
-    one, other = World(5).draw(3), World(5).draw(3)
+    one, other = MailWorld(5).draw(3), MailWorld(5).draw(3)
     assert (one.inputs == other.inputs).all()
     assert one.inputs.shape[1] > REAL

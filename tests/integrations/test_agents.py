@@ -10,7 +10,7 @@ from tests.service.helpers import Session, make_session, small_spec
 
 from easeml_meter.core.people import Role
 from easeml_meter.errors import InvalidInput
-from easeml_meter.integrations.agents import Refused, Tools, refusing
+from easeml_meter.integrations.agents import RefusedCall, Tools, refusing
 from easeml_meter.meter import Meter
 
 
@@ -51,7 +51,7 @@ def test_an_agent_chooses_the_question_and_sees_its_price(tmp_path: Path) -> Non
     assert (reading["question"], reading["band"], reading["step"]) == ("gap", 1, 2)
     again = tools.submit("m", test, validation, "", None, ask=level)
     assert (again["step"], again["by_name"]) == (1, True)
-    with pytest.raises(Refused, match=r"\[exit 2\].*one of: gap; n > 0"):
+    with pytest.raises(RefusedCall, match=r"\[exit 2\].*one of: gap; n > 0"):
         refusing(tools.submit)("m", test, validation, "", None, ask="n > 0.9 +/- 0.1")
 
 
@@ -97,9 +97,11 @@ def test_a_link_to_another_kind_of_file_is_refused(tools: Tools) -> None:
 
 
 def test_errors_have_their_exit_code_and_word(tools: Tools) -> None:
-    with pytest.raises(Refused, match=r"^\[exit 2\] invalid: give test and validation, or onnx"):
+    with pytest.raises(
+        RefusedCall, match=r"^\[exit 2\] invalid: give test and validation, or onnx"
+    ):
         refusing(tools.submit)("m", "", "", "", None)
-    with pytest.raises(Refused, match=r"^\[exit 4\] wrong-time: model 'm': nothing was told"):
+    with pytest.raises(RefusedCall, match=r"^\[exit 4\] wrong-time: model 'm': nothing was told"):
         refusing(tools.gate)("m", 1)
 
 

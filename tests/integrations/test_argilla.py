@@ -7,11 +7,11 @@ from tests.integrations.test_sourcing import EXPORTS
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.integrations.argilla import rows
-from easeml_meter.integrations.sourcing import Wanted
+from easeml_meter.integrations.sourcing import WantedColumns
 
 
 def test_submitted_answers_are_labels_and_suggestions_are_not() -> None:
-    table, left_out = rows(EXPORTS / "argilla.json", Wanted("kind", "id"))
+    table, left_out = rows(EXPORTS / "argilla.json", WantedColumns("kind", "id"))
     assert table.to_pylist() == [
         {"text": "Cheap loans", "source": "inbox", "id": "m1", "kind": "spam"},
         {"text": "Invoice", "source": "inbox", "id": "m5", "kind": "ham"},
@@ -22,9 +22,9 @@ def test_submitted_answers_are_labels_and_suggestions_are_not() -> None:
 def test_an_export_without_the_state_of_answers_is_refused() -> None:
     """Drafts and discarded answers would be labels."""
     with pytest.raises(InvalidInput, match="does not say which answers are drafts"):
-        rows(EXPORTS / "argilla-nested.json", Wanted("kind"))
+        rows(EXPORTS / "argilla-nested.json", WantedColumns("kind"))
 
 
 def test_a_question_that_was_not_asked_is_refused() -> None:
     with pytest.raises(InvalidInput, match=r"no label 'knd' .did you mean 'kind'"):
-        rows(EXPORTS / "argilla.json", Wanted("knd"))
+        rows(EXPORTS / "argilla.json", WantedColumns("knd"))

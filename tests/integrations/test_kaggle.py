@@ -11,10 +11,10 @@ from tests.service.helpers import small_spec
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.integrations.kaggle import rows
-from easeml_meter.integrations.sourcing import Wanted, rows_from
+from easeml_meter.integrations.sourcing import WantedColumns, rows_from
 from easeml_meter.meter import Meter
 
-WANTED = Wanted("author", "id", usage="Private")
+WANTED = WantedColumns("author", "id", usage="Private")
 SOLUTION = EXPORTS / "kaggle-solution.csv"
 
 
@@ -51,7 +51,7 @@ def test_a_submission_is_read_as_it_is(tmp_path: Path, columns: str) -> None:
         ["id", *authors, "Usage"],
         [[name, *row, "Private"] for name, row in zip(ids, one_hot, strict=True)],
     )
-    wanted = Wanted("author", "id", usage="Private")
+    wanted = WantedColumns("author", "id", usage="Private")
     source, left_out = rows_from("kaggle", tmp_path / "solution.csv", wanted, allow_left_out=False)
     assert left_out == ""
     meter.seal(source, tmp_path / "s.sealed", label="author", id_column="id")

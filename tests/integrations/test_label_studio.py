@@ -11,11 +11,11 @@ from tests.integrations.test_sourcing import EXPORTS
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.integrations.label_studio import rows
-from easeml_meter.integrations.sourcing import Wanted, rows_from
+from easeml_meter.integrations.sourcing import WantedColumns, rows_from
 
 JSON, MIN = EXPORTS / "label-studio.json", EXPORTS / "label-studio-min.json"
 CSV = EXPORTS / "label-studio.csv"
-WANTED = Wanted("kind", "mail_id")
+WANTED = WantedColumns("kind", "mail_id")
 INPUTS = replace(WANTED, columns=["text"])
 
 

@@ -9,12 +9,12 @@ from tests.integrations.test_sourcing import EXPORTS
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.integrations.prodigy import rows
-from easeml_meter.integrations.sourcing import Wanted
+from easeml_meter.integrations.sourcing import WantedColumns
 
 
 def test_inputs_with_an_accepted_label_are_rows() -> None:
     """A rejected label says what the label is not, so it gives none."""
-    table, left_out = rows(EXPORTS / "prodigy.jsonl", Wanted("kind", "id"))
+    table, left_out = rows(EXPORTS / "prodigy.jsonl", WantedColumns("kind", "id"))
     assert table.to_pylist() == [
         {"text": "Cheap loans", "id": 1, "kind": "spam"},
         {"text": "Lunch at noon?", "id": 2, "kind": "ham"},
@@ -26,4 +26,4 @@ def test_inputs_with_an_accepted_label_are_rows() -> None:
 def test_another_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "x.jsonl").write_text('{"text": "x", "label": "spam"}\n')
     with pytest.raises(InvalidInput, match="prodigy db-out"):
-        rows(tmp_path / "x.jsonl", Wanted("kind"))
+        rows(tmp_path / "x.jsonl", WantedColumns("kind"))

@@ -10,10 +10,17 @@ import pytest
 from tests.cli.workbench import Workbench
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.integrations.sourcing import Example, LeftOut, Wanted, gather, only, records
+from easeml_meter.integrations.sourcing import (
+    Example,
+    LeftOut,
+    WantedColumns,
+    gather,
+    only,
+    records,
+)
 
 EXPORTS = Path(__file__).parents[1] / "data" / "exports"
-WANTED = Wanted("kind", "id")
+WANTED = WantedColumns("kind", "id")
 
 
 def labelled(*answers: Any) -> Any:

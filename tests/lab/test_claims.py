@@ -7,9 +7,9 @@ from types import ModuleType
 import pytest
 
 from easeml_meter.lab.claims import CLAIMS, cases, meters, nonuniform, sharing
-from easeml_meter.lab.curves import Case, Curve, Form, labels
+from easeml_meter.lab.curves import Case, Curve, CurveForm, labels
 from easeml_meter.lab.figures import FIGURES
-from easeml_meter.lab.verdicts import Claim, Verdict, graded, worst
+from easeml_meter.lab.verdicts import Claim, ClaimVerdict, graded, worst
 
 COMPUTED = [claim for name in CLAIMS if name != "traces" for claim in CLAIMS[name]]
 
@@ -27,34 +27,34 @@ def test_every_figure_has_claims() -> None:
 @pytest.mark.parametrize(
     ("words", "verdict", "found"),
     [
-        ("samples required by each approach increase", Verdict.HOLDS, "16 of 16"),
-        ("much more slowly", Verdict.ROUGHLY, "Resampling 13.0x, Regular Meter 7.7x"),
-        ("O(T ln T), O(T), O(ln T)", Verdict.HOLDS, "all fall"),
-        ("visible gap", Verdict.HOLDS, "1.75"),
-        ("only slightly increases", Verdict.ROUGHLY, "26.9%"),
-        ("around 25x", Verdict.HOLDS, "25.00x"),
-        ("order of magnitude", Verdict.HOLDS, "41.8x"),
-        ("both meters increases with m", Verdict.HOLDS, "108,080 to 142,148"),
-        ("same rate, O(ln m)", Verdict.ROUGHLY, "in the limit"),
-        ("slightly improves over Regular", Verdict.HOLDS, "1.087x"),
-        ("regardless of T", Verdict.ROUGHLY, "1.304x at T = 1"),
-        ("close to No Adaptivity.", Verdict.HOLDS, "1.0000"),
-        ("With other settings of the tolerances", Verdict.ROUGHLY, "not below"),
-        ("roughly by 2x", Verdict.ROUGHLY, "1.58x at T = 10, 1.94x at T = 100"),
-        ("asymptotically 2x", Verdict.HOLDS, "1.9999x"),
-        ("checkpoint made by the other", Verdict.FAILS, "51,009"),
-        ("up to 2.64x", Verdict.ROUGHLY, "2.6321x"),
-        ("converges to No Adaptivity", Verdict.HOLDS, "1.0000"),
-        ("revert once an overfitting signal", Verdict.FAILS, "66,393 instead of 63,145"),
-        ("200K to 300K", Verdict.HOLDS, "203,008 to 295,112"),
-        ("by 2.5x to 8x", Verdict.HOLDS, "2.52x to 8.00x"),
-        ("by 1.6x to 3x", Verdict.FAILS, "1.48x to 2.85x"),
-        ("just 37K at 0.99", Verdict.HOLDS, "36,889"),
-        ("T + 1 = 3 levels", Verdict.HOLDS, "1, 2, 4"),
-        ("only 50K labels", Verdict.ROUGHLY, "50,776 and 80,472"),
+        ("samples required by each approach increase", ClaimVerdict.HOLDS, "16 of 16"),
+        ("much more slowly", ClaimVerdict.ROUGHLY, "Resampling 13.0x, Regular Meter 7.7x"),
+        ("O(T ln T), O(T), O(ln T)", ClaimVerdict.HOLDS, "all fall"),
+        ("visible gap", ClaimVerdict.HOLDS, "1.75"),
+        ("only slightly increases", ClaimVerdict.ROUGHLY, "26.9%"),
+        ("around 25x", ClaimVerdict.HOLDS, "25.00x"),
+        ("order of magnitude", ClaimVerdict.HOLDS, "41.8x"),
+        ("both meters increases with m", ClaimVerdict.HOLDS, "108,080 to 142,148"),
+        ("same rate, O(ln m)", ClaimVerdict.ROUGHLY, "in the limit"),
+        ("slightly improves over Regular", ClaimVerdict.HOLDS, "1.087x"),
+        ("regardless of T", ClaimVerdict.ROUGHLY, "1.304x at T = 1"),
+        ("close to No Adaptivity.", ClaimVerdict.HOLDS, "1.0000"),
+        ("With other settings of the tolerances", ClaimVerdict.ROUGHLY, "not below"),
+        ("roughly by 2x", ClaimVerdict.ROUGHLY, "1.58x at T = 10, 1.94x at T = 100"),
+        ("asymptotically 2x", ClaimVerdict.HOLDS, "1.9999x"),
+        ("checkpoint made by the other", ClaimVerdict.FAILS, "51,009"),
+        ("up to 2.64x", ClaimVerdict.ROUGHLY, "2.6321x"),
+        ("converges to No Adaptivity", ClaimVerdict.HOLDS, "1.0000"),
+        ("revert once an overfitting signal", ClaimVerdict.FAILS, "66,393 instead of 63,145"),
+        ("200K to 300K", ClaimVerdict.HOLDS, "203,008 to 295,112"),
+        ("by 2.5x to 8x", ClaimVerdict.HOLDS, "2.52x to 8.00x"),
+        ("by 1.6x to 3x", ClaimVerdict.FAILS, "1.48x to 2.85x"),
+        ("just 37K at 0.99", ClaimVerdict.HOLDS, "36,889"),
+        ("T + 1 = 3 levels", ClaimVerdict.HOLDS, "1, 2, 4"),
+        ("only 50K labels", ClaimVerdict.ROUGHLY, "50,776 and 80,472"),
     ],
 )
-def test_verdicts(words: str, verdict: Verdict, found: str) -> None:
+def test_verdicts(words: str, verdict: ClaimVerdict, found: str) -> None:
     finding = claim(words).check()
     assert finding.verdict is verdict
     assert found in finding.found
@@ -65,12 +65,12 @@ def in_another_world(
 ) -> None:
     """Let every meter need other labels than it does."""
 
-    def other(meter: Curve, setting: Case, form: Form = Form.PUBLISHED) -> int:
+    def other(meter: Curve, setting: Case, form: CurveForm = CurveForm.PUBLISHED) -> int:
         if isinstance(world, int):
             return world
         return world.get(meter.name, labels(meter, setting, form))
 
-    def ratio(a: Curve, b: Curve, setting: Case, form: Form = Form.PUBLISHED) -> float:
+    def ratio(a: Curve, b: Curve, setting: Case, form: CurveForm = CurveForm.PUBLISHED) -> float:
         return other(a, setting, form) / other(b, setting, form)
 
     for module in modules:
@@ -102,7 +102,7 @@ def test_where_every_meter_needs_the_same_claims_of_difference_fail(
     monkeypatch: pytest.MonkeyPatch, words: str
 ) -> None:
     in_another_world(monkeypatch, 1000, (meters, nonuniform, sharing, cases))
-    assert claim(words).check().verdict is Verdict.FAILS
+    assert claim(words).check().verdict is ClaimVerdict.FAILS
 
 
 @pytest.mark.parametrize(
@@ -120,7 +120,7 @@ def test_claims_of_likeness_fail_where_meters_differ(
     monkeypatch: pytest.MonkeyPatch, words: str, world: dict[str, int]
 ) -> None:
     in_another_world(monkeypatch, world, (meters, nonuniform, sharing, cases))
-    assert claim(words).check().verdict is Verdict.FAILS
+    assert claim(words).check().verdict is ClaimVerdict.FAILS
 
 
 def test_a_claim_can_turn_true(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -129,11 +129,11 @@ def test_a_claim_can_turn_true(monkeypatch: pytest.MonkeyPatch) -> None:
         "Incremental, Nonuniform": 100,
     }
 
-    def ratios(_: Form, pairs: list[tuple[Curve, Curve]]) -> list[float]:
+    def ratios(_: CurveForm, pairs: list[tuple[Curve, Curve]]) -> list[float]:
         return [world[a.name] / world[b.name] for a, b in pairs]
 
     monkeypatch.setattr(cases, "case_ratios", ratios)
-    assert claim("by 1.6x to 3x").check().verdict is Verdict.HOLDS
+    assert claim("by 1.6x to 3x").check().verdict is ClaimVerdict.HOLDS
 
 
 @pytest.mark.parametrize("each", COMPUTED, ids=lambda each: each.says[:50])
@@ -142,7 +142,9 @@ def test_findings_carry_numbers(each: Claim) -> None:
 
 
 def test_grades() -> None:
-    assert graded(True, True) is Verdict.HOLDS
-    assert graded(False, True) is Verdict.ROUGHLY
-    assert graded(False, False) is Verdict.FAILS
-    assert worst([Verdict.HOLDS, Verdict.FAILS, Verdict.ROUGHLY]) is Verdict.FAILS
+    assert graded(True, True) is ClaimVerdict.HOLDS
+    assert graded(False, True) is ClaimVerdict.ROUGHLY
+    assert graded(False, False) is ClaimVerdict.FAILS
+    assert (
+        worst([ClaimVerdict.HOLDS, ClaimVerdict.FAILS, ClaimVerdict.ROUGHLY]) is ClaimVerdict.FAILS
+    )

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from easeml_meter.lab import curves
-from easeml_meter.lab.curves import Case, Curve, Curves, Form, labels
+from easeml_meter.lab.curves import Case, Curve, CurveForm, Curves, labels
 
 GOLDEN: list[dict[str, Any]] = json.loads(
     (Path(__file__).parents[1] / "data" / "golden.json").read_text(encoding="utf-8")
@@ -49,10 +49,10 @@ def test_golden_labels(row: dict[str, Any]) -> None:
         assert labels(meter, setting) == row["published"]
     if "exact" in row:
         slack = max(1 / (2 * row["epsilon"]), 0.001 * row["exact"])
-        assert labels(meter, setting, Form.TIGHTENED) == pytest.approx(row["exact"], abs=slack)
+        assert labels(meter, setting, CurveForm.TIGHTENED) == pytest.approx(row["exact"], abs=slack)
 
 
-def value(figure: Curves, panel: str, series: str, form: Form, x: float) -> int:
+def value(figure: Curves, panel: str, series: str, form: CurveForm, x: float) -> int:
     [found] = [
         point.labels
         for each in figure.panels
@@ -110,9 +110,9 @@ def test_points_of_the_figures(
     *, figure: str, panel: str, series: str, x: float, published: int, tightened: int | None
 ) -> None:
     drawn: Curves = getattr(curves, figure)()
-    assert value(drawn, panel, series, Form.PUBLISHED, x) == published
+    assert value(drawn, panel, series, CurveForm.PUBLISHED, x) == published
     if tightened is not None:
-        found = value(drawn, panel, series, Form.TIGHTENED, x)
+        found = value(drawn, panel, series, CurveForm.TIGHTENED, x)
         assert found == pytest.approx(tightened, rel=0.001)
 
 
@@ -135,7 +135,7 @@ def test_every_panel_has_every_curve_over_the_whole_range(
     series = {point.series for point in drawn.panels[0].points}
     for panel in drawn.panels:
         for name in series:
-            forms = set(Form) if "Masked" not in name else {Form.TIGHTENED}
+            forms = set(CurveForm) if "Masked" not in name else {CurveForm.TIGHTENED}
             assert {point.form for point in panel.points if point.series == name} == forms
             for form in forms:
                 at = {p.x for p in panel.points if (p.series, p.form) == (name, form)}
@@ -147,6 +147,8 @@ def test_a_tightened_point_never_needs_more_labels() -> None:
     for drawn in (curves.uniform(), curves.time_travel(), curves.tenants()):
         for panel in drawn.panels:
             for point in panel.points:
-                if point.form is Form.TIGHTENED and "Masked" not in point.series:
-                    published = value(drawn, panel.title, point.series, Form.PUBLISHED, point.x)
+                if point.form is CurveForm.TIGHTENED and "Masked" not in point.series:
+                    published = value(
+                        drawn, panel.title, point.series, CurveForm.PUBLISHED, point.x
+                    )
                     assert point.labels < published

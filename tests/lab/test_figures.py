@@ -12,13 +12,13 @@ import pytest
 
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.lab import figures
-from easeml_meter.lab.curves import Form, time_travel, uniform
+from easeml_meter.lab.curves import CurveForm, time_travel, uniform
 from easeml_meter.lab.drawings import panels, signs
 from easeml_meter.lab.drawings.curves import ticks
 from easeml_meter.lab.figures import FIGURES, draw
 from easeml_meter.lab.page import tally
 from easeml_meter.lab.results import Report
-from easeml_meter.lab.verdicts import Verdict
+from easeml_meter.lab.verdicts import ClaimVerdict
 
 Drawn = tuple[Path, Report]
 
@@ -112,7 +112,7 @@ def test_the_page_says_what_was_claimed_and_found(drawn: Drawn) -> None:
         assert misprint.printed in page
         assert misprint.formula in page
     judged = [row["verdict"] for row in report.claims()] + [str(n.verdict) for n in report.numbers]
-    for verdict in Verdict:
+    for verdict in ClaimVerdict:
         badges = re.findall(rf'class="verdict \w+">{verdict}<', page)
         assert len(badges) == judged.count(str(verdict))
     assert "not published as numbers" in page
@@ -187,7 +187,13 @@ def test_missing_extras_are_named(monkeypatch: pytest.MonkeyPatch, tmp_path: Pat
 
 def test_every_curve_has_a_sign_in_the_legend() -> None:
     words = [sign.word for sign in signs(uniform())]
-    assert words == ["Resampling", "Regular Meter", "Incremental Meter", "No Adaptivity", *Form]
+    assert words == [
+        "Resampling",
+        "Regular Meter",
+        "Incremental Meter",
+        "No Adaptivity",
+        *CurveForm,
+    ]
     assert len(panels(uniform())) == 4
 
 
@@ -197,5 +203,11 @@ def test_ticks_are_round_and_few() -> None:
 
 
 def test_tally() -> None:
-    judged = [Verdict.HOLDS, Verdict.FAILS, Verdict.FAILS, Verdict.HOLDS, Verdict.ROUGHLY]
+    judged = [
+        ClaimVerdict.HOLDS,
+        ClaimVerdict.FAILS,
+        ClaimVerdict.FAILS,
+        ClaimVerdict.HOLDS,
+        ClaimVerdict.ROUGHLY,
+    ]
     assert tally(judged) == "2 hold, 1 holds roughly, 2 do not hold"

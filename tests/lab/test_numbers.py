@@ -9,14 +9,14 @@ import pytest
 from easeml_meter.lab.curves import HEADLINE, REGULAR_TENANTS, labels, spec_of
 from easeml_meter.lab.misprints import hoeffding_labels, misprints
 from easeml_meter.lab.numbers import NUMBERS, compare_numbers
-from easeml_meter.lab.paper import Compared
-from easeml_meter.lab.verdicts import Verdict, of_number, read_number
+from easeml_meter.lab.paper import PrintedNumber
+from easeml_meter.lab.verdicts import ClaimVerdict, of_number, read_number
 from easeml_meter.stats.counting import log_models
 
 COMPARED = compare_numbers()
 
 
-def numbers(printed: str) -> list[Compared]:
+def numbers(printed: str) -> list[PrintedNumber]:
     return [number for number in COMPARED if number.printed == printed]
 
 
@@ -37,21 +37,21 @@ def test_other_words_are_refused(text: str) -> None:
 @pytest.mark.parametrize(
     ("text", "computed", "about", "verdict"),
     [
-        ("108K", 108_080, False, Verdict.HOLDS),
-        ("108K", 108_499.9, False, Verdict.HOLDS),
-        ("108K", 108_500, False, Verdict.ROUGHLY),
-        ("108K", 107_499, False, Verdict.ROUGHLY),
-        ("108K", 102_599, False, Verdict.FAILS),
-        ("200K", 203_008, True, Verdict.HOLDS),
-        ("200K", 203_008, False, Verdict.ROUGHLY),
-        ("200K", 189_999, True, Verdict.FAILS),
-        ("2.64x", 2.6321, False, Verdict.ROUGHLY),
-        ("2.63x", 2.6321, False, Verdict.HOLDS),
-        ("1.4x", 1.58, False, Verdict.FAILS),
+        ("108K", 108_080, False, ClaimVerdict.HOLDS),
+        ("108K", 108_499.9, False, ClaimVerdict.HOLDS),
+        ("108K", 108_500, False, ClaimVerdict.ROUGHLY),
+        ("108K", 107_499, False, ClaimVerdict.ROUGHLY),
+        ("108K", 102_599, False, ClaimVerdict.FAILS),
+        ("200K", 203_008, True, ClaimVerdict.HOLDS),
+        ("200K", 203_008, False, ClaimVerdict.ROUGHLY),
+        ("200K", 189_999, True, ClaimVerdict.FAILS),
+        ("2.64x", 2.6321, False, ClaimVerdict.ROUGHLY),
+        ("2.63x", 2.6321, False, ClaimVerdict.HOLDS),
+        ("1.4x", 1.58, False, ClaimVerdict.FAILS),
     ],
 )
 def test_a_number_is_judged_by_rounding(
-    text: str, computed: float, about: bool, verdict: Verdict
+    text: str, computed: float, about: bool, verdict: ClaimVerdict
 ) -> None:
     assert of_number(text, computed, about=about) is verdict
 
@@ -69,35 +69,35 @@ def test_every_number_of_the_text_is_there() -> None:
 @pytest.mark.parametrize(
     ("printed", "computed", "verdict"),
     [
-        ("185", math.ceil(math.log(2 / 0.05) / 0.02), Verdict.HOLDS),
-        ("26,492", math.ceil(math.log(2 / 0.01) / 0.0002), Verdict.HOLDS),
-        ("380K", 380_050, Verdict.HOLDS),
-        ("108K", 108_080, Verdict.HOLDS),
-        ("3.5x", 380_050 / 108_080, Verdict.HOLDS),
-        ("66K", 66_527, Verdict.ROUGHLY),
-        ("5.8x", 380_050 / 66_527, Verdict.ROUGHLY),
-        ("100K", 100_033, Verdict.HOLDS),
-        ("1.3x", 1 + math.log(5) / math.log(200), Verdict.HOLDS),
-        ("1.75x", 66_527 / 38_005, Verdict.HOLDS),
-        ("71K", 63_261, Verdict.FAILS),
-        ("1.4x", 100_033 / 63_261, Verdict.FAILS),
-        ("76K", 75_892, Verdict.HOLDS),
-        ("1.32x", 100_033 / 75_892, Verdict.HOLDS),
-        ("2.64x", 100_033 / 38_005, Verdict.ROUGHLY),
-        ("50K", 50_776, Verdict.ROUGHLY),
-        ("80K", 80_472, Verdict.HOLDS),
-        ("200K", 203_008, Verdict.HOLDS),
-        ("300K", 295_112, Verdict.HOLDS),
-        ("2.5x", 203_008 / 80_472, Verdict.HOLDS),
-        ("8x", 203_008 / 25_376, Verdict.HOLDS),
-        ("1.6x", 91_985 / 62_289, Verdict.FAILS),
-        ("3x", 72_425 / 25_376, Verdict.HOLDS),
-        ("25K", 25_376, Verdict.HOLDS),
-        ("37K", 36_889, Verdict.HOLDS),
-        ("millions", 4_951_800, Verdict.HOLDS),
+        ("185", math.ceil(math.log(2 / 0.05) / 0.02), ClaimVerdict.HOLDS),
+        ("26,492", math.ceil(math.log(2 / 0.01) / 0.0002), ClaimVerdict.HOLDS),
+        ("380K", 380_050, ClaimVerdict.HOLDS),
+        ("108K", 108_080, ClaimVerdict.HOLDS),
+        ("3.5x", 380_050 / 108_080, ClaimVerdict.HOLDS),
+        ("66K", 66_527, ClaimVerdict.ROUGHLY),
+        ("5.8x", 380_050 / 66_527, ClaimVerdict.ROUGHLY),
+        ("100K", 100_033, ClaimVerdict.HOLDS),
+        ("1.3x", 1 + math.log(5) / math.log(200), ClaimVerdict.HOLDS),
+        ("1.75x", 66_527 / 38_005, ClaimVerdict.HOLDS),
+        ("71K", 63_261, ClaimVerdict.FAILS),
+        ("1.4x", 100_033 / 63_261, ClaimVerdict.FAILS),
+        ("76K", 75_892, ClaimVerdict.HOLDS),
+        ("1.32x", 100_033 / 75_892, ClaimVerdict.HOLDS),
+        ("2.64x", 100_033 / 38_005, ClaimVerdict.ROUGHLY),
+        ("50K", 50_776, ClaimVerdict.ROUGHLY),
+        ("80K", 80_472, ClaimVerdict.HOLDS),
+        ("200K", 203_008, ClaimVerdict.HOLDS),
+        ("300K", 295_112, ClaimVerdict.HOLDS),
+        ("2.5x", 203_008 / 80_472, ClaimVerdict.HOLDS),
+        ("8x", 203_008 / 25_376, ClaimVerdict.HOLDS),
+        ("1.6x", 91_985 / 62_289, ClaimVerdict.FAILS),
+        ("3x", 72_425 / 25_376, ClaimVerdict.HOLDS),
+        ("25K", 25_376, ClaimVerdict.HOLDS),
+        ("37K", 36_889, ClaimVerdict.HOLDS),
+        ("millions", 4_951_800, ClaimVerdict.HOLDS),
     ],
 )
-def test_computed_values(printed: str, computed: float, verdict: Verdict) -> None:
+def test_computed_values(printed: str, computed: float, verdict: ClaimVerdict) -> None:
     [number] = numbers(printed)
     assert number.computed == pytest.approx(computed, rel=1e-12)
     assert number.verdict is verdict

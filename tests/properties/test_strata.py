@@ -31,7 +31,7 @@ from easeml_meter.meter import Meter
 from easeml_meter.report.checks import checks
 from easeml_meter.report.words import settings_words
 from easeml_meter.scoring.losses import UNIT
-from easeml_meter.scoring.score import Totals
+from easeml_meter.scoring.score import LossTotals
 from easeml_meter.scoring.validation import strata_of
 from easeml_meter.service.testsets import checking
 from easeml_meter.spec import Bound, MeterSpec
@@ -324,7 +324,7 @@ class World:
     def _loss(self, model: tuple[int, ...], sample: tuple[int, ...]) -> Fraction:
         counts = [(first, size - first) for first, size in zip(sample, self.sizes, strict=True)]
         units = np.repeat(model, np.array(counts).ravel()) * UNIT
-        return Totals.score([Totals.of(self.strata, [units])], self.strata).mean
+        return LossTotals.score([LossTotals.of(self.strata, [units])], self.strata).mean
 
     def _asked(self, model: tuple[int, ...]) -> set[tuple[int, tuple[int, ...]]]:
         means = [Fraction(model[2 * k] + model[2 * k + 1], 2) for k in range(2)]

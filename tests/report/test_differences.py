@@ -8,7 +8,7 @@ from dataclasses import replace
 from rich.console import Console
 from tests.report.sessions import SPEC
 
-from easeml_meter.core.differences import Compared, Differences, Example
+from easeml_meter.core.differences import Compared, Differences, DifferingExample
 from easeml_meter.report.differences import differences_terminal
 
 FOUND = Differences(
@@ -21,7 +21,9 @@ FOUND = Differences(
     zero_one=True,
     page=1,
     pages=1,
-    examples=(Example(2, None, 1, ("1", "0"), (0.0, 1.0), {"x": 0.25, "text": "long " * 20}),),
+    examples=(
+        DifferingExample(2, None, 1, ("1", "0"), (0.0, 1.0), {"x": 0.25, "text": "long " * 20}),
+    ),
     found=1,
 )
 

@@ -7,30 +7,33 @@ import pytest
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import WrongType
-from easeml_meter.scoring.columns import Rows, flattened, no_nulls, read_reals
+from easeml_meter.scoring.columns import RowPlaces, flattened, no_nulls, read_reals
 
 
 def test_a_refusal_names_the_row_and_never_a_label() -> None:
-    assert str(Rows(11).refuse(3, "'x'", "a number needed")) == "row 14: 'x' given, a number needed"
-    assert str(Rows(11, width=2).refuse(3, "'x'", "a number needed")).startswith("row 12: ")
-    assert "x" not in str(Rows(11, secret=True).refuse(3, "'x'", "a number needed"))
-    assert Rows(11, secret=True)[2] == Rows(11, 2, secret=True)
+    assert (
+        str(RowPlaces(11).refuse(3, "'x'", "a number needed"))
+        == "row 14: 'x' given, a number needed"
+    )
+    assert str(RowPlaces(11, width=2).refuse(3, "'x'", "a number needed")).startswith("row 12: ")
+    assert "x" not in str(RowPlaces(11, secret=True).refuse(3, "'x'", "a number needed"))
+    assert RowPlaces(11, secret=True)[2] == RowPlaces(11, 2, secret=True)
 
 
 def test_missing_values() -> None:
     coded = pa.DictionaryArray.from_arrays(pa.array([0, 1]), pa.array(["a", None]))
     for column in (pa.array([1, None]), coded):
         with pytest.raises(InvalidInput, match="row 2: None given, no value may be missing"):
-            no_nulls(column, Rows(1))
+            no_nulls(column, RowPlaces(1))
 
 
 def test_numbers_in_text() -> None:
     column = pa.array([" 1.50", "2e1"]).dictionary_encode()
-    assert read_reals(column, Rows(1)).tolist() == [1.5, 20.0]
+    assert read_reals(column, RowPlaces(1)).tolist() == [1.5, 20.0]
     with pytest.raises(InvalidInput, match="row 2: 'x' given, a finite number needed"):
-        read_reals(pa.array(["1", "x"]), Rows(1))
+        read_reals(pa.array(["1", "x"]), RowPlaces(1))
     with pytest.raises(WrongType, match="finite number needed"):
-        read_reals(pa.array([b"1"]), Rows(1))
+        read_reals(pa.array([b"1"]), RowPlaces(1))
 
 
 def test_lists_of_one_length() -> None:
@@ -40,7 +43,7 @@ def test_lists_of_one_length() -> None:
         lists.cast(pa.list_(pa.int64(), 2)),
         lists.cast(pa.large_list(pa.int8())),
     ):
-        values, width = flattened(column, Rows(1))
+        values, width = flattened(column, RowPlaces(1))
         assert (values.to_pylist(), width) == ([1, 2, 3, 4], 2)
     with pytest.raises(InvalidInput, match="row 1: a list of 2 given, a list of 3 in every row"):
-        flattened(lists, Rows(1), 3)
+        flattened(lists, RowPlaces(1), 3)

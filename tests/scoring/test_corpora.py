@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.corpora import CorpusLoss, Curve, counted_in
+from easeml_meter.scoring.corpora import CorpusLoss, RocCurve, counted_in
 from easeml_meter.scoring.losses import Output, parse_loss
 from easeml_meter.scoring.outputs import Expected
 from easeml_meter.scoring.score import total_loss
@@ -87,7 +87,7 @@ def test_curves_are_as_far_apart_as_their_rates_at_the_worst_threshold(
         for threshold in (Fraction(k, 2) for k in range(-1, 13))
     )
     here, visible = sums
-    kept = Curve.from_bytes(visible.corpus, visible.to_bytes())
+    kept = RocCurve.from_bytes(visible.corpus, visible.to_bytes())
     for each in (visible, kept):
         assert here.beside(each).mean(1) == each.beside(here).mean(1) == expected
     assert here.mean(1) == here.beside(here).mean(1) == 0

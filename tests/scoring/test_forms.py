@@ -11,46 +11,46 @@ import pytest
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import WrongType
-from easeml_meter.scoring.columns import Rows
-from easeml_meter.scoring.forms import Form, form_of, form_of_both, read_in_form
+from easeml_meter.scoring.columns import RowPlaces
+from easeml_meter.scoring.forms import ColumnForm, form_of, form_of_both, read_in_form
 
 COLUMNS = {
-    Form.TEXT: pa.array(["7", "-3"]),
-    Form.WHOLE: pa.array([7, -3]),
-    Form.REAL: pa.array([7.0, -3.0]),
-    Form.BOOLEAN: pa.array([True, False]),
-    Form.LISTS: pa.array([[1, 2], [3, 4]]),
+    ColumnForm.TEXT: pa.array(["7", "-3"]),
+    ColumnForm.WHOLE: pa.array([7, -3]),
+    ColumnForm.REAL: pa.array([7.0, -3.0]),
+    ColumnForm.BOOLEAN: pa.array([True, False]),
+    ColumnForm.LISTS: pa.array([[1, 2], [3, 4]]),
 }
 BOTH = {
-    (Form.TEXT, Form.WHOLE): Form.TEXT,
-    (Form.REAL, Form.WHOLE): Form.REAL,
-    **{(form, form): form for form in Form},
+    (ColumnForm.TEXT, ColumnForm.WHOLE): ColumnForm.TEXT,
+    (ColumnForm.REAL, ColumnForm.WHOLE): ColumnForm.REAL,
+    **{(form, form): form for form in ColumnForm},
 }
 """The pairs of label columns that go together."""
 READ = {
-    (Form.TEXT, Form.TEXT): ["7", "-3"],
-    (Form.TEXT, Form.WHOLE): ["7", "-3"],
-    (Form.WHOLE, Form.WHOLE): [7, -3],
-    (Form.WHOLE, Form.TEXT): [7, -3],
-    (Form.WHOLE, Form.REAL): [7.0, -3.0],
-    (Form.REAL, Form.WHOLE): [7.0, -3.0],
-    (Form.REAL, Form.REAL): [7.0, -3.0],
-    (Form.BOOLEAN, Form.BOOLEAN): [True, False],
-    **{(form, Form.LISTS): [[1.0, 2.0], [3.0, 4.0]] for form in Form},
+    (ColumnForm.TEXT, ColumnForm.TEXT): ["7", "-3"],
+    (ColumnForm.TEXT, ColumnForm.WHOLE): ["7", "-3"],
+    (ColumnForm.WHOLE, ColumnForm.WHOLE): [7, -3],
+    (ColumnForm.WHOLE, ColumnForm.TEXT): [7, -3],
+    (ColumnForm.WHOLE, ColumnForm.REAL): [7.0, -3.0],
+    (ColumnForm.REAL, ColumnForm.WHOLE): [7.0, -3.0],
+    (ColumnForm.REAL, ColumnForm.REAL): [7.0, -3.0],
+    (ColumnForm.BOOLEAN, ColumnForm.BOOLEAN): [True, False],
+    **{(form, ColumnForm.LISTS): [[1.0, 2.0], [3.0, 4.0]] for form in ColumnForm},
 }
 """The columns that are read in each form."""
 
 
 def test_the_forms_of_types() -> None:
     assert {form_of(column.type): column for column in COLUMNS.values()} == COLUMNS
-    assert form_of(pa.dictionary(pa.int8(), pa.large_string())) is Form.TEXT
+    assert form_of(pa.dictionary(pa.int8(), pa.large_string())) is ColumnForm.TEXT
     for kind in (pa.date32(), pa.binary(), pa.null(), pa.struct([])):
         with pytest.raises(WrongType, match="numbers, text or lists of them needed"):
             form_of(kind)
 
 
-@pytest.mark.parametrize(("test", "validation"), list(product(Form, Form)))
-def test_label_columns_that_go_together(test: Form, validation: Form) -> None:
+@pytest.mark.parametrize(("test", "validation"), list(product(ColumnForm, ColumnForm)))
+def test_label_columns_that_go_together(test: ColumnForm, validation: ColumnForm) -> None:
     known = BOTH.get((test, validation)) or BOTH.get((validation, test))
     if known is not None:
         assert form_of_both(test, validation) is known
@@ -59,13 +59,13 @@ def test_label_columns_that_go_together(test: Form, validation: Form) -> None:
         form_of_both(test, validation)
 
 
-@pytest.mark.parametrize(("form", "own"), list(product(Form, Form)))
-def test_columns_that_are_read_in_a_form(form: Form, own: Form) -> None:
+@pytest.mark.parametrize(("form", "own"), list(product(ColumnForm, ColumnForm)))
+def test_columns_that_are_read_in_a_form(form: ColumnForm, own: ColumnForm) -> None:
     if (form, own) not in READ:
         with pytest.raises(WrongType, match=f"{own} given, {form} needed, as the labels are"):
-            read_in_form(COLUMNS[own], form, Rows(1))
+            read_in_form(COLUMNS[own], form, RowPlaces(1))
         return
-    found = read_in_form(COLUMNS[own], form, Rows(1))
+    found = read_in_form(COLUMNS[own], form, RowPlaces(1))
     assert found.tolist() == READ[form, own]
     assert [type(each) for each in found.flat] == [
         type(each) for each in np.array(READ[form, own], found.dtype).flat
@@ -75,31 +75,33 @@ def test_columns_that_are_read_in_a_form(form: Form, own: Form) -> None:
 @pytest.mark.parametrize("text", ["07", "7.0", "+7", " 7", "-0", "x", "", "9" * 30])
 def test_text_is_a_whole_number_only_in_its_digits(text: str) -> None:
     with pytest.raises(InvalidInput, match=r"row 4: .* given, a whole number needed"):
-        read_in_form(pa.array(["7", text]), Form.WHOLE, Rows(3))
+        read_in_form(pa.array(["7", text]), ColumnForm.WHOLE, RowPlaces(3))
     with pytest.raises(InvalidInput, match="row 4: a label that does not fit given"):
-        read_in_form(pa.array(["7", text]), Form.WHOLE, Rows(3, secret=True))
+        read_in_form(pa.array(["7", text]), ColumnForm.WHOLE, RowPlaces(3, secret=True))
 
 
 @pytest.mark.parametrize("kind", [pa.int8(), pa.uint8(), pa.int32(), pa.uint64()])
 def test_whole_numbers_have_one_type(kind: Any) -> None:
-    found = read_in_form(pa.array([100, 5], kind), None, Rows(1))
+    found = read_in_form(pa.array([100, 5], kind), None, RowPlaces(1))
     assert found.dtype == np.int64
     assert (found[1] - found[0], *found) == (-95, 100, 5)
 
 
 def test_what_no_number_of_64_bits_holds() -> None:
     with pytest.raises(WrongType, match="give them as text"):
-        read_in_form(pa.array([2**64 - 1], pa.uint64()), Form.WHOLE, Rows(1))
-    assert read_in_form(pa.array([2**64 - 1], pa.uint64()), Form.TEXT, Rows(1)) == [str(2**64 - 1)]
+        read_in_form(pa.array([2**64 - 1], pa.uint64()), ColumnForm.WHOLE, RowPlaces(1))
+    assert read_in_form(pa.array([2**64 - 1], pa.uint64()), ColumnForm.TEXT, RowPlaces(1)) == [
+        str(2**64 - 1)
+    ]
 
 
 def test_lists_hold_numbers_or_texts_of_one_length() -> None:
     for lists in ([[1, 2]], [[1.0, 2.0]], [[True, False]]):
-        assert read_in_form(pa.array(lists), None, Rows(1)).dtype == np.float64
-    assert read_in_form(pa.array([["a"], ["b"]]), None, Rows(1)).tolist() == [["a"], ["b"]]
+        assert read_in_form(pa.array(lists), None, RowPlaces(1)).dtype == np.float64
+    assert read_in_form(pa.array([["a"], ["b"]]), None, RowPlaces(1)).tolist() == [["a"], ["b"]]
     with pytest.raises(InvalidInput, match="row 2: a list of 1 given"):
-        read_in_form(pa.array([["a", "b"], ["b"]]), None, Rows(1))
+        read_in_form(pa.array([["a", "b"], ["b"]]), None, RowPlaces(1))
     with pytest.raises(WrongType, match="lists of numbers or text needed"):
-        read_in_form(pa.array([[[1]]]), None, Rows(1))
+        read_in_form(pa.array([[[1]]]), None, RowPlaces(1))
     with pytest.raises(InvalidInput, match="row 1: nan given, a finite number needed"):
-        read_in_form(pa.array([[1.0, np.nan]]), None, Rows(1))
+        read_in_form(pa.array([[1.0, np.nan]]), None, RowPlaces(1))

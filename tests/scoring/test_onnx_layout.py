@@ -13,7 +13,7 @@ from tests.tables.costs import cost_of
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring import onnx_layout
 from easeml_meter.scoring.onnx_checks import inspect
-from easeml_meter.scoring.onnx_layout import Damaged, TooMany, count_parts
+from easeml_meter.scoring.onnx_layout import DamagedModel, TooManyParts, count_parts
 
 KIND = onnx.ModelProto.DESCRIPTOR
 
@@ -69,7 +69,7 @@ def test_there_may_be_so_many_parts_and_no_more(monkeypatch: pytest.MonkeyPatch)
     monkeypatch.setattr(onnx_layout, "MOST_MESSAGES", parts)
     count_parts(content, KIND)
     monkeypatch.setattr(onnx_layout, "MOST_MESSAGES", parts - 0.25)
-    with pytest.raises(TooMany):
+    with pytest.raises(TooManyParts):
         count_parts(content, KIND)
 
 
@@ -77,7 +77,7 @@ def test_messages_within_messages_have_an_end() -> None:
     content = b""
     for _ in range(60):  # graphs in attributes in nodes in graphs
         content = field(1, field(5, field(6, content)))
-    with pytest.raises(Damaged):
+    with pytest.raises(DamagedModel):
         count_parts(field(7, content), KIND)
 
 

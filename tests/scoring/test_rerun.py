@@ -21,7 +21,7 @@ from easeml_meter.scoring import rerun
 from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.losses import Loss, parse_loss
 from easeml_meter.scoring.predictor import Limits, ModelFailed
-from easeml_meter.scoring.rerun import MOST_ROWS, Part, part_of
+from easeml_meter.scoring.rerun import MOST_ROWS, RerunRows, part_of
 from easeml_meter.scoring.running import Source, VisibleRows, score_model
 from easeml_meter.scoring.score import Unscorable
 from easeml_meter.scoring.validation import Validation
@@ -133,9 +133,9 @@ def batch_of(values: Any) -> pa.RecordBatch:
     return pa.record_batch([pa.array(values)], ["prediction"])
 
 
-def kept(rows: int, runs: int = 1, pieces: int = 1) -> tuple[Part, list[list[int]]]:
+def kept(rows: int, runs: int = 1, pieces: int = 1) -> tuple[RerunRows, list[list[int]]]:
     """Run once over the numbers of rows; give the part, and what runs again."""
-    part, places = Part(rows, runs), np.array_split(np.arange(rows), pieces)
+    part, places = RerunRows(rows, runs), np.array_split(np.arange(rows), pieces)
     batches = [batch_of(each) for each in places]
     assert list(part.keeping_inputs(batches)) == batches
     assert list(part.keeping_answers(batches)) == batches
@@ -157,7 +157,7 @@ def test_which_rows_run_again_and_how_cannot_be_foreseen() -> None:
     first, second = (kept(1000)[1][0] for _ in range(2))
     assert sorted(first) != sorted(second)
     assert sorted(first) != first
-    cut = Part(1000, 1)
+    cut = RerunRows(1000, 1)
     list(cut.keeping_inputs([batch_of(np.arange(1000))]))
     lengths = [[batch.num_rows for run in cut.runs() for batch in run] for _ in range(2)]
     assert lengths[0] != lengths[1]
@@ -185,7 +185,7 @@ def read(batches: Iterable[pa.RecordBatch]) -> Any:
 
 def differ(first: list[Any], change: Callable[[int, Any], Any], loss: str | Loss) -> bool:
     """Whether the check finds what the second run changed."""
-    part = Part(len(first), 1)
+    part = RerunRows(len(first), 1)
     rows = batch_of(np.arange(len(first)))
     list(part.keeping_inputs([rows]))
     list(part.keeping_answers([batch_of(first)]))

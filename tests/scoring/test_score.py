@@ -26,7 +26,7 @@ from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import MOST_ROWS, UNIT, LossFailed, Sums, parse_loss
 from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.scoring.score import Score, Totals, Unscorable, score
+from easeml_meter.scoring.score import LossTotals, Score, Unscorable, score
 from easeml_meter.tables.clusters import Clusters
 
 MINE = "tests.scoring.examples"
@@ -286,11 +286,11 @@ def test_the_totals_of_a_row_group_take_room_for_its_own_clusters_only() -> None
     clusters = Clusters(np.arange(1_000) // 2, 500)
     units = np.arange(1_000, dtype=np.int64) * 1_000
     parts = [
-        Totals.of(clusters.part(start, start + 125), iter([units[start : start + 125]]))
+        LossTotals.of(clusters.part(start, start + 125), iter([units[start : start + 125]]))
         for start in range(0, 1_000, 125)
     ]
     assert max(len(each.values) for each in parts) <= 64
-    whole = Totals.of(clusters, iter([units]))
-    assert Totals.score(parts, clusters) == Totals.score([whole], clusters)
+    whole = LossTotals.of(clusters, iter([units]))
+    assert LossTotals.score(parts, clusters) == LossTotals.score([whole], clusters)
     sums = np.add.reduceat(units, np.arange(0, 1_000, 2))
     assert [int(each) for each in whole.values] == sums.tolist()

@@ -19,7 +19,7 @@ from easeml_meter.server import serve as serving
 from easeml_meter.server.auth import SiteActorHere
 from easeml_meter.server.idempotency import (
     Key,
-    Keys,
+    KeyBatches,
     OnceHere,
     forget_old_keys,
     once_streamed,
@@ -201,7 +201,7 @@ def test_a_streamed_body_counts(served: Served) -> None:
 
 
 def test_keys_that_come_together_are_each_judged_alone(served: Served, clock: StoppedClock) -> None:
-    keys: Keys = served.app.state.keys
+    keys: KeyBatches = served.app.state.keys
 
     def asked(key: str, request: str) -> KeyedRequest:
         return KeyedRequest("anna", key, request, stamp(clock()))

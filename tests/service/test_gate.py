@@ -56,13 +56,14 @@ INSIDE = {
     "testsets.delivery.asked_of",
     "testsets.delivery.check_alone",
     "testsets.delivery.check_reuse",
-    "testsets.delivery.claim",
     "testsets.delivery.open_delivered",
     "testsets.delivery.take_in",
+    "testsets.elsewhere.claim",
     "testsets.elsewhere.refuse_elsewhere",
     "testsets.release.choose",
     "testsets.release.hand_out",
     "testsets.release.truths_of",
+    "testsets.reuse.fresh_rows",
     "testsets.reuse.keep_notices",
     "testsets.reuse.kept_notices",
     "testsets.reuse.overlaps",
@@ -105,6 +106,41 @@ def test_every_use_case_declares_its_permission(use_case: Callable[..., Any]) ->
     assert all(isinstance(each, Permission) for each in declared)
     first = next(iter(inspect.signature(use_case).parameters))
     assert inspect.get_annotations(use_case)[first] == "Actor"
+
+
+ONLY_THE_GATE = {
+    "audit.newest_link",
+    "audit.verify",
+    "doctor.readiness",
+    "handovers.list_handovers",
+    "meters.list_archived",
+    "meters.list_meters",
+    "meters.may_archive",
+    "metrics.totals",
+    "seats.seats_of_user",
+    "testsets.orders.waited_for",
+    "testsets.parts.columns_before",
+    "testsets.release.releasable",
+    "testsets.requests.list_requests",
+    "testsets.requests.list_test_sets",
+    "testsets.windows.released_batches",
+    "tokens.admin_can_sign_in",
+    "tokens.list_tokens",
+    "tokens.log_out",
+    "tokens.make_admin_token",
+    "tokens.recognize_all",
+    "uploads.sweep_uploads",
+    "users.list_users",
+    "users.user_names",
+    "validation.list_validation_sets",
+}
+"""Use cases that refuse nobody whom the gate lets in: they only read, or tidy up."""
+
+
+def test_every_use_case_that_can_refuse_says_what_it_raises() -> None:
+    silent = {name_of(each) for each in USE_CASES if "Raises:" not in (each.__doc__ or "")}
+    assert silent - ONLY_THE_GATE == set(), "add Raises: to their docstrings"
+    assert ONLY_THE_GATE - silent == set(), "take these off the list"
 
 
 def test_an_actor_without_the_permission_does_not_get_in() -> None:

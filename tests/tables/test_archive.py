@@ -19,7 +19,7 @@ from hypothesis import strategies as st
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables.archive import (
     Archive,
-    Damaged,
+    DamagedArchive,
     File,
     add,
     finish,
@@ -164,7 +164,7 @@ def assert_refused(data: bytes, line: str) -> None:
     """Refused in one line, and before anything of that size was allocated."""
     tracemalloc.start()
     try:
-        with pytest.raises(Damaged, match=rf"^(no|a) tar[^\n]*{line}$"):
+        with pytest.raises(DamagedArchive, match=rf"^(no|a) tar[^\n]*{line}$"):
             unpack(data, 10)
         assert tracemalloc.get_traced_memory()[1] < 1 << 20
     finally:
@@ -215,7 +215,7 @@ def test_anything_but_plain_files_is_refused_before_it_is_read(bad: bytes) -> No
 
 def test_the_good_file_alone_would_have_been_taken() -> None:
     assert unpack(GOOD, 1) == {"good": File(b"content")}
-    with pytest.raises(Damaged, match="too many"):
+    with pytest.raises(DamagedArchive, match="too many"):
         unpack(GOOD, 0)
 
 
@@ -223,11 +223,11 @@ def test_the_good_file_alone_would_have_been_taken() -> None:
 def test_any_bytes_are_files_or_damaged(data: bytes, at: int) -> None:
     written = bytearray(pack({"a": File(b"x" * 600)}))
     written[256 * at : 256 * at + len(data)] = data
-    with suppress(Damaged):
+    with suppress(DamagedArchive):
         unpack(bytes(written), 5)
 
 
 def test_a_long_extended_header_costs_no_time() -> None:
     """The standard library takes a time that grows with the square: minutes for a megabyte."""
-    with pytest.raises(Damaged, match="long headers"):
+    with pytest.raises(DamagedArchive, match="long headers"):
         unpack(block("x", b"1" * (1 << 20), type=EXTENDED), 1)

@@ -11,7 +11,7 @@ import pytest
 
 from easeml_meter.errors import InvalidInput, TooLarge
 from easeml_meter.tables import arrow_layout
-from easeml_meter.tables.arrow_layout import Damaged, check_arrow, check_schema
+from easeml_meter.tables.arrow_layout import DamagedArrow, check_arrow, check_schema
 from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.source import Held
@@ -114,13 +114,13 @@ def test_nested_columns_at_one_place_are_counted_each() -> None:
     check_schema(head(levels=3), USUAL_LIMITS)
     content = head(levels=60)
     assert len(content) < 8000
-    with pytest.raises((TooLarge, Damaged)):
+    with pytest.raises((TooLarge, DamagedArrow)):
         check_schema(content, USUAL_LIMITS)
 
 
 def test_metadata_at_one_place_is_counted_each_time() -> None:
     check_schema(head(pairs=1), USUAL_LIMITS)
-    with pytest.raises(Damaged, match="share their place"):
+    with pytest.raises(DamagedArrow, match="share their place"):
         check_schema(head(pairs=1000), USUAL_LIMITS)
 
 

@@ -16,7 +16,7 @@ from urllib.error import URLError
 from urllib.request import Request, urlopen
 
 from easeml_meter.integrations.label_studio import rows
-from easeml_meter.integrations.sourcing import Wanted
+from easeml_meter.integrations.sourcing import WantedColumns
 
 PORT, TOKEN = 18765, "0" * 39 + "1"
 AT = f"http://127.0.0.1:{PORT}"
@@ -45,7 +45,7 @@ MAILS: dict[str, list[dict[str, Any]]] = {
     "m8": [{"topics": ["health"]}],
 }
 """What each annotator says of each mail."""
-WANTED = Wanted("kind", "mail_id", ["text"])
+WANTED = WantedColumns("kind", "mail_id", ["text"])
 LEFT_OUT = {"annotators disagree": 1, "skipped": 1, "not labelled": 2}
 
 

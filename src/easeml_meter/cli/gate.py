@@ -18,7 +18,7 @@ from easeml_meter.cli.common import (
 )
 
 if TYPE_CHECKING:
-    from easeml_meter.core.gate import Verdict
+    from easeml_meter.core.gate import GateVerdict
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 _PATH = click.Path(path_type=Path)
@@ -73,7 +73,7 @@ def gate(model: str, tenant: int | None, place: MeterPlace, as_json: bool, **opt
     close(verdict, options["summary"], options["junit"])
 
 
-def close(verdict: Verdict, summary: Path | None, junit: Path | None) -> None:
+def close(verdict: GateVerdict, summary: Path | None, junit: Path | None) -> None:
     """Write what was asked for, and exit with 6 if the model does not pass."""
     from easeml_meter.core.gate import CLOSED
     from easeml_meter.report import gate as written

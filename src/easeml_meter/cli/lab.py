@@ -85,9 +85,9 @@ def _show(report: Report, out: Path) -> None:
     from rich.table import Table
 
     from easeml_meter.lab.page import tally
-    from easeml_meter.lab.verdicts import Verdict
+    from easeml_meter.lab.verdicts import ClaimVerdict
 
-    colours = {Verdict.ROUGHLY: "yellow", Verdict.FAILS: "red"}
+    colours = {ClaimVerdict.ROUGHLY: "yellow", ClaimVerdict.FAILS: "red"}
     findings = [
         (claim, finding) for drawing in report.drawings for claim, finding in drawing.findings
     ]

@@ -19,7 +19,7 @@ from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
 
 if TYPE_CHECKING:
     from easeml_meter.core.questions.planning import MeterPlan
-    from easeml_meter.stats.comparison import Comparison, Form, Setting
+    from easeml_meter.stats.comparison import Form, MeterPrices, Setting
     from easeml_meter.stats.planning import Plan
 
 
@@ -451,7 +451,7 @@ def _show_forms(forms: tuple[Form, ...], setting: Setting, price: float | None) 
     console.print(f"\nRecommended: {best.name}, {best.plan.labels:,} labels\n")
 
 
-def _comparison_dict(row: Comparison, price: float | None) -> dict[str, Any]:
+def _comparison_dict(row: MeterPrices, price: float | None) -> dict[str, Any]:
     plans = {
         "published": row.published,
         "consistent": row.consistent,
@@ -465,7 +465,7 @@ def _comparison_dict(row: Comparison, price: float | None) -> dict[str, Any]:
     return data
 
 
-def _show_comparison(rows: tuple[Comparison, ...], setting: Setting, price: float | None) -> None:
+def _show_comparison(rows: tuple[MeterPrices, ...], setting: Setting, price: float | None) -> None:
     from rich.console import Console
     from rich.table import Table
 

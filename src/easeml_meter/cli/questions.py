@@ -136,7 +136,7 @@ def _loss(name: str, positive: str | None) -> str:
 
 def _asking(question: Question, asked: dict[str, Any], known: dict[str, Any]) -> MeterSpec:
     """Return the meter of one question by its text, or of several; the gap comes first."""
-    from easeml_meter.core.questions.gap import Gap
+    from easeml_meter.core.questions.gap import GapQuestion
     from easeml_meter.core.questions.mixed import Mixed
     from easeml_meter.spec import GAP, MeterSpec
 
@@ -146,7 +146,7 @@ def _asking(question: Question, asked: dict[str, Any], known: dict[str, Any]) ->
     known |= {name: asked[name] for name in ("disagreement", "passes") if name in asked}
     each = question.questions if isinstance(question, Mixed) else (question,)
     for gap in each:
-        if isinstance(gap, Gap):
+        if isinstance(gap, GapQuestion):
             also = tuple(text for text in texts if text != GAP)
             return gap.spec.replace(**known, also=also)
     tolerance = asked.get("tolerance")

@@ -110,9 +110,9 @@ def _rows(data: Path, options: dict[str, Any]) -> tuple[Data, str]:
         if usage or allowed:
             raise invalid("--usage, --allow-left-out", "no --from", "only together with --from")
         return data, ""
-    from easeml_meter.integrations.sourcing import Wanted, rows_from
+    from easeml_meter.integrations.sourcing import WantedColumns, rows_from
 
-    wanted = Wanted(options["label"], options["id_column"], options["columns"], usage)
+    wanted = WantedColumns(options["label"], options["id_column"], options["columns"], usage)
     return rows_from(tool, data, wanted, allow_left_out=allowed)
 
 

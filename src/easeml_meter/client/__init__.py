@@ -7,7 +7,8 @@
 
 from __future__ import annotations
 
-from easeml_meter.client.meter import RemoteMeter, connect, create_meter, list_meters
+from easeml_meter.client.meter import RemoteMeter
+from easeml_meter.client.meters import connect, create_meter, list_meters
 from easeml_meter.client.submissions import Untold
 
 __all__ = ["RemoteMeter", "Untold", "connect", "create_meter", "list_meters"]

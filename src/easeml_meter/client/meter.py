@@ -1,4 +1,4 @@
-"""`RemoteMeter`: a meter at a server, with the verbs of `service.meter.Meter`.
+"""`RemoteMeter`: a meter at a server, with the verbs of `MeterVerbs` in `meter.py`.
 
 Sealing happens here, on the labeler's machine: only sealed files are sent.
 """
@@ -6,7 +6,6 @@ Sealing happens here, on the labeler's machine: only sealed files are sent.
 from __future__ import annotations
 
 import json
-import re
 import tempfile
 import time
 from collections.abc import Sequence
@@ -42,15 +41,14 @@ from easeml_meter.core.views import (
     signal_from_json,
     view_from_json,
 )
-from easeml_meter.errors import InvalidInput, NotFound, WrongPhase, error_named, invalid
+from easeml_meter.errors import InvalidInput, WrongPhase, error_named
 from easeml_meter.meter import MeterVerbs
-from easeml_meter.service.meters import check_meter
 from easeml_meter.service.submissions.kinds import Submitted
 from easeml_meter.service.submissions.measuring import USUAL, Conditions
 from easeml_meter.service.testsets.checking import Asked
 from easeml_meter.service.testsets.delivery import Choices, refuse_plain, seal_for
 from easeml_meter.service.testsets.orders import encrypt_labels
-from easeml_meter.service.testsets.reuse import Decisions
+from easeml_meter.service.testsets.reuse import LabelerDecisions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.memory import Data, as_source
@@ -60,10 +58,9 @@ from easeml_meter.tables.writing import new_file, new_folder
 if TYPE_CHECKING:
     from easeml_meter.vault.manifest import Manifest
 
-_ID = re.compile("[0-9a-f]{32}")
 _LOOK = 1.0
-_RELEASING = "models run once more at the server"
 """Seconds between two looks at a release that waits for a worker."""
+_RELEASING = "models run once more at the server"
 # What the readers take a file for goes by its ending; of several the server knows the first.
 _ALIASES = {
     "pq": "parquet",
@@ -72,69 +69,6 @@ _ALIASES = {
     "ipc": "arrow",
     "ndjson": "jsonl",
 }
-
-
-def connect(
-    server: str,
-    meter: str | None = None,
-    *,
-    token: str | None = None,
-    ca: str | Path | None = None,
-) -> RemoteMeter:
-    """Open a meter at a server, by its name or id; without one, the only meter that is yours.
-
-    The token is that of METER_TOKEN or of `meter login`, unless given. `ca` is a file with the
-    certificate of an authority of your own.
-    """
-    connection = Connection.open(server, token, ca=ca)
-    try:
-        return RemoteMeter(connection, _find(connection, meter))
-    except BaseException:
-        connection.close()
-        raise
-
-
-def create_meter(
-    server: str,
-    spec: MeterSpec,
-    *,
-    name: str,
-    token: str | None = None,
-    ca: str | Path | None = None,
-) -> RemoteMeter:
-    """Make a meter at a server, and ask for its first test set (an admin's verb)."""
-    check_meter(spec, name)
-    connection = Connection.open(server, token, ca=ca)
-    try:
-        made = connection.call(
-            "POST", "/meters", json={"name": name, "settings": spec.to_mapping()}
-        )
-        return RemoteMeter(connection, made["id"])
-    except BaseException:
-        connection.close()
-        raise
-
-
-def list_meters(connection: Connection) -> list[dict[str, Any]]:
-    """List the meters at which the caller has a seat: id, name, roles."""
-    return list(connection.listed("/meters"))
-
-
-def _find(connection: Connection, meter: str | None) -> str:
-    if meter is not None and _ID.fullmatch(meter):
-        return meter
-    meters = list_meters(connection)
-    found = [each["id"] for each in meters if meter in (None, each["name"])]
-    if len(found) == 1:
-        return str(found[0])
-    if meter is not None and not found:
-        raise NotFound(f"meter {meter[:80]!r}: none of that name that you have a seat at")
-    if not meters:
-        raise NotFound(f"{connection.server}: you have no seat at any meter: ask an admin")
-    if meter is not None:
-        raise invalid("meter", meter[:80], f"{len(found)} have that name: give the id of one")
-    names = ", ".join(sorted(each["name"] for each in meters)[:10])
-    raise invalid("meter", None, f"name one of yours with --meter: {names}")
 
 
 class RemoteMeter(MeterVerbs):
@@ -150,7 +84,6 @@ class RemoteMeter(MeterVerbs):
         return f"<RemoteMeter {self._id} at {self._connection.server}>"
 
     def close(self) -> None:
-        """Let go of the connection."""
         self._connection.close()
 
     def __enter__(self) -> RemoteMeter:
@@ -176,17 +109,14 @@ class RemoteMeter(MeterVerbs):
 
     @property
     def spec(self) -> MeterSpec:
-        """The specification in force."""
         return self._spec
 
     @property
     def plan(self) -> MeterPlan:
-        """How many labels each test set needs, and why."""
         return plan_of(self.spec)
 
     @property
     def generations(self) -> tuple[TestSet, ...]:
-        """All test sets, the oldest first; without what only the server may know of them."""
         found = self._connection.listed(self._at("test-sets"))
         return tuple(TestSet.from_json(self._id, each) for each in found)
 
@@ -205,16 +135,6 @@ class RemoteMeter(MeterVerbs):
         cluster: str | None = None,
         judge: str | None = None,
     ) -> Manifest:
-        """Seal labelled rows for the test set that is requested (labelers).
-
-        Nothing is sent. The server is asked how many rows it needs, and for the class list.
-
-        `columns` are the inputs (None: all), `drop` those that are none. `keep_unknown_labels`
-        says that labels outside the class list are meant, `part` that more rows will follow.
-        Without `label`, for a loss made of scores, only ids and `columns` are sealed. `cluster` is
-        the column that says which rows belong together, for a meter planned with clusters.
-        `judge` is the column of a judge's words, where rows without a label have one.
-        """
         requests = self.requests()
         if not requests:
             self._situation().requested()  # says why there is none
@@ -239,25 +159,18 @@ class RemoteMeter(MeterVerbs):
     def add_test_set(
         self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
     ) -> TestSet:
-        """Take in a sealed test set (a labeler's verb).
-
-        One with fewer rows than are needed becomes a part: the phase stays "requested".
-        """
-        return self._add(Path(path), Decisions(ids_renumbered, accept_shared), part=False)
+        return self._add(Path(path), LabelerDecisions(ids_renumbered, accept_shared), part=False)
 
     def add_part(
         self, path: str | Path, *, ids_renumbered: bool = False, accept_shared: bool = False
     ) -> TestSet:
-        """Take in some of the rows, sealed; the test set begins when enough are there."""
-        return self._add(Path(path), Decisions(ids_renumbered, accept_shared), part=True)
+        return self._add(Path(path), LabelerDecisions(ids_renumbered, accept_shared), part=True)
 
     def requests(self) -> list[LabelRequest]:
-        """Give the open requests for labels, and how far they have got (a labeler's verb)."""
         found = self._connection.listed(self._at("requests"))
         return [LabelRequest.from_json(self._id, each) for each in found]
 
     def wanted(self) -> Wanted | None:
-        """Give the labels that a step waits for, with labels on demand (a labeler's verb)."""
         found = self._connection.listed(self._at("wanted"))
         return next(map(Wanted.from_json, found), None)
 
@@ -269,10 +182,6 @@ class RemoteMeter(MeterVerbs):
         id_column: str | None = None,
         keep_unknown_labels: bool = False,
     ) -> LabelOrder:
-        """Give the labels that a step waits for, which is then answered (a labeler's verb).
-
-        The file is encrypted here, to the server's key. Rows that were not asked for are left out.
-        """
         path = as_source(source, "labels", a_set=True)
         asked = self.wanted()
         if asked is None:
@@ -293,10 +202,6 @@ class RemoteMeter(MeterVerbs):
         return replace(asked.order, given_at=given["given_at"])
 
     def export_inputs(self, destination: str | Path) -> int:
-        """Write the test inputs, without labels; developers may if the meter says "public".
-
-        The format is the one that the name of the file says.
-        """
         from easeml_meter.tables.opening import open_table
         from easeml_meter.tables.table_file import check_ending, write_table
 
@@ -311,7 +216,6 @@ class RemoteMeter(MeterVerbs):
             return write_table(path, table.schema, table.batches())
 
     def notices(self) -> list[dict[str, object]]:
-        """Read what labelers alone are told."""
         return list(self._connection.listed(self._at("notices")))
 
     def set_validation(
@@ -322,7 +226,6 @@ class RemoteMeter(MeterVerbs):
         id_column: str | None = None,
         cluster: str | None = None,
     ) -> ValidationSet:
-        """Give the first validation set."""
         if self._validations():
             raise WrongPhase("there is a validation set already: use meter validation replace")
         return self._validate(source, _named(label=label, id_column=id_column, cluster=cluster))
@@ -336,7 +239,6 @@ class RemoteMeter(MeterVerbs):
         cluster: str | None = None,
         reset: bool = False,
     ) -> ValidationSet:
-        """Replace the validation set, from the next submission on."""
         if not self._validations():
             raise WrongPhase("there is no validation set yet: give one with meter validation set")
         chosen = _named(label=label, id_column=id_column, cluster=cluster)
@@ -352,11 +254,6 @@ class RemoteMeter(MeterVerbs):
         once: bool = False,
         ask: str = "",
     ) -> Signal:
-        """Submit predictions (`PredictionFiles`) or a model (`OnnxFile`, `Command`).
-
-        Ctrl-C before a worker has begun it takes it back, without cost. A runner, who sees no
-        signals, gets `Untold`.
-        """
         answer = submissions.submit(
             self._connection,
             self._at("submissions"),
@@ -376,10 +273,6 @@ class RemoteMeter(MeterVerbs):
         conditions: Conditions = USUAL,
         ask: str = "",
     ) -> CheckedSubmission:
-        """Return how the meter understands a submission: free, and without touching a label.
-
-        A model is not run: at a server, only workers do that, when it is submitted.
-        """
         return submissions.check(
             self._connection,
             self._at("submissions", "check"),
@@ -389,17 +282,14 @@ class RemoteMeter(MeterVerbs):
         )
 
     def status(self, *, generation: int | None = None, tenant: int | None = None) -> SessionView:
-        """Show a session: what was told, what is promised, what is left."""
         chosen = {} if generation is None else {"generation": generation}
         return self._view(self._get("status", params={**chosen, **_tenant(tenant)}))
 
     def history(self, *, tenant: int | None = None) -> History:
-        """Show the sessions of all test sets delivered so far."""
         found = self._connection.listed(self._at("history"), _tenant(tenant))
         return History(self._view(each) for each in found)
 
     def promote(self, model: str, *, tenant: int | None = None) -> int:
-        """Compare the next submissions with this model, which has passed; return its step."""
         found = self._connection.call(
             "POST",
             self._at("submissions", "promote"),
@@ -417,10 +307,6 @@ class RemoteMeter(MeterVerbs):
         generation: int | None = None,
         tenant: int | None = None,
     ) -> int:
-        """Note something on a submission, by its step or the name of its model; return its step.
-
-        The `link` may lead to a commit or a run. Without a text and a link, the note is taken away.
-        """
         asked = {"submission": submission, "text": text, "link": link, "generation": generation}
         found = self._connection.call(
             "POST", self._at("submissions", "note"), params=_tenant(tenant), json=asked
@@ -428,39 +314,27 @@ class RemoteMeter(MeterVerbs):
         return int(found["step"])
 
     def hand_over(self, giver: int, receiver: int, *, confirm: bool = False) -> Consequence:
-        """Return what it costs if one tenant goes on from another's model; `confirm` requests it.
-
-        It counts once all tenants have agreed that would share the history.
-        """
         asked = {"giver": giver, "receiver": receiver, "confirm": confirm}
         found = self._connection.call("POST", self._at("handovers"), json=asked)
         return Consequence.from_json(found)
 
     def handovers(self) -> list[Consequence]:
-        """Return the hand-overs that wait for a tenant to agree."""
         return list(map(Consequence.from_json, self._connection.listed(self._at("handovers"))))
 
     def answer_handover(self, giver: int, receiver: int, *, accept: bool) -> Consequence:
-        """Agree to a hand-over that was requested, or decline it."""
         given = {"giver": giver, "receiver": receiver, "accept": accept}
         found = self._connection.call("POST", self._at("handovers", "answer"), json=given)
         return Consequence.from_json(found)
 
     def retire(self) -> TestSet:
-        """Retire the active test set early, and request the next one (labelers and admins)."""
         number = self.generations[-1].number
         retired = self._connection.call("POST", self._at("test-sets", number, "retire"))
         return TestSet.from_json(self._id, retired)
 
     def archive(self) -> None:
-        """Give the meter up before its first answer, for good (admins)."""
         self._connection.call("POST", self._at("archive"))
 
     def release(self) -> Path:
-        """Hand a spent test set out in the clear, with the retrospective report.
-
-        The files are also written here, to released/NUMBER in the current folder.
-        """
         generations = self.generations
         spent = [row.number for row in generations if row.phase is Phase.SPENT]
         # Where none is spent, the server says what the newest one is instead.
@@ -478,10 +352,7 @@ class RemoteMeter(MeterVerbs):
         return self.fetch_released(number, folder)
 
     def fetch_released(self, generation: int, folder: str | Path) -> Path:
-        """Write the files of a released test set to a new folder: of all tenants that you see."""
-        phase = self._get("test-sets", generation)["phase"]
-        if phase != Phase.RELEASED:
-            raise WrongPhase(f"test set {generation} is {phase}: it was not released yet")
+        self._check_released(generation)
         folder = new_folder(Path(folder))
         place = self._at("test-sets", generation, "released")
         self._connection.download(f"{place}/testset.parquet", folder / "testset.parquet")
@@ -508,11 +379,6 @@ class RemoteMeter(MeterVerbs):
         page: int = 1,
         tenant: int | None = None,
     ) -> Differences:
-        """Compare two submissions, by their steps, on a released test set, example by example.
-
-        Unless given, these are the first and the last, on the newest test set that is released.
-        `better`: the examples that became better, in place of those that became worse.
-        """
         number = self._newest_released() if generation is None else generation
         steps = {"first": first, "second": second}
         asked = {name: step for name, step in steps.items() if step is not None}
@@ -524,21 +390,15 @@ class RemoteMeter(MeterVerbs):
         return Differences.from_json(found)
 
     def batches(self) -> list[Batch]:
-        """Return the batches that have left the window of a rolling test set."""
         return [Batch(**each) for each in self._connection.listed(self._at("batches"))]
 
     def fetch_batch(self, number: int, destination: str | Path) -> Path:
-        """Write a batch that has left a rolling test set, with its labels, to a Parquet file."""
         destination = Path(destination)
         destination.parent.mkdir(parents=True, exist_ok=True)
         self._connection.download(self._at("batches", number), destination)
         return destination
 
     def audit(self) -> Audit:
-        """Verify the chain of everything that was disclosed.
-
-        Links about the answers of others come without details, and then all without digests.
-        """
         links: list[AuditLink] = []
         after: str | None = ""
         while after is not None:
@@ -562,7 +422,7 @@ class RemoteMeter(MeterVerbs):
     def _view(self, data: dict[str, Any]) -> SessionView:
         return view_from_json(data, self.spec)
 
-    def _add(self, path: Path, decisions: Decisions, *, part: bool) -> TestSet:
+    def _add(self, path: Path, decisions: LabelerDecisions, *, part: bool) -> TestSet:
         def tell(done: float, total: float) -> None:
             self.progress(submissions.SENDING, done, total)
 

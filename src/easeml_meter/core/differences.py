@@ -21,7 +21,7 @@ class Compared:
 
 
 @dataclass(frozen=True)
-class Example:
+class DifferingExample:
     """A row of the test set on which the two submissions differ."""
 
     row: int
@@ -40,7 +40,7 @@ class Example:
         return found | {"inputs": {name: plain(value) for name, value in self.inputs.items()}}
 
     @classmethod
-    def from_json(cls, data: Mapping[str, Any]) -> Example:
+    def from_json(cls, data: Mapping[str, Any]) -> DifferingExample:
         """Read what `to_json` gave."""
         pairs = {name: tuple(data[name]) for name in ("predictions", "losses")}
         return cls(**{**data, **pairs})
@@ -60,7 +60,7 @@ class Differences:
     """Whether an example is right or wrong, and nothing between."""
     page: int
     pages: int
-    examples: tuple[Example, ...]
+    examples: tuple[DifferingExample, ...]
     """Those of one page, of the kind that was asked for."""
     found: int
     """Examples of that kind."""
@@ -73,7 +73,13 @@ class Differences:
     def from_json(cls, data: Mapping[str, Any]) -> Differences:
         """Read what `to_json` gave."""
         sides = {name: Compared(**data[name]) for name in ("first", "second")}
-        return cls(**{**data, **sides, "examples": tuple(map(Example.from_json, data["examples"]))})
+        return cls(
+            **{
+                **data,
+                **sides,
+                "examples": tuple(map(DifferingExample.from_json, data["examples"])),
+            }
+        )
 
 
 def plain(value: Any) -> Any:

@@ -59,7 +59,7 @@ class Gate:
             needed = f"the number of a band, at most {spec.signals}"
             raise invalid("fail-above", self.fail_above, needed)
 
-    def judge(self, signal: Signal) -> Verdict:
+    def judge(self, signal: Signal) -> GateVerdict:
         """Say whether an answer passes."""
         self.check(signal.spec)
         reasons = []
@@ -69,16 +69,17 @@ class Gate:
             reasons.append(f"there is no band to go by ({name_of(signal.answer)})")
         elif self.fail_above is not None and (signal.band or 0) > self.fail_above:
             reasons.append(f"band {signal.band} is above band {self.fail_above}")
+        # Without a reading nothing is promised of the loss, and that was said above.
         if self.most_loss is not None and (signal.band is not None or signal.passed):
             promised = signal.true_loss_at_most
             if promised is None or promised > self.most_loss:
                 bound = "unknown" if promised is None else f"at most {at_most(promised)}"
                 reasons.append(f"the true loss is {bound}, not at most {self.most_loss:g}")
-        return Verdict(signal, tuple(reasons))
+        return GateVerdict(signal, tuple(reasons))
 
 
 @dataclass(frozen=True)
-class Verdict:
+class GateVerdict:
     """Whether a model passes, and why not."""
 
     signal: Signal

@@ -143,6 +143,7 @@ class MeterState:
         return number
 
 
+# The settings of a meter never change, so what was read of them is valid for ever.
 @lru_cache(maxsize=256)
 def _spec(settings: str) -> MeterSpec:
     return MeterSpec.from_mapping(json.loads(settings))
@@ -179,6 +180,7 @@ class Folded:
 
     def after(self, ledger: Ledger, entry: Entry) -> Folded:
         """Return this with one entry more."""
+        # In the order in which it was decided: the reset came before the answer.
         account = ledger.reset(self.account) if entry.after_reset else self.account
         account = ledger.record(account, answer_named(entry.answer), entry.asked)
         return Folded(account, entry.step)

@@ -1,4 +1,4 @@
-"""Requests that carry an Idempotency-Key, and what the key brings back."""
+"""An Idempotency-Key: when it brings back its answer, when it is refused, when it is too old."""
 
 from __future__ import annotations
 

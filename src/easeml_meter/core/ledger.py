@@ -1,4 +1,4 @@
-"""The books on what was told: a fold over the answers of one test set.
+"""The budget of one test set: what each answer costs it, and a hand-over, and when it is spent.
 
 `Ledger` holds what is fixed before the first answer (the meter, the size of the test set);
 `Account` is one developer's running state. Whether a further submission is accepted depends on
@@ -51,6 +51,8 @@ class Ledger:
     def __post_init__(self) -> None:
         if self.spec.protocol not in METERS:
             raise invalid("protocol", str(self.spec.protocol), "only meters answer submissions")
+        # At every opening, not only at delivery: if the books were changed by hand, nothing is
+        # answered that the promise does not cover.
         if self._log_total > math.log(self.uniform_share * self.spec.session_delta):
             raise invalid(
                 "labels", self.labels, f"too few to promise {self.spec.steps:,} steps: see the plan"
@@ -116,6 +118,8 @@ class Ledger:
         return Account(
             tenant=accounts[0].tenant,
             steps=sum(account.steps for account in accounts),
+            # What one team knows, the other now knows: the worst band of both, and every answer
+            # above the ceiling.
             state=State(
                 top=max(account.state.top for account in accounts),
                 above=sum(account.state.above for account in accounts),

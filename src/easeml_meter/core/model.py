@@ -174,6 +174,21 @@ class TestSet:
         object.__setattr__(self, "count", Count(self.count))
 
     @property
+    def needs_labels(self) -> bool:
+        """Whether labelers were asked for it, and it was not delivered yet."""
+        return self.phase is Phase.REQUESTED
+
+    @property
+    def active(self) -> bool:
+        """Whether it answers submissions."""
+        return self.phase is Phase.ACTIVE
+
+    @property
+    def released(self) -> bool:
+        """Whether it was handed out in the clear."""
+        return self.phase is Phase.RELEASED
+
+    @property
     def table_rows(self) -> int:
         """How many rows predictions on it have; 0: it was not delivered yet."""
         return int((self.manifest or {}).get("rows", self.rows) or 0)

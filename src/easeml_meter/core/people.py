@@ -66,7 +66,7 @@ class Wrong:
 
 
 @dataclass(frozen=True, slots=True)
-class Identity:
+class ProviderIdentity:
     """Whom a provider of identities knows a user as; never shown."""
 
     id: str

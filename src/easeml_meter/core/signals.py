@@ -1,4 +1,4 @@
-"""From two losses to what is told: gap, band, and the protocol's answer.
+"""From two losses to what is told: gap, band, above the ceiling, and the protocol's answer.
 
 An answer is a whole number: 1..m for a band, or one of the answers below, which have none. What
 may be told next depends on the history of answers alone; `State` is the part of it that matters.
@@ -141,6 +141,7 @@ class Rules:
         if not 0 <= gap <= 1:
             raise invalid("gap", gap, "a difference of two losses, from 0 to 1")
         if self.spec.drawn is None:
+            # Exact fractions: a gap on an edge falls into the same band on every machine.
             edges = [self._lower_edges[number - 1] for number in self._told_from]
             return self._told_from[bisect_right(edges, as_written(gap)) - 1]
         first, apart = self._drawn
@@ -274,6 +275,7 @@ class Rules:
             first, apart = self._drawn
             lower = max(Fraction(0), first + (answer - 2) * apart) if answer > 1 else Fraction(0)
             upper = min(Fraction(1), first + (answer - 1) * apart)
+            # Rounded outward: what is printed must hold for the exact edges, too.
             return float(at_least(lower, digits=15)), float(at_most(upper, digits=15))
         bands = self.spec.bands
         above = next((number for number in self._told_from if number > answer), len(bands) + 1)

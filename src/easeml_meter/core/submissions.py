@@ -86,6 +86,7 @@ class Ticket:
         Written down before it sees hidden rows: from then on it is charged, whatever happens.
         """
         test_set, _, validation = self.options.get(REACHED, "").partition("/")
+        # Both sets: run again after its worker died, it is measured with what it began with.
         return (int(test_set), int(validation)) if test_set else None
 
     @property

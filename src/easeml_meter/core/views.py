@@ -384,6 +384,21 @@ class SessionView(Shown):
     """Ids of the users who submitted each step, where there are accounts; not in the JSON."""
 
     @property
+    def active(self) -> bool:
+        """Whether the test set answers submissions."""
+        return self.phase is Phase.ACTIVE
+
+    @property
+    def ended(self) -> bool:
+        """Whether the test set gives no further answer."""
+        return self.phase not in (Phase.REQUESTED, Phase.ACTIVE)
+
+    @property
+    def released(self) -> bool:
+        """Whether the test set was handed out in the clear."""
+        return self.phase is Phase.RELEASED
+
+    @property
     def labels(self) -> int | None:
         """How many rows have a label: all of them, but with a judge."""
         return self.rows if self.rows is None else self.rows - (self.spec.pool or 0)

@@ -11,7 +11,7 @@ from tempfile import TemporaryDirectory
 
 from easeml_meter.core.people import Role
 from easeml_meter.demo.story import TRAIN, VALIDATION, deliver, meter_for, submit
-from easeml_meter.demo.world import Filter, World, honest, tuned
+from easeml_meter.demo.world import Filter, MailWorld, honest, tuned
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import create_meter
@@ -74,12 +74,14 @@ def fill(site: Site) -> str:
         labeler = Meter(space, Role.LABELER, user=people["labeler"])
         developer = Meter(space, Role.DEVELOPER, user=people["developer"])
         if example.delivered:
-            _tell(example, labeler, developer, World(seed), past)
+            _tell(example, labeler, developer, MailWorld(seed), past)
         past.pass_hours(20)
     return password
 
 
-def _tell(example: _Example, labeler: Meter, developer: Meter, world: World, past: _Past) -> None:
+def _tell(
+    example: _Example, labeler: Meter, developer: Meter, world: MailWorld, past: _Past
+) -> None:
     train, validation = world.draw(TRAIN), world.draw(VALIDATION)
     hidden = world.draw(labeler.plan.labels)
     with TemporaryDirectory() as folder:

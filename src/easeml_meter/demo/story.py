@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 from easeml_meter.core.views import SessionView, Signal, Truth
 from easeml_meter.demo import tutorial
-from easeml_meter.demo.world import Filter, Mails, World, honest, tuned
+from easeml_meter.demo.world import Filter, Mails, MailWorld, honest, tuned
 from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter
 from easeml_meter.report.palette import band_colours
@@ -36,7 +36,7 @@ def tell(folder: Path, console: Console, pause: Callable[[], None]) -> None:
     """
     if folder.exists():
         raise InvalidInput(f"{folder}: exists already: name a new folder, or remove it")
-    world = World()
+    world = MailWorld()
     train, validation, fresh = world.draw(TRAIN), world.draw(VALIDATION), world.draw(VALIDATION)
     with Meter.create(folder, meter_for(_STEPS), name="demo") as meter:
         console.print(

@@ -49,7 +49,7 @@ class Filter:
         return (inputs[:, self.columns] @ self.weights > 0).astype(np.int64)
 
 
-class World:
+class MailWorld:
     """Draws mails: columns are independent given whether a mail is spam."""
 
     def __init__(self, seed: int = 3) -> None:

@@ -33,12 +33,12 @@ Arguments = ParamSpec("Arguments")
 Answer = dict[str, Any]
 
 
-class Refused(Exception):
+class RefusedCall(Exception):
     """What an agent is told of an error: the exit code and the word for it, then one line."""
 
 
 def refusing(
-    tool: Callable[Arguments, Answer], failure: type[Exception] = Refused
+    tool: Callable[Arguments, Answer], failure: type[Exception] = RefusedCall
 ) -> Callable[Arguments, Answer]:
     """Turn an error into what an agent is told, of the kind that its protocol hands on."""
 

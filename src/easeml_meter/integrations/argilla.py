@@ -14,7 +14,7 @@ from easeml_meter.integrations.sourcing import (
     Example,
     LeftOut,
     Rows,
-    Wanted,
+    WantedColumns,
     gather,
     no_label,
     only,
@@ -25,7 +25,7 @@ _ADDED = (OWN_ID, "status", "_server_id")
 _RESPONSES = ".responses"
 
 
-def rows(path: Path, wanted: Wanted) -> Rows:
+def rows(path: Path, wanted: WantedColumns) -> Rows:
     """Return one row for each record, by the submitted answers to one question."""
     found = records(path)
     if any("fields" in each for each in found):

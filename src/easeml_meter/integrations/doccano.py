@@ -9,7 +9,7 @@ from easeml_meter.errors import InvalidInput
 from easeml_meter.integrations.sourcing import (
     Example,
     Rows,
-    Wanted,
+    WantedColumns,
     gather,
     no_label,
     only,
@@ -20,7 +20,7 @@ _ADDED = ("id", "Comments")
 """What doccano adds to an example."""
 
 
-def rows(path: Path, wanted: Wanted) -> Rows:
+def rows(path: Path, wanted: WantedColumns) -> Rows:
     """Return one row for each example; annotators who worked apart are in several exports."""
     found = records(path)
     if not all(wanted.label in each for each in found):
@@ -28,7 +28,7 @@ def rows(path: Path, wanted: Wanted) -> Rows:
     return gather([_example(each, wanted) for each in found], wanted)
 
 
-def _example(record: dict[str, Any], wanted: Wanted) -> Example:
+def _example(record: dict[str, Any], wanted: WantedColumns) -> Example:
     labels = record[wanted.label]
     if isinstance(labels, list) and any(isinstance(each, list | dict) for each in labels):
         raise InvalidInput(f"{wanted.label!r} has spans of a text; one label for each text needed")

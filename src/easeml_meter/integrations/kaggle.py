@@ -9,13 +9,20 @@ from typing import Any
 import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.integrations.sourcing import Example, LeftOut, Rows, Wanted, gather, no_label
+from easeml_meter.integrations.sourcing import (
+    Example,
+    LeftOut,
+    Rows,
+    WantedColumns,
+    gather,
+    no_label,
+)
 from easeml_meter.tables.opening import open_table
 
 _USAGE = "Usage"
 
 
-def rows(path: Path, wanted: Wanted) -> Rows:
+def rows(path: Path, wanted: WantedColumns) -> Rows:
     """Return the rows of one usage; a target of one column for each class becomes one label."""
     if wanted.id_column is None:
         raise InvalidInput("the column of ids is not given: --id NAME")
@@ -35,7 +42,7 @@ def rows(path: Path, wanted: Wanted) -> Rows:
     )
 
 
-def _used(table: pa.Table, wanted: Wanted) -> pa.Table:
+def _used(table: pa.Table, wanted: WantedColumns) -> pa.Table:
     if _USAGE not in table.column_names:
         if wanted.usage is not None:
             raise InvalidInput(f"no column {_USAGE!r}: leave --usage away")

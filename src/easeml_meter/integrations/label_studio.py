@@ -16,7 +16,7 @@ from easeml_meter.integrations.sourcing import (
     Example,
     LeftOut,
     Rows,
-    Wanted,
+    WantedColumns,
     gather,
     no_label,
     only,
@@ -28,7 +28,7 @@ _SINGLE = ("choices", "rating", "number", "text", "datetime")
 _UNCOUNTED = "skipped tasks, which only an export as JSON has"
 
 
-def rows(path: Path, wanted: Wanted) -> Rows:
+def rows(path: Path, wanted: WantedColumns) -> Rows:
     """Return one row for each task."""
     found = records(path)
     if all("data" in each and "annotations" in each for each in found):
@@ -36,7 +36,7 @@ def rows(path: Path, wanted: Wanted) -> Rows:
     return _from_annotations(found, wanted)
 
 
-def _from_tasks(tasks: list[dict[str, Any]], wanted: Wanted) -> Rows:
+def _from_tasks(tasks: list[dict[str, Any]], wanted: WantedColumns) -> Rows:
     controls = _controls(tasks)
     if wanted.label not in controls:
         raise no_label(wanted.label, controls)
@@ -76,7 +76,7 @@ def _controls(tasks: list[dict[str, Any]]) -> set[str]:
     }
 
 
-def _from_annotations(found: list[dict[str, Any]], wanted: Wanted) -> Rows:
+def _from_annotations(found: list[dict[str, Any]], wanted: WantedColumns) -> Rows:
     known = {name for each in found for name in each}
     if wanted.label not in known:
         raise no_label(wanted.label, known)

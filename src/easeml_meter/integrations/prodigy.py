@@ -6,13 +6,21 @@ from pathlib import Path
 from typing import Any
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.integrations.sourcing import Example, LeftOut, Rows, Wanted, gather, only, records
+from easeml_meter.integrations.sourcing import (
+    Example,
+    LeftOut,
+    Rows,
+    WantedColumns,
+    gather,
+    only,
+    records,
+)
 
 _ADDED = ("accept", "answer", "config", "label", "meta", "options", "spans", "tokens")
 """What Prodigy adds to an example, besides names that begin with "_"."""
 
 
-def rows(path: Path, wanted: Wanted) -> Rows:
+def rows(path: Path, wanted: WantedColumns) -> Rows:
     """Return one row for each input; the label is what was accepted, under the name asked for."""
     inputs: dict[Any, list[dict[str, Any]]] = {}
     for each in records(path):

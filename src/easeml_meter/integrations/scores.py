@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from easeml_meter.integrations.reading import Reading
-from easeml_meter.scoring.columns import Rows, no_nulls, read_reals
+from easeml_meter.scoring.columns import RowPlaces, no_nulls, read_reals
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables.opening import open_raw
 from easeml_meter.tables.spelling import as_texts
@@ -23,7 +23,7 @@ def read(path: Path, _: MeterSpec) -> Reading:
     ids: list[str] = []
     values: list[float] = []
     for batch in table.batches(["id", "score"]):
-        rows = Rows(len(ids) + 1)
+        rows = RowPlaces(len(ids) + 1)
         no_nulls(batch.column(0), rows)
         values += read_reals(batch.column(1), rows).tolist()
         ids += as_texts(batch.column(0)).to_pylist()

@@ -38,7 +38,7 @@ class LeftOut(StrEnum):
 
 
 @dataclass(frozen=True)
-class Wanted:
+class WantedColumns:
     """What `meter seal` was asked for."""
 
     label: str
@@ -63,7 +63,9 @@ Rows = tuple[pa.Table, dict[str, int]]
 """One row for each example, and how many are left out for which reason; 0: an unknown number."""
 
 
-def rows_from(name: str, path: Path, wanted: Wanted, *, allow_left_out: bool) -> tuple[Source, str]:
+def rows_from(
+    name: str, path: Path, wanted: WantedColumns, *, allow_left_out: bool
+) -> tuple[Source, str]:
     """Return the rows of an export as a file to seal, and a line about what is left out.
 
     Raises:
@@ -90,7 +92,7 @@ def _held(table: pa.Table, path: Path) -> Source:
     return replace(held, title=named(path)) if isinstance(held, Held) else held
 
 
-def gather(examples: Iterable[Example], wanted: Wanted) -> Rows:
+def gather(examples: Iterable[Example], wanted: WantedColumns) -> Rows:
     """Give each example one label, and count those that have none."""
     rows, left_out = [], Counter[str]()
     for each in examples:

@@ -15,7 +15,7 @@ from easeml_meter.spec import Count, MeterSpec, Protocol
 from easeml_meter.stats.planning import required_labels
 
 
-class Form(StrEnum):
+class CurveForm(StrEnum):
     """How a curve was computed."""
 
     PUBLISHED = "as published"
@@ -37,9 +37,9 @@ class Curve:
     """The meter itself reverts and never tells why: not in the paper."""
 
     @property
-    def forms(self) -> tuple[Form, ...]:
+    def forms(self) -> tuple[CurveForm, ...]:
         """The ways in which this curve can be computed."""
-        return (Form.TIGHTENED,) if self.masked else tuple(Form)
+        return (CurveForm.TIGHTENED,) if self.masked else tuple(CurveForm)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ DRAWN = (*range(10, 20, 2), *range(20, 40, 4), *STEPS[3:])
 DELTAS = tuple(hundredths / 100 for hundredths in range(10, 0, -1))
 
 
-def spec_of(meter: Curve, setting: Case, form: Form = Form.PUBLISHED) -> MeterSpec:
+def spec_of(meter: Curve, setting: Case, form: CurveForm = CurveForm.PUBLISHED) -> MeterSpec:
     """Return the specification behind one point."""
     steps, reverts = setting.steps, setting.reverts
     tolerances = [setting.tolerance * (k if meter.nonuniform else 1) for k in _signals(setting)]
@@ -104,7 +104,7 @@ def spec_of(meter: Curve, setting: Case, form: Form = Form.PUBLISHED) -> MeterSp
         steps=steps,
         delta=setting.delta,
         protocol=meter.protocol,
-        published=form is Form.PUBLISHED,
+        published=form is CurveForm.PUBLISHED,
         count=Count.ALL,  # what a better tail and fewer events gain on the paper's own histories
         tenants=(steps - steps // 2, steps // 2) if meter.two_tenants else (),
         reverts=tuple(range(1, reverts + 1)) if meter.travels else (),
@@ -118,12 +118,14 @@ def _signals(setting: Case) -> range:
 
 
 @cache
-def labels(meter: Curve, setting: Case, form: Form = Form.PUBLISHED) -> int:
+def labels(meter: Curve, setting: Case, form: CurveForm = CurveForm.PUBLISHED) -> int:
     """Return the labels that one point of a curve stands for."""
     return required_labels(spec_of(meter, setting, form)).labels
 
 
-def ratio(first: Curve, second: Curve, setting: Case, form: Form = Form.PUBLISHED) -> float:
+def ratio(
+    first: Curve, second: Curve, setting: Case, form: CurveForm = CurveForm.PUBLISHED
+) -> float:
     """Return how many times the labels of the second meter the first one needs."""
     return labels(first, setting, form) / labels(second, setting, form)
 
@@ -133,7 +135,7 @@ class Point:
     """One point of one curve."""
 
     series: str
-    form: Form
+    form: CurveForm
     x: float
     labels: int
 

@@ -12,7 +12,7 @@ from easeml_meter import charts
 from easeml_meter.errors import MeterError, invalid
 from easeml_meter.lab import curves, drawings
 from easeml_meter.lab.claims import CLAIMS
-from easeml_meter.lab.curves import Curves, Form
+from easeml_meter.lab.curves import CurveForm, Curves
 from easeml_meter.lab.misprints import misprints
 from easeml_meter.lab.numbers import compare_numbers
 from easeml_meter.lab.results import Drawing, Figure, Report
@@ -165,14 +165,14 @@ def _draw_one(out: Path, name: str) -> Drawing:
 
 def saving(data: Curves) -> str:
     """Say what the tightened bound saves, over all points that have both forms."""
-    pairs: dict[tuple[str, str, float], dict[Form, int]] = {}
+    pairs: dict[tuple[str, str, float], dict[CurveForm, int]] = {}
     for panel in data.panels:
         for point in panel.points:
             pairs.setdefault((panel.title, point.series, point.x), {})[point.form] = point.labels
     shares = [
-        1 - both[Form.TIGHTENED] / both[Form.PUBLISHED]
+        1 - both[CurveForm.TIGHTENED] / both[CurveForm.PUBLISHED]
         for both in pairs.values()
-        if len(both) == len(Form)
+        if len(both) == len(CurveForm)
     ]
     return f"Tightened, the same promise takes {min(shares):.0%} to {max(shares):.0%} fewer labels."
 

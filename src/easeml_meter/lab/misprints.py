@@ -17,9 +17,9 @@ from easeml_meter.lab.curves import (
     ratio,
     spec_of,
 )
-from easeml_meter.lab.paper import Compared
+from easeml_meter.lab.paper import PrintedNumber
 from easeml_meter.lab.trees import tree
-from easeml_meter.lab.verdicts import Verdict
+from easeml_meter.lab.verdicts import ClaimVerdict
 from easeml_meter.spec import Count, MeterSpec, Protocol
 from easeml_meter.stats.counting import log_models, log_sum
 
@@ -34,7 +34,7 @@ class Misprint:
     why: str
 
 
-def misprints(numbers: Sequence[Compared]) -> tuple[Misprint, ...]:
+def misprints(numbers: Sequence[PrintedNumber]) -> tuple[Misprint, ...]:
     """List every number that is not what its formula gives, then the slips in the text."""
     found = [
         Misprint(
@@ -44,7 +44,7 @@ def misprints(numbers: Sequence[Compared]) -> tuple[Misprint, ...]:
             why=number.note,
         )
         for number in numbers
-        if number.verdict is not Verdict.HOLDS
+        if number.verdict is not ClaimVerdict.HOLDS
     ]
     return (*found, _improvement_bound(), *_tenant_equations(), _tree_name(), *_references())
 

@@ -19,18 +19,18 @@ from easeml_meter.lab.curves import (
     RESAMPLING,
     Case,
     Curve,
-    Form,
+    CurveForm,
     labels,
     ratio,
     spec_of,
 )
-from easeml_meter.lab.paper import Compared, Number, compare
+from easeml_meter.lab.paper import Number, PrintedNumber, compare
 from easeml_meter.lab.trees import tree
 from easeml_meter.spec import Protocol
 from easeml_meter.stats.planning import required_labels
 
 
-def case_ratios(form: Form, pairs: Sequence[tuple[Curve, Curve]]) -> list[float]:
+def case_ratios(form: CurveForm, pairs: Sequence[tuple[Curve, Curve]]) -> list[float]:
     """Return the ratios of pairs of meters over the reliabilities of the case study (T = 8)."""
     return [ratio(a, b, Case(8, delta), form) for delta in DELTAS for a, b in pairs]
 
@@ -44,24 +44,24 @@ INCREMENTAL_OVER_REGULAR = [
 ]
 
 
-def _bound_on_improvement(form: Form) -> float:
+def _bound_on_improvement(form: CurveForm) -> float:
     """Return 1 + ln m / ln(2/delta), or what distinct models leave of it: nothing."""
-    if form is Form.TIGHTENED:
+    if form is CurveForm.TIGHTENED:
         return max(ratio(REGULAR, REGULAR_NONUNIFORM, Case(t), form) for t in (1, 10, 100))
     return 1 + math.log(HEADLINE.signals) / math.log(2 / HEADLINE.delta)
 
 
-def _at(meter: Curve, setting: Case = HEADLINE) -> Callable[[Form], float]:
+def _at(meter: Curve, setting: Case = HEADLINE) -> Callable[[CurveForm], float]:
     return lambda form: labels(meter, setting, form)
 
 
 def _over(
     first: Curve, second: Curve, setting: Case = HEADLINE, other: Case | None = None
-) -> Callable[[Form], float]:
+) -> Callable[[CurveForm], float]:
     return lambda form: labels(first, setting, form) / labels(second, other or setting, form)
 
 
-def _nodes(level: int) -> Callable[[Form], float]:
+def _nodes(level: int) -> Callable[[CurveForm], float]:
     return lambda _: len(tree(2, 2, Protocol.REGULAR).at_level(level))
 
 
@@ -270,6 +270,6 @@ NUMBERS = (
 )
 
 
-def compare_numbers() -> tuple[Compared, ...]:
+def compare_numbers() -> tuple[PrintedNumber, ...]:
     """Compare every printed number."""
     return tuple(compare(number) for number in NUMBERS)

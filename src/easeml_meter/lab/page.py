@@ -9,16 +9,20 @@ from importlib.resources import files
 
 from easeml_meter.lab import verdicts
 from easeml_meter.lab.results import Report
-from easeml_meter.lab.verdicts import Verdict
+from easeml_meter.lab.verdicts import ClaimVerdict
 
 
-def tally(judged: Iterable[Verdict]) -> str:
+def tally(judged: Iterable[ClaimVerdict]) -> str:
     """Count verdicts in words, such as "3 hold, 1 holds roughly, 2 do not hold"."""
     counts = Counter(judged)
-    plural = {Verdict.HOLDS: "hold", Verdict.ROUGHLY: "hold roughly", Verdict.FAILS: "do not hold"}
+    plural = {
+        ClaimVerdict.HOLDS: "hold",
+        ClaimVerdict.ROUGHLY: "hold roughly",
+        ClaimVerdict.FAILS: "do not hold",
+    }
     words = [
         f"{counts[verdict]} {str(verdict) if counts[verdict] == 1 else plural[verdict]}"
-        for verdict in Verdict
+        for verdict in ClaimVerdict
         if counts[verdict]
     ]
     return ", ".join(words)
@@ -40,5 +44,5 @@ def index_page(report: Report) -> str:
         numbers_tally=tally(number.verdict for number in report.numbers),
         claims=len(findings),
         verdicts=verdicts,
-        css={Verdict.HOLDS: "good", Verdict.ROUGHLY: "fair", Verdict.FAILS: "bad"},
+        css={ClaimVerdict.HOLDS: "good", ClaimVerdict.ROUGHLY: "fair", ClaimVerdict.FAILS: "bad"},
     )

@@ -6,8 +6,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from easeml_meter.lab import verdicts
-from easeml_meter.lab.curves import Form
-from easeml_meter.lab.verdicts import Verdict
+from easeml_meter.lab.curves import CurveForm
+from easeml_meter.lab.verdicts import ClaimVerdict
 
 
 @dataclass(frozen=True)
@@ -17,7 +17,7 @@ class Number:
     printed: str
     what: str
     places: tuple[str, ...]
-    compute: Callable[[Form], float]
+    compute: Callable[[CurveForm], float]
     about: bool = False
     """The paper itself says "around" or "roughly"."""
     at_least: float | None = None
@@ -28,7 +28,7 @@ class Number:
 
 
 @dataclass(frozen=True)
-class Compared:
+class PrintedNumber:
     """A printed number next to the computed one."""
 
     printed: str
@@ -36,7 +36,7 @@ class Compared:
     places: tuple[str, ...]
     computed: float
     tightened: float | None
-    verdict: Verdict
+    verdict: ClaimVerdict
     note: str
 
     @property
@@ -53,22 +53,22 @@ class Compared:
         return f"{value:,.0f}"
 
 
-def compare(number: Number) -> Compared:
+def compare(number: Number) -> PrintedNumber:
     """Compute one number and judge the printed one by it."""
-    computed = number.compute(Form.PUBLISHED)
+    computed = number.compute(CurveForm.PUBLISHED)
     notes = [number.note()] if number.note is not None else []
     if number.at_least is not None:
         verdict = verdicts.graded(computed >= number.at_least, computed >= number.at_least / 2)
     else:
         verdict = verdicts.of_number(number.printed, computed, about=number.about)
-        if verdict is Verdict.ROUGHLY and verdicts.cut_off(number.printed, computed):
+        if verdict is ClaimVerdict.ROUGHLY and verdicts.cut_off(number.printed, computed):
             notes.insert(0, "digits cut off, not rounded")
-    return Compared(
+    return PrintedNumber(
         printed=number.printed,
         what=number.what,
         places=number.places,
         computed=computed,
-        tightened=number.compute(Form.TIGHTENED) if number.tightens else None,
+        tightened=number.compute(CurveForm.TIGHTENED) if number.tightens else None,
         verdict=verdict,
         note="; ".join(notes),
     )

@@ -9,9 +9,9 @@ from typing import Any
 from easeml_meter.lab.curves import Curve
 from easeml_meter.lab.drawings import Drawn, Sign
 from easeml_meter.lab.misprints import Misprint
-from easeml_meter.lab.paper import Compared
+from easeml_meter.lab.paper import PrintedNumber
 from easeml_meter.lab.tables import Row, number_row
-from easeml_meter.lab.verdicts import Claim, Finding
+from easeml_meter.lab.verdicts import Claim, ClaimFinding
 
 CURVES_KEY = "Solid: as published. Dashed: tightened (exact tail, distinct models)."
 
@@ -38,7 +38,7 @@ class Drawing:
     panels: tuple[str, ...]
     """Each panel as SVG, in the ink of the page it stands on."""
     signs: tuple[Sign, ...]
-    findings: tuple[tuple[Claim, Finding], ...]
+    findings: tuple[tuple[Claim, ClaimFinding], ...]
     saving: str
     stories: tuple[str, ...]
     conditions: tuple[str, ...]
@@ -54,7 +54,7 @@ class Report:
     """Everything that was drawn and found."""
 
     drawings: tuple[Drawing, ...]
-    numbers: tuple[Compared, ...]
+    numbers: tuple[PrintedNumber, ...]
     misprints: tuple[Misprint, ...]
 
     def claims(self) -> list[Row]:

@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from easeml_meter.lab.curves import Curves
 from easeml_meter.lab.drawings import Drawn
-from easeml_meter.lab.paper import Compared
+from easeml_meter.lab.paper import PrintedNumber
 from easeml_meter.lab.traces import Trace, readings
 from easeml_meter.lab.trees import Tree
 from easeml_meter.spec import Protocol
@@ -82,7 +82,7 @@ def as_csv(table: Sequence[Row]) -> str:
     return stream.getvalue()
 
 
-def number_row(number: Compared) -> Row:
+def number_row(number: PrintedNumber) -> Row:
     """Return a printed number as one row of numbers.csv."""
     return {
         "printed": number.printed,

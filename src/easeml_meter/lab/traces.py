@@ -43,7 +43,7 @@ class Trace:
 
 
 @dataclass(frozen=True)
-class Reading:
+class TracedReading:
     """What a meter tells at one step."""
 
     step: int
@@ -78,7 +78,7 @@ def spec_for(trace: Trace, protocol: Protocol) -> MeterSpec:
     return reachable_tolerance(trace.spec.replace(protocol=protocol), trace.labels).spec
 
 
-def readings(trace: Trace, protocol: Protocol) -> tuple[Reading, ...]:
+def readings(trace: Trace, protocol: Protocol) -> tuple[TracedReading, ...]:
     """Run the meter's own rules over a history."""
     ledger = Ledger(spec_for(trace, protocol), trace.labels)
     account = Account()
@@ -89,5 +89,5 @@ def readings(trace: Trace, protocol: Protocol) -> tuple[Reading, ...]:
         band = ledger.spec.bands[answer - 1]
         edges = ledger.rules.range_of(answer)
         below = band.lower if edges is None else edges[0]
-        told.append(Reading(number, answer, band.lower, band.upper, band.tolerance, below))
+        told.append(TracedReading(number, answer, band.lower, band.upper, band.tolerance, below))
     return tuple(told)

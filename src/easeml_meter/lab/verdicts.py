@@ -18,7 +18,7 @@ MUCH = 2.0
 """One thing is much larger than another from this factor on."""
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     """What became of a claim."""
 
     HOLDS = "holds"
@@ -26,18 +26,18 @@ class Verdict(StrEnum):
     FAILS = "does not hold"
 
 
-def graded(holds: bool, roughly: bool) -> Verdict:
+def graded(holds: bool, roughly: bool) -> ClaimVerdict:
     """Judge by a strict and a lenient condition."""
     if holds:
-        return Verdict.HOLDS
-    return Verdict.ROUGHLY if roughly else Verdict.FAILS
+        return ClaimVerdict.HOLDS
+    return ClaimVerdict.ROUGHLY if roughly else ClaimVerdict.FAILS
 
 
 @dataclass(frozen=True)
-class Finding:
+class ClaimFinding:
     """What was found when a claim was checked."""
 
-    verdict: Verdict
+    verdict: ClaimVerdict
     found: str
 
 
@@ -47,12 +47,12 @@ class Claim:
 
     place: str
     says: str
-    check: Callable[[], Finding]
+    check: Callable[[], ClaimFinding]
 
 
-def worst(judged: Iterable[Verdict]) -> Verdict:
+def worst(judged: Iterable[ClaimVerdict]) -> ClaimVerdict:
     """Return the worst of several verdicts."""
-    return max(judged, key=list(Verdict).index)
+    return max(judged, key=list(ClaimVerdict).index)
 
 
 def close(value: float, reference: float) -> bool:
@@ -70,7 +70,7 @@ def read_number(text: str) -> tuple[float, float]:
     return float(f"{whole}.{decimals or 0}") * scale, scale * 10.0 ** -len(decimals)
 
 
-def of_number(text: str, computed: float, *, about: bool = False) -> Verdict:
+def of_number(text: str, computed: float, *, about: bool = False) -> ClaimVerdict:
     """Judge a printed number by the computed one.
 
     It holds when the computed number, rounded to the digits printed, is the printed one (or when

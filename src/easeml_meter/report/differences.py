@@ -8,7 +8,7 @@ from rich.console import Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from easeml_meter.core.differences import Differences, Example, plain
+from easeml_meter.core.differences import Differences, DifferingExample, plain
 from easeml_meter.report.words import loss_name, measured_words, shown
 from easeml_meter.spec import MeterSpec
 
@@ -51,7 +51,7 @@ def _examples(found: Differences) -> Table:
     return table
 
 
-def _values(example: Example, columns: list[str], *, named: bool) -> list[Any]:
+def _values(example: DifferingExample, columns: list[str], *, named: bool) -> list[Any]:
     first = example.id if named else example.row
     inputs = [example.inputs.get(name) for name in columns]
     return [first, example.label, *example.predictions, *inputs]

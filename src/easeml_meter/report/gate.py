@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from html import escape
 
-from easeml_meter.core.gate import Verdict
+from easeml_meter.core.gate import GateVerdict
 from easeml_meter.core.views import Signal
 from easeml_meter.report.gauge import headline
 from easeml_meter.report.svg import element, escaped
 from easeml_meter.report.words import left_words, loss_sentence, shown, told_words
 
 
-def markdown(verdict: Verdict) -> str:
+def markdown(verdict: GateVerdict) -> str:
     """Write a summary, such as a pull request shows it."""
     mark = "✅ passed" if verdict.passed else "❌ failed"
     notes = [f"- {reason}" for reason in verdict.reasons]
@@ -35,7 +35,7 @@ def _summary(signal: Signal, mark: str, notes: list[str]) -> str:
     return "\n".join([*lines, "", *notes, "", signal.promise, ""])
 
 
-def junit(verdict: Verdict) -> str:
+def junit(verdict: GateVerdict) -> str:
     """Write a report with one test case: the model."""
     signal = verdict.signal
     told = {

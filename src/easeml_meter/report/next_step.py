@@ -18,7 +18,7 @@ from easeml_meter.core.views import SessionView
 from easeml_meter.report.advice import advice
 
 
-class Place(StrEnum):
+class StepPlace(StrEnum):
     """Where a step is taken."""
 
     NOWHERE = "nowhere"
@@ -34,7 +34,7 @@ class NextStep:
 
     title: str
     words: str
-    place: Place = Place.NOWHERE
+    place: StepPlace = StepPlace.NOWHERE
     command: str = ""
     """The same in a terminal."""
 
@@ -44,13 +44,13 @@ _REPLACE = "meter validation replace FILE --label COLUMN"
 _FIRST = NextStep(
     "Submit a first model",
     "The check is free. The first answer shows where you start.",
-    Place.SUBMIT,
+    StepPlace.SUBMIT,
     _SUBMIT,
 )
 _ANOTHER = NextStep(
     "Submit the next model",
     "The answers so far call for nothing else. The check is free.",
-    Place.SUBMIT,
+    StepPlace.SUBMIT,
     _SUBMIT,
 )
 _BY_RUNNER = NextStep(
@@ -62,7 +62,7 @@ _A_MODEL = NextStep(
     "Submit a model",
     "The test inputs are hidden from developers, so the model itself is sent, and runs on them "
     "here.",
-    Place.SUBMIT,
+    StepPlace.SUBMIT,
     "meter submit --onnx model.onnx --model NAME",
 )
 _BY_COMMAND = {
@@ -71,20 +71,20 @@ _BY_COMMAND = {
         "Check the validation set",
         "The answers show a gap between validation and test set. A fresh validation set costs no "
         "answer and takes effect with the next submission.",
-        Place.VALIDATION,
+        StepPlace.VALIDATION,
         _REPLACE,
     ),
     "meter validation replace --reset": NextStep(
         "Replace the validation set",
         "With a reset, the worst band so far starts again. Later answers then cost more.",
-        Place.VALIDATION,
+        StepPlace.VALIDATION,
         f"{_REPLACE} --reset",
     ),
     "meter testset retire": NextStep(
         "Consider a fresh test set",
         "The meter is at its highest band, so its further answers say nothing new about the gap. "
         "You can retire this test set early.",
-        Place.LABELS,
+        StepPlace.LABELS,
         "meter testset retire",
     ),
 }
@@ -113,7 +113,7 @@ def next_step(
     return NextStep(
         "Manage this meter",
         "Admins give seats and watch the audit trail. They see no answers.",
-        Place.MANAGE,
+        StepPlace.MANAGE,
     )
 
 
@@ -123,7 +123,7 @@ def _of_order(order: LabelOrder, role: Role) -> NextStep:
             f"Give {order.labels:,} labels",
             "A submission waits for them. Each step asks for as many, of rows on which two models "
             "differ and of random others.",
-            Place.LABELS,
+            StepPlace.LABELS,
             "meter testset wanted --out wanted.csv\nmeter testset label wanted.csv --label label",
         )
     return NextStep(
@@ -139,13 +139,13 @@ def _of_developers(state: MeterState, view: SessionView | None) -> NextStep:
             "Hand in the validation set",
             "Every submission is measured on it, too, so it comes before the first one. It costs "
             "no answer.",
-            Place.VALIDATION,
+            StepPlace.VALIDATION,
             "meter validation set FILE --label COLUMN",
         )
     if state.generations[-1].phase is not Phase.ACTIVE:
         return _waiting(state)
     step = _advised(view, Role.DEVELOPER) or _ANOTHER
-    if step.place is Place.SUBMIT and state.spec.inputs == "hidden":
+    if step.place is StepPlace.SUBMIT and state.spec.inputs == "hidden":
         return _A_MODEL if state.spec.models else _BY_RUNNER
     return step
 
@@ -158,7 +158,7 @@ def _of_labelers(state: MeterState, view: SessionView | None) -> NextStep:
             f"Deliver the batch for window {latest.number}",
             f"{latest.labels_needed:,} labels are needed, in one file or in parts. When they join "
             "the window, its oldest batch is released to the developers.",
-            Place.LABELS,
+            StepPlace.LABELS,
             "meter seal FILE --label COLUMN --out labels.sealed\nmeter testset add labels.sealed",
         )
     spent = state.releasable
@@ -167,7 +167,7 @@ def _of_labelers(state: MeterState, view: SessionView | None) -> NextStep:
             f"Release {'window' if rolling else 'test set'} {spent.number}",
             "It gives no more answers. Released, its labels are there for the developers to learn "
             "from, with the test loss of every step.",
-            Place.LABELS,
+            StepPlace.LABELS,
             "meter release",
         )
     if latest.phase is Phase.REQUESTED and state.spec.on_demand:
@@ -175,7 +175,7 @@ def _of_labelers(state: MeterState, view: SessionView | None) -> NextStep:
             f"Deliver inputs for test set {latest.number}",
             f"{latest.labels_needed:,} inputs with ids are needed, without labels: those are asked "
             "for when a submission needs them.",
-            Place.LABELS,
+            StepPlace.LABELS,
             "meter seal FILE --id COLUMN --out inputs.sealed\nmeter testset add inputs.sealed",
         )
     if latest.phase is Phase.REQUESTED:
@@ -189,7 +189,7 @@ def _of_labelers(state: MeterState, view: SessionView | None) -> NextStep:
             topped or f"Deliver labels for test set {latest.number}",
             f"{latest.labels_needed:,} labels are needed, {how}. They are encrypted before they "
             "leave your machine.",
-            Place.LABELS,
+            StepPlace.LABELS,
             "meter seal FILE --label COLUMN --out labels.sealed\nmeter testset add labels.sealed",
         )
     nothing = NextStep("Nothing to do", "The test set answers submissions until it is spent.")
@@ -207,7 +207,7 @@ def _of_runners(state: MeterState) -> NextStep:
         "Run a model and submit its predictions",
         "Fetch the test inputs and the validation set, run the developers' model on both, and "
         "submit the predictions. The developers see the answer; you do not.",
-        Place.SUBMIT,
+        StepPlace.SUBMIT,
         f"meter testset inputs --out inputs.parquet\n{_SUBMIT}",
     )
 

@@ -1,4 +1,4 @@
-"""The class list, and class labels of any encoding turned into small whole numbers by it."""
+"""The class list, never made of test labels, and labels of any encoding as numbers by it."""
 
 from __future__ import annotations
 

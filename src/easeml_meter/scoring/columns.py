@@ -17,7 +17,7 @@ from easeml_meter.tables.wording import excerpt
 
 
 @dataclass(frozen=True)
-class Rows:
+class RowPlaces:
     """Where values stand in their file, to say which one is refused."""
 
     first: int
@@ -39,11 +39,11 @@ class Rows:
         value = value.as_py() if isinstance(value, pa.Scalar) else value
         return self.refuse(index, excerpt(value), needed)
 
-    def __getitem__(self, width: int) -> Rows:
-        return Rows(self.first, width, self.secret)
+    def __getitem__(self, width: int) -> RowPlaces:
+        return RowPlaces(self.first, width, self.secret)
 
 
-def no_nulls(column: Any, rows: Rows) -> None:
+def no_nulls(column: Any, rows: RowPlaces) -> None:
     """Refuse a column that lacks a value."""
     if pa.types.is_dictionary(column.type) and column.dictionary.null_count:
         column = column.dictionary_decode()
@@ -52,7 +52,7 @@ def no_nulls(column: Any, rows: Rows) -> None:
         raise rows.refuse_first(missing, column, "no value may be missing")
 
 
-def flattened(column: Any, rows: Rows, width: int | None = None) -> tuple[Any, int]:
+def flattened(column: Any, rows: RowPlaces, width: int | None = None) -> tuple[Any, int]:
     """Take the lists of a column apart; all must have the same length, `width` if given."""
     no_nulls(column, rows)
     if pa.types.is_fixed_size_list(column.type):
@@ -69,7 +69,7 @@ def flattened(column: Any, rows: Rows, width: int | None = None) -> tuple[Any, i
     return column.flatten(), width
 
 
-def read_reals(column: Any, rows: Rows) -> NDArray[np.float64]:
+def read_reals(column: Any, rows: RowPlaces) -> NDArray[np.float64]:
     """Return finite numbers, read from text too."""
     needed = "a finite number needed"
     no_nulls(column, rows)
@@ -89,7 +89,7 @@ def read_reals(column: Any, rows: Rows) -> NDArray[np.float64]:
     return numbers
 
 
-def _numbers_in_text(column: Any, rows: Rows, needed: str) -> Any:
+def _numbers_in_text(column: Any, rows: RowPlaces, needed: str) -> Any:
     if pa.types.is_string_view(column.type):
         column = column.cast(pa.large_string())
     trimmed = pc.utf8_trim_whitespace(column)

@@ -128,7 +128,7 @@ class Ranks:
 
 
 @dataclass(frozen=True)
-class Curve(Ranks):
+class RocCurve(Ranks):
     """A ROC curve: the shares of positives and of all others at or above every threshold."""
 
     def mean(self, _units: int) -> Fraction:
@@ -140,7 +140,7 @@ class Curve(Ranks):
         self._check()
         return Fraction(0)
 
-    def beside(self, visible: Curve) -> Apart:
+    def beside(self, visible: RocCurve) -> CurveDistance:
         """Return how far it is from that on the validation set.
 
         The distance is the largest difference of the true positive rates, or of the false positive
@@ -149,7 +149,7 @@ class Curve(Ranks):
         """
         self._check()
         pairs = (self.positives, visible.positives), (self.others, visible.others)
-        return Apart(max(_apart(*each) for each in pairs), self.counted)
+        return CurveDistance(max(_apart(*each) for each in pairs), self.counted)
 
     def to_bytes(self) -> bytes:
         """Return it as it is kept for the retrospective."""
@@ -165,7 +165,7 @@ class Curve(Ranks):
 
 
 @dataclass(frozen=True)
-class Apart:
+class CurveDistance:
     """How far two curves are apart."""
 
     distance: Fraction
@@ -243,7 +243,7 @@ class CorpusLoss(Loss):
     @property
     def _kind(self) -> type[Tally | Ranks]:
         if self.corpus.curve:
-            return Curve
+            return RocCurve
         return Ranks if self.corpus.ranked else Tally
 
     def sums(self, predictions: Array, labels: Array) -> Any:

@@ -17,14 +17,14 @@ from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import WrongType
-from easeml_meter.scoring.columns import Rows, flattened, is_list, no_nulls, read_reals
+from easeml_meter.scoring.columns import RowPlaces, flattened, is_list, no_nulls, read_reals
 from easeml_meter.tables.spelling import as_texts, is_text
 from easeml_meter.tables.wording import excerpt
 
 _DIGITS = re.compile(r"0|-?[1-9][0-9]{0,17}")
 
 
-class Form(StrEnum):
+class ColumnForm(StrEnum):
     """What the values of a column are."""
 
     TEXT = "text"
@@ -34,24 +34,24 @@ class Form(StrEnum):
     LISTS = "lists"
 
 
-def form_of(kind: pa.DataType) -> Form:
+def form_of(kind: pa.DataType) -> ColumnForm:
     """Return the form of a type, or raise `WrongType` for one that no loss takes."""
     if pa.types.is_dictionary(kind):
         return form_of(kind.value_type)
     if is_text(kind):
-        return Form.TEXT
+        return ColumnForm.TEXT
     if pa.types.is_integer(kind):
-        return Form.WHOLE
+        return ColumnForm.WHOLE
     if pa.types.is_floating(kind):
-        return Form.REAL
+        return ColumnForm.REAL
     if pa.types.is_boolean(kind):
-        return Form.BOOLEAN
+        return ColumnForm.BOOLEAN
     if is_list(kind):
-        return Form.LISTS
+        return ColumnForm.LISTS
     raise WrongType(f"type {excerpt(kind)} given, numbers, text or lists of them needed")
 
 
-def form_of_both(test: Form, validation: Form) -> Form:
+def form_of_both(test: ColumnForm, validation: ColumnForm) -> ColumnForm:
     """Return the form in which the labels of both sets are read.
 
     Raises:
@@ -59,14 +59,14 @@ def form_of_both(test: Form, validation: Form) -> Form:
     """
     if test is validation:
         return test
-    for form in (Form.REAL, Form.TEXT):
-        if {test, validation} == {form, Form.WHOLE}:
+    for form in (ColumnForm.REAL, ColumnForm.TEXT):
+        if {test, validation} == {form, ColumnForm.WHOLE}:
             return form
     given = f"the labels of the validation set are {validation}, those of the test set {test}"
     raise InvalidInput(f"{given}: give both in the same form")
 
 
-def read_in_form(column: Any, form: Form | None, rows: Rows) -> NDArray[Any]:
+def read_in_form(column: Any, form: ColumnForm | None, rows: RowPlaces) -> NDArray[Any]:
     """Turn a column into what a function gets: in this form, or in its own.
 
     Text and whole numbers become each other only where the text is the number's digits. Nothing
@@ -76,24 +76,27 @@ def read_in_form(column: Any, form: Form | None, rows: Rows) -> NDArray[Any]:
     if pa.types.is_dictionary(column.type):
         column = column.dictionary_decode()
     own = form_of(column.type)
-    if form is None or own is Form.LISTS:
+    if form is None or own is ColumnForm.LISTS:
         form = own  # lists may be predicted whatever the labels are: the function knows
     match form, own:
-        case Form.LISTS, Form.LISTS:
+        case ColumnForm.LISTS, ColumnForm.LISTS:
             return _matrix(column, rows)
-        case Form.TEXT, Form.TEXT | Form.WHOLE:
+        case ColumnForm.TEXT, ColumnForm.TEXT | ColumnForm.WHOLE:
             texts: NDArray[Any] = as_texts(column, "values").to_numpy(zero_copy_only=False)
             return texts
-        case Form.WHOLE, Form.WHOLE:
+        case ColumnForm.WHOLE, ColumnForm.WHOLE:
             return _whole(column)
-        case Form.WHOLE, Form.TEXT:
+        case ColumnForm.WHOLE, ColumnForm.TEXT:
             return _whole(_from_digits(column, rows))
-        case (Form.REAL, Form.WHOLE | Form.REAL) | (Form.WHOLE, Form.REAL):
+        case (ColumnForm.REAL, ColumnForm.WHOLE | ColumnForm.REAL) | (
+            ColumnForm.WHOLE,
+            ColumnForm.REAL,
+        ):
             return read_reals(column, rows)
-        case Form.BOOLEAN, Form.BOOLEAN:
+        case ColumnForm.BOOLEAN, ColumnForm.BOOLEAN:
             truths: NDArray[Any] = column.to_numpy(zero_copy_only=False)
             return truths
-    hint = ": write them as JSON, Parquet, Arrow or npy" if own is Form.TEXT else ""
+    hint = ": write them as JSON, Parquet, Arrow or npy" if own is ColumnForm.TEXT else ""
     raise WrongType(f"{own} given, {form} needed, as the labels are{hint}")
 
 
@@ -106,7 +109,7 @@ def _whole(column: Any) -> NDArray[Any]:
     return numbers
 
 
-def _from_digits(column: Any, rows: Rows) -> Any:
+def _from_digits(column: Any, rows: RowPlaces) -> Any:
     texts = column.to_pylist()
     strange = np.array([_DIGITS.fullmatch(text) is None for text in texts])
     if strange.any():
@@ -115,16 +118,16 @@ def _from_digits(column: Any, rows: Rows) -> Any:
     return column.cast(pa.int64())
 
 
-def _matrix(column: Any, rows: Rows) -> NDArray[Any]:
+def _matrix(column: Any, rows: RowPlaces) -> NDArray[Any]:
     """Return one row of values per list: numbers, or texts."""
     values, width = flattened(column, rows)
     own = form_of(values.type)
-    if own is Form.LISTS:
+    if own is ColumnForm.LISTS:
         raise WrongType(f"type {excerpt(column.type)} given, lists of numbers or text needed")
     # In lists all numbers may have fractions: many programs write 1 for 1.0.
     read = (
         read_in_form(values, own, rows[width])
-        if own is Form.TEXT
+        if own is ColumnForm.TEXT
         else read_reals(values, rows[width])
     )
     return read.reshape(-1, width)

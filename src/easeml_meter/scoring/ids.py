@@ -1,4 +1,4 @@
-"""Ids: the committed order of a set's rows, and the rows of a file joined to it.
+"""Ids: whether the rows of a file are in the order that was committed at sealing, else a join.
 
 A file in the committed order is recognized by one digest, while it is read. Only for another order
 are ids held in memory, as Arrow text and numpy numbers: rows meet in a table of slots by keyed

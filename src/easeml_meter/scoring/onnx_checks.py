@@ -14,7 +14,7 @@ from importlib.util import find_spec
 from typing import Any
 
 from easeml_meter.errors import InvalidInput, MeterError
-from easeml_meter.scoring.onnx_layout import MOST_MESSAGES, Damaged, TooMany, count_parts
+from easeml_meter.scoring.onnx_layout import MOST_MESSAGES, DamagedModel, TooManyParts, count_parts
 from easeml_meter.tables.wording import excerpt
 
 LARGEST_FILE = 512 * 10**6
@@ -85,10 +85,10 @@ def inspect(content: bytes) -> Interface:
         raise too_large(len(content))
     try:
         count_parts(content, onnx.ModelProto.DESCRIPTOR)
-    except TooMany:
+    except TooManyParts:
         line = f"more than {MOST_MESSAGES:,} nodes, attributes, tensors, types and texts given"
         raise InvalidInput(f"{line}, fewer needed") from None
-    except Damaged:
+    except DamagedModel:
         raise _damaged() from None
     try:
         model = onnx.load_model_from_string(content)

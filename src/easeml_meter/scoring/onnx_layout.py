@@ -28,11 +28,11 @@ _NUMBERS = re.compile(
 )
 
 
-class Damaged(ValueError):
+class DamagedModel(ValueError):
     """No message in wire format."""
 
 
-class TooMany(ValueError):
+class TooManyParts(ValueError):
     """There are more parts than are counted."""
 
 
@@ -43,8 +43,8 @@ def count_parts(content: bytes, kind: Any) -> float:
         Messages, and texts at a quarter each.
 
     Raises:
-        TooMany: there are more than `MOST_MESSAGES`.
-        Damaged: it is no such message.
+        TooManyParts: there are more than `MOST_MESSAGES`.
+        DamagedModel: it is no such message.
     """
     walk = _Walk(content)
     walk.message(0, len(content), kind, 0)
@@ -57,7 +57,7 @@ class _Walk:
 
     def message(self, at: int, end: int, kind: Any, depth: int) -> None:
         if depth > DEEPEST:
-            raise Damaged("too deep")
+            raise DamagedModel("too deep")
         self._seen(MESSAGE_TEXTS)
         fields = kind.fields_by_number
         while at < end:
@@ -70,7 +70,7 @@ class _Walk:
                 continue
             size, at = self._varint(at, end)
             if at + size > end:
-                raise Damaged("cut short")
+                raise DamagedModel("cut short")
             field = fields.get(key >> 3)
             if field is not None and field.message_type is not None:
                 self.message(at, at + size, field.message_type, depth + 1)
@@ -78,18 +78,18 @@ class _Walk:
                 self._seen(1)
             at += size
         if at != end:
-            raise Damaged("cut short")
+            raise DamagedModel("cut short")
 
     def _seen(self, weight: int) -> None:
         self.count += weight
         if self.count > MOST_MESSAGES * MESSAGE_TEXTS:
-            raise TooMany
+            raise TooManyParts
 
     def _number(self, kind: int, at: int, end: int) -> int:
         if kind == 0:
             return self._varint(at, end)[1]
         if kind not in (1, 5):
-            raise Damaged("a type that ONNX does not have")
+            raise DamagedModel("a type that ONNX does not have")
         return at + (8 if kind == 1 else 4)
 
     def _varint(self, at: int, end: int) -> tuple[int, int]:
@@ -100,4 +100,4 @@ class _Walk:
             at, shift = at + 1, shift + 7
             if byte < 128:
                 return number, at
-        raise Damaged("a number without end")
+        raise DamagedModel("a number without end")

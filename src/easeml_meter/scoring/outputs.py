@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 
 from easeml_meter.errors import invalid
 from easeml_meter.scoring.classes import Classes, WrongType
-from easeml_meter.scoring.columns import Rows, flattened, is_list, no_nulls, read_reals
-from easeml_meter.scoring.forms import Form, read_in_form
+from easeml_meter.scoring.columns import RowPlaces, flattened, is_list, no_nulls, read_reals
+from easeml_meter.scoring.forms import ColumnForm, read_in_form
 from easeml_meter.scoring.judged import read_pairs
 from easeml_meter.scoring.losses import Loss, Output
 from easeml_meter.tables.wording import excerpt
@@ -35,7 +35,7 @@ class Expected:
     rows: int
     loss: Loss
     classes: Classes | None = None
-    form: Form | None = None
+    form: ColumnForm | None = None
     """The form of the labels, where the loss takes any; None: each column has its own."""
 
     def __post_init__(self) -> None:
@@ -86,7 +86,7 @@ def read_predictions(
     One column of values or of lists; or several, of ranked classes, or, with `scores`, of one
     score per class.
     """
-    rows = Rows(first_row)
+    rows = RowPlaces(first_row)
     match expected.loss.output:
         case Output.REAL:
             return _in_span(read_reals(columns[0], rows), expected.loss, rows)
@@ -103,7 +103,7 @@ def read_labels(
     loss: Loss,
     classes: Classes | None,
     *,
-    form: Form | None = None,
+    form: ColumnForm | None = None,
     first_row: int = 1,
     known_only: bool = False,
     secret: bool = True,
@@ -118,7 +118,7 @@ def read_labels(
         return read_pairs(column, classes)
     if not loss.reads_labels:
         return np.zeros(len(column))
-    rows = Rows(first_row, secret=secret)
+    rows = RowPlaces(first_row, secret=secret)
     if loss.output is Output.REAL:
         return _in_span(read_reals(column, rows), loss, rows)
     if loss.output is Output.ANY:
@@ -133,7 +133,7 @@ def read_labels(
 
 
 def _ranked(
-    columns: Sequence[Any], expected: Expected, rows: Rows, *, scores: bool
+    columns: Sequence[Any], expected: Expected, rows: RowPlaces, *, scores: bool
 ) -> NDArray[Any]:
     """Return the class, or the k classes, ranked first; equal scores rank by the class list."""
     classes, k = expected.class_list, expected.loss.ranks
@@ -160,7 +160,7 @@ def _ranked(
     return np.ascontiguousarray(codes[:, 0] if expected.loss.output is Output.CLASS else codes)
 
 
-def _codes(column: Any, classes: Classes, rows: Rows) -> NDArray[Any]:
+def _codes(column: Any, classes: Classes, rows: RowPlaces) -> NDArray[Any]:
     no_nulls(column, rows)
     codes = classes.codes(column, or_places=True)
     if len(codes) and codes.max() == len(classes):
@@ -168,7 +168,7 @@ def _codes(column: Any, classes: Classes, rows: Rows) -> NDArray[Any]:
     return codes
 
 
-def _matrix_of_reals(columns: Sequence[Any], expected: Expected, rows: Rows) -> NDArray[Any]:
+def _matrix_of_reals(columns: Sequence[Any], expected: Expected, rows: RowPlaces) -> NDArray[Any]:
     """Return one row of numbers per example, one number per class."""
     size = len(expected.class_list)
     if len(columns) > 1 or not is_list(columns[0].type):
@@ -180,7 +180,7 @@ def _matrix_of_reals(columns: Sequence[Any], expected: Expected, rows: Rows) -> 
     return read_reals(flat, rows[width]).reshape(-1, width)
 
 
-def _in_span(numbers: NDArray[Any], loss: Loss, rows: Rows) -> NDArray[Any]:
+def _in_span(numbers: NDArray[Any], loss: Loss, rows: RowPlaces) -> NDArray[Any]:
     if loss.span is None or not len(numbers):
         return numbers
     low, high = loss.span
@@ -193,7 +193,7 @@ def _in_span(numbers: NDArray[Any], loss: Loss, rows: Rows) -> NDArray[Any]:
     return numbers
 
 
-def _simplex(matrix: NDArray[Any], rows: Rows) -> NDArray[Any]:
+def _simplex(matrix: NDArray[Any], rows: RowPlaces) -> NDArray[Any]:
     """Check that rows are probabilities, and rescale them to add up to 1."""
     outside = (matrix < 0) | (matrix > 1)
     if outside.any():

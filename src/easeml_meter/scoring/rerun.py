@@ -44,7 +44,7 @@ def part_of(rows: int) -> int:
     return min(MOST_ROWS, -(-rows // 2))
 
 
-class Part:
+class RerunRows:
     """The rows of one run that run again, and what the first run predicted for them."""
 
     def __init__(self, rows: int, runs: int) -> None:

@@ -19,7 +19,7 @@ import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.forms import Form
+from easeml_meter.scoring.forms import ColumnForm
 from easeml_meter.scoring.losses import Loss
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import checked_answers
@@ -30,7 +30,7 @@ from easeml_meter.scoring.predictor import (
     Predictor,
     SandboxUnavailable,
 )
-from easeml_meter.scoring.rerun import HIDDEN_RUNS, VISIBLE_RUNS, Part, part_of
+from easeml_meter.scoring.rerun import HIDDEN_RUNS, VISIBLE_RUNS, RerunRows, part_of
 from easeml_meter.scoring.score import MapFunction, Score, total_loss, unscorable
 from easeml_meter.scoring.silence import silence
 from easeml_meter.scoring.validation import Validation
@@ -118,7 +118,7 @@ class HiddenRows:
 
     @classmethod
     def of(
-        cls, sealed: Grantable, loss: Loss, classes: Classes | None, form: Form | None = None
+        cls, sealed: Grantable, loss: Loss, classes: Classes | None, form: ColumnForm | None = None
     ) -> Self:
         """Take the rows of an open set."""
         if not sealed.inputs:
@@ -286,14 +286,14 @@ class ShardTask:
         end = time.monotonic() + self.limits.seconds
         if not self.again:
             return self._scored(self._predict(inputs, self.limits), labels)
-        part = Part(self.rows, _second_runs(self.source))
+        part = RerunRows(self.rows, _second_runs(self.source))
         answers = self._predict(part.keeping_inputs(inputs), self.limits)
         with closing(answers):
             total = self._scored(part.keeping_answers(answers), labels)
         self._check(part, end)
         return total
 
-    def _check(self, part: Part, end: float) -> None:
+    def _check(self, part: RerunRows, end: float) -> None:
         """Run part of the rows again, and refuse a model that predicts them otherwise."""
         again: list[pa.RecordBatch] = []
         try:

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 
 from easeml_meter.errors import MeterError
 from easeml_meter.scoring.classes import Classes
-from easeml_meter.scoring.forms import Form
+from easeml_meter.scoring.forms import ColumnForm
 from easeml_meter.scoring.losses import MOST_ROWS, UNIT, Loss, Sums
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.silence import silence
@@ -95,7 +95,7 @@ class Score:
 
 
 @dataclass(frozen=True)
-class Totals:
+class LossTotals:
     """The losses of some rows, added up cluster by cluster, in units of 1/UNIT.
 
     Only of clusters that have such a row: of 10^7 clusters, a row group has few.
@@ -105,7 +105,7 @@ class Totals:
     values: NDArray[np.int64] = field(repr=False)
 
     @classmethod
-    def of(cls, clusters: Clusters, units: Iterable[NDArray[np.int64]]) -> Totals:
+    def of(cls, clusters: Clusters, units: Iterable[NDArray[np.int64]]) -> LossTotals:
         """Add up the losses of rows, given in slices, by the clusters of these rows."""
         codes, places = np.unique(clusters.codes, return_inverse=True)
         totals, row = np.zeros(len(codes), np.int64), 0
@@ -115,7 +115,7 @@ class Totals:
         return cls(codes, totals)
 
     @staticmethod
-    def score(totals: Iterable[Totals], clusters: Clusters) -> Score:
+    def score(totals: Iterable[LossTotals], clusters: Clusters) -> Score:
         """Return the score of all rows: the loss of one example is the mean of a cluster.
 
         Strata are no examples: their means are added up by their weights.
@@ -161,7 +161,7 @@ class Task:
     labels: Any = field(repr=False)
     first_row: int
     revealed: bool
-    form: Form | None
+    form: ColumnForm | None
     clusters: Clusters | None = field(default=None, repr=False)
     """The clusters of these rows, numbered as in the whole set."""
 
@@ -171,7 +171,7 @@ class Task:
         if len(group) != len(self.predictions):
             raise ValueError(f"{len(group)} labels for {len(self.predictions)} predictions")
         if not len(group):
-            return self.loss.nothing if self.clusters is None else Totals.of(self.clusters, [])
+            return self.loss.nothing if self.clusters is None else LossTotals.of(self.clusters, [])
         try:
             with nullcontext() if self.revealed else silence():
                 return self._total_on(group)
@@ -193,7 +193,7 @@ class Task:
         if self.clusters is not None:
             slices = _slices(self.predictions, len(labels))
             units = (self.loss.units(self.predictions[each], labels[each]) for each in slices)
-            return Totals.of(self.clusters, units)
+            return LossTotals.of(self.clusters, units)
         return total_loss(self.loss, self.predictions, labels)
 
 
@@ -245,7 +245,7 @@ def score(
 
     totals = map_function(Task.total, tasks())
     if clusters is not None:
-        found = Totals.score(totals, clusters)
+        found = LossTotals.score(totals, clusters)
     else:
         found = Score(sum(totals, expected.loss.nothing), count, expected.loss.unit)
     if count != expected.rows:

@@ -11,7 +11,7 @@ import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.classes import Classes, WrongType
-from easeml_meter.scoring.forms import Form, form_of
+from easeml_meter.scoring.forms import ColumnForm, form_of
 from easeml_meter.scoring.losses import Loss, Output
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
@@ -41,7 +41,7 @@ class Validation:
     digest: str
     """SHA-256 of the file's bytes."""
     id_column: str | None = None
-    form: Form | None = None
+    form: ColumnForm | None = None
     """The form in which labels are read, where the loss takes any."""
     cluster: str | None = None
     """The column of clusters, where one example is a cluster of rows."""
@@ -91,7 +91,7 @@ class Validation:
         label: str,
         loss: Loss,
         classes: Classes | None,
-        form: Form | None,
+        form: ColumnForm | None,
         rows: int,
         digest: str,
         id_column: str | None = None,

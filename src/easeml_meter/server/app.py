@@ -11,7 +11,7 @@ from easeml_meter.server.api import ROUTERS, document
 from easeml_meter.server.auth import callers
 from easeml_meter.server.batching import Batches
 from easeml_meter.server.errors import PREFIX
-from easeml_meter.server.idempotency import Keys
+from easeml_meter.server.idempotency import KeyBatches
 from easeml_meter.server.limits import Apart, RateLimits
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.middleware import Frame
@@ -52,7 +52,7 @@ def create_app(site: Site, settings: Settings, traces: Traces | None = None) -> 
     app.state.worker = None
     app.state.callers = callers(site)
     app.state.submissions = Batches(queue.accept_all, sized=app.state.metrics.count_batch)
-    app.state.keys = Keys(site)
+    app.state.keys = KeyBatches(site)
     errors.install(app)
     app.include_router(health.router)
     for router in ROUTERS:

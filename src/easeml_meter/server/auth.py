@@ -11,13 +11,12 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 from fastapi.security.utils import get_authorization_scheme_param
 
-from easeml_meter.core.people import Role
 from easeml_meter.errors import Unauthenticated
 from easeml_meter.server.batching import Batches
 from easeml_meter.server.limits import USER
 from easeml_meter.server.parameters import MeterKey, Tenant
 from easeml_meter.server.settings import Settings
-from easeml_meter.service.actor import ANYONE, Actor
+from easeml_meter.service.actor import ANYONE, Actor, Permission
 from easeml_meter.service.meters import find_meter
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.tokens import Caller, recognize_all
@@ -87,7 +86,7 @@ def actor_at(site: Site, caller: Caller, meter: str, tenant: int | None = None) 
         NotFound: there is no such meter, or the caller has no seat there.
     """
     actor = caller.at(meter, tenant)
-    if actor.role is Role.ADMIN:  # any other seat is at a meter that exists
+    if actor.may(Permission.MANAGE):  # they have a seat at whatever is named, meter or not
         site.require_meter(meter)
     return actor
 

@@ -59,7 +59,7 @@ class Peer:
     """When it began to wait for a request, or when its speed was last found good enough."""
     arrived: int = 0
     """Bytes since then."""
-    protocol: Protocol | None = None
+    protocol: WatchedProtocol | None = None
     """None during the handshake of TLS."""
 
     @property
@@ -100,6 +100,7 @@ class Connections:
     def admit(self, address: Any, connection: socket.socket) -> bool:
         """Whether a connection may stay; another one may have to make room for it."""
         network = self._counted(address[0])
+        # A crowded network makes room by itself: its own connections end, not those of others.
         crowded = network and 0 < self._most_of_one <= self._of_network[network]
         if crowded and not self.make_room(network):
             return False
@@ -110,7 +111,7 @@ class Connections:
         self._of_network[network] += 1
         return True
 
-    def open(self, address: Any, protocol: Protocol) -> Peer | None:
+    def open(self, address: Any, protocol: WatchedProtocol) -> Peer | None:
         """Return the peer whose connection is ready for requests, unless it was ended meanwhile."""
         peer = self._peers.get(address)
         if peer is not None:
@@ -149,6 +150,7 @@ class Connections:
         longest = list(itertools.islice(idle, _LOOKED_AT))
         if not longest:
             return False
+        # Whoever has said nothing goes before one whose request may just be arriving.
         self._end(next((peer for peer in longest if not peer.has_spoken), longest[0]), "idle")
         return True
 
@@ -168,6 +170,7 @@ class Connections:
         if peer in self._waiting or protocol is None:
             return now - peer.since >= seconds
         if protocol.receives:
+            # Judged over a whole period: a slow start is no slow body.
             if now - peer.since < seconds:
                 return False
             slow = peer.arrived < self._slowest * seconds
@@ -250,7 +253,7 @@ class Listener(socket.socket):
         self._spare = os.open(os.devnull, os.O_RDONLY)
 
 
-class Protocol(H11Protocol):
+class WatchedProtocol(H11Protocol):
     """Uvicorn's protocol; it reports to `Connections` what it waits for."""
 
     def __init__(self, connections: Connections, **given: Any) -> None:

@@ -47,7 +47,7 @@ class Once:
     """A request that may carry a key."""
 
     site: Site
-    keys: Keys
+    keys: KeyBatches
     user: str
     key: str | None
     request: str
@@ -83,6 +83,7 @@ class Once:
         try:
             status, content = await _made(make, run)
         except BaseException:
+            # Also if it was cancelled: a key that stays begun refuses its client for minutes.
             await run_in_threadpool(self._forget)
             raise
         kept = _sealed(self.site, content) if secret else content
@@ -124,7 +125,7 @@ def _opened(site: Site, body: str) -> Any:
     return json.loads(unwrap(base64.b64decode(body), site.identity))
 
 
-class Keys:
+class KeyBatches:
     """Enters keys and answers; those of one user that come at the same time, together."""
 
     def __init__(self, site: Site) -> None:

@@ -66,7 +66,7 @@ class Buckets:
                 self._full_at = {name: at for name, at in self._full_at.items() if at > now}
 
 
-class Held:
+class HeldBytes:
     """Bytes of bodies that are in memory, of each user and in all.
 
     Unfinished requests hold them for as long as they last, so their number is no limit. Whoever
@@ -101,7 +101,7 @@ class Held:
 class Body:
     """What is received of a request, within the limits of its route, and of what may be held."""
 
-    def __init__(self, scope: Scope, held: Held) -> None:
+    def __init__(self, scope: Scope, held: HeldBytes) -> None:
         self._scope = scope
         self._held = held
         self._name: str | None = None

@@ -11,7 +11,7 @@ from starlette.requests import ClientDisconnect
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from easeml_meter.server.errors import Problem, error_response, route_of
-from easeml_meter.server.limits import USER, Body, Held
+from easeml_meter.server.limits import USER, Body, HeldBytes
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.server.request_ids import HEADER, REQUEST, Trusted
 from easeml_meter.server.settings import Settings
@@ -56,7 +56,7 @@ class Frame:
         self._shape = shape
         self._hosts = {name.lower() for name in settings.allowed_host}
         self._metrics = metrics
-        self._held = Held(settings)
+        self._held = HeldBytes(settings)
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer a request."""
@@ -70,6 +70,7 @@ class Frame:
                 await self._answer(scope, receive, send, request_id)
                 return
             parent = Headers(scope=scope).get("traceparent", "")
+            # Only our own proxy names a parent: a stranger could join the traces of others.
             parent = parent if self._trusted.sent(scope) else ""
             with self._traces.request(request_id, parent) as span:
                 status = await self._answer(scope, receive, send, request_id)
@@ -109,6 +110,7 @@ class Frame:
             pass  # nobody is left to answer
         except Exception as error:
             _LOG.error("request failed", exc_info=error)
+            # The head of an answer has left already: the connection can only be cut.
             if status:
                 raise
             line = f"the server failed: its log says where, at request {request_id}"
@@ -124,6 +126,7 @@ class Frame:
         self._metrics.count_request(_method(scope), route, status, seconds)
         fields = {
             "method": _method(scope),
+            # The route and not the path: names and the secrets of links stay out of the log.
             "route": route,
             "status": status,
             "ms": round(1000 * seconds, 2),
@@ -134,6 +137,7 @@ class Frame:
 
 def _method(scope: Scope) -> str:
     method: str = scope["method"]
+    # It labels metrics: strangers must not fill the memory with methods that they make up.
     return method if method in _METHODS else "-"
 
 
@@ -149,6 +153,7 @@ def _dress(headers: MutableHeaders, scope: Scope) -> None:
     api = scope["path"].startswith("/api/")
     headers.update(_ALWAYS)
     headers.setdefault("Content-Security-Policy", _DATA_POLICY if api else _PAGE_POLICY)
+    # What one person may see, no cache on the way may keep for the next one.
     headers.setdefault("Cache-Control", "no-store")
     headers.setdefault("Referrer-Policy", "no-referrer")
     if scope["scheme"] == "https":

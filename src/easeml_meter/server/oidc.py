@@ -130,6 +130,8 @@ class Provider:
             claims = self._claims(self._id_token(begun, query["code"]))
             self._check(begun, claims)
         except Refused as error:
+            # The browser is told the same whatever was wrong: a forger must not learn how far a
+            # forgery got.
             _LOG.warning("sign-in refused", extra={"fields": {"reason": str(error)}})
             raise Unauthenticated(_REFUSED) from None
         except MeterError as error:
@@ -216,6 +218,7 @@ class Provider:
         name = next(each for each in names if isinstance(each, str) and each.strip())
         groups = claims.get(self._groups)
         listed = groups if isinstance(groups, list) else [groups]
+        # An address that the provider has not verified may be anybody's.
         email = claims.get("email") if claims.get("email_verified") is not False else None
         return Person(
             issuer=self.issuer,

@@ -22,7 +22,7 @@ from easeml_meter.errors import MeterError
 from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs, worker
 from easeml_meter.server.app import create_app
-from easeml_meter.server.connections import Connections, Listener, Protocol
+from easeml_meter.server.connections import Connections, Listener, WatchedProtocol
 from easeml_meter.server.doctor import mail_server
 from easeml_meter.server.idempotency import forget_old_keys, forget_unfinished
 from easeml_meter.server.request_ids import Peers
@@ -181,7 +181,7 @@ def _config(app: FastAPI, settings: Settings, connections: Connections) -> uvico
     config = uvicorn.Config(
         app,
         # Named, so that other libraries that happen to be installed do not replace them.
-        http=cast(type[asyncio.Protocol], partial(Protocol, connections)),
+        http=cast(type[asyncio.Protocol], partial(WatchedProtocol, connections)),
         loop="asyncio",
         ws="none",
         ssl_certfile=settings.tls_certificate,

@@ -190,7 +190,8 @@ def needs(*permissions: Permission) -> Callable[[UseCase], UseCase]:
     """Declare what a use case `verb(actor, place, ...)` needs: any one of these permissions.
 
     This is the only gate. The use case runs with the actor narrowed to the seats that allow the
-    first permission the actor has, so what it reads from the actor was checked.
+    first permission the actor has, so what it reads from the actor was checked. It raises `Denied`
+    for whoever has none of them, which a use case need not say again.
     """
 
     def declare(use_case: UseCase) -> UseCase:

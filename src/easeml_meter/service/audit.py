@@ -1,7 +1,7 @@
-"""The audit: everything that was disclosed, in a hash chain that can be verified.
+"""The audit: what was disclosed, in a hash chain; who may see it, and what each role reads of it.
 
 Of answers, developers read those of their own tenant, labelers all, admins only that some were
-given.
+given. The chain is verified against the books and the journals.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ def verify(actor: Actor, space: Workspace) -> Audit:
         wrong = list(_wrong_accounts(books, state))
     told = set(entered)
     problems = [*_broken(links), *wrong, *_illegible(links)]
+    # What cannot be read was named above; everything else is still compared.
     links = [link for link in links if _legible(link)]
     problems += _edited(state, entered, links)
     problems += _wrong_draws(state, entered, links)

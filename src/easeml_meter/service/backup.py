@@ -111,7 +111,13 @@ class Contents:
 def back_up(
     _: Actor, place: Place, out: Path, *, meter: str | None = None, key: Path | None = None
 ) -> Contents:
-    """Write a backup of one meter, or of all; with the secret key in `key`, if given."""
+    """Write a backup of one meter, or of all; with the secret key in `key`, if given.
+
+    Raises:
+        InvalidInput: there is a file of that name already.
+        NotFound: there is no such meter, or none at all.
+        StorageError: the books or a file cannot be read.
+    """
     with new_file(out, private=True) as stream:
         contents = _fill(_Packing(stream), place, meter, key)
         archive.add(stream, MANIFEST, [_manifest(contents, place.identity)])
@@ -132,6 +138,10 @@ def shelve(
     """Add a backup to a shelf, where only what changed is new; with `keep`, drop the oldest ones.
 
     One at a time: another backup that is being added could lose what it has just kept.
+
+    Raises:
+        NotFound: there is no such meter, or none at all.
+        StorageError: the books or a file cannot be read.
     """
     contents = _fill(_Shelving(shelf), place, meter, key)
     shelf.add(contents.name, _manifest(contents, place.identity))
@@ -144,6 +154,7 @@ def shelve(
 
 def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) -> Contents:
     with place.store.reading() as books:
+        # One snapshot for all tables: rows of different moments would contradict each other.
         at = stamp(place.clock())
         rows = [row for row in books.meters.all() if meter in (None, row.id)]
         if not rows:
@@ -197,6 +208,7 @@ def _copy_files(writer: _Writer, prefix: str, files: Files, named: set[str]) -> 
     for folder in named - single:
         single |= {folder + name for name in files.names(folder.rstrip("/"))}
     for name in sorted(single):
+        # A journal may grow while it is copied: by lines, so that none is cut in half.
         if name.endswith(LINES):
             writer.lines(f"{prefix}/{name}", files.lines(name))
             continue
@@ -266,7 +278,7 @@ class _Shelved:
         try:
             self._members = _members(self._manifest)
         except (KeyError, TypeError, ValueError):
-            raise archive.Damaged("the manifest cannot be read") from None
+            raise archive.DamagedArchive("the manifest cannot be read") from None
 
     def namelist(self) -> list[str]:
         """List the members, and the manifest."""
@@ -279,7 +291,7 @@ class _Shelved:
         try:
             return self._shelf.open(self._members[name])
         except FileNotFoundError:
-            raise archive.Damaged(f"{name} is not on the shelf") from None
+            raise archive.DamagedArchive(f"{name} is not on the shelf") from None
 
 
 def _members(manifest: bytes) -> dict[str, str]:
@@ -330,7 +342,7 @@ class Backup:
                 # Version 0.1.0 wrote zip files.
                 zipped = stream.read(4) == b"PK\3\4"
                 yield cls(zipfile.ZipFile(stream) if zipped else archive.Archive(stream), source)
-        except (zipfile.BadZipFile, archive.Damaged):
+        except (zipfile.BadZipFile, archive.DamagedArchive):
             raise _damaged(source) from None
 
     def _read_manifest(self) -> tuple[str, str, Contents]:

@@ -1,16 +1,18 @@
-"""Wrong passwords in a row, by account and address: a stranger locks out nobody but himself.
+"""Wrong passwords lock an account: soon for the address they come from, much later for all.
 
-They are counted in the books, so that neither a second server nor a restart gives more guesses.
+So a stranger locks out nobody but himself. They are counted in the books, so that neither a second
+server nor a restart gives more guesses.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+from dataclasses import replace
 from datetime import datetime, timedelta
 
 from easeml_meter.core.model import stamp
-from easeml_meter.core.people import Wrong
+from easeml_meter.core.people import Credentials, Wrong
 from easeml_meter.storage.books import Books
 
 FAILURES = 5
@@ -67,6 +69,18 @@ def begin_guess(books: Books, key: str, now: datetime) -> bool:
     until = now + locked_for(failures, FAILURES)
     books.guesses.put(Wrong(key, failures, stamp(until)))
     return True
+
+
+def locked_everywhere(secret: Credentials, now: datetime) -> bool:
+    """Whether an account is locked for all addresses."""
+    return secret.locked_until is not None and datetime.fromisoformat(secret.locked_until) > now
+
+
+def counted_everywhere(secret: Credentials, now: datetime, *, right: bool) -> Credentials:
+    """Return the credentials of an account after a guess from whatever address."""
+    failures = 0 if right else secret.failures + 1
+    pause = locked_for(failures, FAILURES_ANYWHERE)
+    return replace(secret, failures=failures, locked_until=stamp(now + pause) if pause else None)
 
 
 def forget_guesses(books: Books, now: datetime) -> None:

@@ -1,4 +1,7 @@
-"""Hand-overs: one tenant goes on from another's model, once all whom that costs have agreed."""
+"""Hand-overs: one tenant goes on from another's model, once all whom that costs have agreed.
+
+What it costs them is the rule of `core.ledger`: from then on, one history for all of them.
+"""
 
 from __future__ import annotations
 

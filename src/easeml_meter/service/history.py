@@ -34,7 +34,11 @@ def show_session(actor: Actor, space: Workspace, number: int | None = None) -> S
 
 @needs(Permission.SEE_SIGNALS)
 def list_sessions(actor: Actor, space: Workspace) -> tuple[SessionView, ...]:
-    """Return the sessions of the actor's tenant on all test sets delivered so far."""
+    """Return the sessions of the actor's tenant on all test sets delivered so far.
+
+    Raises:
+        InvalidInput: the meter has no such tenant.
+    """
     with space.reading() as books:
         state = space.state(books)
         delivered = [each for each in state.generations if each.rows is not None]

@@ -13,7 +13,7 @@ from functools import partial
 
 from easeml_meter.checks import MAX_NAME
 from easeml_meter.core.model import MeterRecord
-from easeml_meter.core.people import GroupSeat, Identity, Person, Role, Token, User
+from easeml_meter.core.people import GroupSeat, Person, ProviderIdentity, Role, Token, User
 from easeml_meter.errors import InvalidInput, MeterError, Unauthenticated
 from easeml_meter.service import seats, tokens, users
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
@@ -63,7 +63,7 @@ def connect(actor: Actor, site: Site, person: Person) -> None:
         if known is not None and known.id != actor.user:
             raise MeterError("the provider's account belongs to another account here: ask an admin")
         before = books.users.identity(actor.user)
-        wanted = Identity(actor.user, person.issuer, person.subject)
+        wanted = ProviderIdentity(actor.user, person.issuer, person.subject)
         if before.subject is not None and before != wanted:
             raise MeterError("this account belongs to another one at the provider: ask an admin")
         books.users.update(wanted)

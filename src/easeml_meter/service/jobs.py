@@ -128,6 +128,7 @@ class ThreadRunner:
         self._called.set()
         self._thread.join(patience)
         if self._thread.is_alive() and self._current is not None:
+            # The thread dies with the process: its row must not say for ever that it runs.
             self._tasks[self._current.queue].put_back(self._site, self._current.key)
         return not self._thread.is_alive()
 
@@ -145,6 +146,7 @@ class ThreadRunner:
         except Later:
             pass  # the row says when it is due again
         except Exception as error:
+            # It rests longer each time: a job that always fails leaves the thread to others.
             failures = self._resting.get(job.key, (0, 0.0))[0] + 1
             pause = min(_PAUSE * failures, _LONGEST_PAUSE)
             self._resting[job.key] = (failures, time.monotonic() + pause)
@@ -245,6 +247,7 @@ class QueueRunner:
                     queues=[task.queue for task in self._tasks],
                     concurrency=self._at_once,
                     install_signal_handlers=False,
+                    # The books say what became of a row; what is done need not stay in the queue.
                     delete_jobs="always",
                     update_heartbeat_interval=self._heartbeat,
                     stalled_worker_timeout=3 * self._heartbeat,

@@ -1,4 +1,8 @@
-"""What was answered: folded from the books, completed from the journal beside each test set."""
+"""What was answered stays answered: the same rows, sealed again, keep the budget that they had.
+
+The histories of a test set are folded from the books, which are completed from the journal that
+lies beside its rows: a lost or older database gives no answer back.
+"""
 
 from __future__ import annotations
 
@@ -140,6 +144,7 @@ def reconcile(
         for entry in told
         if (entry.tenant, entry.step) not in known
     ]
+    # These answers have left the meter, so they count; the chain says that the books had lost them.
     if forgotten:
         books.entries.add(forgotten)
         steps = [[entry.tenant, entry.step] for entry in forgotten]

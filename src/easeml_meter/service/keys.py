@@ -61,7 +61,8 @@ def rotate_key(_: Actor, place: Place, key: Path, site: Site | None = None) -> R
         raise InvalidInput(f"{key}: it was changed meanwhile: try again")
     if identity.former is None:
         identity = identity.successor()
-        # In a folder, others may be writing. They go on with the key that they find under the lock.
+        # On disk, with the former key, before anything is sealed to the new one. In a folder,
+        # others may be writing: they go on with the key that they find under the lock.
         with place.store.writing():
             identity.replace(key)
     former = identity.former
@@ -87,6 +88,7 @@ def rotate_key(_: Actor, place: Place, key: Path, site: Site | None = None) -> R
     kept = key.with_name(f"{key.name}.{former.recipient[:12]}")
     if not kept.exists():
         former.write(kept)
+    # Last: until here, both keys open what an interruption would leave behind.
     identity.alone().replace(key)
     return Rotated(identity.recipient, former.recipient, kept, changed, tuple(unopened))
 

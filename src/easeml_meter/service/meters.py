@@ -108,6 +108,7 @@ def _why_not(books: Books, state: MeterState) -> str:
     meter = state.meter.id
     if any(books.entries.all(meter, each.number) for each in state.generations):
         return "this meter has answered a submission: retire its test set, but keep its books"
+    # It may reach hidden rows at any moment, and would then have to be answered.
     if any(ticket.meter == meter for ticket in books.submissions.unfinished()):
         return "a model waits or runs: cancel it first, or wait for its answer"
     if state.generations[-1].phase is Phase.SPENT:

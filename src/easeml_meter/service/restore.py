@@ -17,7 +17,7 @@ from easeml_meter.service.audit import restorations, verify
 from easeml_meter.service.backup import Backup, Counted, Place
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Site, Workspace
-from easeml_meter.service.testsets.delivery import claim
+from easeml_meter.service.testsets.elsewhere import claim
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SITE_TABLES
@@ -73,8 +73,10 @@ def restore(
             _check_single(place, chosen)
         cases = [_Case.read(place, backup, each) for each in chosen]
         for case in cases:
+            # All before the first file is brought: a backup is restored whole, or not at all.
             case.check()
         for case in cases:
+            # Files and journals first: what the books name is there when they are committed.
             case.bring_files()
         with place.store.writing() as books:
             if backup.contents.whole and not books.users.all():
@@ -206,6 +208,8 @@ class _Case:
         chain = [AuditLink(**row) for row in self.backup.rows("audit", meter)]
         if books.audit.all(meter) != self.chain:
             raise MeterError("the meter was used meanwhile: try again")
+        # Only a chain that goes on from the one here is newer. Otherwise the books here stay, and
+        # the journals complete them.
         if len(self.chain) < len(chain) and self.chain == chain[: len(self.chain)]:
             self._enter(books)
         state = self.space.state(books)

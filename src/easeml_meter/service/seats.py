@@ -112,9 +112,25 @@ def _details(seat: Seat) -> dict[str, str | int]:
 
 @needs(Permission.MANAGE)
 def list_seats(_actor: Actor, space: Workspace) -> list[Seat]:
-    """Return the seats at a meter, the oldest first."""
+    """Return the seats at a meter, the oldest first.
+
+    Raises:
+        NotFound: there is no such meter.
+    """
     with space.reading() as books:
         return books.seats.at(books.meters.get(space.meter).id)
+
+
+@needs(Permission.MANAGE)
+def is_staffed(_actor: Actor, space: Workspace) -> bool:
+    """Whether a meter has somebody to give labels and somebody to submit models.
+
+    Raises:
+        NotFound: there is no such meter.
+    """
+    with space.reading() as books:
+        seats = books.seats.at(books.meters.get(space.meter).id)
+    return {Role.LABELER, Role.DEVELOPER} <= {seat.role for seat in seats}
 
 
 @needs(Permission.MANAGE)

@@ -120,6 +120,7 @@ def _caller(site: Site, holder: Holder | None) -> Caller | Unauthenticated:
     if holder is None:
         return Unauthenticated("the token is not known: log in again")
     token, user, seats = holder
+    # An invitation sets a password, once. Until then it must not act as its user.
     if token.kind == INVITATION:
         return Unauthenticated("this is an invitation: open its link in a browser")
     if token.revoked_at is not None:
@@ -161,6 +162,7 @@ def log_in_by_token(
         Unauthenticated: the token is not valid, is limited, or belongs to somebody else.
     """
     caller = recognize(actor, site, secret)
+    # A session has no limits, so a token that has some must not become one.
     if caller.token.limited or caller.user.name != name:
         raise Unauthenticated("the token is limited, or another user's: give your password")
     return issue(site, caller.user.id, purpose, days=days, kind="session")

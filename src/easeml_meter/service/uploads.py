@@ -24,7 +24,7 @@ from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.room import MOST_UPLOADS
 from easeml_meter.service.testsets.parts import add_labels
-from easeml_meter.service.testsets.reuse import UNDECIDED, Decisions
+from easeml_meter.service.testsets.reuse import UNDECIDED, LabelerDecisions
 from easeml_meter.storage.files import unusable
 from easeml_meter.vault.containers import begins_container
 
@@ -180,7 +180,7 @@ def finish_upload(
     actor: Actor,
     inbox: Inbox,
     identifier: str,
-    decisions: Decisions = UNDECIDED,
+    decisions: LabelerDecisions = UNDECIDED,
     *,
     part: bool = False,
 ) -> LabelRequest:
@@ -208,7 +208,7 @@ def take_in_whole(
     actor: Actor,
     inbox: Inbox,
     content: bytes,
-    decisions: Decisions = UNDECIDED,
+    decisions: LabelerDecisions = UNDECIDED,
     *,
     part: bool = False,
 ) -> LabelRequest:

@@ -8,22 +8,21 @@ import threading
 import unicodedata
 from collections.abc import Sequence
 from dataclasses import replace
-from datetime import datetime
 from typing import Any
 
 from easeml_meter.checks import MAX_NAME, ODD, check_name
-from easeml_meter.core.model import Event, stamp
-from easeml_meter.core.people import Credentials, Identity, User
+from easeml_meter.core.model import Event
+from easeml_meter.core.people import Credentials, ProviderIdentity, User
 from easeml_meter.errors import Denied, MeterError, Unauthenticated, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.guesses import (
     FAILURES,
-    FAILURES_ANYWHERE,
     LOCK,
     begin_guess,
+    counted_everywhere,
     idle_key,
     key_of,
-    locked_for,
+    locked_everywhere,
 )
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.storage.books import Books
@@ -67,7 +66,7 @@ def add_user(
             raise MeterError(f"name: {name!r} given, another user has it: choose another one")
         books.users.add(user, hashed)
         if known_as is not None:
-            books.users.update(Identity(user.id, *known_as))
+            books.users.update(ProviderIdentity(user.id, *known_as))
     return user
 
 
@@ -233,7 +232,7 @@ def _tell_meters(
 def check_password(site: Site, name: str, password: str, address: str = "") -> User:
     """Return the user who has this name and password.
 
-    Wrong ones lock the name for the address they come from, and much later for all addresses.
+    Wrong ones lock the name, as `guesses` says.
 
     Raises:
         Unauthenticated: something is wrong; which of name, password or lock is not said.
@@ -242,7 +241,7 @@ def check_password(site: Site, name: str, password: str, address: str = "") -> U
     with site.writing() as books:
         known = books.users.named(name)
         secret = books.users.credentials(known.id if known else "")
-        possible = secret.password is not None and not _locked(secret, now)
+        possible = secret.password is not None and not locked_everywhere(secret, now)
         key = key_of(name, address, secret.password) if possible else idle_key(name, address)
         counts = begin_guess(books, key, now) and possible
     right = verify_password(secret.password, password)
@@ -250,12 +249,9 @@ def check_password(site: Site, name: str, password: str, address: str = "") -> U
     with site.writing() as books:
         known = books.users.named(name)
         secret = books.users.credentials(known.id if known else "")
-        unlocked = counts and not _locked(secret, now)
+        unlocked = counts and not locked_everywhere(secret, now)
         if unlocked:
-            failures = 0 if right else secret.failures + 1
-            pause = locked_for(failures, FAILURES_ANYWHERE)
-            until = stamp(now + pause) if pause else None
-            books.users.update(replace(secret, failures=failures, locked_until=until))
+            books.users.update(counted_everywhere(secret, now, right=right))
         welcome = known is not None and not known.disabled and right and unlocked
         if welcome:
             books.guesses.forget(key)
@@ -265,11 +261,6 @@ def check_password(site: Site, name: str, password: str, address: str = "") -> U
             f"even the right one is refused for {LOCK.seconds} seconds or longer"
         )
     return known
-
-
-def _locked(secret: Credentials, now: datetime) -> bool:
-    """Whether the account is locked for all addresses."""
-    return secret.locked_until is not None and datetime.fromisoformat(secret.locked_until) > now
 
 
 def hash_password(password: str) -> str:

@@ -153,6 +153,7 @@ def _enter(
         with about(source):
             digest = CommittedIds.of("the validation set", id_column, table.ids).digest
     content = source.read_bytes()
+    # The file may have been changed since it was read: what is kept must be what was checked.
     table.table.check_unchanged()
     space.check_room(len(content))
     number = before.number + 1 if before else 1
@@ -174,8 +175,10 @@ def _enter(
         blob=blob,
         added_at=space.now(),
     )
+    # Before the set is entered: no set without its notice, and one too many does no harm.
     _notify(space, state.current, found)
     with space.writing() as books:
+        # Its number, which its file is named by, was chosen before the lock.
         if len(books.validation.all(found.meter)) != number - 1:
             raise MeterError("another validation set was handed in meanwhile: try again")
         books.validation.add(found)
@@ -251,5 +254,9 @@ def _notify(space: Workspace, test_set: TestSet, validation: ValidationSet) -> N
 
 @needs(Permission.SEE_NOTICES)
 def list_notices(_: Actor, space: Workspace) -> list[Notice]:
-    """Return the notices to the labelers, the oldest first."""
+    """Return the notices to the labelers, the oldest first.
+
+    Raises:
+        VaultError: one of them does not open.
+    """
     return kept_notices(space)

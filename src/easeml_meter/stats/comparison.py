@@ -18,7 +18,7 @@ from easeml_meter.stats.rounding import at_most
 
 
 @dataclass(frozen=True)
-class Comparison:
+class MeterPrices:
     """One meter's three prices; the paper does not know every meter."""
 
     name: str
@@ -162,7 +162,7 @@ def recommended(found: Sequence[Form]) -> Form:
     return drawn if worth else consistent
 
 
-def compare(setting: Setting, steps: int, *, most_masked: int = 10_000) -> tuple[Comparison, ...]:
+def compare(setting: Setting, steps: int, *, most_masked: int = 10_000) -> tuple[MeterPrices, ...]:
     """Plan every meter for the same steps and the same promise, the ideal one first.
 
     Masked reverts, counted step by step and revert by revert, are left out beyond `most_masked`.
@@ -205,9 +205,9 @@ def _special(setting: Setting, steps: int, most_masked: int) -> list[tuple[str, 
     return found
 
 
-def _compare_one(name: str, spec: MeterSpec, ceiling: float | None) -> Comparison:
+def _compare_one(name: str, spec: MeterSpec, ceiling: float | None) -> MeterPrices:
     published = None if spec.masked_reverts else required_labels(spec.replace(published=True))
-    return Comparison(
+    return MeterPrices(
         name=name,
         published=published,
         consistent=required_labels(spec),

@@ -108,6 +108,7 @@ class FolderFiles:
             target.parent.mkdir(parents=True, exist_ok=True)
             try:
                 yield partial
+                # Content before name: after a power cut, a file is whole or not there.
                 sync(partial)
                 os.replace(partial, target)
             finally:
@@ -182,6 +183,7 @@ class FolderFiles:
         try:
             if os.write(handle, text.encode()) < len(text.encode()):
                 raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            # An answer leaves only after this: the journal is what survives a lost database.
             os.fsync(handle)
         finally:
             os.close(handle)

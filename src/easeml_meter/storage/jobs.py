@@ -97,6 +97,7 @@ def enqueue(books: Books, job: Job) -> None:
         job.queue.task,
         queue=job.queue,
         lock=job.lock,
+        # Never two waiting jobs for one row.
         queueing_lock=job.key,
         priority=-job.turn,
         schedule_at=None if job.due_at is None else datetime.fromisoformat(job.due_at),

@@ -113,6 +113,8 @@ class Store:
     @contextmanager
     def writing(self, meter: str | None = None) -> Iterator[Books]:
         """Hold the write lock; commit at the end, or leave no trace."""
+        # First the turn, then the lock of the database: whoever waits holds neither connection nor
+        # lock.
         with self._turn, self._connection("IMMEDIATE") as books:
             books.lock(meter)
             yield books
@@ -145,6 +147,7 @@ class Store:
     def _migrate(self) -> None:
         with self._engine.connect() as connection:
             found = Books(connection).version()
+        # Imported only if there is something to upgrade: alembic takes long to load.
         if found != schema.HEAD:
             from easeml_meter.storage.migrate import UnknownVersion, upgrade
 

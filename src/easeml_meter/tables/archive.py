@@ -25,7 +25,7 @@ _LONGEST = 16 << 10
 """Bytes of a header for a long name."""
 
 
-class Damaged(ValueError):
+class DamagedArchive(ValueError):
     """The bytes are no archive that is read here; the message says what they are."""
 
 
@@ -67,11 +67,11 @@ def pack(files: Mapping[str, File]) -> bytes:
 
 
 def unpack(data: bytes, most: int) -> dict[str, File]:
-    """Return the files of an archive, or raise `Damaged`, also if they are more than `most`."""
+    """Return the files of an archive; more than `most` are `DamagedArchive`, too."""
     found: dict[str, File] = {}
     for member in members(io.BytesIO(data)):
         if len(found) == most:
-            raise Damaged("too many files")
+            raise DamagedArchive("too many files")
         content = data[member.start : member.start + member.size]
         found[member.name] = File(content, member.executable)
     return found
@@ -110,31 +110,31 @@ def members(stream: IO[bytes]) -> Iterator[Member]:
     """Yield the files of an archive one by one, by their headers alone.
 
     Raises:
-        Damaged: It is no archive, or holds something else than plain files, each with a proper
-            name of its own.
+        DamagedArchive: It is no archive, or holds something else than plain files, each with a
+            proper name of its own.
     """
     end, at = stream.seek(0, os.SEEK_END), 0
     if not end:
-        raise Damaged("no tar file")
+        raise DamagedArchive("no tar file")
     known: set[str] = set()
     long_name: str | None = None
     while any(block := _read(stream, at, _BLOCK)):
         try:
             info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
         except tarfile.HeaderError:
-            raise Damaged("no tar file") from None
+            raise DamagedArchive("no tar file") from None
         start = at + _BLOCK
         at = start + info.size + -info.size % _BLOCK
         if not start <= start + info.size <= end:
-            raise Damaged("a tar that ends too early")
+            raise DamagedArchive("a tar that ends too early")
         if info.type in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE):
             if long_name is not None or info.size > _LONGEST:
-                raise Damaged("a tar with long headers")
+                raise DamagedArchive("a tar with long headers")
             long_name = _long_name(info.type, _read(stream, start, info.size))
             continue
         name, long_name = long_name or info.name, None
         if info.type not in _PLAIN or not is_proper(name) or name in known:
-            raise Damaged("a tar of other things than plain files")
+            raise DamagedArchive("a tar of other things than plain files")
         known.add(name)
         yield Member(name, start, info.size, bool(info.mode & 0o100))
 
@@ -179,10 +179,10 @@ def _long_name(kind: bytes, header: bytes) -> str:
     while header:
         length = header.partition(b" ")[0]  # of the record, itself included
         if not re.fullmatch(rb"\d{1,5}", length) or not len(length) < int(length) <= len(header):
-            raise Damaged("no tar file")
+            raise DamagedArchive("no tar file")
         key, _, value = header[len(length) + 1 : int(length) - 1].partition(b"=")
         if key == b"size" or key.startswith(b"GNU.sparse"):
-            raise Damaged("a tar of other things than plain files")
+            raise DamagedArchive("a tar of other things than plain files")
         name = value if key == b"path" else name
         header = header[int(length) :]
     return name.decode("utf-8", "surrogateescape")

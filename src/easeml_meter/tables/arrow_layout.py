@@ -25,11 +25,11 @@ _PARTS = 4
 _TIMESTAMP, _UNION = 10, 14
 
 
-class Damaged(ValueError):
+class DamagedArrow(ValueError):
     """The head of a message makes no sense; the message says in which way."""
 
 
-class Message(NamedTuple):
+class ArrowMessage(NamedTuple):
     """The head of a message."""
 
     kind: int
@@ -42,25 +42,25 @@ class Message(NamedTuple):
     """Whether it adds to a dictionary that came before."""
 
 
-def look_at(head: bytes) -> Message:
+def look_at(head: bytes) -> ArrowMessage:
     """Read the head of a message.
 
     Raises:
-        Damaged: it contradicts itself, or is about neither columns nor rows.
+        DamagedArrow: it contradicts itself, or is about neither columns nor rows.
     """
     message = _follow(head, 0)
     _Walk(head).metadata(_field(head, message, 4))
     kind = _value(head, "<B", _field(head, message, 1))
     size = _value(head, "<q", _field(head, message, 3))
     if kind == SCHEMA:
-        return Message(kind, size, _follow(head, _field(head, message, 2)), False, False)
+        return ArrowMessage(kind, size, _follow(head, _field(head, message, 2)), False, False)
     if kind not in (DICTIONARY, BATCH):
-        raise Damaged("neither batches nor dictionaries in the Arrow stream")
+        raise DamagedArrow("neither batches nor dictionaries in the Arrow stream")
     content, grows = _follow(head, _field(head, message, 2)), False
     if kind == DICTIONARY:
         grows = bool(_value(head, "<B", _field(head, content, 2)))
         content = _follow(head, _field(head, content, 1))
-    return Message(kind, size, content, _field(head, content, 3) is not None, grows)
+    return ArrowMessage(kind, size, content, _field(head, content, 3) is not None, grows)
 
 
 def check_schema(head: bytes, limits: TableLimits) -> None:
@@ -68,11 +68,11 @@ def check_schema(head: bytes, limits: TableLimits) -> None:
 
     Raises:
         TooLarge: there are more than the limits allow.
-        Damaged: it contradicts itself.
+        DamagedArrow: it contradicts itself.
     """
     message = look_at(head)
     if message.kind != SCHEMA:
-        raise Damaged("no schema")
+        raise DamagedArrow("no schema")
     _Walk(head, limits).schema(message.content or 0)
 
 
@@ -109,7 +109,7 @@ def _in_stream(content: bytes) -> Iterator[tuple[bytes, int]]:
         head, body = content[start : start + size], start + size
         at = body + look_at(head).body
         if not body <= at <= len(content):
-            raise Damaged("a message that ends too early")
+            raise DamagedArrow("a message that ends too early")
         yield head, body
 
 
@@ -124,7 +124,7 @@ def _in_file(content: bytes, limits: TableLimits) -> Iterator[tuple[bytes, int]]
         start, count = _vector(footer, _field(footer, table, number), 24)
         for offset, length, _, _ in struct.iter_unpack("<qiiq", footer[start : start + 24 * count]):
             if not 0 <= offset <= offset + length <= len(content):
-                raise Damaged("a block outside of the file")
+                raise DamagedArrow("a block outside of the file")
             begin, size = _prefix(content, offset)
             yield content[begin : begin + size], offset + length
 
@@ -186,7 +186,7 @@ class _Walk:
         """Count a text; together they are longer than the head only if they share their place."""
         self.bytes += 1 + (_value(self.head, "<I", _follow(self.head, place)) if place else 0)
         if self.bytes > 4 * len(self.head):
-            raise Damaged("texts that share their place")
+            raise DamagedArrow("texts that share their place")
 
 
 def _vector(head: bytes, place: int | None, size: int = 4) -> tuple[int, int]:
@@ -196,7 +196,7 @@ def _vector(head: bytes, place: int | None, size: int = 4) -> tuple[int, int]:
     start = _follow(head, place)
     count = _value(head, "<I", start)
     if start + 4 + size * count > len(head):
-        raise Damaged("a vector that is cut short")
+        raise DamagedArrow("a vector that is cut short")
     return start + 4, count
 
 
@@ -212,7 +212,7 @@ def _field(head: bytes, table: int, number: int) -> int | None:
 
 def _follow(head: bytes, place: int | None) -> int:
     if place is None:
-        raise Damaged("a message of the Arrow stream has no content")
+        raise DamagedArrow("a message of the Arrow stream has no content")
     return place + _value(head, "<I", place)
 
 
@@ -221,5 +221,5 @@ def _value(head: bytes, code: str, place: int | None) -> int:
     if place is None:
         return 0
     if not 0 <= place <= len(head) - struct.calcsize(code):
-        raise Damaged("a message of the Arrow stream is damaged")
+        raise DamagedArrow("a message of the Arrow stream is damaged")
     return int(struct.unpack_from(code, head, place)[0])

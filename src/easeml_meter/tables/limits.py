@@ -54,7 +54,7 @@ class TableLimits:
 USUAL_LIMITS = TableLimits()
 
 
-class Tally:
+class TableTally:
     """What was read of a table so far, against its limits."""
 
     def __init__(self, limits: TableLimits) -> None:

@@ -46,7 +46,7 @@ class ParquetLayout:
     """Columns of text that dictionaries could make too large: they are read with dictionaries."""
 
 
-class Damaged(ValueError):
+class DamagedParquet(ValueError):
     """No Parquet file, or none that a usual writer writes."""
 
 
@@ -60,7 +60,7 @@ def parquet_layout(content: bytes, limits: TableLimits) -> ParquetLayout:
     size = int.from_bytes(content[-8:-4], "little")
     start = len(content) - 8 - size
     if content[:4] != _MAGIC or content[-4:] != _MAGIC or start < 4:
-        raise Damaged("no Parquet")
+        raise DamagedParquet("no Parquet")
     reader = _Reader(content)
     said, _ = reader.struct(start)
     leaves = [each for each in said[2] if not each.get(5)]
@@ -73,7 +73,7 @@ def parquet_layout(content: bytes, limits: TableLimits) -> ParquetLayout:
     decoded = texts = 0
     for group in said[4]:
         if len(group[1]) != len(leaves):
-            raise Damaged("columns are missing")
+            raise DamagedParquet("columns are missing")
         for chunk, leaf in zip(group[1], leaves, strict=True):
             found = pages.sizes(chunk[3])
             decoded += max(found.bytes, found.values * _width(leaf))
@@ -126,7 +126,7 @@ class _Pages:
         if column[1] == _BYTE_ARRAY:
             found.written_out = found.values * longest
         elif found.prefixes:
-            raise Damaged("prefixes of what is no text")
+            raise DamagedParquet("prefixes of what is no text")
         return found
 
     def _of(self, column: Struct) -> Iterator[Struct]:
@@ -135,7 +135,7 @@ class _Pages:
             at = dictionary
         end = at + _natural(column[7])
         if not 4 <= at <= end <= self._size:
-            raise Damaged("pages outside of the file")
+            raise DamagedParquet("pages outside of the file")
         while at < end:
             self._count += 1
             if self._count > MOST_PAGES:
@@ -148,7 +148,7 @@ class _Pages:
 
 def _natural(number: int) -> int:
     if number < 0:
-        raise Damaged("a negative size")
+        raise DamagedParquet("a negative size")
     return number
 
 
@@ -194,7 +194,7 @@ class _Reader:
         if self._left < 0:
             raise _too_many()
         if len(found) != count or self._depth > _DEEPEST:
-            raise Damaged("a field twice, or too deep")
+            raise DamagedParquet("a field twice, or too deep")
         self._depth -= 1
         return found, at + 1
 
@@ -202,7 +202,7 @@ class _Reader:
         if kind == 8:
             size, at = self._varint(at)
             if at + size > len(self._content):
-                raise Damaged("cut short")
+                raise DamagedParquet("cut short")
             return self._content[at : at + size], at + size
         if kind == 12:
             return self.struct(at)
@@ -214,7 +214,7 @@ class _Reader:
             return None, at + 8
         if kind <= 3:
             return self._content[at], at + 1
-        raise Damaged("a type that Parquet does not have")
+        raise DamagedParquet("a type that Parquet does not have")
 
     def _list(self, at: int) -> tuple[list[Any], int]:
         head, at = self._content[at], at + 1
@@ -237,7 +237,7 @@ class _Reader:
             number |= (byte & 127) << shift
             shift, at = shift + 7, at + 1
             if shift > 63:
-                raise Damaged("a number without end")
+                raise DamagedParquet("a number without end")
         return number | byte << shift, at + 1
 
     def _whole(self, at: int) -> tuple[int, int]:

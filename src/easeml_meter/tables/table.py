@@ -12,7 +12,7 @@ import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput
 from easeml_meter.tables.files import Stamp, file_digest, reading, stamp_of
-from easeml_meter.tables.limits import TableLimits, Tally
+from easeml_meter.tables.limits import TableLimits, TableTally
 from easeml_meter.tables.source import Held, Source
 from easeml_meter.tables.wording import excerpt, no_column
 
@@ -153,7 +153,7 @@ class FileTable(Table):
             yield from super()._stream(names, read)
 
     def _checked(self, batches: Batches) -> Batches:
-        tally = Tally(self.limits) if self.limits else None
+        tally = TableTally(self.limits) if self.limits else None
         for batch in batches:
             # Arrow trusts offsets and text to be in order; a stranger's may lead out of memory.
             batch.validate(full=True)

@@ -1,4 +1,8 @@
-"""Seal a test set, and open it again: encrypted from the labeler's memory to the scorer's."""
+"""Seal a test set, which commits the order of its rows, and open it again.
+
+Labels are encrypted from the labeler's memory to the scorer's. `tables.order` is the digest of the
+order; `scoring.ids` joins the rows of other files to it.
+"""
 
 from __future__ import annotations
 
@@ -14,7 +18,7 @@ import pyarrow as pa
 
 from easeml_meter.errors import InvalidInput, TooLarge, VaultError, invalid
 from easeml_meter.tables.clusters import Clusters
-from easeml_meter.tables.limits import TableLimits, Tally
+from easeml_meter.tables.limits import TableLimits, TableTally
 from easeml_meter.tables.opening import open_table
 from easeml_meter.tables.order import OrderDigest
 from easeml_meter.tables.source import Given
@@ -315,7 +319,7 @@ class SealedTestSet(Closing):
             if limits is None:
                 deque(batches, maxlen=0)
                 continue
-            tally = Tally(limits)
+            tally = TableTally(limits)
             for batch in batches:
                 tally.add(batch)
             decoded += tally.bytes

@@ -10,7 +10,7 @@ from fractions import Fraction
 import pytest
 
 from easeml_meter.core.questions.bands import Bands
-from easeml_meter.core.questions.gap import Gap
+from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.metrics import Metric
 from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.passing import PassFail
@@ -18,7 +18,7 @@ from easeml_meter.core.questions.planning import Budget, required_size
 from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.errors import InvalidInput
 
-GAP = Gap(Bands(0.01).spec())
+GAP = GapQuestion(Bands(0.01).spec())
 LEVEL = PassFail.parse("n > 0.8 +/- 0.01")
 CHANGE = PassFail.parse("n - o > 0.02 +/- 0.01", disagreement=0.1)
 
@@ -32,7 +32,7 @@ def test_readings_pay_for_conditions() -> None:
 
 
 def test_drawn_edges_are_counted_as_two_answers_beside_conditions() -> None:
-    drawn = Gap(Bands(0.01, drawn=0.2).spec())
+    drawn = GapQuestion(Bands(0.01, drawn=0.2).spec())
     assert Mixed((drawn, LEVEL)).consistent == 2
     assert drawn.consistent == Fraction(11, 10)
 
@@ -56,7 +56,7 @@ def test_words_of_all_are_joined_once() -> None:
         (LEVEL,) * 21,
     ],
 )
-def test_what_cannot_be_mixed_is_refused(questions: tuple[Gap, ...]) -> None:
+def test_what_cannot_be_mixed_is_refused(questions: tuple[GapQuestion, ...]) -> None:
     with pytest.raises(InvalidInput, match="question"):
         Mixed(questions)
 
@@ -96,6 +96,6 @@ def test_no_choice_of_questions_beats_the_count(steps: int) -> None:
             for wrong, answers in asked
         )
 
-    mixed = Mixed((Gap(Bands(0.25, 2, (0.5,)).spec()), PassFail.parse("n > 0.5 +/- 0.25")))
+    mixed = Mixed((GapQuestion(Bands(0.25, 2, (0.5,)).spec()), PassFail.parse("n > 0.5 +/- 0.25")))
     found = broken((1 << len(data)) - 1, steps) / len(data)
     assert 0 < found <= math.exp(mixed.log_models(steps) + mixed.log_tail(labels))

@@ -11,7 +11,7 @@ from fractions import Fraction
 import pytest
 
 from easeml_meter.core.questions.bands import Bands
-from easeml_meter.core.questions.gap import Gap
+from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.planning import Budget, required_size, supported_steps
@@ -20,7 +20,7 @@ from easeml_meter.core.questions.question import Question
 from easeml_meter.report.words import price_of
 from easeml_meter.stats.rounding import at_least, at_most
 
-GAP = Gap(Bands(0.05).spec())
+GAP = GapQuestion(Bands(0.05).spec())
 LEVEL = PassFail.parse("n > 0.9 +/- 0.05")
 CHANGE = PassFail.parse("n - o > 0 +/- 0.05", disagreement=0.2)
 STEPS, DELTA = 6, 0.05
@@ -133,7 +133,7 @@ def test_what_is_left_in_the_end_is_nothing(prices: Prices) -> None:
 KINDS, EXAMPLES = 4, 4
 DATA = list(itertools.product(range(KINDS), repeat=EXAMPLES))
 SMALL = (
-    Gap(Bands(0.25, 2, (0.5,)).spec()),
+    GapQuestion(Bands(0.25, 2, (0.5,)).spec()),
     PassFail.parse("n > 0.5 +/- 0.25"),
     PassFail.parse("n - o > 0 +/- 0.5"),
 )

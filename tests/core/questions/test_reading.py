@@ -12,14 +12,14 @@ import pytest
 from easeml_meter.conditions import Difference
 from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.core.questions.planning import Budget, required_size
-from easeml_meter.core.questions.reading import Reading
+from easeml_meter.core.questions.reading import DifferenceReading
 from easeml_meter.errors import InvalidInput
 
 
 @pytest.mark.parametrize(("disagreement", "size"), [(0.1, 25_552), (0.05, 14_010)])
 def test_the_golden_sizes(disagreement: float, size: int) -> None:
     """Two bands can be told of a model, or "too far"; known to half a percent."""
-    reading = Reading(Difference.parse("n - o at -0.02, 0, 0.02 +/- 0.01", disagreement))
+    reading = DifferenceReading(Difference.parse("n - o at -0.02, 0, 0.02 +/- 0.01", disagreement))
     assert reading.consistent == 3
     found = required_size(reading, Budget(10, 0.01)).size
     assert size <= found <= 1.005 * size
@@ -100,6 +100,6 @@ def test_no_choice_of_models_beats_the_count(steps: int) -> None:
 
     tail = max(wrong.bit_count() for wrong, _ in asked)
     found = broken((1 << len(data)) - 1, steps)
-    bound = tail * math.exp(Reading(difference).log_models(steps)) * (1 + 1e-12)
+    bound = tail * math.exp(DifferenceReading(difference).log_models(steps)) * (1 + 1e-12)
     assert tail * (steps > 1) < found <= bound
-    assert tail / len(data) <= math.exp(Reading(difference).log_tail(labels))
+    assert tail / len(data) <= math.exp(DifferenceReading(difference).log_tail(labels))

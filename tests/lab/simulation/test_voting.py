@@ -10,15 +10,15 @@ import numpy as np
 import pytest
 
 from easeml_meter.core.signals import BELOW_FLOOR
-from easeml_meter.lab.simulation.voting import World, _is_broken, broken_sessions
+from easeml_meter.lab.simulation.voting import VotingWorld, _is_broken, broken_sessions
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
 
 
-def world(loss: str = "0-1", known: Fraction = Fraction(0), **options: Any) -> World:
+def world(loss: str = "0-1", known: Fraction = Fraction(0), **options: Any) -> VotingWorld:
     usual: dict[str, Any] = {"tolerance": 0.1, "edges": [0.3], "steps": 8, "delta": 0.1}
     usual |= {"loss": loss, "classes": (0, 1)}
-    return World(MeterSpec.uniform(**usual | options), known)
+    return VotingWorld(MeterSpec.uniform(**usual | options), known)
 
 
 WORLDS = {
@@ -43,13 +43,13 @@ every_world = pytest.mark.parametrize("of", WORLDS.values(), ids=WORLDS.keys())
 
 
 @every_world
-def test_promises_are_broken_no_more_often_than_promised(of: World) -> None:
+def test_promises_are_broken_no_more_often_than_promised(of: VotingWorld) -> None:
     found = broken_sessions(of, required_labels(of.spec).size, 200, np.random.default_rng(1))
     assert found <= of.spec.delta
 
 
 @every_world
-def test_with_too_few_labels_the_same_developers_win(of: World) -> None:
+def test_with_too_few_labels_the_same_developers_win(of: VotingWorld) -> None:
     """So they do learn from the answers, and the labels are what holds them."""
     labels = required_labels(of.spec).size // 16
     found = broken_sessions(of, labels, 200, np.random.default_rng(1))
@@ -58,7 +58,7 @@ def test_with_too_few_labels_the_same_developers_win(of: World) -> None:
 
 @pytest.mark.verify
 @every_world
-def test_many_sessions_of_more_steps(of: World) -> None:
+def test_many_sessions_of_more_steps(of: VotingWorld) -> None:
     """With so many sessions, a failure of 1.5 delta would be noticed."""
     longer = replace(of, spec=of.spec.replace(steps=12, delta=0.05))
     size = required_labels(longer.spec).size

@@ -11,7 +11,7 @@ from tests.server.web.helpers import Visitor, words
 
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import InvalidInput
-from easeml_meter.server.web.drafts import DEFAULTS, Draft
+from easeml_meter.server.web.drafts import DEFAULTS, MeterDraft
 from easeml_meter.spec import Count, Gap, MeterSpec, Protocol
 
 TOML = """
@@ -61,7 +61,7 @@ def test_nothing_is_made_with_another_number_of_labels_than_shown(
     changed = SMALL | {"steps": "4"}
     page = admin.send("/admin/meters/new", name="pets", labels=shown, **changed)
     assert page.status_code == 422
-    needed = plan_of(Draft.of(changed).spec).labels
+    needed = plan_of(MeterDraft.of(changed).spec).labels
     assert f"this takes {needed:,} labels: look at the plan" in words(page)
     assert labels_of(page.text) == str(needed)
     assert 'value="pets"' in page.text
@@ -72,12 +72,12 @@ def test_nothing_is_made_with_another_number_of_labels_than_shown(
 def test_without_scripts_the_plan_is_a_page(admin: Visitor) -> None:
     page = admin.send("/admin/meters/new", do="plan", **SMALL)
     assert page.status_code == 200
-    assert labels_of(page.text) == str(plan_of(Draft.of(SMALL).spec).labels)
+    assert labels_of(page.text) == str(plan_of(MeterDraft.of(SMALL).spec).labels)
     assert 'name="edges" value="0.1"' in page.text
 
 
 def test_the_first_draft_is_a_meter() -> None:
-    spec = Draft.of({}).spec
+    spec = MeterDraft.of({}).spec
     assert (spec.steps, spec.delta, spec.inputs) == (10, 0.05, "public")
     assert spec.edges == (0.1, 0.2)
 
@@ -149,7 +149,7 @@ def test_the_first_draft_is_a_meter() -> None:
     ],
 )
 def test_every_setting_has_a_field(fields: dict[str, str], name: str, value: object) -> None:
-    spec = Draft.of(SMALL | fields).spec
+    spec = MeterDraft.of(SMALL | fields).spec
     assert getattr(spec, name) == value
     assert plan_of(spec).labels > 0
     assert MeterSpec.from_mapping(spec.to_mapping()) == spec
@@ -257,7 +257,7 @@ def test_there_is_one_place_to_make_a_meter(admin: Visitor) -> None:
 
 def test_only_texts_and_no_code_come_out_of_a_draft() -> None:
     with pytest.raises(InvalidInput, match="steps"):
-        _ = Draft.of({"steps": "<b>"}).spec
+        _ = MeterDraft.of({"steps": "<b>"}).spec
 
 
 PAPER = {

@@ -114,13 +114,13 @@ def test_labels_come_from_a_browser(space: Workspace) -> None:
         sent = encrypted(key, start, size)
         return parts.add_labels_from_browser(LABELER, space, sent, choices, kind="parquet")
 
-    assert parts.columns_before(LABELER, space) == parts.Columns("label", "")
+    assert parts.columns_before(LABELER, space) == parts.KnownColumns("label", "")
     first = give(0, 7)
     assert first.labels_here == 7
-    assert parts.columns_before(LABELER, space) == parts.Columns("label", "id")
+    assert parts.columns_before(LABELER, space) == parts.KnownColumns("label", "id")
     give(7, 33)
     # The page that asks stays open to its labeler once the files of the parts are gone.
-    assert parts.columns_before(LABELER, space) == parts.Columns("label", "id")
+    assert parts.columns_before(LABELER, space) == parts.KnownColumns("label", "id")
     test_set = requests.show_test_set(LABELER, space, 1)
     with open_sealed(space, test_set) as opened:
         assert pa.Table.from_batches(opened.batches()).to_pydict() == TABLE.to_pydict()

@@ -10,14 +10,14 @@ from easeml_meter.checks import finite, listed
 from easeml_meter.conditions import Condition, parse_question
 from easeml_meter.core.questions import planning
 from easeml_meter.core.questions.bands import Bands
-from easeml_meter.core.questions.gap import Gap
+from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.judge import Judge
 from easeml_meter.core.questions.metrics import KINDS, Metric
 from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.ondemand import OnDemand
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
-from easeml_meter.core.questions.reading import Reading
+from easeml_meter.core.questions.reading import DifferenceReading
 from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.errors import invalid
 from easeml_meter.spec import default_edges
@@ -129,7 +129,7 @@ def _questions(given: Options) -> Question:
     if "gap" in texts:
         bands = _bands(given)
         tolerance = bands.tolerance
-        asked.append(Gap(bands.spec()))
+        asked.append(GapQuestion(bands.spec()))
     elif "better" in texts:
         tolerance = given.pop("tolerance", None)
     for text in texts:
@@ -160,7 +160,7 @@ def _one(
         return PassFail.of(found)
     if disagreement is None:
         raise invalid("disagreement", None, "a reading of n - o needs one, such as 0.1")
-    return Reading(found)
+    return DifferenceReading(found)
 
 
 def _metric(given: Options) -> Question:

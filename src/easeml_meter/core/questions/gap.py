@@ -15,7 +15,7 @@ from easeml_meter.stats.tails import log_tail, log_tail_from
 
 
 @dataclass(frozen=True)
-class Gap(Question):
+class GapQuestion(Question):
     """The bands, tolerances and rules of a meter; its own steps and delta play no part here."""
 
     spec: MeterSpec

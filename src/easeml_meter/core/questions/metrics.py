@@ -28,7 +28,7 @@ Tail = Callable[["Metric", int], float]
 
 
 @dataclass(frozen=True)
-class Kind:
+class MetricKind:
     """What a metric is counted of, and its tail at one size and from one size on."""
 
     unit: str
@@ -78,10 +78,10 @@ def _curve(metric: Metric, size: int) -> float:
 
 
 _DENOMINATOR = "the size of the test set was fixed before it was drawn, and it is sealed as drawn"
-KINDS: dict[str, Kind] = {
-    "accuracy": Kind("labels", _share, _share_from, floor=True),
-    "recall": Kind("positives", _share, _share_from, floor=True, rests_on=_DENOMINATOR),
-    "precision": Kind(
+KINDS: dict[str, MetricKind] = {
+    "accuracy": MetricKind("labels", _share, _share_from, floor=True),
+    "recall": MetricKind("positives", _share, _share_from, floor=True, rests_on=_DENOMINATOR),
+    "precision": MetricKind(
         "predicted positives",
         _share,
         _share_from,
@@ -90,8 +90,8 @@ KINDS: dict[str, Kind] = {
         rests_on=_DENOMINATOR,
     ),
     # The variance of F1 is at most 0.31, so 1.24 times as many labels do for the closed form.
-    "f1": Kind("positives", _f1, _f1_from, nats=0.7, floor=True, rests_on=_DENOMINATOR),
-    "macro-f1": Kind(
+    "f1": MetricKind("positives", _f1, _f1_from, nats=0.7, floor=True, rests_on=_DENOMINATOR),
+    "macro-f1": MetricKind(
         "positives of each class",
         _f1,
         _f1_from,
@@ -100,11 +100,11 @@ KINDS: dict[str, Kind] = {
         classes=True,
         rests_on=_DENOMINATOR,
     ),
-    "balanced-accuracy": Kind("labels of each class", _average, _average, classes=True),
-    "macro-recall": Kind("labels of each class", _average, _average, classes=True),
-    "weighted": Kind("labels of each class", _average, _average),
-    "auc": Kind("labels of the smaller class", _auc, _auc, floor=True),
-    "roc": Kind("labels of each class", _curve, _curve),
+    "balanced-accuracy": MetricKind("labels of each class", _average, _average, classes=True),
+    "macro-recall": MetricKind("labels of each class", _average, _average, classes=True),
+    "weighted": MetricKind("labels of each class", _average, _average),
+    "auc": MetricKind("labels of the smaller class", _auc, _auc, floor=True),
+    "roc": MetricKind("labels of each class", _curve, _curve),
 }
 
 
@@ -148,7 +148,7 @@ class Metric(Question):
             raise invalid("weights", len(self.weights), f"at most {MAX_CLASSES:,}")
 
     @property
-    def kind(self) -> Kind:
+    def kind(self) -> MetricKind:
         """What is known of this metric."""
         return KINDS[self.name]
 

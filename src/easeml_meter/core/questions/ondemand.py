@@ -14,7 +14,7 @@ from fractions import Fraction
 
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
-from easeml_meter.core.questions.reading import Reading
+from easeml_meter.core.questions.reading import DifferenceReading
 from easeml_meter.errors import invalid
 from easeml_meter.spec.questions import EVERY_LABEL
 from easeml_meter.stats.rounding import as_written
@@ -30,12 +30,16 @@ BOUGHT = (
 class Reused(Question):
     """One test set for all steps, sealed without labels; the size is the number of its inputs."""
 
-    question: PassFail | Reading
+    question: PassFail | DifferenceReading
 
     @property
     def most(self) -> Fraction:
         """The share of rows on which a model may differ from the old one."""
-        compared = self.question.difference if isinstance(self.question, Reading) else self.question
+        compared = (
+            self.question.difference
+            if isinstance(self.question, DifferenceReading)
+            else self.question
+        )
         return as_written(compared.disagreement or 1)
 
     @property

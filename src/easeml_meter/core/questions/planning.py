@@ -14,12 +14,12 @@ from functools import lru_cache
 from typing import Any
 
 from easeml_meter.checks import finite, whole
-from easeml_meter.core.questions.gap import Gap
+from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.ondemand import Reused
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.question import Question
-from easeml_meter.core.questions.reading import Reading
+from easeml_meter.core.questions.reading import DifferenceReading
 from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.errors import invalid
 from easeml_meter.showing import Shown
@@ -161,11 +161,13 @@ def question_of(spec: MeterSpec) -> Question:
     if spec.window is not None:
         return Rolling.of(spec)
     if spec.difference is not None:
-        return _bought(spec, Reading(spec.difference))
-    return Gap(spec) if spec.condition is None else _bought(spec, PassFail.of(spec.condition))
+        return _bought(spec, DifferenceReading(spec.difference))
+    return (
+        GapQuestion(spec) if spec.condition is None else _bought(spec, PassFail.of(spec.condition))
+    )
 
 
-def _bought(spec: MeterSpec, question: PassFail | Reading) -> Question:
+def _bought(spec: MeterSpec, question: PassFail | DifferenceReading) -> Question:
     return Reused(question) if spec.on_demand else question
 
 
@@ -217,6 +219,7 @@ def required_size(question: Question, budget: Budget) -> QuestionPlan:
     if highest > MAX_LABELS:
         raise invalid("tolerance", "too small", "over 10^15 labels needed: take a larger one")
 
+    # Refused before it is calculated: the planner answers strangers, too.
     _check_work(question, highest)
 
     def excess(size: int) -> float:
@@ -236,6 +239,7 @@ def supported_steps(question: Question, size: int, budget: Budget) -> QuestionPl
     if not holds(1):
         needed = required_size(question, dataclasses.replace(budget, steps=1)).size
         raise invalid(question.unit, size, f"too few for one step: {needed:,} needed")
+    # Doubling, then halving: more steps are never safer, so the last one that holds is the most.
     most, above = 1, 2
     while above <= MAX_STEPS and holds(above):
         most, above = above, 2 * above

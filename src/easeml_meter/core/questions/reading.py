@@ -14,7 +14,7 @@ from easeml_meter.stats.rounding import at_most
 
 
 @dataclass(frozen=True)
-class Reading(Question):
+class DifferenceReading(Question):
     """Bands of a difference, with one tolerance."""
 
     difference: Difference

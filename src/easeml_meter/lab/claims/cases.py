@@ -12,55 +12,61 @@ from easeml_meter.lab.curves import (
     REGULAR,
     RESAMPLING,
     Case,
-    Form,
+    CurveForm,
     labels,
     ratio,
 )
 from easeml_meter.lab.numbers import INCREMENTAL_OVER_REGULAR, METERS_OF_THE_CASE, case_ratios
 from easeml_meter.lab.traces import readings
 from easeml_meter.lab.trees import paper_trees, tree
-from easeml_meter.lab.verdicts import Claim, Finding, close, graded, of_number, worst
+from easeml_meter.lab.verdicts import Claim, ClaimFinding, close, graded, of_number, worst
 from easeml_meter.spec import Protocol
 
 
-def _resampling_is_expensive() -> Finding:
+def _resampling_is_expensive() -> ClaimFinding:
     low, high = (labels(RESAMPLING, Case(8, delta)) for delta in (DELTAS[0], DELTAS[-1]))
     verdict = worst([of_number("200K", low, about=True), of_number("300K", high, about=True)])
-    return Finding(verdict, f"{low:,} to {high:,}")
+    return ClaimFinding(verdict, f"{low:,} to {high:,}")
 
 
-def _range(low: str, high: str, found: list[float], tight: list[float]) -> Finding:
+def _range(low: str, high: str, found: list[float], tight: list[float]) -> ClaimFinding:
     verdict = worst([of_number(low, min(found)), of_number(high, max(found))])
-    return Finding(
+    return ClaimFinding(
         verdict,
         f"{min(found):.2f}x to {max(found):.2f}x over all delta from 0.1 to 0.01 "
         f"(tightened: {min(tight):.2f}x to {max(tight):.2f}x)",
     )
 
 
-def _meters_save() -> Finding:
+def _meters_save() -> ClaimFinding:
     pairs = METERS_OF_THE_CASE
     return _range(
-        "2.5x", "8x", case_ratios(Form.PUBLISHED, pairs), case_ratios(Form.TIGHTENED, pairs)
+        "2.5x",
+        "8x",
+        case_ratios(CurveForm.PUBLISHED, pairs),
+        case_ratios(CurveForm.TIGHTENED, pairs),
     )
 
 
-def _incremental_saves() -> Finding:
+def _incremental_saves() -> ClaimFinding:
     pairs = INCREMENTAL_OVER_REGULAR
     found = _range(
-        "1.6x", "3x", case_ratios(Form.PUBLISHED, pairs), case_ratios(Form.TIGHTENED, pairs)
+        "1.6x",
+        "3x",
+        case_ratios(CurveForm.PUBLISHED, pairs),
+        case_ratios(CurveForm.TIGHTENED, pairs),
     )
     at = {delta: ratio(REGULAR, INCREMENTAL, Case(8, delta)) for delta in (0.1, 0.01)}
     uniform = ", ".join(f"{value:.2f}x at delta = {delta}" for delta, value in at.items())
-    return Finding(found.verdict, f"{found.found}; the uniform meters alone: {uniform}")
+    return ClaimFinding(found.verdict, f"{found.found}; the uniform meters alone: {uniform}")
 
 
-def _best_is_near_the_ideal() -> Finding:
+def _best_is_near_the_ideal() -> ClaimFinding:
     ratios = [ratio(INCREMENTAL_NONUNIFORM, IDEAL, Case(8, delta)) for delta in DELTAS]
     ends = [labels(INCREMENTAL_NONUNIFORM, Case(8, delta)) for delta in (0.1, 0.01)]
     near = graded(all(close(r, 1) for r in ratios), close(ratios[0], 1))
     verdict = worst([near, of_number("25K", ends[0]), of_number("37K", ends[1])])
-    return Finding(
+    return ClaimFinding(
         verdict,
         f"{ends[0]:,} labels at reliability 0.9, {ends[1]:,} at 0.99; at most {max(ratios):.4f} "
         "times No Adaptivity",
@@ -88,15 +94,15 @@ CASE_STUDY = (
 )
 
 
-def _levels_of_the_tree() -> Finding:
+def _levels_of_the_tree() -> ClaimFinding:
     regular, _ = paper_trees()
     counts = [len(regular.at_level(level)) for level in range(3)]
     deepest = max(node.level for node in regular.nodes)
     found = f"{deepest + 1} levels with {', '.join(map(str, counts))} nodes"
-    return Finding(graded(counts == [1, 2, 4] and deepest == 2, deepest == 2), found)
+    return ClaimFinding(graded(counts == [1, 2, 4] and deepest == 2, deepest == 2), found)
 
 
-def _sizes_of_the_trees() -> Finding:
+def _sizes_of_the_trees() -> ClaimFinding:
     """Count nodes one by one, and compare with the closed forms of Theorems 1 and 2."""
     checked, good = 0, 0
     for m in range(2, 5):
@@ -111,10 +117,10 @@ def _sizes_of_the_trees() -> Finding:
         f"{good} of {checked} trees with m = 2 to 4, T = 1 to 5, counted node by node; for m = 2, "
         f"T = 2 they have {regular} and {incremental} nodes"
     )
-    return Finding(graded(good == checked, good > checked / 2), found)
+    return ClaimFinding(graded(good == checked, good > checked / 2), found)
 
 
-def _pruned_nodes() -> Finding:
+def _pruned_nodes() -> ClaimFinding:
     regular, incremental = paper_trees()
     pruned = sum(node.pruned for node in incremental.nodes)
     found = (
@@ -122,7 +128,7 @@ def _pruned_nodes() -> Finding:
         f"models, the regular meter has {regular.distinct} and the incremental one "
         f"{incremental.distinct}"
     )
-    return Finding(graded(pruned > 0, False), found)
+    return ClaimFinding(graded(pruned > 0, False), found)
 
 
 TREES = (
@@ -141,26 +147,26 @@ TREES = (
 )
 
 
-def _labels_of_the_traces() -> Finding:
+def _labels_of_the_traces() -> ClaimFinding:
     at = Case(8, 0.1)
     incremental, regular = labels(INCREMENTAL, at), labels(REGULAR, at)
-    tight = [labels(meter, at, Form.TIGHTENED) for meter in (INCREMENTAL, REGULAR)]
-    return Finding(
+    tight = [labels(meter, at, CurveForm.TIGHTENED) for meter in (INCREMENTAL, REGULAR)]
+    return ClaimFinding(
         worst([of_number("50K", incremental), of_number("80K", regular)]),
         f"{incremental:,} and {regular:,} (tightened: {tight[0]:,} and {tight[1]:,})",
     )
 
 
-def _one_direction() -> Finding:
+def _one_direction() -> ClaimFinding:
     from easeml_meter.lab.histories import histories
 
     told = [[r.answer for r in readings(trace, Protocol.INCREMENTAL)] for trace in histories()]
     good = [answers == sorted(answers) for answers in told]
     listed = " and ".join(" ".join(map(str, answers)) for answers in told)
-    return Finding(graded(all(good), any(good)), f"answers {listed}")
+    return ClaimFinding(graded(all(good), any(good)), f"answers {listed}")
 
 
-def _clue_is_lost() -> Finding:
+def _clue_is_lost() -> ClaimFinding:
     from easeml_meter.lab.histories import histories
 
     hidden = [
@@ -176,10 +182,10 @@ def _clue_is_lost() -> Finding:
     ]
     counts = " and ".join(str(count) for count in hidden)
     found = f"in {counts} of 8 steps the answer stands above the model's own signal"
-    return Finding(graded(all(hidden), any(hidden)), found)
+    return ClaimFinding(graded(all(hidden), any(hidden)), found)
 
 
-def _test_is_near_truth() -> Finding:
+def _test_is_near_truth() -> ClaimFinding:
     from easeml_meter.lab.histories import made
 
     trace = made()
@@ -192,7 +198,7 @@ def _test_is_near_truth() -> Finding:
         f"{len(errors)} steps (tolerance {tolerance:g}, {trace.labels:,} labels); one history "
         "proves no probability: meter lab coverage runs thousands"
     )
-    return Finding(graded(max(errors) <= tolerance, max(errors) <= 2 * tolerance), found)
+    return ClaimFinding(graded(max(errors) <= tolerance, max(errors) <= 2 * tolerance), found)
 
 
 TRACES = (

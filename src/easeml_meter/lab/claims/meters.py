@@ -23,7 +23,7 @@ from easeml_meter.lab.verdicts import (
     MUCH,
     SLIGHT,
     Claim,
-    Finding,
+    ClaimFinding,
     close,
     graded,
 )
@@ -37,7 +37,7 @@ def rising(values: Iterable[float]) -> bool:
     return all(later > first for first, later in itertools.pairwise(values))
 
 
-def _rises_with_steps() -> Finding:
+def _rises_with_steps() -> ClaimFinding:
     curves = [
         [labels(meter, Case(t, delta, eps)) for t in STEPS]
         for delta, eps in FOUR_PANELS
@@ -45,7 +45,7 @@ def _rises_with_steps() -> Finding:
     ]
     count = sum(rising(curve) for curve in curves)
     found = f"{count} of {len(curves)} curves rise at every step from T = 10 to T = 100"
-    return Finding(graded(count == len(curves), count > len(curves) / 2), found)
+    return ClaimFinding(graded(count == len(curves), count > len(curves) / 2), found)
 
 
 def _growth(meter: Curve, delta: float, eps: float) -> float:
@@ -53,7 +53,7 @@ def _growth(meter: Curve, delta: float, eps: float) -> float:
     return last / first
 
 
-def _speeds_differ() -> Finding:
+def _speeds_differ() -> ClaimFinding:
     slower = [
         _growth(fast, *panel) / _growth(slow, *panel)
         for panel in FOUR_PANELS
@@ -64,10 +64,10 @@ def _speeds_differ() -> Finding:
         f"from T = 10 to 100 (delta = epsilon = 0.01): {grown}; over all subfigures the faster one "
         f"grows at least {min(slower):.2f} times as much"
     )
-    return Finding(graded(min(slower) >= MUCH, min(slower) > 1), found)
+    return ClaimFinding(graded(min(slower) >= MUCH, min(slower) > 1), found)
 
 
-def _orders_of_growth() -> Finding:
+def _orders_of_growth() -> ClaimFinding:
     """n/f(T) must neither grow nor vanish as T goes from 10 to a million."""
     orders: dict[Curve, Callable[[float], float]] = {
         RESAMPLING: lambda t: t * math.log(t),
@@ -83,18 +83,18 @@ def _orders_of_growth() -> Finding:
         said.append(f"{meter.name} {shares[-1] / shares[0]:.2f}")
     found = "labels over T ln T, T, ln T, ln T at T = 1,000,000, relative to T = 10: "
     falling = "; all fall on the way" if all(good) else "; not all fall on the way"
-    return Finding(graded(all(good), any(good)), found + ", ".join(said) + falling)
+    return ClaimFinding(graded(all(good), any(good)), found + ", ".join(said) + falling)
 
 
-def _gap_to_ideal() -> Finding:
+def _gap_to_ideal() -> ClaimFinding:
     ratios = [
         ratio(INCREMENTAL, IDEAL, Case(t, delta, eps)) for t in STEPS for delta, eps in FOUR_PANELS
     ]
     found = f"Incremental Meter is {min(ratios):.2f} to {max(ratios):.2f} times No Adaptivity"
-    return Finding(graded(min(ratios) >= 1 + SLIGHT, min(ratios) > 1), found)
+    return ClaimFinding(graded(min(ratios) >= 1 + SLIGHT, min(ratios) > 1), found)
 
 
-def _delta_matters_little() -> Finding:
+def _delta_matters_little() -> ClaimFinding:
     changes = {
         (meter.name, t): labels(meter, Case(t, 0.01, eps)) / labels(meter, Case(t, 0.05, eps))
         for meter in UNIFORM_METERS
@@ -104,10 +104,10 @@ def _delta_matters_little() -> Finding:
     meter, steps = max(changes, key=lambda key: changes[key])
     most, least = changes[meter, steps] - 1, min(changes.values()) - 1
     found = f"{least:.1%} to {most:.1%} more labels (most: {meter}, T = {steps})"
-    return Finding(graded(most <= SLIGHT, most <= 3 * SLIGHT), found)
+    return ClaimFinding(graded(most <= SLIGHT, most <= 3 * SLIGHT), found)
 
 
-def _epsilon_matters() -> Finding:
+def _epsilon_matters() -> ClaimFinding:
     ratios = [
         labels(meter, Case(t, delta, 0.01)) / labels(meter, Case(t, delta, 0.05))
         for meter in UNIFORM_METERS
@@ -115,10 +115,10 @@ def _epsilon_matters() -> Finding:
         for delta in (0.05, 0.01)
     ]
     found = f"{min(ratios):.2f}x to {max(ratios):.2f}x over all curves"
-    return Finding(graded(all(close(r, 25) for r in ratios), close(max(ratios), 25)), found)
+    return ClaimFinding(graded(all(close(r, 25) for r in ratios), close(max(ratios), 25)), found)
 
 
-def _order_of_magnitude() -> Finding:
+def _order_of_magnitude() -> ClaimFinding:
     best = {
         meter: max(
             ratio(RESAMPLING, meter, Case(t, *panel)) for t in STEPS for panel in FOUR_PANELS
@@ -127,7 +127,7 @@ def _order_of_magnitude() -> Finding:
     }
     found = ", ".join(f"{meter.name} up to {factor:.1f}x" for meter, factor in best.items())
     verdict = graded(max(best.values()) >= 10, max(best.values()) >= 5)
-    return Finding(verdict, f"fewer labels than Resampling: {found}")
+    return ClaimFinding(verdict, f"fewer labels than Resampling: {found}")
 
 
 UNIFORM = (
@@ -169,7 +169,7 @@ UNIFORM = (
 )
 
 
-def _rises_with_signals() -> Finding:
+def _rises_with_signals() -> ClaimFinding:
     curves = [
         [labels(meter, Case(t, signals=m)) for m in (5, 10, 20, 50)]
         for meter in (REGULAR, INCREMENTAL)
@@ -181,7 +181,7 @@ def _rises_with_signals() -> Finding:
     }
     said = "; ".join(f"{name} {a:,} to {b:,}" for name, (a, b) in at_ten.items())
     good = [rising(curve) for curve in curves]
-    return Finding(graded(all(good), any(good)), f"at T = 10, from m = 5 to 10: {said}")
+    return ClaimFinding(graded(all(good), any(good)), f"at T = 10, from m = 5 to 10: {said}")
 
 
 def _log_pairs(meter: Curve, signals: int, steps: int) -> float:
@@ -197,7 +197,7 @@ def _slope(meter: Curve, low: int, high: int, steps: int) -> float:
     return rise / math.log(high / low) / steps
 
 
-def _same_rate_in_signals() -> Finding:
+def _same_rate_in_signals() -> ClaimFinding:
     steps = STEPS[-1]
     drawn = {meter: _slope(meter, 5, 10, steps) for meter in (REGULAR, INCREMENTAL)}
     limit = {meter: _slope(meter, 10**8, 10**9, steps) for meter in (REGULAR, INCREMENTAL)}
@@ -210,7 +210,7 @@ def _same_rate_in_signals() -> Finding:
     )
     if asymptotic and not already:
         found += ": the same rate in the limit, not where the curves are drawn"
-    return Finding(graded(asymptotic and already, asymptotic), found)
+    return ClaimFinding(graded(asymptotic and already, asymptotic), found)
 
 
 SIGNALS = (

@@ -14,12 +14,12 @@ from easeml_meter.lab.curves import (
     STEPS,
     Case,
     Curve,
-    Form,
+    CurveForm,
     labels,
     ratio,
     spec_of,
 )
-from easeml_meter.lab.verdicts import SIGNIFICANT, SLIGHT, Claim, Finding, close, graded
+from easeml_meter.lab.verdicts import SIGNIFICANT, SLIGHT, Claim, ClaimFinding, close, graded
 from easeml_meter.stats.planning import required_labels
 
 TWO_PANELS = (0.05, 0.01)
@@ -30,18 +30,18 @@ def _ratios(first: Curve, second: Curve) -> list[float]:
     return [ratio(first, second, Case(t, delta)) for delta in TWO_PANELS for t in STEPS]
 
 
-def _regular_gains_little() -> Finding:
+def _regular_gains_little() -> ClaimFinding:
     gains = _ratios(REGULAR, REGULAR_NONUNIFORM)
     tight = max(
-        ratio(REGULAR, REGULAR_NONUNIFORM, Case(t, delta), Form.TIGHTENED)
+        ratio(REGULAR, REGULAR_NONUNIFORM, Case(t, delta), CurveForm.TIGHTENED)
         for delta in TWO_PANELS
         for t in STEPS
     )
     found = f"{min(gains):.3f}x to {max(gains):.3f}x; counted as distinct models {tight:.3f}x"
-    return Finding(graded(1 < max(gains) <= 1 + SLIGHT, max(gains) <= SIGNIFICANT), found)
+    return ClaimFinding(graded(1 < max(gains) <= 1 + SLIGHT, max(gains) <= SIGNIFICANT), found)
 
 
-def _regular_gain_is_bounded() -> Finding:
+def _regular_gain_is_bounded() -> ClaimFinding:
     bound = 1 + math.log(HEADLINE.signals) / math.log(2 / HEADLINE.delta)
     gains = {t: ratio(REGULAR, REGULAR_NONUNIFORM, Case(t)) for t in range(1, STEPS[-1] + 1)}
     largest = max(gains, key=lambda t: gains[t])
@@ -53,10 +53,10 @@ def _regular_gain_is_bounded() -> Finding:
     )
     if valid and not reached:
         found += ". A true bound, but far from every T that is drawn"
-    return Finding(graded(valid and reached, valid), found)
+    return ClaimFinding(graded(valid and reached, valid), found)
 
 
-def _regular_gain_can_be_boosted() -> Finding:
+def _regular_gain_can_be_boosted() -> ClaimFinding:
     usual = ratio(REGULAR, REGULAR_NONUNIFORM, HEADLINE)
     by_signals = ratio(REGULAR, REGULAR_NONUNIFORM, Case(10, signals=50))
     by_delta = ratio(REGULAR, REGULAR_NONUNIFORM, Case(10, delta=0.1))
@@ -65,16 +65,16 @@ def _regular_gain_can_be_boosted() -> Finding:
         f"at T = 10 {usual:.3f}x becomes {by_signals:.3f}x with m = 50 and {by_delta:.3f}x with "
         "delta = 0.1"
     )
-    return Finding(graded(all(boosted), min(by_signals, by_delta) > usual), found)
+    return ClaimFinding(graded(all(boosted), min(by_signals, by_delta) > usual), found)
 
 
-def _incremental_gains_much() -> Finding:
+def _incremental_gains_much() -> ClaimFinding:
     gains = _ratios(INCREMENTAL, INCREMENTAL_NONUNIFORM)
     found = f"{min(gains):.2f}x to {max(gains):.2f}x"
-    return Finding(graded(min(gains) >= SIGNIFICANT, max(gains) >= SIGNIFICANT), found)
+    return ClaimFinding(graded(min(gains) >= SIGNIFICANT, max(gains) >= SIGNIFICANT), found)
 
 
-def _incremental_orders() -> Finding:
+def _incremental_orders() -> ClaimFinding:
     """Return how many labels a factor of e in T costs, in units of 1 / (2 eps^2)."""
     unit = math.log(10) / (2 * HEADLINE.tolerance**2)
     slopes = [
@@ -83,16 +83,16 @@ def _incremental_orders() -> Finding:
     ]
     found = f"slope in ln T: uniform {slopes[0]:.2f} (m = 5), nonuniform {slopes[1]:.2f}"
     good = close(slopes[0], HEADLINE.signals) and close(slopes[1], 1)
-    return Finding(graded(good, slopes[0] > slopes[1]), found)
+    return ClaimFinding(graded(good, slopes[0] > slopes[1]), found)
 
 
-def _near_the_ideal() -> Finding:
+def _near_the_ideal() -> ClaimFinding:
     ratios = _ratios(INCREMENTAL_NONUNIFORM, IDEAL)
     found = f"{min(ratios):.4f} to {max(ratios):.4f} times No Adaptivity"
-    return Finding(graded(all(close(r, 1) for r in ratios), close(min(ratios), 1)), found)
+    return ClaimFinding(graded(all(close(r, 1) for r in ratios), close(min(ratios), 1)), found)
 
 
-def _other_tolerances() -> Finding:
+def _other_tolerances() -> ClaimFinding:
     """Spread the tolerances by s: eps_k = eps_1 (1 + s (k - 1)); the paper's own is s = 1."""
     worst = {}
     for spread in (2.0, 1.0, 0.5, 0.2, 0.1, 0.05):
@@ -114,7 +114,7 @@ def _other_tolerances() -> Finding:
         "close to No Adaptivity while the tolerances grow by "
         f"{min(good):.0%} of eps_1 per band or more" + (f"; not below: {listed}" if bad else "")
     )
-    return Finding(graded(not bad, 1.0 in good), found)
+    return ClaimFinding(graded(not bad, 1.0 in good), found)
 
 
 NONUNIFORM = (

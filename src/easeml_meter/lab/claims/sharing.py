@@ -17,57 +17,57 @@ from easeml_meter.lab.curves import (
     STEPS,
     Case,
     Curve,
-    Form,
+    CurveForm,
     labels,
     ratio,
     spec_of,
 )
-from easeml_meter.lab.verdicts import SIGNIFICANT, Claim, Finding, close, graded
+from easeml_meter.lab.verdicts import SIGNIFICANT, Claim, ClaimFinding, close, graded
 from easeml_meter.stats.planning import required_labels
 
 
-def _tenants_gain() -> Finding:
+def _tenants_gain() -> ClaimFinding:
     gains = [ratio(REGULAR_NONUNIFORM, REGULAR_TENANTS, Case(t)) for t in STEPS]
     found = f"{min(gains):.2f}x to {max(gains):.2f}x from T = 10 to 100"
-    return Finding(graded(min(gains) >= SIGNIFICANT, max(gains) >= SIGNIFICANT), found)
+    return ClaimFinding(graded(min(gains) >= SIGNIFICANT, max(gains) >= SIGNIFICANT), found)
 
 
-def _tenants_halve() -> Finding:
+def _tenants_halve() -> ClaimFinding:
     gains = [ratio(REGULAR_NONUNIFORM, REGULAR_TENANTS, Case(t)) for t in STEPS]
     near = [t for t, gain in zip(STEPS, gains, strict=True) if close(gain, 2)]
     since = f"; within 5 % of 2 from T = {near[0]} on" if near else ""
     found = f"{gains[0]:.2f}x at T = 10, {gains[-1]:.2f}x at T = 100{since}"
-    return Finding(graded(len(near) == len(gains), bool(near)), found)
+    return ClaimFinding(graded(len(near) == len(gains), bool(near)), found)
 
 
-def _tenants_halve_in_the_limit() -> Finding:
+def _tenants_halve_in_the_limit() -> ClaimFinding:
     gains = [ratio(REGULAR_NONUNIFORM, REGULAR_TENANTS, Case(10**power)) for power in (3, 4, 5)]
     found = ", ".join(
         f"{gain:.4f}x at T = 10^{power}" for gain, power in zip(gains, (3, 4, 5), strict=True)
     )
-    return Finding(graded(abs(gains[-1] - 2) < 0.01, close(gains[-1], 2)), found)
+    return ClaimFinding(graded(abs(gains[-1] - 2) < 0.01, close(gains[-1], 2)), found)
 
 
-def _incremental_tenants_gain_nothing() -> Finding:
+def _incremental_tenants_gain_nothing() -> ClaimFinding:
     gains = [ratio(INCREMENTAL_NONUNIFORM, INCREMENTAL_TENANTS, Case(t)) for t in STEPS]
     ideal = [ratio(INCREMENTAL_TENANTS, IDEAL, Case(t)) for t in STEPS]
     found = f"at most {max(gains):.4f}x; at most {max(ideal):.4f} times No Adaptivity"
     good = all(close(r, 1) for r in (*gains, *ideal))
-    return Finding(graded(good, close(gains[0], 1)), found)
+    return ClaimFinding(graded(good, close(gains[0], 1)), found)
 
 
-def _checkpoints_may_be_passed() -> Finding:
-    alone = labels(REGULAR_NONUNIFORM, HEADLINE, Form.TIGHTENED)
-    apart = labels(REGULAR_TENANTS, HEADLINE, Form.TIGHTENED)
+def _checkpoints_may_be_passed() -> ClaimFinding:
+    alone = labels(REGULAR_NONUNIFORM, HEADLINE, CurveForm.TIGHTENED)
+    apart = labels(REGULAR_TENANTS, HEADLINE, CurveForm.TIGHTENED)
     passing = required_labels(
-        spec_of(REGULAR_TENANTS, HEADLINE, Form.TIGHTENED).replace(handover=True)
+        spec_of(REGULAR_TENANTS, HEADLINE, CurveForm.TIGHTENED).replace(handover=True)
     ).labels
     found = (
         f"T = 10, tightened: {apart:,} labels if no tenant's models depend on the other's signals; "
         f"{passing:,} if one starts from the other's checkpoint, which carries those signals; "
         f"one developer needs {alone:,}"
     )
-    return Finding(graded(passing <= apart, passing < alone), found)
+    return ClaimFinding(graded(passing <= apart, passing < alone), found)
 
 
 TENANTS = (
@@ -97,16 +97,16 @@ def _travel(meter: Curve, steps: int) -> list[int]:
     return [labels(meter, Case(steps, reverts=b)) for b in range(1, steps + 1)]
 
 
-def _travel_gains() -> Finding:
+def _travel_gains() -> ClaimFinding:
     gains = {
         t: labels(REGULAR_NONUNIFORM, Case(t)) / _travel(REGULAR_TRAVEL, t)[-1] for t in (5, 10)
     }
     found = ", ".join(f"up to {gain:.2f}x at T = {t}" for t, gain in gains.items())
     good = [gain >= SIGNIFICANT for gain in gains.values()]
-    return Finding(graded(all(good), any(good)), found)
+    return ClaimFinding(graded(all(good), any(good)), found)
 
 
-def _travel_gains_more_with_budget() -> Finding:
+def _travel_gains_more_with_budget() -> ClaimFinding:
     curves = {t: _travel(REGULAR_TRAVEL, t) for t in (5, 10)}
     falling = [
         all(later <= first for first, later in itertools.pairwise(curve)) and curve[-1] < curve[0]
@@ -116,13 +116,13 @@ def _travel_gains_more_with_budget() -> Finding:
         f"T = {t}: {curve[0]:,} at B = 1 falls to {curve[-1]:,} at B = {t}"
         for t, curve in curves.items()
     )
-    return Finding(graded(all(falling), any(falling)), found)
+    return ClaimFinding(graded(all(falling), any(falling)), found)
 
 
-def _travel_reaches_the_ideal() -> Finding:
+def _travel_reaches_the_ideal() -> ClaimFinding:
     ends = {t: _travel(REGULAR_TRAVEL, t)[-1] / labels(IDEAL, Case(t)) for t in (5, 10)}
     found = ", ".join(f"{end:.4f} times No Adaptivity at B = T = {t}" for t, end in ends.items())
-    return Finding(
+    return ClaimFinding(
         graded(
             all(abs(end - 1) < 0.01 for end in ends.values()),
             all(close(e, 1) for e in ends.values()),
@@ -131,12 +131,12 @@ def _travel_reaches_the_ideal() -> Finding:
     )
 
 
-def _travel_up_to() -> Finding:
+def _travel_up_to() -> ClaimFinding:
     gain = labels(REGULAR_NONUNIFORM, HEADLINE) / _travel(REGULAR_TRAVEL, 10)[-1]
-    return Finding(graded(round(gain, 2) == 2.64, close(gain, 2.64)), f"{gain:.4f}x")
+    return ClaimFinding(graded(round(gain, 2) == 2.64, close(gain, 2.64)), f"{gain:.4f}x")
 
 
-def _incremental_travel_gains_nothing() -> Finding:
+def _incremental_travel_gains_nothing() -> ClaimFinding:
     """Try every schedule of reverts at T = 5, and (1, .., B) at T = 10."""
     base = spec_of(INCREMENTAL_NONUNIFORM, Case(5))
     schedules = [
@@ -155,17 +155,17 @@ def _incremental_travel_gains_nothing() -> Finding:
         f"{min(gains):.4f}x to {max(gains):.4f}x over all {len(schedules)} schedules at T = 5 and "
         "those drawn at T = 10"
     )
-    return Finding(
+    return ClaimFinding(
         graded(all(abs(g - 1) < 0.01 for g in gains), all(close(g, 1) for g in gains)), found
     )
 
 
-def _reverts_may_follow_signals() -> Finding:
+def _reverts_may_follow_signals() -> ClaimFinding:
     """Ask for no trust: let the meter itself revert bad signals, and never tell them."""
-    plain = labels(REGULAR_NONUNIFORM, HEADLINE, Form.TIGHTENED)
+    plain = labels(REGULAR_NONUNIFORM, HEADLINE, CurveForm.TIGHTENED)
     budgets = range(1, 10)
     fixed, masked = (
-        {b: labels(meter, Case(10, reverts=b), Form.TIGHTENED) for b in budgets}
+        {b: labels(meter, Case(10, reverts=b), CurveForm.TIGHTENED) for b in budgets}
         for meter in (REGULAR_TRAVEL, REGULAR_MASKED)
     )
     listed = " and ".join(f"{masked[b]:,} instead of {fixed[b]:,} at B = {b}" for b in (3, 9))
@@ -174,7 +174,7 @@ def _reverts_may_follow_signals() -> Finding:
         f"signal above 1 and tells no more than that, {listed}; where the signal is told first and "
         f"the developer then decides, {plain:,} as without time travel"
     )
-    return Finding(
+    return ClaimFinding(
         graded(
             all(masked[b] <= fixed[b] for b in budgets),
             all(close(masked[b], fixed[b]) for b in budgets),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from easeml_meter.charts import altair
-from easeml_meter.lab.curves import Curves, Form
+from easeml_meter.lab.curves import CurveForm, Curves
 from easeml_meter.lab.drawings.curves import COLOURS, curve_panel, series_of
 from easeml_meter.lab.drawings.style import (
     BLUE,
@@ -63,7 +63,7 @@ def panels(drawn: Drawn) -> list[Any]:
 def signs(drawn: Drawn) -> list[Sign]:
     """Return the legend that goes with the panels."""
     if isinstance(drawn, Curves):
-        forms = {Form.PUBLISHED: "line", Form.TIGHTENED: "dashed"}
+        forms = {CurveForm.PUBLISHED: "line", CurveForm.TIGHTENED: "dashed"}
         return [
             *(Sign(name, COLOURS[name], "line") for name in series_of(drawn)),
             *(Sign(str(form), PAGE_INK, kind) for form, kind in forms.items()),

@@ -6,7 +6,7 @@ import math
 from typing import Any
 
 from easeml_meter.charts import altair
-from easeml_meter.lab.curves import Curves, Form, Panel
+from easeml_meter.lab.curves import CurveForm, Curves, Panel
 from easeml_meter.lab.drawings.style import BLUE, GREEN, GREY, ORANGE, PURPLE, RED, WIDTH
 
 HEIGHT = 230
@@ -34,7 +34,7 @@ COINCIDE = (
     ("Regular, Nonuniform", "Regular Meter"),
 )
 THIN, WIDE, WIDEST = 1.8, 4.5, 8.5
-DASHES = {Form.PUBLISHED: [1, 0], Form.TIGHTENED: [5, 3]}
+DASHES = {CurveForm.PUBLISHED: [1, 0], CurveForm.TIGHTENED: [5, 3]}
 
 
 def series_of(curves: Curves) -> list[str]:
@@ -86,7 +86,7 @@ def curve_panel(curves: Curves, panel: Panel, *, legend: bool, width: int = WIDT
         for point in sorted(panel.points, key=lambda point: -widths[point.series])
     ]
     colours = alt.Scale(domain=names, range=[COLOURS[name] for name in names])
-    dashes = alt.Scale(domain=[str(form) for form in Form], range=list(DASHES.values()))
+    dashes = alt.Scale(domain=[str(form) for form in CurveForm], range=list(DASHES.values()))
     return (
         alt.Chart(alt.Data(values=data), title=panel.title)
         .mark_line(strokeCap="butt", strokeJoin="round")

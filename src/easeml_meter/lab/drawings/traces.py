@@ -6,7 +6,7 @@ from typing import Any
 
 from easeml_meter.charts import altair
 from easeml_meter.lab.drawings.style import BLUE, GREY, ORANGE, SIGNALS, WIDTH
-from easeml_meter.lab.traces import Reading, Trace, TracedStep, readings
+from easeml_meter.lab.traces import Trace, TracedReading, TracedStep, readings
 from easeml_meter.spec import Protocol
 
 HEIGHT = 150
@@ -68,7 +68,7 @@ def _accuracy_chart(trace: Trace, names: list[str], *, legend: bool) -> Any:
     )
 
 
-def _segments(name: str, step: TracedStep, reading: Reading) -> list[dict[str, Any]]:
+def _segments(name: str, step: TracedStep, reading: TracedReading) -> list[dict[str, Any]]:
     """Return the bars of one answer: solid for the band, pale below it, grey for the tolerance."""
     colour = SIGNALS[reading.answer - 1]
     low = max(0.0, reading.below - reading.tolerance)

@@ -11,7 +11,12 @@ import numpy as np
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import Rules
 from easeml_meter.lab.simulation.arena import Arena, TreeNode
-from easeml_meter.lab.simulation.questions import QUANTILES, Question, best_question, understood
+from easeml_meter.lab.simulation.questions import (
+    QUANTILES,
+    SimulatedQuestion,
+    best_question,
+    understood,
+)
 from easeml_meter.lab.simulation.worlds import Cells, Flags, Floats, Integers, Models
 from easeml_meter.stats.draws import DRAWS
 from easeml_meter.vault.draws import Draws
@@ -60,16 +65,16 @@ class Player:
         loss: float,
         deviation: float,
         possible: Sequence[tuple[float, ...]] | None = None,
-    ) -> list[Question]:
+    ) -> list[SimulatedQuestion]:
         """Return every session's best question about a model of this true loss.
 
         `possible` says which deviations of its test loss are still possible in each session.
         """
         if self.desk.spec.drawn is not None:
             every = range(self.desk.sessions)
-            return [Question(self._aimed(each, loss, deviation), {}, {}) for each in every]
+            return [SimulatedQuestion(self._aimed(each, loss, deviation), {}, {}) for each in every]
         # Sessions at the same place of the tree ask the same.
-        best: dict[tuple[TreeNode, tuple[float, ...]], Question] = {}
+        best: dict[tuple[TreeNode, tuple[float, ...]], SimulatedQuestion] = {}
         found = []
         for index, place in enumerate(self.desk.places):
             left = QUANTILES if possible is None else possible[index]
@@ -102,8 +107,12 @@ class Player:
         return best
 
     def understood(
-        self, questions: Sequence[Question], answers: Integers, loss: float, deviation: float
-    ) -> list[Question]:
+        self,
+        questions: Sequence[SimulatedQuestion],
+        answers: Integers,
+        loss: float,
+        deviation: float,
+    ) -> list[SimulatedQuestion]:
         """Return the questions with what their answers mean, where only drawn edges say it."""
         spec = self.desk.spec
         if spec.drawn is None:
@@ -131,15 +140,15 @@ class Player:
             share = min(share, marches / max(1, steps - account.steps - 1))
         return max(1, round(16 * share)) / 16
 
-    def ask(self, which: Flags) -> tuple[Integers, list[Question]]:
+    def ask(self, which: Flags) -> tuple[Integers, list[SimulatedQuestion]]:
         """Submit a fresh model with a question; give answers and questions."""
         self.cells.fresh()
         self.asked += 1
         return self.ask_about(self.questions(self.world.loss, self.deviation), which)
 
     def ask_about(
-        self, questions: Sequence[Question], which: Flags, crashes: Flags | None = None
-    ) -> tuple[Integers, list[Question]]:
+        self, questions: Sequence[SimulatedQuestion], which: Flags, crashes: Flags | None = None
+    ) -> tuple[Integers, list[SimulatedQuestion]]:
         """Submit the last fresh model, with a validation set for each of these questions."""
         validation = np.array([question.validation for question in questions])
         answers = self.desk.submit(validation, self.cells.last(), which, crashes)
@@ -197,7 +206,7 @@ class Player:
             self.desk.reset(silent | (last & (top > 1)))
 
 
-def told(questions: Sequence[Question], answers: Integers) -> Floats:
+def told(questions: Sequence[SimulatedQuestion], answers: Integers) -> Floats:
     """Return what each session learnt: the mean deviation of its model's test loss."""
     pairs = zip(questions, answers.tolist(), strict=True)
     return np.array([question.told.get(answer, 0.0) for question, answer in pairs])

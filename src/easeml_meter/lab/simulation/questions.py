@@ -22,7 +22,7 @@ _MOST_EDGES = 8
 
 
 @dataclass(frozen=True)
-class Question:
+class SimulatedQuestion:
     """A validation loss, and what is learnt from each answer."""
 
     validation: float
@@ -32,7 +32,7 @@ class Question:
     """For each answer, the deviations still possible."""
 
     @classmethod
-    def of(cls, validation: float, groups: Mapping[int, Sequence[float]]) -> Question:
+    def of(cls, validation: float, groups: Mapping[int, Sequence[float]]) -> SimulatedQuestion:
         """Return a question from the deviations that lead to each answer."""
         told = {answer: math.fsum(group) / len(group) for answer, group in groups.items()}
         return cls(validation, told, {answer: tuple(group) for answer, group in groups.items()})
@@ -46,14 +46,14 @@ def best_question(
     *,
     possible: tuple[float, ...] = QUANTILES,
     rare: float = 0.5,
-) -> Question:
+) -> SimulatedQuestion:
     """Find the question whose answer tells the most about a model of this true loss.
 
     The most is the largest mean square of what is learnt: that is what a combination of many models
     gains. Less than one half for `rare` pays if unusual signals are dear: then at most that share
     of the deviations still possible gets one.
     """
-    best, best_value = Question(loss, {}, {}), -math.inf
+    best, best_value = SimulatedQuestion(loss, {}, {}), -math.inf
     usual = rules.answers(state)[0]
     most = len(possible) if rare >= 0.5 else round(rare * len(possible))
     for validation in _places(rules, loss, deviation, possible, rare):
@@ -64,7 +64,7 @@ def best_question(
             groups.setdefault(answer, []).append(z)
         if sum(len(group) for answer, group in groups.items() if 0 < answer != usual) > most:
             continue
-        found = Question.of(validation, groups)
+        found = SimulatedQuestion.of(validation, groups)
         value = math.fsum(len(groups[answer]) * mean**2 for answer, mean in found.told.items())
         if value > best_value + 1e-9:
             best, best_value = found, value
@@ -79,7 +79,7 @@ def understood(
     *,
     answer: int,
     ceiling: float,
-) -> Question:
+) -> SimulatedQuestion:
     """Return what was told once its drawn edges are known, which nobody could know before."""
     tests = {z: min(1.0, max(0.0, loss + z * deviation)) for z in QUANTILES}
     left: list[float] = []
@@ -89,7 +89,7 @@ def understood(
         low, high = gap
         inside = (z for z, test in tests.items() if low <= abs(test - validation) < high)
         left = [z for z in inside if tests[z] <= ceiling]
-    return Question.of(validation, {answer: left} if left else {})
+    return SimulatedQuestion.of(validation, {answer: left} if left else {})
 
 
 def _places(

@@ -23,10 +23,10 @@ from numpy.typing import NDArray
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import BELOW_FLOOR, TOO_FEW
 from easeml_meter.lab.simulation.arena import AnySizeLedger
-from easeml_meter.scoring.corpora import CorpusLoss, Curve
+from easeml_meter.scoring.corpora import CorpusLoss, RocCurve
 from easeml_meter.scoring.judged import POOL, Judged
 from easeml_meter.scoring.losses import parse_loss
-from easeml_meter.scoring.score import Totals
+from easeml_meter.scoring.score import LossTotals
 from easeml_meter.scoring.validation import strata_of
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written
@@ -43,7 +43,7 @@ _CAREFUL = Fraction(4, 5)
 
 
 @dataclass(frozen=True)
-class Rows:
+class VotingRows:
     """A test set, or everything there is, as codes of classes; `known` rows are no guess."""
 
     truth: Codes
@@ -55,7 +55,7 @@ class Rows:
 
 
 @dataclass(frozen=True)
-class World:
+class VotingWorld:
     """The rows and models of one meter."""
 
     spec: MeterSpec
@@ -81,19 +81,21 @@ class World:
             return size
         return size + self.spec.pool if self.spec.pool else rows_for(size, 1 / self.classes)
 
-    def drawn(self, size: int, count: int, random: Generator) -> Rows | None:
+    def drawn(self, size: int, count: int, random: Generator) -> VotingRows | None:
         """Draw a test set of this size; None: sealing refuses it."""
         if self.spec.judged:
             return self._judged(size, count, random)
         if self.spec.stratified:
             return self._stratified(self.spec.stratum_rows(size), random)
         truth = random.integers(self.classes, size=count)
-        rows = Rows(truth, self._known(truth, random.random(count) < float(self.known)), truth)
+        rows = VotingRows(
+            truth, self._known(truth, random.random(count) < float(self.known)), truth
+        )
         if self.spec.fixes_rows and self.score.of_labels(truth).counted < size:
             return None
         return rows
 
-    def _judged(self, size: int, count: int, random: Generator) -> Rows | None:
+    def _judged(self, size: int, count: int, random: Generator) -> VotingRows | None:
         most = as_written(self.spec.judge_error or 0.0)
         truth = random.integers(self.classes, size=count)
         errs = random.random(count) < float(_CAREFUL * most)
@@ -101,9 +103,9 @@ class World:
         pairs = np.stack([np.where(np.arange(count) < size, truth, POOL), word], axis=1)
         if Judged().of_labels(pairs).wrong > most * size:
             return None
-        return Rows(truth, np.zeros(count, dtype=np.bool_), pairs)
+        return VotingRows(truth, np.zeros(count, dtype=np.bool_), pairs)
 
-    def _stratified(self, sizes: Mapping[str, int], random: Generator) -> Rows:
+    def _stratified(self, sizes: Mapping[str, int], random: Generator) -> VotingRows:
         """Draw each stratum for itself; nobody knows a row."""
         named = strata_of(self.spec)
         if named is None:
@@ -111,7 +113,7 @@ class World:
         column = np.repeat(list(sizes), list(sizes.values()))
         strata = named.of([pa.record_batch({named.column: pa.array(column)})])
         truth = random.integers(self.classes, size=len(column))
-        return Rows(truth, np.zeros(len(column), dtype=np.bool_), truth, strata)
+        return VotingRows(truth, np.zeros(len(column), dtype=np.bool_), truth, strata)
 
     def _known(self, truth: Codes, easy: NDArray[np.bool_]) -> NDArray[np.bool_]:
         if self.spec.corpus is None or self.spec.corpus.name not in _HARD_POSITIVES:
@@ -133,10 +135,10 @@ class World:
         known = self._known(truth, np.array([each[2] for each in told]))
         if self.spec.judged or self.spec.stratified:  # how often guesses are wrong, or an estimate
             return Fraction(int(np.count_nonzero(truth != guesses)), len(truth))
-        found: Fraction = self._beside(self._sums(Rows(truth, known, truth), guesses)).mean(1)
+        found: Fraction = self._beside(self._sums(VotingRows(truth, known, truth), guesses)).mean(1)
         return found
 
-    def measured(self, rows: Rows, guesses: Codes, size: int) -> Fraction | None:
+    def measured(self, rows: VotingRows, guesses: Codes, size: int) -> Fraction | None:
         """Return the loss on a test set; None: it has too little of what the score counts."""
         sums = self._sums(rows, guesses)
         if self.spec.may_be_too_few and sums.counted < size:
@@ -159,19 +161,19 @@ class World:
         return max(Fraction(0), self.truth - as_written(self.spec.edges[0]))
 
     @cached_property
-    def _claimed(self) -> Curve:
+    def _claimed(self) -> RocCurve:
         """A curve that finds more positives than there are: an edge lies at the true distance."""
         share = Fraction(1, 2) + as_written(self.spec.edges[0])
         found = [_HIGH] * share.numerator + [_LOW] * (share.denominator - share.numerator)
-        return Curve(self.score.corpus, (np.array(found),), (np.array([_MIDDLE]),))
+        return RocCurve(self.score.corpus, (np.array(found),), (np.array([_MIDDLE]),))
 
-    def _sums(self, rows: Rows, guesses: Codes) -> Any:
+    def _sums(self, rows: VotingRows, guesses: Codes) -> Any:
         said = np.where(rows.known, rows.truth, guesses)
         if self.spec.judged:
             return Judged().sums(said, rows.labels)
         if rows.strata is not None:
             units = parse_loss(self.spec.loss).units(said, rows.labels)
-            return Totals.score([Totals.of(rows.strata, [units])], rows.strata).sums
+            return LossTotals.score([LossTotals.of(rows.strata, [units])], rows.strata).sums
         if not self.score.corpus.ranked:
             return self.score.sums(said, rows.labels)
         # Negatives stand in the middle, so each positive is above all of them or below.
@@ -181,7 +183,7 @@ class World:
         return self.score.sums(np.stack(columns, axis=1), rows.labels)
 
 
-def broken_sessions(world: World, size: int, runs: int, random: Generator) -> float:
+def broken_sessions(world: VotingWorld, size: int, runs: int, random: Generator) -> float:
     """Return the share of sessions in which some answer breaks its promise.
 
     A test set that sealing refuses breaks none: nothing is told of it.
@@ -191,7 +193,7 @@ def broken_sessions(world: World, size: int, runs: int, random: Generator) -> fl
     return sum(rows is not None and _broken(world, ledger, rows, random) for rows in drawn) / runs
 
 
-def _broken(world: World, ledger: AnySizeLedger, rows: Rows, random: Generator) -> bool:
+def _broken(world: VotingWorld, ledger: AnySizeLedger, rows: VotingRows, random: Generator) -> bool:
     each = np.arange(len(rows.truth))
     # Votes that tie are decided at random: by less than one of them.
     votes = random.random((len(each), world.classes)) / 2
@@ -213,7 +215,7 @@ def _broken(world: World, ledger: AnySizeLedger, rows: Rows, random: Generator) 
     return False
 
 
-def _is_broken(world: World, answer: int, test: Fraction) -> bool:
+def _is_broken(world: VotingWorld, answer: int, test: Fraction) -> bool:
     tolerance = as_written(world.spec.tolerances[0])
     if answer == BELOW_FLOOR:
         return world.truth < as_written(world.spec.ceiling or 0.0) - tolerance

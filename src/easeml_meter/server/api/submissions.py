@@ -285,6 +285,7 @@ async def submit(request: Request, given: AskedHere, key: Key = None) -> Respons
         answer = JSONResponse(content, status)
     if answer.status_code != 202:
         return answer
+    # The worker of this process need not wait until it looks again by itself.
     if request.app.state.worker is not None:
         request.app.state.worker.call()
     # Where too many wait, it was accepted all the same, which must be said.
@@ -357,6 +358,7 @@ async def note_submission(
 async def _accepted(request: Request, incoming: Incoming) -> Taken:
     """Take small submissions that come at the same time together; a large one makes none wait."""
     meter = incoming.space.meter or ""
+    # A batch is answered as one: a large body would make all the small ones beside it wait.
     if len(incoming.body) <= _SMALL:
         taken: Taken = await request.app.state.submissions(meter, incoming)
         return taken

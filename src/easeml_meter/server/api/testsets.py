@@ -39,7 +39,7 @@ from easeml_meter.service.testsets import (
     requests,
     windows,
 )
-from easeml_meter.service.testsets.reuse import Decisions
+from easeml_meter.service.testsets.reuse import LabelerDecisions
 from easeml_meter.service.uploads import finish_upload, take_in_whole
 
 requesting = APIRouter(tags=["requests for labels"], route_class=ApiRoute)
@@ -350,7 +350,7 @@ async def add_test_set(
     """
 
     def make() -> tuple[int, TestSetAdded]:
-        decisions = Decisions(given.ids_renumbered, given.accept_shared)
+        decisions = LabelerDecisions(given.ids_renumbered, given.accept_shared)
         added = finish_upload(actor, inbox, given.upload, decisions, part=given.part)
         return 201, TestSetAdded(**added.test_set.to_json(), labels_here=added.labels_here)
 
@@ -389,7 +389,7 @@ async def add_test_set_file(  # noqa: PLR0917
     content, _ = await file_of(request, request.app.state.settings)
 
     def make() -> tuple[int, TestSetAdded]:
-        decisions = Decisions(ids_renumbered, accept_shared)
+        decisions = LabelerDecisions(ids_renumbered, accept_shared)
         added = take_in_whole(actor, inbox, content, decisions, part=part)
         return 201, TestSetAdded(**added.test_set.to_json(), labels_here=added.labels_here)
 

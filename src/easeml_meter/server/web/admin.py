@@ -10,7 +10,7 @@ from typing import Annotated, Any
 from fastapi import APIRouter, Query, Response
 
 from easeml_meter.core.history import MeterState
-from easeml_meter.core.people import SEATED, Role, Seat
+from easeml_meter.core.people import SEATED
 from easeml_meter.report.audit import audit_words
 from easeml_meter.server.api.audit import audit
 from easeml_meter.server.api.common import Page
@@ -48,18 +48,13 @@ def admin(visit: VisitHere) -> Response:
             states,
             people=len(users.list_users(actor, visit.site)),
             seated=any(
-                {Role.LABELER, Role.DEVELOPER} <= {seat.role for seat in _seats(visit, state)}
+                seats.is_staffed(visit.at(state.meter.id), visit.site.space(state.meter.id))
                 for state in states[:_FIRST_METERS]
             ),
         ),
         recipient=recipient,
         fingerprint=fingerprint,
     )
-
-
-def _seats(visit: Visit, state: MeterState) -> list[Seat]:
-    meter = state.meter.id
-    return seats.list_seats(visit.at(meter), visit.site.space(meter))
 
 
 @dataclass(frozen=True)

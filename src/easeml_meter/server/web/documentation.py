@@ -50,7 +50,7 @@ class Operation:
 
 
 @dataclass(frozen=True)
-class Group:
+class OperationGroup:
     """Operations about the same thing."""
 
     name: str
@@ -66,18 +66,18 @@ def documentation(request: Request, caller: MaybeCaller) -> Response:
     return render(request, "docs.html", caller=caller, about=about, groups=groups, prefix=PREFIX)
 
 
-def _groups(app: FastAPI) -> tuple[Group, ...]:
+def _groups(app: FastAPI) -> tuple[OperationGroup, ...]:
     """Read the document; once, as it does not change while the server runs."""
     if not hasattr(app.state, "documentation"):
         found: dict[str, list[Operation]] = {}
         for method, path, operation in operations(app.openapi()):
             found.setdefault(operation["tags"][0], []).append(_operation(method, path, operation))
         app.state.documentation = tuple(
-            Group(tag["name"], tag["description"], tuple(found[tag["name"]]))
+            OperationGroup(tag["name"], tag["description"], tuple(found[tag["name"]]))
             for tag in TAGS
             if tag["name"] in found
         )
-    groups: tuple[Group, ...] = app.state.documentation
+    groups: tuple[OperationGroup, ...] = app.state.documentation
     return groups
 
 

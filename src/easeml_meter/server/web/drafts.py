@@ -99,13 +99,13 @@ _MODELS: dict[str, bool | str] = {"": False, "onnx": "onnx", "true": True, "1": 
 
 
 @dataclass(frozen=True)
-class Draft:
+class MeterDraft:
     """A meter that somebody is about to make."""
 
     fields: Mapping[str, str]
 
     @classmethod
-    def of(cls, given: Mapping[str, str]) -> Draft:
+    def of(cls, given: Mapping[str, str]) -> MeterDraft:
         """Take over what was typed; who gives nothing sees an example.
 
         A plan's link leaves out what it does not ask, and what a browser does not send is not set.
@@ -252,13 +252,13 @@ class Draft:
 class Drafted:
     """A draft with its plan, or with what is wrong."""
 
-    draft: Draft
+    draft: MeterDraft
     spec: MeterSpec | None = None
     plan: MeterPlan | None = None
     problem: str = ""
 
     @classmethod
-    def of(cls, visit: Visit, draft: Draft) -> Drafted:
+    def of(cls, visit: Visit, draft: MeterDraft) -> Drafted:
         """Plan a draft as far as it can be."""
         try:
             spec = draft.spec
@@ -313,7 +313,7 @@ def new_meter(visit: VisitHere, link: Annotated[str, Query(max_length=4000)] = "
         query = _query(link) if link else visit.request.query_params
         if link and "steps" not in query:
             raise invalid("link", link[:80], "copy it from the planner, with all after the ?")
-        return _page(visit, draft=Draft.of(query), link=link)
+        return _page(visit, draft=MeterDraft.of(query), link=link)
 
     def again(visit: Visit, **values: Any) -> Response:
         return _page(visit, link=link, **values)
@@ -333,7 +333,7 @@ def _page(
     *,
     status: int = 200,
     problems: dict[str, str] | None = None,
-    draft: Draft | None = None,
+    draft: MeterDraft | None = None,
     link: str = "",
 ) -> Response:
     return show_forms(
@@ -341,7 +341,7 @@ def _page(
         "admin_new_meter.html",
         problems,
         status=status,
-        drafted=Drafted.of(visit, draft or Draft.of({})),
+        drafted=Drafted.of(visit, draft or MeterDraft.of({})),
         losses=LOSSES,
         scores={name: (words, KINDS[name].averaged) for name, words in SCORES.items()},
         protocols=METERS,
@@ -354,7 +354,7 @@ def _page(
 def plan_draft(visit: VisitHere, _: PlannerCounted) -> Response:
     """Give the plan of what was typed so far, to be put beside the form."""
     permit(visit.at_site(), meters.create_meter)
-    drafted = Drafted.of(visit, Draft.of(visit.form))
+    drafted = Drafted.of(visit, MeterDraft.of(visit.form))
     return visit.render("admin_new_meter_plan.html", drafted=drafted)
 
 
@@ -362,7 +362,7 @@ def plan_draft(visit: VisitHere, _: PlannerCounted) -> Response:
 def create_meter(visit: VisitHere) -> Response:
     """Make a meter from the form, or from a meter.toml, and ask for its first test set."""
     permit(visit.at_site(), meters.create_meter)
-    asked, draft = visit.form.get("do", ""), Draft.of(visit.form)
+    asked, draft = visit.form.get("do", ""), MeterDraft.of(visit.form)
     if asked == "plan":
         return _page(visit, draft=draft)
     as_text = asked == "text"

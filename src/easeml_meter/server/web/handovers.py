@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from fastapi import APIRouter, Response
 
-from easeml_meter.core.people import Role
 from easeml_meter.core.views import Consequence
 from easeml_meter.errors import invalid
 from easeml_meter.server.parameters import Id
 from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import Visit, VisitHere
+from easeml_meter.service.actor import Permission
 from easeml_meter.service.handovers import answer_handover, hand_over
 
 router = APIRouter(include_in_schema=False)
@@ -36,8 +36,8 @@ def answer(visit: VisitHere, meter: Id) -> Response:
     accept = visit.field("answer", longest=7) == "accept"
     found = answer_handover(actor, space, giver, receiver, accept=accept)
     said = _standing(found) if accept else "The hand-over is declined."
-    admin = actor.role is Role.ADMIN
-    return visit.redirect(f"/admin/meters/{meter}" if admin else f"/meters/{meter}", said)
+    back = f"/meters/{meter}" if actor.may(Permission.SEE_SIGNALS) else f"/admin/meters/{meter}"
+    return visit.redirect(back, said)
 
 
 def _standing(found: Consequence) -> str:

@@ -9,7 +9,6 @@ from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query, Response
 
-from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.submissions import Note
@@ -68,7 +67,7 @@ _CURVED = 200
 
 
 @dataclass(frozen=True)
-class Look:
+class HistoryLook:
     """Which lines of a history are looked at, and in which order; the newest first by default."""
 
     q: str = ""
@@ -85,19 +84,19 @@ class Look:
         return known + [each for each in kept if each.key(self.by) is None]
 
 
-NEWEST_FIRST = Look()
+NEWEST_FIRST = HistoryLook()
 
 
 def the_look(
     q: Annotated[str, Query(max_length=200)] = "",
     by: Annotated[str, Query(pattern="^(step|model|validation|answer|promised)$")] = "step",
     up: bool = False,
-) -> Look:
+) -> HistoryLook:
     """Read from the address which lines are looked at."""
-    return Look(q, by, up)
+    return HistoryLook(q, by, up)
 
 
-LookHere = Annotated[Look, Depends(the_look)]
+LookHere = Annotated[HistoryLook, Depends(the_look)]
 
 
 @dataclass(frozen=True)
@@ -203,11 +202,13 @@ class Session:
     """The visitor's."""
     names: dict[int, str]
     """Who handed in each step, where that is known."""
-    look: Look = NEWEST_FIRST
+    look: HistoryLook = NEWEST_FIRST
     newest: int = NEWEST
 
     @classmethod
-    def of(cls, visit: Visit, meter: str, view: SessionView, actor: Actor, look: Look) -> Session:
+    def of(
+        cls, visit: Visit, meter: str, view: SessionView, actor: Actor, look: HistoryLook
+    ) -> Session:
         """Put the names of people to a session of the actor's team."""
         known = users.user_names(visit.at(meter), visit.site)
         pairs = zip(view.signals, view.submitters, strict=True)
@@ -235,7 +236,7 @@ class Session:
     def truth(self) -> str:
         """The test loss of the last submission, once the test set is released; empty before."""
         known = self.view.retrospective
-        if self.view.phase is not Phase.RELEASED or len(known) < len(self.view.signals):
+        if not self.view.released or len(known) < len(self.view.signals):
             return ""
         last = known[-1] if known else None
         return "" if last is None else measured_words(self.view.spec, last.test_loss)
@@ -249,7 +250,7 @@ class Session:
     @property
     def state(self) -> str:
         """The phase of the test set, and "nearly" when few answers are left."""
-        low = self.view.phase == "active" and self.view.battery < LOW_BATTERY
+        low = self.view.active and self.view.battery < LOW_BATTERY
         return "nearly" if low else str(self.view.phase)
 
     @property
@@ -268,7 +269,7 @@ class Session:
         labels = self.view.rows or self.view.labels_needed
         if self.view.spec.window is not None:  # what joins the window for its answers
             return f"{labels_needed(self.view.spec, 2) / self.view.spec.submissions:,.0f} planned"
-        if self.view.phase in (Phase.ACTIVE, Phase.REQUESTED):
+        if not self.view.ended:
             every = self.answers + self.view.spec.topped_up
             return f"{labels / every:,.0f} planned" if every else ""
         given = len(self.view.signals)
@@ -335,7 +336,7 @@ class Session:
         """Whether what was told was right."""
         return summary(checks(self.view))
 
-    def sorted_by(self, by: str) -> Look:
+    def sorted_by(self, by: str) -> HistoryLook:
         """Return the same lines sorted otherwise; the same column again turns them round."""
         return replace(self.look, by=by, up=not self.look.up if by == self.look.by else False)
 

@@ -11,7 +11,7 @@ from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.core.submissions import Receipt
 from easeml_meter.core.views import together
-from easeml_meter.report.next_step import NextStep, Place, next_step
+from easeml_meter.report.next_step import NextStep, StepPlace, next_step
 from easeml_meter.report.scale import band_tone
 from easeml_meter.report.words import (
     loss_name,
@@ -25,10 +25,10 @@ from easeml_meter.report.words import (
 from easeml_meter.server.api.history import Generation
 from easeml_meter.server.api.history import report as report_of
 from easeml_meter.server.parameters import Tenant
-from easeml_meter.server.web.history import NEWEST_FIRST, Look, LookHere, Session
+from easeml_meter.server.web.history import NEWEST_FIRST, HistoryLook, LookHere, Session
 from easeml_meter.server.web.pages import Visit, VisitHere
 from easeml_meter.server.web.planner import toml_of
-from easeml_meter.server.web.timeline import Span, spans
+from easeml_meter.server.web.timeline import TimelineSpan, spans
 from easeml_meter.service import meters
 from easeml_meter.service.actor import Actor, Permission
 from easeml_meter.service.audit import newest_link
@@ -52,7 +52,7 @@ class MeterPage:
     actor: Actor
     state: MeterState
     generation: int | None = None
-    look: Look = NEWEST_FIRST
+    look: HistoryLook = NEWEST_FIRST
 
     @classmethod
     def open(
@@ -61,7 +61,7 @@ class MeterPage:
         meter: str,
         tenant: int | None = None,
         generation: int | None = None,
-        look: Look = NEWEST_FIRST,
+        look: HistoryLook = NEWEST_FIRST,
     ) -> MeterPage:
         """Open a meter's page, for everyone with a seat."""
         actor = visit.at(meter, tenant)
@@ -119,7 +119,7 @@ class MeterPage:
         view = show_session(self.actor, self.visit.site.space(self.meter), self.generation)
         return Session.of(self.visit, self.meter, view, self.actor, self.look)
 
-    def timeline(self) -> dict[int, Span]:
+    def timeline(self) -> dict[int, TimelineSpan]:
         """Return all test sets on one time line, for those who see answers."""
         if not self.may("SEE_SIGNALS"):
             return {}
@@ -157,14 +157,14 @@ class MeterPage:
             order = waited_for(self.actor, self.visit.site.space(self.meter))
         return next_step(self.state, self.actor.role, view, order)
 
-    def address_of(self, place: Place) -> str:
+    def address_of(self, place: StepPlace) -> str:
         """Return where a step is taken; empty: nowhere."""
         return {
-            Place.NOWHERE: "",
-            Place.VALIDATION: f"{self.address}/validation",
-            Place.SUBMIT: "#submit",
-            Place.LABELS: f"{self.address}/labels",
-            Place.MANAGE: f"/admin/meters/{self.meter}",
+            StepPlace.NOWHERE: "",
+            StepPlace.VALIDATION: f"{self.address}/validation",
+            StepPlace.SUBMIT: "#submit",
+            StepPlace.LABELS: f"{self.address}/labels",
+            StepPlace.MANAGE: f"/admin/meters/{self.meter}",
         }[place]
 
     @property
@@ -263,7 +263,7 @@ def list_meters(visit: VisitHere) -> Response:
 
 def _needs_them(page: MeterPage, session: Session | None) -> bool:
     """Whether the next step is taken elsewhere than by just submitting another model."""
-    return page.next_step(session).place in (Place.VALIDATION, Place.LABELS)
+    return page.next_step(session).place in (StepPlace.VALIDATION, StepPlace.LABELS)
 
 
 @router.get("/meters/{meter}")

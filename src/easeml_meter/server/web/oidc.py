@@ -90,6 +90,7 @@ async def begin(
 @router.get("/account/connect")
 async def begin_connecting(request: Request, visit: VisitHere, _: LoginCounted) -> Response:
     """Send somebody who is signed in there, to connect their account."""
+    # Connected, the account has one more way in, without the limits of this token.
     if visit.caller.token.scopes:
         raise Unauthenticated("a session by a token with scopes cannot do this: sign in")
     return await _sent(request, visit.site, back="/account", account=visit.caller.user.id)
@@ -105,6 +106,7 @@ async def _sent(request: Request, site: Site, *, back: str, account: str) -> Res
         return sign_in_form(request, back=back, problem=problem, status=503)
     answer = RedirectResponse(address, 303)
     way = Way(begun, back, account, until)
+    # In the browser and not here: whoever began the sign-in, and nobody else, can end it.
     set_cookie(request, answer, COOKIE, way.packed(site), comes_back=True)
     return answer
 

@@ -22,8 +22,8 @@ from easeml_meter.service.tokens import Caller
 from easeml_meter.spec import METERS, MeterSpec
 from easeml_meter.stats.bands import reachable_with_default_bands, with_another_edge
 from easeml_meter.stats.comparison import (
-    Comparison,
     Form,
+    MeterPrices,
     Setting,
     compare,
     compare_forms,
@@ -89,7 +89,7 @@ class PlannerAnswer:
     price: float | None
     another_edge: tuple[int, int] | None
     forms: tuple[Form, ...]
-    rows: tuple[Comparison, ...]
+    rows: tuple[MeterPrices, ...]
     problem: str
     """Why there is no comparison; empty if there is one."""
     chart: str
@@ -212,7 +212,7 @@ def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
     spec = plan.spec
     setting = _setting(spec, single)
     found: tuple[Form, ...] = ()
-    rows: tuple[Comparison, ...] = ()
+    rows: tuple[MeterPrices, ...] = ()
     chart = problem = ""
     try:
         found = formed(setting, spec.steps)
@@ -287,7 +287,7 @@ def formed(setting: Setting, steps: int) -> tuple[Form, ...]:
 
 
 @lru_cache(maxsize=500)
-def compared(setting: Setting, steps: int) -> tuple[Comparison, ...]:
+def compared(setting: Setting, steps: int) -> tuple[MeterPrices, ...]:
     """Plan all meters."""
     return compare(setting, steps, most_masked=_MOST_MASKED)
 

@@ -16,7 +16,7 @@ _DARK = "@media (prefers-color-scheme: dark)"
 
 
 @dataclass(frozen=True)
-class Token:
+class DesignToken:
     """A token, with its value in both schemes."""
 
     name: str
@@ -30,11 +30,13 @@ class Token:
 
 
 @cache
-def tokens() -> tuple[Token, ...]:
+def tokens() -> tuple[DesignToken, ...]:
     """Read the tokens from the style sheet; one without a value for the dark has the same there."""
     light, _, dark = static_text(TOKENS).partition(_DARK)
     darker = dict(_declared(dark))
-    return tuple(Token(name, value, darker.get(name, value)) for name, value in _declared(light))
+    return tuple(
+        DesignToken(name, value, darker.get(name, value)) for name, value in _declared(light)
+    )
 
 
 def _declared(text: str) -> list[tuple[str, str]]:

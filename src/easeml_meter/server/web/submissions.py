@@ -46,6 +46,7 @@ async def submit(  # noqa: PLR0917
     ask: Ask = "",
 ) -> Response:
     """Take a submission: the tar that the API takes; answer with what to put into the page."""
+    # Before the body is read, which may be large.
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
     body = await body_of(visit.request, visit.settings)
     trace = current_trace(visit.request)

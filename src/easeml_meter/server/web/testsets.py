@@ -26,9 +26,9 @@ from easeml_meter.service.meters import classes_open, meter_state, show_meter
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.testsets import orders, parts, release, requests
 from easeml_meter.service.testsets.delivery import Choices
-from easeml_meter.service.testsets.parts import Columns
+from easeml_meter.service.testsets.parts import KnownColumns
 from easeml_meter.service.testsets.releasing import request_release, requested_release
-from easeml_meter.service.testsets.reuse import Decisions
+from easeml_meter.service.testsets.reuse import LabelerDecisions
 from easeml_meter.service.validation import list_notices
 from easeml_meter.spec import MeterSpec
 
@@ -72,6 +72,7 @@ class Labeling:
 
 def the_labeling(visit: VisitHere, meter: Id) -> Labeling:
     """Return the page of a meter, to a labeler."""
+    # Once for the whole page: whoever may not add labels learns nothing from its parts.
     actor = visit.at(meter).granted(Permission.ADD_TEST_SET)
     return Labeling(visit, meter, actor, visit.site.space(meter))
 
@@ -122,7 +123,7 @@ def _asked_release(actor: Actor, space: Workspace, number: int) -> ReleaseReques
     return None
 
 
-def _commands(server: str, meter: str, columns: Columns, spec: MeterSpec) -> str:
+def _commands(server: str, meter: str, columns: KnownColumns, spec: MeterSpec) -> str:
     """Say how to seal at home, in lines that a shell takes as they are."""
     place, scores = ["--server", server, "--meter", meter], not spec.seals_labels
     named = {
@@ -177,6 +178,7 @@ async def add_labels(
         keep_unknown_labels=keep_unknown_labels,
     )
     largest = parts.LARGEST_FROM_BROWSER + _HEADER
+    # In memory alone: what the page sends is encrypted, and is decrypted there, too.
     pieces = [piece async for piece in streamed(page.visit.request, largest)]
     add = partial(
         parts.add_labels_from_browser,
@@ -184,7 +186,7 @@ async def add_labels(
         page.space,
         b"".join(pieces),
         choices,
-        Decisions(ids_renumbered, accept_shared),
+        LabelerDecisions(ids_renumbered, accept_shared),
         kind=kind,
         title=file_name,
     )

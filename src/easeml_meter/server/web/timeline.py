@@ -11,7 +11,7 @@ _SLIVER = 2.0
 
 
 @dataclass(frozen=True)
-class Span:
+class TimelineSpan:
     """A test set on the time line of its meter: from its first answer to its last one."""
 
     session: Session
@@ -29,11 +29,11 @@ class Span:
         return first if first == last else f"{first} to {last}"
 
 
-def spans(sessions: list[Session]) -> dict[int, Span]:
+def spans(sessions: list[Session]) -> dict[int, TimelineSpan]:
     """Lay test sets out on one time line, by their numbers."""
     told = [signal.told_at for each in sessions for signal in each.view.signals]
     if not told:
-        return {each.view.generation: Span(each) for each in sessions}
+        return {each.view.generation: TimelineSpan(each) for each in sessions}
     whole = max((max(told) - min(told)).total_seconds(), 1.0)
     found = {}
     for each in sessions:
@@ -42,5 +42,7 @@ def spans(sessions: list[Session]) -> dict[int, Span]:
         length = 100 * (times[-1] - times[0]).total_seconds() / whole
         # A single answer is a moment: it is drawn wide enough to be seen.
         wide = max(length, _SLIVER)
-        found[each.view.generation] = Span(each, round(min(start, 100 - wide), 2), round(wide, 2))
+        found[each.view.generation] = TimelineSpan(
+            each, round(min(start, 100 - wide), 2), round(wide, 2)
+        )
     return found

@@ -1,6 +1,6 @@
-"""Webhooks: addresses that are notified over HTTP of what happens at a meter.
+"""Webhooks: events of a meter sent over HTTP, signed, and never to private addresses.
 
-Messages are signed as Standard Webhooks 1.0.0 says, and do not go to private addresses.
+Messages are signed as Standard Webhooks 1.0.0 says.
 """
 
 from __future__ import annotations
@@ -61,6 +61,7 @@ def add_webhook(
     if not private and not _may_be_public(urlsplit(url).hostname or ""):
         raise invalid("url", url[:80], "a public address, unless the server has private_webhooks")
     secret = _SECRET_PREFIX + base64.b64encode(secrets.token_bytes(_KEY_BYTES)).decode()
+    # Sealed: whoever reads the database must not be able to sign in our name.
     sealed = base64.b64encode(wrap(secret.encode(), [site.identity.recipient])).decode()
     with site.writing() as books:
         books.lock(meter)
@@ -71,6 +72,7 @@ def add_webhook(
         # Only the host: the rest of an address may be a secret, and many people read the audit.
         details = {"webhook": webhook.id, "host": urlsplit(url).hostname, "events": list(chosen)}
         link = books.audit.append(meter, webhook.created_at, "webhook added", details)
+        # It begins after its own link: what happened before is not sent to a new address.
         books.webhooks.add(webhook, secret=sealed, seen=link.number)
     return webhook, secret
 

@@ -57,6 +57,7 @@ from easeml_meter.service.submissions.waiting import (
     orders_of,
     read_pending,
 )
+from easeml_meter.service.testsets.inputs import inputs_told
 from easeml_meter.service.testsets.requests import retire
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.books import Books
@@ -149,6 +150,11 @@ def answered_by_name(actor: Actor, space: Workspace, submission: Submission) -> 
     """Return the answer to an earlier model of the same name, if that is good enough.
 
     It is in the books, so nothing new is disclosed, and no lock is needed.
+
+    Raises:
+        Denied: the submission is of a tenant that the actor does not act for.
+        InvalidInput: there is no such tenant, or the meter does not ask that.
+        WrongPhase: there is no test set or no validation set yet.
     """
     if not submission.once:
         return None
@@ -184,8 +190,11 @@ def answer_all(
 ) -> list[Outcome]:
     """Answer submissions to one meter, one after the other, in one transaction.
 
-    Each is answered or refused as if it had come just after those before it. Only what keeps the
-    books from being used is raised: then none of them was answered.
+    Each is answered or refused as if it had come just after those before it; its refusal is
+    returned, not raised.
+
+    Raises:
+        StorageError: the books cannot be used; none of them was answered.
     """
     digests = [_same_bytes(each) for each in submissions]
     with space.asking() as books:
@@ -360,7 +369,7 @@ def _open(draft: Draft, submission: Submission, measured: Measured) -> Opened:
     # Nobody can check a score against a label: a developer could make one up.
     if measured.spec.takes_scores and not submission.reports_scores:
         raise Denied(f"developers may not {Permission.REPORT_SCORES}: a runner submits them")
-    sees_inputs = submission.sees_inputs or measured.spec.inputs == "public"
+    sees_inputs = inputs_told(measured.spec, by_role=submission.sees_inputs)
     attempt = submission.submitted.open(measured, sees_inputs=sees_inputs)
     name = _name(measured.space, measured.spec, draft.entry.asked, attempt.identity)
     return Opened(attempt, replace(draft, entry=replace(draft.entry, submission=name)))

@@ -29,6 +29,7 @@ from easeml_meter.service.submissions.answering import (
 from easeml_meter.service.submissions.deciding import Decisions, Draft
 from easeml_meter.service.submissions.kinds import NO_TITLES, Submitted, check_models, unpack
 from easeml_meter.service.submissions.measuring import USUAL, Conditions, Measured
+from easeml_meter.service.testsets.inputs import inputs_told
 
 _FIRST = 3
 """Rows that are shown as they were understood."""
@@ -57,7 +58,7 @@ def check(
         found = _cost(space, state, submission, opened.draft)
         # Last: running a model takes long, and would be for nothing without an answer left.
         loss = opened.attempt.validation_loss(measured)
-        sees_inputs = submission.sees_inputs or state.spec.inputs == "public"
+        sees_inputs = inputs_told(state.spec, by_role=submission.sees_inputs)
         files = opened.attempt.predictions.items()
         read = {name: _file(each, told=sees_inputs or name != "test") for name, each in files}
         classes = measured.classes.values if measured.classes else ()

@@ -1,6 +1,7 @@
-"""Deciding on a submission: what the answer is, given what the books say.
+"""Deciding on a submission: its answer, "no reading" too, and its cost; repetitions cost nothing.
 
-The same code gives advice before the lock is taken, and decides under it.
+The same code gives advice before the lock is taken, and decides under it. What the answers are is
+in `core.signals` and `core.verdicts`, what they cost in `core.ledger`.
 """
 
 from __future__ import annotations

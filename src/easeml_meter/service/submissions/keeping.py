@@ -16,7 +16,7 @@ from pathlib import PurePosixPath
 
 from easeml_meter.core.model import ValidationSet
 from easeml_meter.corpus import Corpus
-from easeml_meter.scoring.corpora import Curve
+from easeml_meter.scoring.corpora import RocCurve
 from easeml_meter.scoring.score import Score
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
@@ -94,7 +94,7 @@ def read_kept(space: Workspace, name: str) -> tuple[bytes, str]:
 
 def with_curve(kept: Kept, visible: Score | None) -> Kept:
     """Add the ROC curve on the validation set, if the loss is a distance from it."""
-    if visible is None or not isinstance(visible.sums, Curve):
+    if visible is None or not isinstance(visible.sums, RocCurve):
         return kept
     files = {_SUBMISSION: File(kept.content), _CURVE: File(visible.sums.to_bytes())}
     return replace(kept, content=archive.pack(files))
@@ -108,7 +108,7 @@ def room_of_curve(spec: MeterSpec, validation: ValidationSet) -> int:
 def split_curve(corpus: Corpus, content: bytes) -> tuple[bytes, Score]:
     """Return the bytes of a submission, and the curve that was kept with it."""
     files = archive.unpack(content, 2)
-    curve = Curve.from_bytes(corpus, files[_CURVE].content)
+    curve = RocCurve.from_bytes(corpus, files[_CURVE].content)
     return files[_SUBMISSION].content, Score(curve, curve.counted)
 
 

@@ -185,6 +185,7 @@ class _PredictionAttempt:
             found = self.files.test.read_bytes()
         else:
             found = _arrow_bytes(self.hidden.in_order())
+        # What is kept must be what was checked and will be measured.
         self.hidden.table.check_unchanged()
         return found
 
@@ -198,6 +199,7 @@ class _PredictionAttempt:
     def _visible(self, on: Measured) -> Score:
         on.conditions.progress("scoring on the validation set", 0, self.visible.rows)
         found = visible_score(on, self.visible)
+        # What would fail on hidden labels and cost a step fails here, where it is free.
         rehearse(on, self.hidden)
         return found
 
@@ -388,7 +390,7 @@ def unpack(
     """
     try:
         files = archive.unpack(body, MOST_FILES + 1)
-    except archive.Damaged as error:
+    except archive.DamagedArchive as error:
         raise invalid("body", str(error), _WANTED) from None
     for kind in KINDS:
         if (found := kind.unpack(body, files, limits)) is None:

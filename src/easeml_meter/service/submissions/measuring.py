@@ -26,7 +26,7 @@ from easeml_meter.core.model import Entry, TestSet, ValidationSet
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.classes import Classes, classes_in_force
 from easeml_meter.scoring.executors import Executor, TooLate, open_executor
-from easeml_meter.scoring.forms import Form, form_of, form_of_both
+from easeml_meter.scoring.forms import ColumnForm, form_of, form_of_both
 from easeml_meter.scoring.ids import CommittedIds
 from easeml_meter.scoring.judged import hidden_loss
 from easeml_meter.scoring.losses import Custom, Loss, Output
@@ -236,7 +236,7 @@ class Measured(Closing):
         return replace(found, declared=True) if found and self.again else found
 
     @cached_property
-    def form(self) -> Form | None:
+    def form(self) -> ColumnForm | None:
         """The form in which a loss that takes any gets the labels of both sets."""
         loss, label = self.loss, self.validation.settings["label"]
         if loss.output is not Output.ANY:

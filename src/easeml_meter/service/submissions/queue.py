@@ -1,4 +1,7 @@
-"""The queue of submissions: predictions are answered at once, models wait for a worker.
+"""The queue: models wait for a worker, in the order of their team; begun too often, one is over.
+
+One that was begun too often is refused, or "no reading" if it has run on hidden rows.
+Predictions are answered at once.
 
 A submission is described by what stands in the books: a row of `submissions` while it waits, the
 ledger's entry once it was answered. Predictions never wait, so they have an entry and no row.

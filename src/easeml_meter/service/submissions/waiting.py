@@ -170,6 +170,8 @@ def needed(new: Predictions, old: Predictions, known: NDArray[np.int64], quota: 
     too_far = np.count_nonzero(unlike) > quota
     wanted = [] if too_far else np.flatnonzero(unlike & unknown).tolist()
     unknown[wanted] = False
+    # Always filled up to the quota: how many labels are asked for must not tell developers how
+    # much the models differ.
     others = np.flatnonzero(unknown).tolist()
     drawn = secrets.SystemRandom().sample(others, min(quota - len(wanted), len(others)))
     return sorted([*wanted, *drawn])
@@ -228,6 +230,7 @@ def compared_on_demand(
     with space.writing() as books:
         state = space.state(books)
         entry = draft.entry
+        # Compared without the lock: another order, or another old model, changes what is asked for.
         same = old_model(books, state, test_set, entry.tenant, entry.asked)
         if (
             state.active().number != test_set.number
@@ -236,6 +239,7 @@ def compared_on_demand(
         ):
             raise MeterError("another submission came meanwhile: submit this one again")
         order = LabelOrder(test_set.number, len(before) + 1, len(rows), space.now())
+        # The file before its link: whoever finds an order in the chain finds what waits for it.
         space.files.put(_name(order), wrap(_packed(draft, rows, ids), [space.identity.recipient]))
         details = {"generation": order.generation, "order": order.number, "labels": order.labels}
         books.audit.append(test_set.meter, order.at, Event.LABELS_ASKED, details)

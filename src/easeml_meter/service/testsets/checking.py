@@ -1,6 +1,7 @@
-"""The checks of a test set that need nothing but its rows and what the meter asks for.
+"""The checks of a test set by itself: too few labels for the plan, labels of no class.
 
-The labeler's machine runs them before it seals, and the meter again when the sealed file arrives.
+They need nothing but its rows and what the meter asks for, so the labeler's machine runs them
+before it seals, and the meter again when the sealed file arrives.
 """
 
 from __future__ import annotations

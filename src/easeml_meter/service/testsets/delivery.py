@@ -21,13 +21,14 @@ from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import windows
 from easeml_meter.service.testsets.checking import Asked
-from easeml_meter.service.testsets.elsewhere import refuse_elsewhere
+from easeml_meter.service.testsets.elsewhere import claim, refuse_elsewhere
 from easeml_meter.service.testsets.requests import as_request, retire, strata_needed
 from easeml_meter.service.testsets.reuse import (
     UNDECIDED,
-    Decisions,
+    LabelerDecisions,
     decide,
     delivery_notices,
+    fresh_rows,
     keep_notices,
     overlaps,
     own_notice,
@@ -43,7 +44,7 @@ from easeml_meter.tables.table import Table
 from easeml_meter.tables.wording import about, named
 from easeml_meter.vault.containers import is_container
 from easeml_meter.vault.inspection import Delivered
-from easeml_meter.vault.keys import fingerprint_key, read_recipient
+from easeml_meter.vault.keys import read_recipient
 from easeml_meter.vault.manifest import Manifest
 from easeml_meter.vault.sealing import SealedTestSet, seal
 from easeml_meter.vault.survey import Survey, refuse_repeated_ids
@@ -215,7 +216,7 @@ def add_test_set(
     actor: Actor,
     space: Workspace,
     path: Path,
-    decisions: Decisions = UNDECIDED,
+    decisions: LabelerDecisions = UNDECIDED,
     *,
     parts: Sequence[Part] = (),
 ) -> TestSet:
@@ -247,7 +248,7 @@ def take_in(
     sealed: SealedTestSet,
     path: Path,
     *,
-    decisions: Decisions,
+    decisions: LabelerDecisions,
     parts: Sequence[Part] = (),
 ) -> TestSet:
     """Take in a file that was opened with `open_delivered`, as `add_test_set` says."""
@@ -261,23 +262,14 @@ def take_in(
     asked.check_strata(sealed, {column.name for column in sealed.manifest.columns})
     check_alone(space, state, sealed)
     if windows.before(state) is None:
-        fingerprint = _fresh(space, state, sealed, path)
+        fingerprint = fresh_rows(space, state, sealed, path)
         notices = check_reuse(actor, space, state, sealed, decisions)
         check_enough(space, state, sealed, fingerprint, parts)
         return _begin(space, state, sealed, path, fingerprint=fingerprint, notices=notices)
     notices = check_reuse(actor, space, state, sealed, decisions)
     with windows.joined(space, state, sealed) as (window, whole):
-        fingerprint = _fresh(space, state, window, path)
+        fingerprint = fresh_rows(space, state, window, path)
         return _begin(space, state, window, whole, fingerprint=fingerprint, notices=notices)
-
-
-def _fresh(space: Workspace, state: MeterState, sealed: SealedTestSet, path: Path) -> str:
-    """Return the fingerprint of rows, unless they were a test set of this meter before."""
-    fingerprint = sealed.fingerprint(fingerprint_key(space.identity))
-    for other in state.generations:
-        if other.fingerprint == fingerprint:
-            raise invalid("test set", path.name, f"the same rows were test set {other.number}")
-    return fingerprint
 
 
 def _begin(
@@ -397,7 +389,11 @@ def _check_unlabelled(manifest: Manifest) -> None:
 
 
 def check_reuse(
-    actor: Actor, space: Workspace, state: MeterState, sealed: SealedTestSet, decisions: Decisions
+    actor: Actor,
+    space: Workspace,
+    state: MeterState,
+    sealed: SealedTestSet,
+    decisions: LabelerDecisions,
 ) -> list[Notice]:
     """Refuse ids that repeat and rows that were used before; return what labelers are told."""
     rows = sealed_rows(space, sealed)
@@ -427,25 +423,3 @@ def _check_schema(state: MeterState, manifest: Manifest) -> None:
         if known.get(name) != given.get(name):
             shown = f"{name}: {given.get(name, 'missing')}"
             raise invalid("column", shown, f"{known.get(name, 'no such column')} as before")
-
-
-def claim(space: Workspace, meter: str, fingerprint: str) -> None:
-    """Note that a test set counts at a meter, or refuse because it counts at another one.
-
-    Two meters with the same hidden rows would answer twice from one budget. The books know the
-    owner too, but an older copy of them may be put back: the note lies with the files and stays.
-    """
-    if space.claims is None:
-        return
-    with space.reading() as books:
-        owners = books.testsets.owners(fingerprint)
-    noted = space.claims.exists(fingerprint)
-    if noted:
-        owners.add(space.claims.read(fingerprint).decode())
-    if owners - {meter}:
-        raise InvalidInput(
-            "the same rows are or were the test set of another meter on this server, and their "
-            "answers count there: give rows that were no test set before"
-        )
-    if not noted:
-        space.claims.put(fingerprint, meter.encode())

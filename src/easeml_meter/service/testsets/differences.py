@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 from numpy.typing import NDArray
 
-from easeml_meter.core.differences import Compared, Differences, Example
+from easeml_meter.core.differences import Compared, Differences, DifferingExample
 from easeml_meter.core.history import shown_step
 from easeml_meter.core.model import Entry, TestSet
 from easeml_meter.errors import InvalidInput, invalid
@@ -74,6 +74,7 @@ def compare_submissions(
         raise invalid("loss", loss, "one of single examples: this one is of the whole test set")
     if spec.on_demand:
         raise invalid("labels", "on demand", "most rows of this test set have no label")
+    # Only of the actor's own team, also after release: what others predicted stays theirs.
     chosen = [_entry(spec, entries, step) for step in _pair(spec, entries, steps)]
     with space.reading() as books:
         validation = space.state(books).validation
@@ -166,7 +167,7 @@ def _examples(
     both: Sequence[Predictions],
     losses: Sequence[Any],
     places: list[int],
-) -> Iterator[Example]:
+) -> Iterator[DifferingExample]:
     if not places:
         return
     manifest = test_set.manifest or {}
@@ -176,7 +177,7 @@ def _examples(
     said = [_said(each.in_order().take(places)) for each in both]
     inputs = [name for name in table.column_names if name not in (label, ids)][:_MOST_INPUTS]
     for index, (place, row) in enumerate(zip(places, table.to_pylist(), strict=True)):
-        yield Example(
+        yield DifferingExample(
             row=place + 1,
             id=row[ids] if ids else None,
             label=row.get(label),

@@ -1,7 +1,8 @@
 """Rows of other meters of the same server: refused, and no more told than that.
 
-A labeler of one meter may be a developer of another. So a refusal names neither the meter nor a
-figure, except to a labeler of both; and each attempt is a link in both audit chains.
+Two meters with the same hidden rows would answer twice from one budget. A labeler of one meter may
+be a developer of another: so a refusal names neither the meter nor a figure, except to a labeler of
+both; and each attempt is a link in both audit chains.
 """
 
 from __future__ import annotations
@@ -12,7 +13,7 @@ from contextlib import suppress
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event, TestSet
 from easeml_meter.core.people import Role
-from easeml_meter.errors import MeterError
+from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
@@ -45,6 +46,31 @@ def refuse_elsewhere(
             f"the rows of test set {number} are rows of {which}, and their answers count there: "
             + ("release it when that one is spent" if active_only else "give other rows")
         )
+
+
+def claim(space: Workspace, meter: str, fingerprint: str) -> None:
+    """Note that a test set counts at a meter, or refuse because it counts at another one.
+
+    The books know the owner too, but an older copy of them may be put back: the note lies with the
+    files and stays.
+
+    Raises:
+        InvalidInput: it counts at another one.
+    """
+    if space.claims is None:
+        return
+    with space.reading() as books:
+        owners = books.testsets.owners(fingerprint)
+    noted = space.claims.exists(fingerprint)
+    if noted:
+        owners.add(space.claims.read(fingerprint).decode())
+    if owners - {meter}:
+        raise InvalidInput(
+            "the same rows are or were the test set of another meter on this server, and their "
+            "answers count there: give rows that were no test set before"
+        )
+    if not noted:
+        space.claims.put(fingerprint, meter.encode())
 
 
 def _note(space: Workspace, number: int) -> str:

@@ -55,7 +55,11 @@ def waited_for(_: Actor, space: Workspace) -> LabelOrder | None:
 
 @needs(Permission.ADD_TEST_SET)
 def wanted(_: Actor, space: Workspace) -> Wanted | None:
-    """Return the labels that a step waits for; None: no step does."""
+    """Return the labels that a step waits for; None: no step does.
+
+    Raises:
+        VaultError: what waits for them does not open.
+    """
     with space.reading() as books:
         test_set = space.state(books).current
         order = open_order(orders_of(books, test_set))
@@ -136,11 +140,13 @@ def give_labels(actor: Actor, space: Workspace, source: Source, columns: Columns
         order = asked.order
         if open_order(orders_of(books, test_set)) != order:
             raise WrongPhase(f"the labels of order {order.number} were given meanwhile")
+        # The file before its link: labels that the chain says were given are there.
         keep_labels(space, order, labels, classes)
         now = space.now()
         details = {"generation": order.generation, "order": order.number, "labels": order.labels}
         by = {"user": actor.user} if actor.user else {}
         books.audit.append(test_set.meter, now, Event.LABELS_GIVEN, details | by)
+    # A transaction of its own: if answering fails, the labels stay given, and it is done later.
     settle(space)
     return replace(order, given_at=now)
 

@@ -19,7 +19,12 @@ from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
 from easeml_meter.service.testsets.delivery import Choices
 from easeml_meter.service.testsets.requests import as_request, open_request
-from easeml_meter.service.testsets.reuse import UNDECIDED, Decisions, refuse_rows, sealed_rows
+from easeml_meter.service.testsets.reuse import (
+    UNDECIDED,
+    LabelerDecisions,
+    refuse_rows,
+    sealed_rows,
+)
 from easeml_meter.service.testsets.tries import withdraw
 from easeml_meter.service.testsets.windows import SealedRows, check_alike
 from easeml_meter.storage.files import copy_into
@@ -34,7 +39,7 @@ LARGEST_FROM_BROWSER = 64 << 20
 
 
 @dataclass(frozen=True)
-class Columns:
+class KnownColumns:
     """Names of the columns that are not inputs."""
 
     label: str = "label"
@@ -47,7 +52,7 @@ def add_labels(
     actor: Actor,
     space: Workspace,
     path: Path,
-    decisions: Decisions = UNDECIDED,
+    decisions: LabelerDecisions = UNDECIDED,
     *,
     part: bool = False,
 ) -> LabelRequest:
@@ -103,7 +108,7 @@ def add_labels_from_browser(
     space: Workspace,
     encrypted: bytes,
     choices: Choices,
-    decisions: Decisions = UNDECIDED,
+    decisions: LabelerDecisions = UNDECIDED,
     *,
     kind: str,
     title: str = "",
@@ -133,7 +138,7 @@ def add_labels_from_browser(
 
 
 @needs(Permission.ADD_TEST_SET)
-def columns_before(_: Actor, space: Workspace) -> Columns:
+def columns_before(_: Actor, space: Workspace) -> KnownColumns:
     """Return the columns of the labels that came last; the next ones must be like them."""
     with space.reading() as books:
         test_sets = space.state(books).generations
@@ -142,13 +147,13 @@ def columns_before(_: Actor, space: Workspace) -> Columns:
     if parts and not test_sets[-1].manifest:
         # A part that does not open must not keep its labeler from the page to take it back.
         with suppress(VaultError), _open(space, test_sets[-1], parts[-1]) as sealed:
-            return Columns(sealed.manifest.label.name, sealed.manifest.id_column or "")
+            return KnownColumns(sealed.manifest.label.name, sealed.manifest.id_column or "")
     delivered = [each.manifest for each in test_sets if each.manifest]
     if not delivered:
-        return Columns()
+        return KnownColumns()
     last = delivered[-1]
     cluster = last.get("cluster_column") or ""
-    return Columns(last["label"]["name"], last["id_column"] or "", cluster)
+    return KnownColumns(last["label"]["name"], last["id_column"] or "", cluster)
 
 
 @needs(Permission.ADD_TEST_SET)
@@ -210,7 +215,7 @@ def _merge(
     actor: Actor,
     space: Workspace,
     parts: Sequence[SealedTestSet],
-    decisions: Decisions,
+    decisions: LabelerDecisions,
     earlier: Sequence[Part],
 ) -> TestSet:
     """Seal the rows of all parts as one test set, and take that in."""

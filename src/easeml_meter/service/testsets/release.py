@@ -85,6 +85,7 @@ def choose(actor: Actor, space: Workspace, number: int | None = None) -> Chosen:
         histories, unjournaled = reconcile(space, books, state, test_set)
         entries = books.entries.all(test_set.meter, test_set.number)
     space.journal(test_set).append(unjournaled, histories.answers)
+    # After the lock: sealed files are compared row by row, which may take minutes.
     _refuse_active_rows(actor, space, state, test_set)
     return Chosen(state, test_set, entries)
 
@@ -114,6 +115,8 @@ def hand_out(space: Workspace, chosen: Chosen, draw: Callable[[SessionView], str
     space.files.put(name, json.dumps(records, indent=2).encode())
     draws = _draws(space, spec, test_set)
     released = replace(test_set, phase=advance(test_set.phase, Phase.RELEASED))
+    # Before a report is drawn for nothing, and again under the lock: an answer that came meanwhile
+    # would be missing from what is published.
     with space.reading() as books:
         _refuse_others(books, test_set, entries)
     _report(space, state, released, draw)
@@ -220,6 +223,7 @@ def _export(
     ):
         if known is not None:
             sealed.verify()
+            # Verified as a whole first: of a damaged file not even the good rows are published.
             write_table(path, *_labelled(sealed, known))
         elif spec.judged:
             sealed.verify()

@@ -11,13 +11,14 @@ import json
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
+from pathlib import Path
 
 import numpy as np
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import TestSet, ValidationSet
 from easeml_meter.core.notices import NAMED_ROWS, Notice
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.errors import InvalidInput, MeterError, invalid
 from easeml_meter.service.place import TEST_SETS, Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.tables.opening import open_table
@@ -30,7 +31,7 @@ _NOTICE_BYTES = 1024
 
 
 @dataclass(frozen=True)
-class Decisions:
+class LabelerDecisions:
     """What the labeler who delivers a test set says about its rows."""
 
     ids_renumbered: bool = False
@@ -39,7 +40,7 @@ class Decisions:
     """Rows with the inputs of earlier sets were drawn independently."""
 
 
-UNDECIDED = Decisions()
+UNDECIDED = LabelerDecisions()
 
 
 @dataclass(frozen=True)
@@ -69,6 +70,19 @@ class Overlap:
             first_rows=tuple(rows[:NAMED_ROWS].tolist()),
             ids_renumbered=len(self.shared.renumbered),
         )
+
+
+def fresh_rows(space: Workspace, state: MeterState, sealed: SealedTestSet, path: Path) -> str:
+    """Return the fingerprint of rows, unless they were a test set of this meter before.
+
+    Raises:
+        InvalidInput: they were, and their answers are counted there.
+    """
+    fingerprint = sealed.fingerprint(fingerprint_key(space.identity))
+    for other in state.generations:
+        if other.fingerprint == fingerprint:
+            raise invalid("test set", path.name, f"the same rows were test set {other.number}")
+    return fingerprint
 
 
 def overlaps(
@@ -128,7 +142,7 @@ def with_validation(
     return Shared(compared=False)
 
 
-def decide(found: Sequence[Overlap], rows: int, decisions: Decisions) -> None:
+def decide(found: Sequence[Overlap], rows: int, decisions: LabelerDecisions) -> None:
     """Refuse rows that were used before; ask the labeler where ids and inputs leave it open.
 
     Raises:

@@ -147,6 +147,7 @@ def free_oldest(space: Workspace, state: MeterState, window: TestSet) -> Batch:
 
     No later window has it, so nothing is measured on it any more.
     """
+    # Its labels are about to be public: no answer may be measured on them after this.
     if window.phase not in (Phase.SPENT, Phase.RELEASED):
         raise WrongPhase(f"window {window.number} is {window.phase}: its batches are in use")
     rows = batch_rows(state, window)[0]

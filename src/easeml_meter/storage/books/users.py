@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from easeml_meter.core.people import Credentials, Identity, User
+from easeml_meter.core.people import Credentials, ProviderIdentity, User
 from easeml_meter.errors import NotFound
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.repository import Repository, columns_of
@@ -42,10 +42,10 @@ class Users(Repository):
         found = self._values(schema.users, User, issuer=issuer, subject=subject)
         return next(iter(found), None)
 
-    def identity(self, identifier: str) -> Identity:
+    def identity(self, identifier: str) -> ProviderIdentity:
         """Return whom a provider knows a user as; an unknown account is nobody."""
-        found = self._values(schema.users, Identity, id=identifier)
-        return found[0] if found else Identity(identifier, None, None)
+        found = self._values(schema.users, ProviderIdentity, id=identifier)
+        return found[0] if found else ProviderIdentity(identifier, None, None)
 
     def admins(self) -> list[User]:
         """Return the admins whose accounts are not disabled."""
@@ -56,7 +56,7 @@ class Users(Repository):
         found = self._values(schema.users, Credentials, id=identifier)
         return found[0] if found else Credentials(identifier, None)
 
-    def update(self, changed: User | Credentials | Identity) -> None:
+    def update(self, changed: User | Credentials | ProviderIdentity) -> None:
         """Record changes of an account, or of how its user is recognized."""
         columns: dict[str, Any] = columns_of(changed)
         same = schema.users.c.id == changed.id
