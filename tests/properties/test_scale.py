@@ -47,14 +47,14 @@ pytestmark = pytest.mark.slow
 
 ROWS = int(os.environ.get("METER_SCALE", "1280000"))
 LARGE = ROWS >= 10**7
-PARTS, CHUNKS = 8, 128
+PARTS, CHUNKS = 4, 128
 """The rows are delivered in parts, and made in chunks, so that few are ever in memory."""
 VISIBLE = 100_000
 WORKERS = ("dask1", "dask2", "dask3")
 ROLES = ("store", "database", "api", "scheduler", *WORKERS, "machine", "other")
 MOST_MEGABYTES = 1000
 """What a worker may take, however many rows there are."""
-SECONDS = 700.0 if LARGE else 30.0
+SECONDS = 480.0 if LARGE else 30.0
 """What a model gets on the hidden rows at `meter worker`: the answer leaves when they are over."""
 
 # Hands in one submission as a program of its own, and says what that took.
