@@ -78,16 +78,16 @@ def collect(parts: Iterable[Digests]) -> Digests:
     return found
 
 
-def _buckets(digests: Digests, *others: Digests) -> Iterator[list[NDArray[np.int64]]]:
+def _buckets(*sets: Digests) -> Iterator[list[NDArray[np.int64]]]:
     """Yield the places of digests with near first words, in each array: equal ones are together.
 
     What is sorted then takes little memory beside the digests of many rows.
     """
-    count = 1 + len(digests) // _BUCKET_ROWS
+    count = 1 + max(map(len, sets)) // _BUCKET_ROWS
     edges = [number * (1 << 64) // count for number in range(1, count)]
     bounds = [None, *map(np.uint64, edges), None]
     for low, high in pairwise(bounds):
-        yield [_between(each[:, 0], low, high) for each in (digests, *others)]
+        yield [_between(each[:, 0], low, high) for each in sets]
 
 
 def _between(words: Words, low: np.uint64 | None, high: np.uint64 | None) -> NDArray[np.int64]:
