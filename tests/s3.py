@@ -6,6 +6,7 @@ of s3rver (`npm install s3rver`), for tests of large ones.
 
 from __future__ import annotations
 
+import json
 import os
 import secrets
 import subprocess
@@ -17,8 +18,11 @@ import urllib.request
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import fsspec
 import pytest
 from tests.postgresql import free_port
+
+_PATIENT = {"config_kwargs": {"read_timeout": 900}}
 
 
 @pytest.fixture(scope="session")
@@ -41,6 +45,8 @@ def store(host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> Iterator[str
         "AWS_DEFAULT_REGION": "us-east-1",
         "AWS_REQUEST_CHECKSUM_CALCULATION": "when_required",
         "NO_PROXY": f"127.0.0.1,{host}",
+        # A store on a busy machine takes minutes to put the pieces of a large object together.
+        "FSSPEC_S3": json.dumps(_PATIENT),
     }
     with (
         tempfile.TemporaryDirectory(prefix="meter-s3-") as folder,
@@ -51,6 +57,7 @@ def store(host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> Iterator[str
             words = [program, "-d", folder, "-a", host, "-p", str(port), "--silent"]
         for name, value in environment.items():
             patch.setenv(name, value)
+        patch.setitem(fsspec.config.conf, "s3", _PATIENT)
         process = subprocess.Popen(
             # It ends with the tests, however these end.
             ["setpriv", "--pdeathsig", "KILL", *inside, *words],
