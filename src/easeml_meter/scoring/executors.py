@@ -250,6 +250,7 @@ def _dask(address: str) -> Iterator[Executor]:
     try:
         import dask
         from distributed import CancelledError, KilledWorker
+        from distributed.comm.core import CommClosedError
     except ImportError:
         needed = "needs dask: pip install 'easeml-meter[cluster]'"
         raise InvalidInput(f"executor: dask:{address} given, {needed}") from None
@@ -269,6 +270,7 @@ def _dask(address: str) -> Iterator[Executor]:
         submit = partial(client.submit, pure=False, retries=0)
 
         threads = sum(client.nthreads().values())
-        lost = (KilledWorker, CancelledError)
+        # A scheduler that dies while it hands over a result closes the connection.
+        lost = (KilledWorker, CancelledError, CommClosedError)
         with closing(_Ahead(submit, 2 * max(1, threads), lost)) as executor:
             yield executor
