@@ -104,7 +104,7 @@ class VaultError(MeterError):
 
 
 class Unreachable(MeterError):
-    """The server cannot be reached, or the connection broke again and again."""
+    """The server or a cluster cannot be reached, or was lost meanwhile."""
 
 
 def invalid(field: str, given: object, allowed: str) -> InvalidInput:

@@ -16,10 +16,11 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from distributed import LocalCluster
+from distributed.comm.core import CommClosedError
 from tests.scoring import functions
 from tests.scoring.examples import expected
 
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.errors import InvalidInput, MeterError, Unreachable
 from easeml_meter.scoring import executors, running
 from easeml_meter.scoring.executors import Executor, TooLate, connect, open_executor
 from easeml_meter.scoring.function import FunctionModel
@@ -303,6 +304,17 @@ def written(table: pa.Table, folder: Path, loss: str) -> Predictions:
     return Predictions.open(
         folder / "p.parquet", expected=expected(len(table), loss, functions.CLASSES[loss])
     )
+
+
+def test_a_scheduler_that_dies_while_it_hands_over_a_result_is_told_in_one_line(
+    dask: Executor, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def broken(*_: object, **__: object) -> None:
+        raise CommClosedError("ConnectionResetError")
+
+    monkeypatch.setattr(distributed.Future, "result", broken)
+    with pytest.raises(Unreachable, match="nothing was scored"):
+        list(dask.map(abs, [1]))
 
 
 def test_a_worker_killed_half_way_changes_nothing(

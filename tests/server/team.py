@@ -152,10 +152,15 @@ class Team:
         return api
 
     def add_worker(
-        self, folder: Path | None = None, before: Sequence[str] = (), seconds: float = 1.0
+        self,
+        folder: Path | None = None,
+        before: Sequence[str] = (),
+        seconds: float = 1.0,
+        options: Sequence[str] = (),
     ) -> Machine:
         log = self.folder / f"worker-{len(self.workers)}.log"
         arguments = ["worker", *self._shared(folder or self.folder), "--heartbeat", "0.5"]
+        arguments += options
         worker = Machine(arguments, log, "worker ready", before, seconds, self.clock)
         worker.start()
         self.workers.append(worker)

@@ -100,6 +100,7 @@ def test_a_wrong_variable_is_refused(name: str, value: str, said: str) -> None:
         ({"tls_key": Path("k")}, "both or neither"),
         ({"trusted_proxy": ("*",)}, "an address or a network"),
         ({"smtp_host": "mail.example"}, "smtp_from"),
+        ({"executor": "dask:host"}, "executor: 'dask:host' given, one of inline, processes"),
     ],
 )
 def test_impossible_settings_are_refused(values: dict[str, Any], said: str) -> None:

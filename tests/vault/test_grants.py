@@ -10,11 +10,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import fsspec
+import numpy as np
 import pyarrow as pa
 import pytest
+from s3fs.core import S3File
 from tests.vault.conftest import Seal
 
 from easeml_meter.errors import InvalidInput, MeterError, VaultError
+from easeml_meter.storage.files import copy_into, open_files
 from easeml_meter.vault.keys import Identity
 from easeml_meter.vault.sealing import Grant, SealedTestSet
 
@@ -80,6 +83,10 @@ def test_labels_are_decrypted_where_they_are_read(
     assert [len(group) for group in groups] == [4, 4, 2]
     read = pa.chunked_array([group.read() for group in pickle.loads(pickle.dumps(groups))])  # noqa: S301
     assert read.cast(pa.string()) == table["kind"]
+    with grant.open() as sealed:
+        gathered = list(sealed.label_groups([range(2), range(2, 3)]))
+    assert [len(group) for group in gathered] == [8, 2]
+    assert pa.chunked_array([group.read() for group in gathered]) == read
     path.unlink()
     with pytest.raises(InvalidInput, match="cannot be read"):
         groups[0].read()
@@ -120,6 +127,31 @@ def test_a_set_is_read_from_where_fsspec_reaches(
     fsspec.filesystem("memory").pipe(URL, b"EMSEAL\n\x01 cut short")
     with pytest.raises(VaultError):
         grant.open()
+
+
+def test_no_more_is_read_from_a_store_than_is_needed(
+    tmp_path: Path, seal_it: Seal, meter_key: Identity, s3_url: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A task of one row group must not be sent the rest of the set."""
+    rows, groups = 1 << 17, 16
+    table = pa.table({"kind": np.arange(rows), "size": np.random.default_rng(1).random(rows)})
+    seal_it(table, tmp_path / "big.sealed", row_group_size=rows // groups)
+    files = open_files(s3_url)
+    copy_into(files, "big.sealed", tmp_path / "big.sealed")
+    sent: list[int] = []
+    fetch = S3File._fetch_range
+
+    def counted(self: S3File, start: int, end: int) -> bytes:
+        found: bytes = fetch(self, start, end)
+        sent.append(len(found))
+        return found
+
+    monkeypatch.setattr(S3File, "_fetch_range", counted)
+    url = files.location("big.sealed")
+    with SealedTestSet.open(url, meter_key, meter="cats", generation=1) as sealed:
+        group = next(sealed.label_groups([range(7, 8)]))
+    assert group.read().to_pylist() == table["kind"].to_pylist()[7 * len(group) :][: len(group)]
+    assert sum(sent) < (tmp_path / "big.sealed").stat().st_size / 4
 
 
 def test_urls_that_cannot_be_read(meter_key: Identity, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -21,7 +21,8 @@ from easeml_meter.errors import MeterError
 )
 @systemd_option
 @settings_options(
-    "database", "files", "folder", "key", "log_level", "model_minutes", "shutdown_seconds"
+    *("database", "executor", "files", "folder", "key"),
+    *("log_level", "model_minutes", "shutdown_seconds"),
 )
 def worker(settings_file: Path | None, heartbeat: float, print_systemd: bool, **flags: Any) -> None:
     """Run the submissions that wait on a server, on this machine.

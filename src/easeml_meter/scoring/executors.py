@@ -7,6 +7,7 @@ does not grow with the number of rows.
 
 from __future__ import annotations
 
+import logging
 import os
 import re
 import signal
@@ -22,7 +23,7 @@ from pathlib import Path
 from typing import Any, Protocol
 from weakref import WeakSet
 
-from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.errors import InvalidInput, Unreachable, invalid
 from easeml_meter.scoring.silence import be_heard
 
 _ALLOWED = (
@@ -167,7 +168,7 @@ class _Ahead:
                 sent.popleft()
         except self.lost as error:
             line = "the workers died or were lost, perhaps for want of memory: nothing was scored"
-            raise MeterError(f"{line} ({type(error).__name__})") from None
+            raise Unreachable(f"{line} ({type(error).__name__})") from None
         finally:
             for future in sent:  # a failed one, too: a cluster keeps its task until then
                 future.cancel()
@@ -236,7 +237,7 @@ def connect(address: str) -> Any:
             return Client(address, timeout=_PATIENCE, set_as_default=False)  # type: ignore[no-untyped-call]
         except OSError:
             line = f"executor: no dask scheduler answers at {address}: check address and network"
-            raise MeterError(line) from None
+            raise Unreachable(line) from None
         except AssertionError:
             # The scheduler tells everybody of keys that somebody cancels. Told in one breath with
             # the greeting, distributed's own assertion that it is greeted by one message fails.
@@ -249,9 +250,12 @@ def _dask(address: str) -> Iterator[Executor]:
     try:
         import dask
         from distributed import CancelledError, KilledWorker
+        from distributed.comm.core import CommClosedError
     except ImportError:
         needed = "needs dask: pip install 'easeml-meter[cluster]'"
         raise InvalidInput(f"executor: dask:{address} given, {needed}") from None
+    # A scheduler that is lost is told in one line of ours, not by tracebacks of the library.
+    logging.getLogger("distributed.client").setLevel(logging.CRITICAL)
     # Predictions travel inside their tasks: what is stored on a worker is lost with it.
     quiet = dask.config.set({"distributed.admin.large-graph-warning-threshold": "1TB"})
     with quiet, connect(address) as client:
@@ -259,13 +263,14 @@ def _dask(address: str) -> Iterator[Executor]:
             client.wait_for_workers(1, timeout=_PATIENCE)
         except TimeoutError:
             line = f"executor: the dask scheduler at {address} has no workers: start some"
-            raise MeterError(line) from None
+            raise Unreachable(line) from None
 
         # Tasks of lost workers run elsewhere anyway; `retries` would repeat failed ones, too,
         # until an answer pleases. Not pure: nothing is looked up by its content.
         submit = partial(client.submit, pure=False, retries=0)
 
         threads = sum(client.nthreads().values())
-        lost = (KilledWorker, CancelledError)
+        # A scheduler that dies while it hands over a result closes the connection.
+        lost = (KilledWorker, CancelledError, CommClosedError)
         with closing(_Ahead(submit, 2 * max(1, threads), lost)) as executor:
             yield executor

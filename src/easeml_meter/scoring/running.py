@@ -222,11 +222,12 @@ def _rows_of(table: Table, columns: Sequence[str], rows: range) -> Iterator[pa.R
                 return
 
 
-def shards(group_rows: Sequence[int]) -> list[range]:
-    """Gather consecutive row groups, as many as fit into SHARD_ROWS rows, one at least."""
+def shards(group_rows: Sequence[int], most: int | None = None) -> list[range]:
+    """Gather consecutive row groups, as many as fit into `most` (SHARD_ROWS) rows, one at least."""
+    most = SHARD_ROWS if most is None else most
     found, start, rows = [], 0, 0
     for group, size in enumerate(group_rows):
-        if group > start and rows + size > SHARD_ROWS:
+        if group > start and rows + size > most:
             found.append(range(start, group))
             start, rows = group, 0
         rows += size

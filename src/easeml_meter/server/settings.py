@@ -25,6 +25,7 @@ from pydantic_settings import PydanticBaseSettingsSource as Source
 
 from easeml_meter.core.people import GroupSeat
 from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.scoring.executors import open_executor
 from easeml_meter.scoring.sandbox import check_out_of_sight
 from easeml_meter.service.room import Room
 from easeml_meter.tables.limits import USUAL_LIMITS, TableLimits
@@ -109,6 +110,8 @@ class Settings(BaseSettings):
     """Show everyone the last answer of a meter at /badge/METER.svg, and .json for shields.io."""
     model_minutes: int = Field(default=10, ge=1, le=1440)
     """Longest run of a model on the validation set, in minutes."""
+    executor: str = "inline"
+    """Where models run on hidden rows: inline, processes[:N] or dask:tcp://HOST:PORT."""
     log_level: Level = "info"
     """Minimum log level: debug, info, warning, error."""
     shutdown_seconds: int = Field(default=30, ge=1)
@@ -197,6 +200,7 @@ class Settings(BaseSettings):
             raise invalid("public_url", self.public_url[:80], "such as https://meter.example.org")
         if self.smtp_host and not self.smtp_from:
             raise invalid("smtp_from", "", "the sender of mails is needed with smtp_host")
+        open_executor(self.executor)  # refuses a wrong name
         self._check_provider()
         return self
 

@@ -20,6 +20,7 @@ from easeml_meter.server.settings import Settings
 from easeml_meter.server.traces import Traces, traces_of
 from easeml_meter.service.jobs import QueueRunner, Runner, Work
 from easeml_meter.service.place import RECIPIENT, Site
+from easeml_meter.service.submissions.measuring import Conditions
 from easeml_meter.service.submissions.queue import answering
 from easeml_meter.service.testsets.releasing import releasing
 from easeml_meter.storage.store import in_use
@@ -93,7 +94,10 @@ def tasks(settings: Settings, traces: Traces | None = None) -> tuple[Work, ...]:
     """Return what runs models: one runner does all of it, so that no two compete for a machine."""
     from easeml_meter.report.page import html_page
 
-    made = answering(60 * settings.model_minutes), releasing(html_page)
+    conditions = Conditions(
+        executor=settings.executor, visible_seconds=60.0 * settings.model_minutes
+    )
+    made = answering(conditions), releasing(html_page)
     return made if traces is None else tuple(_traced(each, traces) for each in made)
 
 

@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -28,6 +29,8 @@ _SIPHASH_BYTES = 256
 """Above this a call of BLAKE2b per row is cheaper than the vectorised rounds."""
 
 _SLICE_BYTES = 4 << 20
+_BUCKET_ROWS = 1 << 22
+"""Rows, about, that are sorted at a time."""
 _NAN = np.uint64(0x7FF8_0000_0000_0000)
 _NULL = np.uint64(0x7FF8_0000_0000_0001)
 """A missing number: a NaN that no number is mapped to."""
@@ -66,11 +69,43 @@ def value_digests(batch: pa.RecordBatch, name: str, key: bytes) -> Words:
 
 def collect(parts: Iterable[Digests]) -> Digests:
     """Bring the digests of a whole table together, 16 bytes a row."""
-    return np.concatenate([np.empty((0, 2), np.uint64), *parts])
+    found, rows = np.empty((0, 2), np.uint64), 0
+    for part in parts:
+        # Grown in place: beside a list of all parts, there would be two copies of them.
+        found.resize((rows + len(part), 2), refcheck=False)
+        found[rows:] = part
+        rows += len(part)
+    return found
+
+
+def _buckets(*sets: Digests) -> Iterator[list[NDArray[np.int64]]]:
+    """Yield the places of digests with near first words, in each array: equal ones are together.
+
+    What is sorted then takes little memory beside the digests of many rows.
+    """
+    count = 1 + max(map(len, sets)) // _BUCKET_ROWS
+    edges = [number * (1 << 64) // count for number in range(1, count)]
+    bounds = [None, *map(np.uint64, edges), None]
+    for low, high in pairwise(bounds):
+        yield [_between(each[:, 0], low, high) for each in sets]
+
+
+def _between(words: Words, low: np.uint64 | None, high: np.uint64 | None) -> NDArray[np.int64]:
+    inside = np.ones(len(words), bool)
+    if low is not None:
+        inside &= words >= low
+    if high is not None:
+        inside &= words < high
+    return np.flatnonzero(inside)
 
 
 def duplicate_rows(digests: Digests) -> NDArray[np.int64]:
     """Return the numbers, from 1, of the rows that repeat an earlier one."""
+    found = [places[_duplicates(digests[places])] for (places,) in _buckets(digests)]
+    return np.sort(np.concatenate(found)) + 1
+
+
+def _duplicates(digests: Digests) -> NDArray[np.int64]:
     order = np.argsort(digests[:, 0])
     ordered = digests[order, 0]
     same = ordered[1:] == ordered[:-1]
@@ -79,11 +114,18 @@ def duplicate_rows(digests: Digests) -> NDArray[np.int64]:
     suspects[:-1] |= same
     rows = np.sort(order[suspects])
     _, first = np.unique(digests[rows], axis=0, return_index=True)
-    return np.delete(rows, first).astype(np.int64) + 1
+    return np.delete(rows, first).astype(np.int64)
 
 
 def shared_rows(digests: Digests, others: Digests) -> NDArray[np.int64]:
     """Return the numbers, from 1, of the rows in `digests` that also stand in `others`."""
+    found = [
+        here[_shared(digests[here], others[there])] for here, there in _buckets(digests, others)
+    ]
+    return np.sort(np.concatenate(found)) + 1
+
+
+def _shared(digests: Digests, others: Digests) -> NDArray[np.int64]:
     known = others[np.argsort(others[:, 0])]
     # Looked up in their order, neighbours are found near each other: memory is what limits this.
     order = np.argsort(digests[:, 0])
@@ -99,7 +141,7 @@ def shared_rows(digests: Digests, others: Digests) -> NDArray[np.int64]:
         found[left[same]] = True
         left = left[~same]
         first[left] += 1
-    return np.flatnonzero(found).astype(np.int64) + 1
+    return np.flatnonzero(found).astype(np.int64)
 
 
 def content_digest(parts: Iterable[Digests], key: bytes) -> str:

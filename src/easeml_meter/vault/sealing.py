@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -145,10 +145,10 @@ class Grant:
 
 @dataclass(frozen=True)
 class GroupLabels:
-    """The labels of one row group, to be decrypted where they are needed."""
+    """The labels of consecutive row groups, to be decrypted where they are needed."""
 
     grant: Grant
-    group: int
+    groups: range
     rows: int
 
     def __len__(self) -> int:
@@ -157,7 +157,7 @@ class GroupLabels:
     def read(self) -> pa.Array:
         """Decrypt them, as `SealedTestSet.labels` does."""
         with self.grant.open() as sealed:
-            return sealed.labels(self.group)
+            return pa.concat_arrays([sealed.labels(group) for group in self.groups])
 
 
 @dataclass(frozen=True)
@@ -280,11 +280,11 @@ class SealedTestSet(Closing):
         count = None if clusters is None else clusters.count
         return replace(self, manifest=replace(self.manifest, clusters=count))
 
-    def label_groups(self) -> Iterator[GroupLabels]:
-        """Return handles on the labels of each row group, for workers elsewhere."""
-        grant = self.grant()
-        for group, rows in enumerate(self.group_rows):
-            yield GroupLabels(grant, group, rows)
+    def label_groups(self, gathered: Iterable[range] | None = None) -> Iterator[GroupLabels]:
+        """Return handles on labels, for workers elsewhere: of each row group, or as gathered."""
+        grant, single = self.grant(), (range(at, at + 1) for at in range(self.row_groups))
+        for groups in single if gathered is None else gathered:
+            yield GroupLabels(grant, groups, sum(self.group_rows[groups.start : groups.stop]))
 
     def batches(
         self, columns: Sequence[str] | None = None, groups: range | None = None

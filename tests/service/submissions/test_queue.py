@@ -28,7 +28,7 @@ from tests.service.helpers import Labels, small_spec
 
 from easeml_meter.core.submissions import SubmissionState
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import InvalidInput, StorageError
+from easeml_meter.errors import InvalidInput, MeterError, StorageError, Unreachable
 from easeml_meter.scoring.bundle import Bundle
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.jobs import ThreadRunner
@@ -326,16 +326,17 @@ def test_a_model_that_does_not_fit_is_refused_for_nothing(
     assert developer.get(f"/meters/{meter}/status").json()["steps_left"] == 2
 
 
-def test_without_a_database_it_is_tried_again(
-    served: Served, meter: str, told: dict[str, Answer]
+@pytest.mark.parametrize("kind", [StorageError, Unreachable])
+def test_without_a_database_or_cluster_it_is_tried_again(
+    served: Served, meter: str, told: dict[str, Answer], kind: type[MeterError]
 ) -> None:
     def down(_: str) -> None:
-        raise StorageError("the database is away")
+        raise kind("it is away")
 
     told["model"] = down
     developer = served.client("developer")
     submission = hand_in(developer, meter).json()["id"]
-    with pytest.raises(StorageError):
+    with pytest.raises(kind):
         queue.work(SYSTEM, served.site, submission)
     assert show(developer, meter, submission)["state"] == "queued"
     del told["model"]

@@ -34,12 +34,14 @@ from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.predictor import Limits, Predictor
 from easeml_meter.scoring.running import (
+    SHARD_ROWS,
     HiddenRows,
     ShardTask,
     VisibleRows,
     effort,
     imported,
     score_model,
+    shards,
 )
 from easeml_meter.scoring.score import MapFunction, Score, Unscorable, score
 from easeml_meter.scoring.validation import Validation, open_labels, strata_of
@@ -65,6 +67,9 @@ _SHORTEST = 2.0
 
 _FEW = 100_000
 """Rows of a set whose labels are held in memory while submissions are measured together."""
+
+_TASK_BYTES = 8 << 20
+"""Bytes of predictions that go along with a task, unless one row group has more."""
 
 _REHEARSED = 10
 """Labels that developers know, to try predictions with."""
@@ -521,12 +526,21 @@ def hidden_score(
     try:
         return score(
             predictions,
-            here if map_function is map else sealed.label_groups(),
+            here if map_function is map else sealed.label_groups(_gathered(sealed, predictions)),
             map_function=counted,
             clusters=clusters,
         )
     except (Unscorable, SystemExit):
         return None
+
+
+def _gathered(sealed: SealedTestSet, predictions: Predictions) -> list[range]:
+    """Gather row groups for tasks: each opens the set anew, and takes its predictions along."""
+    expected = predictions.expected
+    if expected.shape is None:  # predictions of any size
+        return shards(sealed.group_rows, most=1)
+    each = expected.dtype.itemsize * math.prod(expected.shape)
+    return shards(sealed.group_rows, most=min(SHARD_ROWS, _TASK_BYTES // each))
 
 
 def _counted(

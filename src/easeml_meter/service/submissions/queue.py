@@ -29,7 +29,16 @@ from easeml_meter.core.submissions import (
     next_turn,
 )
 from easeml_meter.core.views import Signal
-from easeml_meter.errors import Denied, MeterError, NotFound, Spent, StorageError, TooMany, to_keep
+from easeml_meter.errors import (
+    Denied,
+    MeterError,
+    NotFound,
+    Spent,
+    StorageError,
+    TooMany,
+    Unreachable,
+    to_keep,
+)
 from easeml_meter.scoring.ids import BY_IDS, RowMatching
 from easeml_meter.service.actor import SYSTEM, Actor, Permission, needs
 from easeml_meter.service.history import show_session
@@ -53,7 +62,7 @@ from easeml_meter.service.submissions.kinds import (
     check_models,
     unpack,
 )
-from easeml_meter.service.submissions.measuring import VISIBLE_SECONDS, Conditions, Measured
+from easeml_meter.service.submissions.measuring import USUAL, Conditions, Measured
 from easeml_meter.service.submissions.pacing import Paces
 from easeml_meter.storage import jobs
 from easeml_meter.storage.books import Books
@@ -257,12 +266,12 @@ def _enqueue(incoming: Incoming, given: Submission, submitted: Model) -> Taken:
     return ticket.receipt, None
 
 
-def answering(visible_seconds: float = VISIBLE_SECONDS) -> Work:
-    """Return the task that answers queued models, which may take so long on visible rows."""
+def answering(conditions: Conditions = USUAL) -> Work:
+    """Return the task that answers queued models, measured as `conditions` say."""
     return Work(
         Queue.SUBMISSIONS,
         waiting=_waiting,
-        run=lambda site, identifier: work(SYSTEM, site, identifier, visible_seconds),
+        run=lambda site, identifier: work(SYSTEM, site, identifier, conditions),
         put_back=_put_back,
         trace=_trace,
     )
@@ -289,9 +298,7 @@ def _lock(ticket: Ticket) -> str:
 
 
 @needs(Permission.OPERATE)
-def work(
-    actor: Actor, site: Site, identifier: str, visible_seconds: float = VISIBLE_SECONDS
-) -> None:
+def work(actor: Actor, site: Site, identifier: str, usual: Conditions = USUAL) -> None:
     """Answer a queued submission; done twice, or after it was cancelled, it does nothing.
 
     It can be interrupted at any point and done again: the ledger charges the same bytes once.
@@ -310,8 +317,8 @@ def work(
         return
     try:
         submitted = MODELS[ticket.kind].read(space.files.read(ticket.blob))
-        conditions = Conditions(
-            visible_seconds=visible_seconds,
+        conditions = replace(
+            usual,
             hopeless=tried,
             reached=ticket.reached,
             reach=lambda on: _reach(on, identifier),
@@ -370,7 +377,7 @@ def _to_be_tried_again(site: Site, identifier: str, error: Exception) -> bool:
     What went wrong after hidden rows were touched may depend on them, so it is not told: the model
     runs again until the tries are used up, and then the answer is "no reading".
     """
-    if isinstance(error, StorageError) or not isinstance(error, MeterError):
+    if isinstance(error, StorageError | Unreachable) or not isinstance(error, MeterError):
         return True
     with site.reading() as books:
         ticket = books.submissions.get(identifier)
