@@ -88,10 +88,28 @@ def experiment(
 ) -> Experiment:
     """Set an experiment up; without a number of labels, with as many as planned."""
     developer_named(developer)
+    check_played(spec)
     size = required_labels(spec).labels if labels is None else labels
     check_whole("labels", size, at_least=1)
     built = world_of(spec, size, world, loss=true_loss, share=share)
     return Experiment(spec, size, developer, built, seed)
+
+
+def check_played(spec: MeterSpec) -> None:
+    """Refuse what the developers cannot play: another meter's coverage would be reported.
+
+    Raises:
+        InvalidInput: it asks for more than the gap of a loss on one test set.
+    """
+    unplayed = {
+        "question": "; ".join(spec.questions) if spec.asked or spec.also else None,
+        "judge_error": spec.judge_error,
+        "loss": spec.loss if spec.corpus else None,
+        "window": spec.window,
+    }
+    for name, given in unplayed.items():
+        if given is not None:
+            raise invalid(name, given, "the lab plays the gap of a loss only: take meter plan")
 
 
 @dataclass(frozen=True)

@@ -8,7 +8,13 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from easeml_meter.lab.simulation.coverage import Advance, Coverage, coverage, experiment
+from easeml_meter.lab.simulation.coverage import (
+    Advance,
+    Coverage,
+    check_played,
+    coverage,
+    experiment,
+)
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.planning import required_labels
@@ -64,6 +70,7 @@ def find_limit(
 
     Without developers, those of the lab that break no assumption of this meter.
     """
+    check_played(spec)
     able = [each for each in DEVELOPERS.values() if each.at_home(spec) and not each.breaks(spec)]
     names = list(developers) or [each.name for each in able]
     planned = required_labels(spec).labels
