@@ -97,31 +97,37 @@ def test_misuse_draws(
     assert file.read_text(encoding="utf-8").startswith("<svg")
 
 
-@pytest.mark.parametrize("command", ["coverage", "limit"])
 @pytest.mark.parametrize(
-    ("options", "message"),
+    ("options", "unit"),
     [
-        ({"judge_error": 0.2, "pool": 4_000}, "judge_error: 0.2 given, the lab plays"),
-        ({"loss": "f1[1]"}, "loss: 'f1[1]' given, the lab plays"),
-        ({"window": 4}, "window: 4 given, the lab plays"),
-        ({"also": ("n > 0.5 +/- 0.05",)}, "question: 'gap; n > 0.5 +/- 0.05' given, the lab plays"),
+        ({"judge_error": 0.2, "pool": 4_000}, "labels"),
+        ({"loss": "f1[1]"}, "positives"),
+        ({"window": 4}, "labels a batch"),
+        ({"also": ("n > 0.5 +/- 0.1",)}, "labels"),
     ],
     ids=["judge", "score", "window", "mixed"],
 )
-def test_a_meter_that_is_not_played_is_refused(
-    capsys: pytest.CaptureFixture[str],
-    tmp_path: Path,
-    command: str,
-    options: dict[str, Any],
-    message: str,
+def test_the_question_that_a_meter_asks_is_played(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: dict[str, Any], unit: str
 ) -> None:
     """They once were played as an ordinary meter, and its coverage was reported as theirs."""
     path = tmp_path / "meter.toml"
     MeterSpec.uniform(tolerance=0.1, edges=[0.3], steps=4, delta=0.1, **options).write(path)
+    _, planned, _ = run(capsys, "plan", "--spec", str(path), "--json")
+    code, out, err = run(capsys, "lab", "coverage", "--spec", str(path), "--runs", "10")
+    assert (code, err) == (0, "")
+    assert f"{unit} {json.loads(planned)['size']} (as planned)" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("command", ["coverage", "limit"])
+def test_what_nobody_plays_is_refused_by_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "meter.toml"
+    MeterSpec.uniform(tolerance=0.1, drawn=0.4, steps=4, delta=0.1, window=4).write(path)
     code, out, err = run(capsys, "lab", command, "--spec", str(path), "--runs", "10")
     assert (code, out) == (2, "")
-    assert err.startswith(f"meter: {message}")
-    assert err.count("\n") == 1
+    assert err == "meter: window: 4 given, not played with drawn in the lab\n"
 
 
 @pytest.mark.parametrize(

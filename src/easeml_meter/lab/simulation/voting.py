@@ -12,7 +12,7 @@ import itertools
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 from numpy.random import Generator
@@ -21,6 +21,7 @@ from numpy.typing import NDArray
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import BELOW_FLOOR, TOO_FEW
 from easeml_meter.lab.simulation.arena import AnySizeLedger
+from easeml_meter.lab.simulation.worlds import Flags
 from easeml_meter.scoring.corpora import CorpusLoss
 from easeml_meter.scoring.judged import POOL, Judged
 from easeml_meter.scoring.losses import parse_loss
@@ -33,6 +34,10 @@ _HARD_POSITIVES = ("recall", "f1", "auc")
 """Scores that are least certain if all negatives are known."""
 _CAREFUL = Fraction(4, 5)
 """How often the judge errs, as a share of what sealing lets pass."""
+
+
+MOST_CLASSES = 20
+"""All pairs of classes are looked at."""
 
 
 @dataclass(frozen=True)
@@ -52,6 +57,20 @@ class World:
     spec: MeterSpec
     known: Fraction = Fraction(0)
     """The share of rows that are known, of those that could be a guess."""
+
+    @classmethod
+    def of(cls, spec: MeterSpec) -> Self:
+        """Return the world in which a meter's promise is hardest to keep: near its floor."""
+        if not spec.classes:
+            positive = spec.corpus.positive if spec.corpus is not None else "1"
+            spec = spec.replace(classes=(f"not {positive}", positive))
+        guessed = Fraction(1, len(spec.classes))
+        right = as_written(spec.floor or 0)
+        if spec.corpus is not None and spec.corpus.name == "f1":
+            right = right / (2 - right)
+        known = max(Fraction(0), (right - guessed) / (1 - guessed))
+        # Of all its rows, what is true is found by counting.
+        return cls(spec, known.limit_denominator(20))
 
     @property
     def classes(self) -> int:
@@ -134,14 +153,20 @@ class World:
         return self.score.sums(np.stack(columns, axis=1), rows.labels)
 
 
-def broken_sessions(world: World, size: int, runs: int, random: Generator) -> float:
-    """Return the share of sessions in which some answer breaks its promise.
+def broken_of(spec: MeterSpec, size: int, runs: int, random: Generator) -> Flags:
+    """Return in which sessions some answer of a meter breaks its promise."""
+    return broken_sessions(World.of(spec), size, runs, random)
+
+
+def broken_sessions(world: World, size: int, runs: int, random: Generator) -> Flags:
+    """Return in which sessions some answer breaks its promise.
 
     A test set that sealing refuses breaks none: nothing is told of it.
     """
     ledger, count = AnySizeLedger(world.spec, size), world.rows(size)
     drawn = (world.drawn(size, count, random) for _ in range(runs))
-    return sum(rows is not None and _broken(world, ledger, rows, random) for rows in drawn) / runs
+    broken = (rows is not None and _broken(world, ledger, rows, random) for rows in drawn)
+    return np.fromiter(broken, dtype=np.bool_, count=runs)
 
 
 def _broken(world: World, ledger: AnySizeLedger, rows: Rows, random: Generator) -> bool:
@@ -149,7 +174,7 @@ def _broken(world: World, ledger: AnySizeLedger, rows: Rows, random: Generator) 
     # Votes that tie are decided at random: by less than one of them.
     votes = random.random((len(each), world.classes)) / 2
     # An edge of the bands lies at the true loss, unless the floor does.
-    claimed = max(Fraction(0), world.truth - as_written(ledger.spec.edges[0]))
+    claimed = max(Fraction(0), world.truth - as_written((ledger.spec.edges or (0.0,))[0]))
     account = Account()
     while ledger.may_submit(account):
         if ledger.steps_left(account) == 1:
