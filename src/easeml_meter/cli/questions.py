@@ -102,7 +102,12 @@ def meter_asked(options: dict[str, Any]) -> MeterSpec | None:
 
 def _asked(options: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
     """Return the options that were given, without the positive class, and that class."""
-    given = {name: value for name, value in options.items() if value not in (None, False, ())}
+    # Not "in (.., False)": no passes, 0, would be left out with the flags.
+    given = {
+        name: value
+        for name, value in options.items()
+        if value not in (None, ()) and value is not False
+    }
     positive = given.pop("positive", None)
     return given, positive
 
