@@ -8,6 +8,7 @@ import pytest
 
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import InvalidInput
+from easeml_meter.lab.simulation import opponents, voting
 from easeml_meter.lab.simulation.coverage import coverage, experiment
 from easeml_meter.lab.simulation.limit import find_limit
 from easeml_meter.lab.simulation.opponents import opponent_of, opponents_of
@@ -69,6 +70,17 @@ def test_what_nobody_plays_is_refused_by_name(spec: MeterSpec, message: str) -> 
         experiment(spec)
     with pytest.raises(InvalidInput, match=message):
         find_limit(spec)
+
+
+def test_a_question_that_is_new_to_the_lab_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not played as if it were the gap."""
+    monkeypatch.setattr(opponents, "question_of", lambda _: object())
+    with pytest.raises(InvalidInput, match="nobody plays it in the lab yet"):
+        experiment(meter())
+    monkeypatch.undo()
+    monkeypatch.setattr(voting, "PLAYED", ())
+    with pytest.raises(InvalidInput, match="not played with this score in the lab"):
+        experiment(PLAYED["voter"])
 
 
 def test_developers_of_the_gap_do_not_play_other_questions() -> None:

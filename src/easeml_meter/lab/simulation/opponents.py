@@ -8,6 +8,8 @@ from dataclasses import dataclass
 from numpy.random import Generator
 
 from easeml_meter.checks import refuse_with
+from easeml_meter.core.questions.gap import Gap
+from easeml_meter.core.questions.planning import question_of
 from easeml_meter.errors import invalid
 from easeml_meter.lab.simulation import probing, rolling, voting
 from easeml_meter.lab.simulation.developers import DEVELOPERS, Developer, developer_named
@@ -57,6 +59,8 @@ def opponent_of(spec: MeterSpec) -> Opponent | None:
     if spec.window is not None:
         refuse_with("window", spec.window, _of_bands(spec), "not played with {} in the lab")
         return _ROLLER
+    if not isinstance(question_of(spec), Gap):
+        raise invalid("question", spec.question, "nobody plays it in the lab yet")
     if not spec.sized:
         return None
     name, given = ("judge_error", spec.judge_error) if spec.judged else ("loss", spec.loss)
@@ -67,6 +71,7 @@ def opponent_of(spec: MeterSpec) -> Opponent | None:
         "reverts": spec.reverts,
         "masked reverts": spec.masked_reverts,
         "memory": spec.memory is not None,
+        "this score": spec.corpus is not None and spec.corpus.name not in voting.PLAYED,
         f"over {voting.MOST_CLASSES} classes": len(spec.classes) > voting.MOST_CLASSES,
     }
     refuse_with(name, given, unplayed, "not played with {} in the lab")

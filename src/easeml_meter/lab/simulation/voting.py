@@ -36,6 +36,9 @@ _CAREFUL = Fraction(4, 5)
 """How often the judge errs, as a share of what sealing lets pass."""
 
 
+_AVERAGES = ("balanced-accuracy", "macro-recall", "macro-f1", "weighted")
+PLAYED = ("recall", "precision", "f1", "auc", *_AVERAGES)
+"""Scores whose worlds are known here."""
 MOST_CLASSES = 20
 """All pairs of classes are looked at."""
 
