@@ -36,6 +36,25 @@ def test_a_question_of_any_length_is_read_or_refused_at_once() -> None:
             parse_question(start + " " * 9_000 + "x")
 
 
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("n - 1.1 * o > 0.01 +/- 0.01", "no coefficients: a row then counts neither -1, 0 nor 1"),
+        ("n - 1.1o > 0.01 +/- 0.01", "no coefficients"),
+        ("2 n > 0.01 +/- 0.01", "no coefficients"),
+        ("o > 0.8 +/- 0.01", "nothing is asked of the old model alone"),
+        ("o - n < 0.01 +/- 0.01", "write it the other way round, as n - o"),
+        ("n + d > 0.8 +/- 0.01", "no sums"),
+        ("n > 0.8 +/- 0.01 \\/ d < 0.1 +/- 0.01", "no or"),
+    ],
+)
+def test_what_ease_ml_ci_has_and_this_has_not_is_refused_with_why(text: str, why: str) -> None:
+    with pytest.raises(InvalidInput) as refused:
+        Condition.parse(text)
+    assert f"given, {why}" in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
 def test_a_condition_is_written_as_it_is_read() -> None:
     text = "n > 0.8 +/- 0.01 /\\ d < 0.1 +/- 0.01"
     assert str(Condition.parse(text)) == text

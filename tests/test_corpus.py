@@ -6,7 +6,8 @@ from typing import Any
 
 import pytest
 
-from easeml_meter.corpus import KINDS, PLANNED_ONLY, WHY_NOT, Corpus
+from easeml_meter.core.questions.asking import plan_question
+from easeml_meter.corpus import KINDS, PLANNED_ONLY, WHY_NOT, Corpus, why_not
 from easeml_meter.errors import InvalidInput
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.spec import MeterSpec
@@ -39,6 +40,35 @@ def test_what_has_no_valid_tail_is_refused_by_name_with_why(name: str) -> None:
     with pytest.raises(InvalidInput) as refused:
         parse_loss(f"{name}[a]")
     assert (WHY_NOT | PLANNED_ONLY)[name] in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    ("name", "why"),
+    [
+        ("kappa", "take balanced-accuracy"),
+        ("pr-auc", "no valid tail is known: take auc"),
+        ("average_precision", "no valid tail is known: take auc"),
+        ("logloss", "one row can cost any amount"),
+        ("perplexity", "take brier"),
+        ("micro-f1", "it is the accuracy: take the loss 0-1"),
+        ("f2", "take f1, or recall and precision"),
+        ("RMSE", "take a loss in [0, 1], as squared[0,100]"),
+        ("specificity", "the recall of the other class"),
+    ],
+)
+def test_the_reason_is_found_however_the_name_is_written(name: str, why: str) -> None:
+    assert why in (why_not(name) or "")
+    with pytest.raises(InvalidInput) as refused:
+        parse_loss(name)
+    assert why in str(refused.value)
+    with pytest.raises(InvalidInput) as refused:
+        plan_question(metric=name, tolerance=0.1, steps=1)
+    assert why in str(refused.value)
+
+
+@pytest.mark.parametrize("name", [*KINDS, *PLANNED_ONLY])
+def test_what_is_known_is_not_refused(name: str) -> None:
+    assert why_not(name) is None
 
 
 @pytest.mark.parametrize(

@@ -73,23 +73,12 @@ def test_a_fraud_model_is_read_by_its_f1(tmp_path: Path) -> None:
     assert "problems found by the audit: 0" in told
 
 
-def a_year(folder: Path, weeks: int) -> str:
-    """Live through some weeks on a rolling test set, and check what holds for any number."""
-    told = example("rolling_year", folder, str(weeks))
-    assert "3,003 labels to begin with, then 231 a week" in told
-    assert f"{weeks} of {weeks} answers were right; battery 100%" in told
-    assert f"batches released: {weeks - 1}" in told
-    assert "problems found by the audit: 0" in told
-    return told
-
-
-def test_a_rolling_test_set_frees_a_batch_every_week(tmp_path: Path) -> None:
-    a_year(tmp_path, 3)
-
-
-@pytest.mark.verify
 def test_a_year_of_drift_on_a_rolling_test_set(tmp_path: Path) -> None:
-    told = a_year(tmp_path, 52)
+    told = example("rolling_year", tmp_path, "52")
+    assert "3,003 labels to begin with, then 231 a week" in told
+    assert "52 of 52 answers were right; battery 100%" in told
+    assert "batches released: 51" in told
+    assert "problems found by the audit: 0" in told
     bands = [int(band) for band in re.findall(r"^week \d+: band (\d)", told, re.MULTILINE)]
     assert (min(bands), max(bands)) == (1, 2)
     assert 1 <= told.count("both released") == bands.count(2), "a fresh start closes the gap"

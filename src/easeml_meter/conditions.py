@@ -52,6 +52,15 @@ _CLAUSE = re.compile(
     r"(?P<threshold>[+-]?[0-9.]+(?:e[+-]?\d+)?)\s*\+/-\s*(?P<tolerance>[0-9.]+(?:e[+-]?\d+)?)"
 )
 _FORM = 'such as "n > 0.8 +/- 0.01", and several with /\\ between them'
+_UNPROVED = {
+    r"\*|(?:^|[-+]) ?[0-9.]+ ?[nod]\b": "no coefficients: a row then counts neither -1, 0 nor 1, "
+    "and no tail here covers that. Ask for n - o, and for n in a clause of its own",
+    r"^o ?[<>]": "nothing is asked of the old model alone: ask for n - o, or for n when it is new",
+    r"^o ?- ?n\b": "write it the other way round, as n - o",
+    r"\b[nod] ?\+ ?[nod]\b": "no sums: ask for each of them in a clause of its own",
+    r"\\/": "no or: clauses are joined by /\\ (and) alone",
+}
+"""What conditions of ease.ml/ci may have and these do not, and why or what to write."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +89,11 @@ class Clause:
     @classmethod
     def parse(cls, text: str) -> Self:
         """Read "n > 0.8 +/- 0.01"."""
-        found = _CLAUSE.fullmatch(_tidy(text))
+        tidy = _tidy(text)
+        for pattern, why in _UNPROVED.items():
+            if re.search(pattern, tidy):
+                raise invalid("question", text.strip(), why)
+        found = _CLAUSE.fullmatch(tidy)
         if found is None:
             raise invalid("question", text.strip(), _FORM)
         name = re.sub(r"\s*-\s*", " - ", found["variable"])

@@ -17,17 +17,49 @@ _NAMED = re.compile(r"([a-z0-9-]{1,40})(?:\[(.{1,200})\])?", re.DOTALL)
 _WEIGHTS = re.compile(r"0?\.[0-9]{1,9}(?:, ?0?\.[0-9]{1,9})+")
 WEIGHTED = "weighted"
 
+_RANKING = "a ranking is normalized over all rows: score each query, and take that as the loss"
+_CORPUS = "it is no average over rows: score each text, and take that as the loss"
+_AVERAGE_PRECISION = (
+    "it averages precisions whose denominators the model chooses, and no valid tail is known: "
+    "take auc"
+)
+_UNBOUNDED = (
+    "one row can cost any amount, so no tail holds: take brier, or a function of your own "
+    "that cuts it off at a largest value"
+)
+_ERRORS = "errors without a largest value have no tail: take a loss in [0, 1], as squared[0,100]"
+_F_BETA = (
+    "it weighs the two kinds of errors differently, so its tail is not one binomial's: "
+    "take f1, or recall and precision"
+)
+_OTHER_CLASS = (
+    "it is the recall of the other class: of the classes ham and spam, with spam looked for, "
+    "recall[ham]"
+)
+
 WHY_NOT = {
     "ece": "the calibration error is no average over rows, and no valid tail is known",
-    "bleu": "corpus BLEU is no average over rows: score each sentence, and take that as the loss",
-    "ndcg": "a ranking is normalized over all rows: score each query, and take that as the loss",
-    "map": "a ranking is normalized over all rows: score each query, and take that as the loss",
     "mcc": "it mixes four shares, and no valid tail is known: take f1 or balanced-accuracy",
+    "kappa": "it mixes four shares, and no valid tail is known: take balanced-accuracy",
     "r2": "its denominator is a variance, and no valid tail is known: take a loss in [0, 1]",
-    "rmse": "errors without a largest value have no tail: take a loss in [0, 1]",
     "median": "a quantile needs the whole curve: plan roc, whose inequality covers it",
+    "micro-f1": "of one label a row it is the accuracy: take the loss 0-1",
+    "sensitivity": "it is the recall: write recall and the positive class, as in recall[fraud]",
+    **dict.fromkeys(("ndcg", "map", "mrr"), _RANKING),
+    **dict.fromkeys(("bleu", "rouge", "wer"), _CORPUS),
+    **dict.fromkeys(("pr-auc", "auprc", "average-precision"), _AVERAGE_PRECISION),
+    **dict.fromkeys(("logloss", "log-loss", "cross-entropy", "perplexity"), _UNBOUNDED),
+    **dict.fromkeys(("rmse", "mse", "mae", "mape"), _ERRORS),
+    **dict.fromkeys(("f2", "f0.5", "f-beta"), _F_BETA),
+    **dict.fromkeys(("specificity", "tnr"), _OTHER_CLASS),
 }
-"""Scores that no meter can promise anything about, and why."""
+"""Scores that no meter can promise anything about, or has by another name, and why."""
+
+
+def why_not(name: str) -> str | None:
+    """Say why a score is refused, however it is written; None: nothing is known against it."""
+    return WHY_NOT.get(name.partition("[")[0].strip().lower().replace("_", "-"))
+
 
 PLANNED_ONLY = {
     "accuracy": "take the loss 0-1, whose gap is that of the accuracy",

@@ -98,6 +98,39 @@ def test_misuse_draws(
 
 
 @pytest.mark.parametrize(
+    ("options", "unit"),
+    [
+        ({"judge_error": 0.2, "pool": 4_000}, "labels"),
+        ({"loss": "f1[1]"}, "positives"),
+        ({"window": 4}, "labels a batch"),
+        ({"also": ("n > 0.5 +/- 0.1",)}, "labels"),
+    ],
+    ids=["judge", "score", "window", "mixed"],
+)
+def test_the_question_that_a_meter_asks_is_played(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, options: dict[str, Any], unit: str
+) -> None:
+    """They once were played as an ordinary meter, and its coverage was reported as theirs."""
+    path = tmp_path / "meter.toml"
+    MeterSpec.uniform(tolerance=0.1, edges=[0.3], steps=4, delta=0.1, **options).write(path)
+    _, planned, _ = run(capsys, "plan", "--spec", str(path), "--json")
+    code, out, err = run(capsys, "lab", "coverage", "--spec", str(path), "--runs", "10")
+    assert (code, err) == (0, "")
+    assert f"{unit} {json.loads(planned)['size']} (as planned)" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("command", ["coverage", "limit"])
+def test_what_nobody_plays_is_refused_by_name(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, command: str
+) -> None:
+    path = tmp_path / "meter.toml"
+    MeterSpec.uniform(tolerance=0.1, drawn=0.4, steps=4, delta=0.1, window=4).write(path)
+    code, out, err = run(capsys, "lab", command, "--spec", str(path), "--runs", "10")
+    assert (code, out) == (2, "")
+    assert err == "meter: window: 4 given, not played with drawn in the lab\n"
+
+
+@pytest.mark.parametrize(
     ("arguments", "message"),
     [
         (["coverage", *SMALL, "--developer", "nobody"], "developer: 'nobody' given, one of"),

@@ -175,6 +175,7 @@ class OneMaximum(AnySizeLedger):
 def handed_over(ledger: AnySizeLedger, sessions: int) -> Flags:
     """Let all teams hand over; give the sessions whose promise was broken."""
     world = experiment(ledger.spec, labels=ledger.labels).world
+    assert world is not None
     rng = np.random.default_rng(1)
     return DEVELOPERS["handover"].run(ledger, world, rng, sessions).failed
 

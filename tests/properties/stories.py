@@ -18,6 +18,7 @@ from hypothesis import strategies as st
 from tests.service.helpers import Labels, condition_spec, rows, small_spec
 
 from easeml_meter.spec import MeterSpec
+from easeml_meter.tables.choosing import NO_LABEL
 from easeml_meter.tables.judging import joined
 from easeml_meter.vault.draws import Draws
 
@@ -25,15 +26,8 @@ ROWS = 64
 INPUTS_SEED = 5
 POOL = 24
 """How many of the rows, the last ones, have the word of a judge alone."""
-SCORES = (
-    "recall[1]",
-    "precision[1]",
-    "f1[1]",
-    "auc[1]",
-    "roc[1]",
-    "balanced-accuracy",
-    "macro-f1",
-)
+AVERAGES = ("balanced-accuracy", "macro-recall", "macro-f1", "weighted[0.4,0.6]")
+SCORES = ("recall[1]", "precision[1]", "f1[1]", "auc[1]", "roc[1]", *AVERAGES)
 JUDGE = "a judge"
 STRATA = "strata"
 
@@ -128,6 +122,8 @@ def hidden_rows(spec: MeterSpec, labels: Labels) -> pa.Table:
 def sealed_rows(spec: MeterSpec, labels: Labels) -> pa.Table:
     """Give the same rows as they are sealed."""
     table = hidden_rows(spec, labels)
+    if spec.on_demand:
+        return table.set_column(3, NO_LABEL, pa.array(np.zeros(len(labels), dtype=np.int8)))
     if not spec.judged:
         return table
     both = joined(table["label"], table["judge"])

@@ -108,7 +108,7 @@ def test_equal_signals_give_equal_pages_in_many_stories(story: ToldOverHttp) -> 
     story.play(Browser)
 
 
-@pytest.mark.parametrize("measured", ["precision[1]", JUDGE])
+@pytest.mark.parametrize("measured", ["precision[1]", "macro-recall", "weighted[0.4,0.6]", JUDGE])
 def test_scores_and_estimates_show_nothing_but_their_answers(measured: str) -> None:
     story = measured_story(ToldOverHttp, measured)
     assert story.play(Browser) == ["1", "2", "too-few" if measured == "precision[1]" else "2"]

@@ -61,6 +61,7 @@ from easeml_meter.server.worker import tasks
 from easeml_meter.service.jobs import ThreadRunner
 from easeml_meter.service.submissions import queue
 from easeml_meter.spec import MeterSpec
+from easeml_meter.tables.choosing import NO_LABEL
 
 IDS = re.compile(r"[0-9a-f]{16,64}|age1[0-9a-z]{58}")
 _CLOCKS = re.compile(r"meter_(start_time_seconds|request_seconds_(bucket|sum))[ {].*\n")
@@ -140,12 +141,13 @@ class Side:
         self.developer = self.served.client("developer")
         visible = visible_rows(self.spec, VALIDATION, seed=7)
         address = f"/meters/{self.meter}/validation-sets"
-        label = {"label": "label"}
-        assert self.developer.post(address, params=label, content=parquet(visible)).is_success
+        given = {"label": "label"}
+        assert self.developer.post(address, params=given, content=parquet(visible)).is_success
         table = sealed_rows(self.spec, self.labels)
         clock = self.served.site.clock
         with one_secret():
-            content = sealed(self.served, self.meter, table, self.folder, clock=clock)
+            label = NO_LABEL if self.spec.on_demand else "label"
+            content = sealed(self.served, self.meter, table, self.folder, clock=clock, label=label)
         assert add(self.served.client("labeler"), self.meter, content).is_success
 
     def ask(self, method: str, path: str, **options: Any) -> dict[str, object]:
@@ -290,7 +292,10 @@ def test_equal_signals_look_equal_in_many_stories(story: ToldOverHttp) -> None:
     story.play()
 
 
-@pytest.mark.parametrize("measured", ["precision[1]", "auc[1]", "roc[1]", JUDGE, STRATA])
+@pytest.mark.parametrize(
+    "measured",
+    ["precision[1]", "auc[1]", "roc[1]", "macro-recall", "weighted[0.4,0.6]", JUDGE, STRATA],
+)
 def test_scores_and_estimates_show_nothing_but_their_answers(measured: str) -> None:
     story = measured_story(ToldOverHttp, measured)
     assert story.play() == ["1", "2", {"precision[1]": "too-few", STRATA: "1"}.get(measured, "2")]

@@ -5,7 +5,6 @@ What a developer observes is a function of the answers and of the batches that w
 
 from __future__ import annotations
 
-import math
 import tempfile
 from pathlib import Path
 
@@ -16,9 +15,7 @@ import pytest
 from tests.properties.test_noninterference_in_a_folder import Side, perform
 from tests.service.helpers import rows, small_spec, write_predictions
 
-from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.questions.planning import labels_needed
-from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
 
@@ -86,46 +83,3 @@ def test_a_row_that_was_released_shows() -> None:
     """The test above can fail: two first batches that differ are two different files."""
     with pytest.raises(AssertionError):
         shown_alike(0)
-
-
-def climbing(rng: np.random.Generator, ledger: Ledger, steps: int) -> int:
-    """Run a developer who learns which rows of the window it gets wrong; count broken promises.
-
-    Every model is wrong on half of all that could be asked. The developer asks for gaps around its
-    edge, and keeps the random change that the answers call worse: what it keeps is worse on the
-    window than in truth. Released batches tell nothing of those in use.
-    """
-    window = ledger.spec.window or 1
-    batch = ledger.labels // window
-    hidden = rng.integers(0, 2, batch * (steps + window)).astype(bool)
-    edge, broken = ledger.spec.edges[0], 0
-    model = rng.integers(0, 2, hidden.size).astype(bool)
-    for step in range(steps):
-        rows_in_use = slice(step * batch, (step + window) * batch)
-        changed = model.copy()
-        some = rng.random(hidden.size) < 0.3
-        changed[some] = rng.integers(0, 2, int(some.sum())).astype(bool)
-        wrong = (changed != hidden)[rows_in_use].mean()
-        broken |= abs(wrong - 0.5) > ledger.spec.tolerances[0]
-        account = Account()
-        assert ledger.may_submit(account)
-        # The validation loss is the developer's to choose: here, so that 1/2 lies on the edge.
-        answer = ledger.rules.answer(account.state, 0.5 - edge, wrong)
-        if answer > 1:
-            model = changed
-    return int(broken)
-
-
-def test_the_promise_holds_against_a_climber() -> None:
-    """With the fewest labels that the plan allows, and nothing but a hundred labels a window."""
-    spec = MeterSpec.uniform(
-        signals=2, edges=[0.3], tolerance=0.15, steps=12, delta=0.2, window=WINDOW
-    )
-    ledger = Ledger(spec, labels_needed(spec, 1))
-    rng = np.random.default_rng(8)
-    runs = 400
-    broken = sum(climbing(rng, ledger, spec.steps) for _ in range(runs))
-    assert broken / runs <= spec.delta
-    question = Rolling.of(spec)
-    tail = math.exp(question.log_tail(ledger.labels // WINDOW))
-    assert broken / runs <= spec.steps * 2 ** (WINDOW - 1) * tail <= spec.delta

@@ -274,7 +274,7 @@ class World:
 def world(tmp_path_factory: pytest.TempPathFactory) -> Iterator[World]:
     folder = tmp_path_factory.mktemp("scale")
     with (
-        network(ROLES, reached=True) as net,
+        network(ROLES) as net,
         store(net.address("store"), net.inside("store")) as address,
         running(net.address("database"), net.inside("database")) as cluster,
     ):

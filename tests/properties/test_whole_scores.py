@@ -485,6 +485,8 @@ WORLDS = {
         5,
         2,
     ),
+    "macro recall": (spec_of("macro-recall", tolerance=0.3, edges=[0.6], rows=None), 5, 2),
+    "macro F1": (spec_of("macro-f1", tolerance=0.3, edges=[0.6], rows=None), 5, 2),
     "weighted recall": (
         spec_of("weighted[0.3,0.7]", tolerance=0.3, edges=[0.6], rows=None),
         5,
@@ -511,6 +513,113 @@ def test_no_developer_breaks_more_than_is_promised(name: str) -> None:
         found = world.best(steps)
         assert 0 < found <= math.exp(log_geometric(answers, steps)) * world.tail * (1 + 1e-12)
         assert found <= math.exp(log_failure(spec, least, steps=steps)) * (1 + 1e-9)
+
+
+# --- A floor of each class ---
+
+FLOOR, TOLERANCE = Fraction(61, 100), Fraction(6, 100)
+
+
+def consistent(
+    truth: tuple[Fraction, Fraction, Fraction], cut: Fraction, *, macro: bool
+) -> dict[str, float]:
+    """The answers to one model that break no promise, with their chances, on twelve rows.
+
+    Of all rows, so many are positives that it finds, positives that it misses, and negatives. Bands
+    meet at `cut`. A score of one class is below the floor itself, of macro-F1 some class is.
+    """
+
+    def scores(found: Any, missed: Any, negative: Any) -> list[Fraction]:
+        one = Fraction(2 * found) / (2 * found + missed) if found + missed else Fraction(1)
+        other = Fraction(2 * negative) / (2 * negative + missed) if negative + missed else 1
+        return [one, Fraction(other)] if macro else [one]
+
+    exact: list[Fraction] = scores(*truth)
+    chances: dict[str, float] = {}
+    for found, missed in itertools.product(range(13), repeat=2):
+        if found + missed > 12:
+            continue
+        told = scores(found, missed, 12 - found - missed)
+        mean, true = (sum(each, Fraction(0)) / len(each) for each in (told, exact))
+        off = abs(mean - true)
+        answer = "below" if min(told) < FLOOR else f"{mean >= cut}"
+        kept = min(exact) <= FLOOR + TOLERANCE if answer == "below" else off <= TOLERANCE
+        ways = math.comb(12, found) * math.comb(12 - found, missed)
+        drawn = truth[0] ** found * truth[1] ** missed * truth[2] ** (12 - found - missed)
+        if kept:
+            chances[answer] = chances.get(answer, 0.0) + float(ways * drawn)
+    return chances
+
+
+def test_a_floor_of_each_class_leaves_three_answers_to_one_model() -> None:
+    """So macro-F1 with a floor is counted with one answer more than F1, and needs more positives.
+
+    The edge lies more than two tolerances above the floor, as the plan says. Of one score that is
+    too far for "below the floor"; an average can be there while one of its classes is at the floor.
+    """
+    truth = Fraction(1, 4), Fraction(1, 4), Fraction(1, 2)
+    cut = Fraction(74, 100)
+    assert cut > FLOOR + 2 * TOLERANCE
+    found = consistent(truth, cut, macro=True)
+    assert len(found) == 3
+    assert min(found.values()) > 0.05
+    for part in range(1, 20):
+        hit = Fraction(part, 40)
+        for cut in (Fraction(k, 40) for k in range(41)):
+            if not FLOOR <= cut <= FLOOR + 2 * TOLERANCE:
+                alone = consistent((hit, Fraction(1, 2) - hit, Fraction(1, 2)), cut, macro=False)
+                assert len(alone) <= 2
+    asked: dict[str, Any] = {"floor": 0.8, "steps": 10, "tolerance": 0.01, "delta": 0.01}
+    of_ten = plan_question(metric="macro-f1", classes=10, **asked)
+    assert of_ten.size == 35_389
+    # With two answers, as F1 is counted: what the notes had, and no proof covers.
+    tail, nats = of_ten.question.log_tail_from, log_geometric(2, 10) - math.log(0.01)
+    assert tail(27_815) + nats == pytest.approx(0, abs=0.001)
+    assert of_ten.question.log_models(10) == pytest.approx(log_geometric(3, 10))
+
+
+def test_the_best_developer_of_two_steps_stays_within_three_answers() -> None:
+    """Every model and edge in a world of eight rows, whose kinds are not equally frequent.
+
+    A first model breaks its promise, or each of its three answers is followed by the best second
+    one. That reaches 2.55 tails: the count with three answers allows 4, that with two allows 3.
+    """
+    weights, floor, tolerance, edge = np.array([1, 1, 3, 5]), 0.4, 0.2, 1e-9
+    every = [each for each in itertools.product(range(9), repeat=4) if sum(each) == 8]
+    counts = np.array([each for each in every if min(sum(each[:2]), sum(each[2:])) >= 2])
+    ways = [math.factorial(8) / math.prod(map(math.factorial, each)) for each in counts.tolist()]
+    chances = np.array(ways) * np.prod((weights / weights.sum()) ** counts, axis=1)
+
+    def scores(model: Any, drawn: Any) -> Any:
+        found = []
+        for kind in (0, 1):
+            hits = drawn[..., (kind == TRUTH) & (model == kind)].sum(-1)
+            errors = drawn[..., (kind == TRUTH) != (model == kind)].sum(-1)
+            found.append(2 * hits / np.maximum(2 * hits + errors, 1))
+        return np.stack(found, -1)
+
+    models = [np.array(each) for each in itertools.product((0, 1), repeat=KINDS)]
+    told = np.array([scores(model, counts) for model in models])
+    true = np.array([scores(model, weights) for model in models])
+    below = told.min(-1) < floor - edge
+    off = np.abs(told.mean(-1) - true.mean(-1)[:, None]) > tolerance + edge
+    broken = np.where(below, (true.min(-1) > floor + tolerance + edge)[:, None], off)
+    tail = (broken @ chances).max()
+
+    def second(rows: Any) -> float:
+        return float((broken @ (chances * rows)).max())
+
+    best = 0.0
+    for model in range(len(models)):
+        mean, rest = told[model].mean(-1), ~broken[model]
+        for cut in np.unique(mean):
+            if not floor <= cut <= floor + 2 * tolerance + edge:
+                upper, read = mean >= cut - edge, ~below[model] & rest
+                parts = (below[model] & rest, read & upper, read & ~upper)
+                first = float(broken[model] @ chances)
+                best = max(best, first + sum(second(part) for part in parts))
+    assert best / tail == pytest.approx(2.55, abs=0.005)
+    assert best <= math.exp(log_geometric(3, 2)) * tail
 
 
 # --- Simulated at the planned size ---

@@ -19,6 +19,7 @@ from easeml_meter.cli.common import (
     print_rich,
     save_chart,
 )
+from easeml_meter.cli.questions import meter_asked
 from easeml_meter.errors import invalid
 from easeml_meter.spec import MeterSpec
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
     from easeml_meter.lab.simulation.coverage import Advance, Coverage
     from easeml_meter.lab.simulation.limit import Limit
 
-_NOT_OF_THE_METER = {"labels", "path", "as_json"}
+_NOT_OF_THE_METER = {"labels", "path", "as_json", "as_toml"}
 _world_option = click.option("--world", help="coins, correlated or graded. Default: by the loss.")
 
 
@@ -67,7 +68,9 @@ def _run_options(runs: int) -> Callable[[Command], Command]:
 
 
 def _spec(path: Path | None, options: dict[str, Any]) -> MeterSpec:
-    return planning.spec_from(path, None, options)
+    """Read the meter of a file, or the one that the options describe, whatever it asks."""
+    asked = None if path is not None else meter_asked(options)
+    return planning.spec_from(path, None, options) if asked is None else asked
 
 
 @contextmanager
@@ -106,7 +109,9 @@ def _bars() -> Iterator[Callable[[str, int], Advance]]:
 @click.option("--share", type=float, help="Predictions redrawn per step, in the correlated world.")
 @click.option("--true-loss", type=float, help="Of all models. Default: the hardest to measure.")
 @click.option("--labels", type=int, help="Size of the test set. Default: as planned.")
-@click.option("--developer", default="threshold", help="Who submits. Default: threshold.")
+@click.option(
+    "--developer", help="Who submits. Default: threshold, or who plays against the question."
+)
 @_meter_options
 def coverage(
     as_json: bool, path: Path | None, runs: int, jobs: int | None, resume: Path | None, **rest: Any
@@ -115,7 +120,7 @@ def coverage(
 
     Plays seeded sessions by the meter's real rules, on simulated test sets of the planned size. A
     session fails if the test loss of some answered model is further from its true loss than
-    promised.
+    promised, or if a model passes that must not.
 
     \b
     The verdict follows from the exact (Clopper-Pearson) interval of 99.8 %:
@@ -161,19 +166,17 @@ def _jobs(jobs: int | None, runs: int) -> int:
 def _show_coverage(found: Coverage) -> None:
     from rich.table import Table
 
-    from easeml_meter.lab.simulation.developers import developer_named
-    from easeml_meter.stats.planning import required_labels
+    from easeml_meter.core.questions.planning import plan_of
 
     setting, (lower, upper) = found.experiment, found.interval
-    developer = developer_named(setting.developer)
-    planned = required_labels(setting.spec).labels
-    size = "as planned" if planned == setting.labels else f"{planned:,} planned"
+    developer, plan = setting.opponent, plan_of(setting.spec)
+    size = "as planned" if plan.size == setting.labels else f"{plan.size:,} planned"
     rows = [
         ("verdict", found.verdict),
         ("failure rate", f"{found.rate:.6g} ({found.failures:,} of {found.runs:,} sessions)"),
         ("99.8 % interval", f"{lower:.6g} to {upper:.6g}"),
         ("delta", f"{setting.spec.session_delta:g}"),
-        ("labels", f"{setting.labels:,} ({size})"),
+        (plan.unit, f"{setting.labels:,} ({size})"),
         ("developer", f"{developer.name}: {developer.about}"),
     ]
     broken = developer.breaks(setting.spec)
@@ -224,8 +227,11 @@ def limit(
 def _show_limit(found: Limit) -> None:
     from rich.table import Table
 
+    from easeml_meter.core.questions.planning import plan_of
+
+    unit = plan_of(found.spec).unit
     rows = [
-        ("labels planned", f"{found.planned:,}"),
+        (f"{unit} planned", f"{found.planned:,}"),
         ("limit", f"{found.labels:,}"),
         ("planned / limit", f"{found.ratio:.2f}"),
         ("delta", f"{found.spec.session_delta:g}"),
@@ -233,7 +239,7 @@ def _show_limit(found: Limit) -> None:
     for name, attack in (("above delta", found.too_few), ("not above delta", found.enough)):
         if attack is not None:
             setting = attack.experiment
-            text = f"{setting.developer} at {setting.labels:,} labels: {attack.rate:.6g}"
+            text = f"{setting.developer} at {setting.labels:,} {unit}: {attack.rate:.6g}"
             rows.append((name, text))
     table = Table(show_header=False, box=None, padding=(0, 2))
     for index, row in enumerate(rows):

@@ -72,20 +72,12 @@ def plan_question(
     """Plan the question that the options ask; return False if they ask for the gap."""
     from easeml_meter.core.questions import asking
 
-    asked = {name: value for name, value in options.items() if value not in (None, False, ())}
-    positive = asked.pop("positive", None)
+    asked, positive = _asked(options)
     if positive is not None and not (as_toml and "metric" in asked):
         raise invalid("positive", positive, "only with --metric and --toml")
     if not asking.asks(asked):
         return False
-    for name in ("tolerance", "weights", "edges"):
-        if name in asked:
-            asked[name] = _numbers(name, asked[name])
-    if "tolerance" in asked:
-        asked["tolerance"] = _one(asked["tolerance"])
-    asked["delta"] = delta_of(asked)
-    asked.pop("confidence", None)
-    plan = asking.plan_question(**asked, labels=labels)
+    plan = asking.plan_question(**_read(asked), labels=labels)
     if as_toml:
         click.echo(_meter_of(plan, asked, positive).to_toml(), nl=False)
     elif as_json:
@@ -96,6 +88,40 @@ def plan_question(
         show_question(plan, "size" if not given else "steps" if steps else "tolerance")
         click.echo("\nNext: --toml, with the same options, prints a meter.toml for meter init.")
     return True
+
+
+def meter_asked(options: dict[str, Any]) -> MeterSpec | None:
+    """Return the meter whose question the options ask; None: they ask for the gap."""
+    from easeml_meter.core.questions import asking
+
+    asked, positive = _asked(options)
+    if not asking.asks(asked):
+        return None
+    return _meter_of(asking.plan_question(**_read(asked)), asked, positive)
+
+
+def _asked(options: dict[str, Any]) -> tuple[dict[str, Any], str | None]:
+    """Return the options that were given, without the positive class, and that class."""
+    # Not "in (.., False)": no passes, 0, would be left out with the flags.
+    given = {
+        name: value
+        for name, value in options.items()
+        if value not in (None, ()) and value is not False
+    }
+    positive = given.pop("positive", None)
+    return given, positive
+
+
+def _read(asked: dict[str, Any]) -> dict[str, Any]:
+    """Read the numbers among the options, where they are."""
+    for name in ("tolerance", "weights", "edges"):
+        if name in asked:
+            asked[name] = _numbers(name, asked[name])
+    if "tolerance" in asked:
+        asked["tolerance"] = _one(asked["tolerance"])
+    asked["delta"] = delta_of(asked)
+    asked.pop("confidence", None)
+    return asked
 
 
 def _meter_of(plan: QuestionPlan, asked: dict[str, Any], positive: str | None) -> MeterSpec:

@@ -22,7 +22,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
-from easeml_meter.corpus import PLANNED_ONLY, WHY_NOT, Corpus
+from easeml_meter.corpus import PLANNED_ONLY, Corpus, why_not
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.tables.wording import excerpt
 
@@ -376,9 +376,8 @@ def parse_loss(text: str, **parameters: Any) -> Loss:
         from easeml_meter.scoring.corpora import CorpusLoss  # which is a loss itself
 
         return CorpusLoss(corpus)
-    for refused in (WHY_NOT, PLANNED_ONLY):
-        if (why := refused.get(text.partition("[")[0])) is not None:
-            raise _refuse(text, why)
+    if (why := why_not(text) or PLANNED_ONLY.get(text.partition("[")[0])) is not None:
+        raise _refuse(text, why)
     if text == "0-1":
         return ZeroOne()
     if text == "brier":

@@ -69,7 +69,7 @@ def test_what_has_no_tail_is_refused_with_the_reason(name: str) -> None:
 @pytest.mark.parametrize(
     ("name", "options", "said"),
     [
-        ("f2", {}, "one of accuracy"),
+        ("f3", {}, "one of accuracy"),
         ("roc", {"floor": 0.9}, "saves no label"),
         ("f1", {"floor": 1.5}, "between 0 and 1"),
         ("f1", {"classes": 3}, "only averages"),

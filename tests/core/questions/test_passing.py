@@ -135,6 +135,12 @@ def test_ease_ml_ci_side_by_side() -> None:
     ):
         found = [ours(text, disagreement=limit, passes=passes) for passes in (None, 3)]
         assert " | {:,} | {:,} |".format(*found) in page
+    # What is fixed beforehand, or ends with the first pass, is one model a step.
+    first = ours("n - o > 0.02 +/- 0.01", disagreement=0.1, passes=0)
+    assert first == ours("n - o > 0.02 +/- 0.01", 1, 1e-4 / 32, disagreement=0.1)
+    assert f"| 29,048 | {first:,} |" in page
+    small = [ours("n - o > 0.1 +/- 0.1", delta=0.01, passes=passes) for passes in (None, 3)]
+    assert "| 5,496 | {:,} | {:,} |".format(*small) in page
 
 
 def test_a_clause_about_disagreement_limits_the_difference() -> None:

@@ -136,6 +136,7 @@ def test_an_elastic_budget_is_used_up() -> None:
     spec = meter(steps=20, elastic=True)
     ledger = AnySizeLedger(spec, required_labels(spec).labels)
     world = experiment(spec).world
+    assert world is not None
     steps = {
         name: DEVELOPERS[name].run(ledger, world, np.random.default_rng(1), 20).answered.mean()
         for name in ("independent", "frugal", "threshold")

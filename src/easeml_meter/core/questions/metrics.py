@@ -14,7 +14,7 @@ from fractions import Fraction
 from easeml_meter.checks import finite, whole
 from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.question import Question
-from easeml_meter.corpus import WHY_NOT
+from easeml_meter.corpus import why_not
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Bound
 from easeml_meter.stats import scores
@@ -122,8 +122,8 @@ class Metric(Question):
     """The weights of the classes of a weighted average."""
 
     def __post_init__(self) -> None:
-        if self.name in WHY_NOT:
-            raise invalid("metric", self.name, WHY_NOT[self.name])
+        if (why := why_not(self.name)) is not None:
+            raise invalid("metric", self.name, why)
         if self.name not in KINDS:
             raise invalid("metric", self.name, f"one of {', '.join(KINDS)}")
         if self.floor is not None:

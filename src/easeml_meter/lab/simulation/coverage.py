@@ -16,18 +16,21 @@ from typing import Any
 
 import numpy as np
 
+from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import InvalidInput, MeterError, invalid
 from easeml_meter.lab.simulation.arena import AnySizeLedger
-from easeml_meter.lab.simulation.developers import developer_named
-from easeml_meter.lab.simulation.worlds import World, world_of
+from easeml_meter.lab.simulation.developers import Developer
+from easeml_meter.lab.simulation.opponents import Opponent, opponent_named, opponent_of
+from easeml_meter.lab.simulation.worlds import Flags, World, world_of
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 
 CHUNK = 250
 """Sessions are played in chunks of this size, or smaller ones if they are long."""
 _STEPS_PER_CHUNK = 20_000
 _AHEAD = 64
 """How many chunks are handed to the processes at once."""
+USUAL = "threshold"
+"""The developer who plays against the gap of a loss, if nobody else is named."""
 ERROR = 1e-3
 """How often a verdict may be wrong, on each side."""
 
@@ -42,14 +45,20 @@ class Experiment:
     spec: MeterSpec
     labels: int
     developer: str
-    world: World
+    world: World | None
+    """None: the question has a world of its own."""
     seed: int
 
     def __post_init__(self) -> None:
-        developer_named(self.developer)
+        opponent_named(self.spec, self.developer)
         check_whole("labels", self.labels, at_least=1)
         check_whole("seed", self.seed, at_least=0)
         AnySizeLedger(self.spec, self.labels)
+
+    @property
+    def opponent(self) -> Developer | Opponent:
+        """Who plays."""
+        return opponent_named(self.spec, self.developer)
 
     @property
     def size(self) -> int:
@@ -60,9 +69,17 @@ class Experiment:
         """Play one chunk of sessions; give the places of those whose promise was broken."""
         seeds = np.random.SeedSequence(self.seed, spawn_key=(number,))
         rng = np.random.Generator(np.random.PCG64(seeds))
+        failed = self._play(rng)
+        return tuple(np.flatnonzero(failed).tolist())
+
+    def _play(self, rng: np.random.Generator) -> Flags:
+        opponent = self.opponent
+        if isinstance(opponent, Opponent):
+            return opponent.play(self.spec, self.labels, self.size, rng)
+        if self.world is None:
+            raise AssertionError(f"{opponent.name} needs a world to play in")
         ledger = AnySizeLedger(self.spec, self.labels)
-        desk = developer_named(self.developer).run(ledger, self.world, rng, self.size)
-        return tuple(np.flatnonzero(desk.failed).tolist())
+        return opponent.run(ledger, self.world, rng, self.size).failed
 
     def fingerprint(self) -> dict[str, Any]:
         """Return what a file of results must agree with."""
@@ -70,7 +87,7 @@ class Experiment:
             "meter": self.spec.to_mapping(),
             "labels": self.labels,
             "developer": self.developer,
-            "world": asdict(self.world),
+            "world": _told(self.world),
             "seed": self.seed,
             "chunk": self.size,
         }
@@ -78,7 +95,7 @@ class Experiment:
 
 def experiment(
     spec: MeterSpec,
-    developer: str = "threshold",
+    developer: str | None = None,
     *,
     labels: int | None = None,
     seed: int = 7,
@@ -86,12 +103,26 @@ def experiment(
     true_loss: float | None = None,
     share: float | None = None,
 ) -> Experiment:
-    """Set an experiment up; without a number of labels, with as many as planned."""
-    developer_named(developer)
-    size = required_labels(spec).labels if labels is None else labels
+    """Set an experiment up; without a number of labels, with as many as planned.
+
+    Without a developer, it is the one who plays against the question, or "threshold".
+    """
+    only = opponent_of(spec)
+    name = developer or (USUAL if only is None else only.name)
+    opponent_named(spec, name)
+    size = plan_of(spec).size if labels is None else labels
     check_whole("labels", size, at_least=1)
-    built = world_of(spec, size, world, loss=true_loss, share=share)
-    return Experiment(spec, size, developer, built, seed)
+    if only is None:
+        built = world_of(spec, size, world, loss=true_loss, share=share)
+        return Experiment(spec, size, name, built, seed)
+    for option, given in (("world", world), ("true loss", true_loss), ("share", share)):
+        if given is not None:
+            raise invalid(option, given, f"{only.name} plays in a world of its own: leave it out")
+    return Experiment(spec, size, name, None, seed)
+
+
+def _told(world: World | None) -> dict[str, Any] | None:
+    return None if world is None else asdict(world)
 
 
 @dataclass(frozen=True)
@@ -138,8 +169,8 @@ class Coverage:
             "failures": self.failures,
             "labels": setting.labels,
             "developer": setting.developer,
-            "breaks": developer_named(setting.developer).breaks(setting.spec),
-            "world": asdict(setting.world),
+            "breaks": setting.opponent.breaks(setting.spec),
+            "world": _told(setting.world),
             "seed": setting.seed,
             "meter": setting.spec.to_mapping(),
         }

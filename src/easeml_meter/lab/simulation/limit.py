@@ -8,10 +8,15 @@ from concurrent.futures import Executor
 from dataclasses import dataclass
 from typing import Any
 
-from easeml_meter.lab.simulation.coverage import Advance, Coverage, coverage, experiment
-from easeml_meter.lab.simulation.developers import DEVELOPERS
+from easeml_meter.core.questions.planning import plan_of
+from easeml_meter.lab.simulation.coverage import (
+    Advance,
+    Coverage,
+    coverage,
+    experiment,
+)
+from easeml_meter.lab.simulation.opponents import opponents_of
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 
 PRECISION = 0.02
 """The search stops when the two sizes around the limit differ by this share."""
@@ -62,11 +67,10 @@ def find_limit(
 ) -> Limit:
     """Find, by bisection on a logarithmic scale, where the best of these attacks falls below delta.
 
-    Without developers, those of the lab that break no assumption of this meter.
+    Without developers, those who play against its question and break no assumption of this meter.
     """
-    able = [each for each in DEVELOPERS.values() if each.at_home(spec) and not each.breaks(spec)]
-    names = list(developers) or [each.name for each in able]
-    planned = required_labels(spec).labels
+    names = list(developers) or opponents_of(spec)
+    planned = plan_of(spec).size
 
     def best(labels: int) -> Coverage:
         found = []

@@ -13,7 +13,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import numpy as np
 import pyarrow as pa
@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import BELOW_FLOOR, TOO_FEW
 from easeml_meter.lab.simulation.arena import AnySizeLedger
+from easeml_meter.lab.simulation.worlds import Flags
 from easeml_meter.scoring.corpora import CorpusLoss, RocCurve
 from easeml_meter.scoring.judged import POOL, Judged
 from easeml_meter.scoring.losses import parse_loss
@@ -40,6 +41,13 @@ _LOW, _MIDDLE, _HIGH = 0.1, 0.5, 0.9
 """Probabilities that models give where their order counts."""
 _CAREFUL = Fraction(4, 5)
 """How often the judge errs, as a share of what sealing lets pass."""
+
+
+_AVERAGES = ("balanced-accuracy", "macro-recall", "macro-f1", "weighted")
+PLAYED = ("recall", "precision", "f1", "auc", "roc", *_AVERAGES)
+"""Scores whose worlds are known here."""
+MOST_CLASSES = 20
+"""All pairs of classes are looked at."""
 
 
 @dataclass(frozen=True)
@@ -61,6 +69,20 @@ class VotingWorld:
     spec: MeterSpec
     known: Fraction = Fraction(0)
     """The share of rows that are known, of those that could be a guess."""
+
+    @classmethod
+    def of(cls, spec: MeterSpec) -> Self:
+        """Return the world in which a meter's promise is hardest to keep: near its floor."""
+        if not spec.classes:
+            positive = spec.corpus.positive if spec.corpus is not None else "1"
+            spec = spec.replace(classes=(f"not {positive}", positive))
+        guessed = Fraction(1, len(spec.classes))
+        right = as_written(spec.floor or 0)
+        if spec.corpus is not None and spec.corpus.name == "f1":
+            right = right / (2 - right)
+        known = max(Fraction(0), (right - guessed) / (1 - guessed))
+        # Of all its rows, what is true is found by counting.
+        return cls(spec, known.limit_denominator(20))
 
     @property
     def classes(self) -> int:
@@ -158,7 +180,7 @@ class VotingWorld:
         """
         if self.spec.curve:
             return Fraction(0)
-        return max(Fraction(0), self.truth - as_written(self.spec.edges[0]))
+        return max(Fraction(0), self.truth - as_written((self.spec.edges or (0.0,))[0]))
 
     @cached_property
     def _claimed(self) -> RocCurve:
@@ -183,14 +205,20 @@ class VotingWorld:
         return self.score.sums(np.stack(columns, axis=1), rows.labels)
 
 
-def broken_sessions(world: VotingWorld, size: int, runs: int, random: Generator) -> float:
-    """Return the share of sessions in which some answer breaks its promise.
+def broken_of(spec: MeterSpec, size: int, runs: int, random: Generator) -> Flags:
+    """Return in which sessions some answer of a meter breaks its promise."""
+    return broken_sessions(VotingWorld.of(spec), size, runs, random)
+
+
+def broken_sessions(world: VotingWorld, size: int, runs: int, random: Generator) -> Flags:
+    """Return in which sessions some answer breaks its promise.
 
     A test set that sealing refuses breaks none: nothing is told of it.
     """
     ledger, count = AnySizeLedger(world.spec, size), world.rows(size)
     drawn = (world.drawn(size, count, random) for _ in range(runs))
-    return sum(rows is not None and _broken(world, ledger, rows, random) for rows in drawn) / runs
+    broken = (rows is not None and _broken(world, ledger, rows, random) for rows in drawn)
+    return np.fromiter(broken, dtype=np.bool_, count=runs)
 
 
 def _broken(world: VotingWorld, ledger: AnySizeLedger, rows: VotingRows, random: Generator) -> bool:

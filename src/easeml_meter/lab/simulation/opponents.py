@@ -1,0 +1,106 @@
+"""Who plays against a meter: the developers of the lab, or the one who knows its question."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from numpy.random import Generator
+
+from easeml_meter.checks import refuse_with
+from easeml_meter.core.questions.gap import GapQuestion
+from easeml_meter.core.questions.planning import question_of
+from easeml_meter.errors import invalid
+from easeml_meter.lab.simulation import probing, rolling, voting
+from easeml_meter.lab.simulation.developers import DEVELOPERS, Developer, developer_named
+from easeml_meter.lab.simulation.worlds import Flags
+from easeml_meter.spec import MeterSpec, Protocol
+
+Play = Callable[[MeterSpec, int, int, Generator], Flags]
+"""Plays sessions of a meter with a test set of some size; returns those with a broken promise."""
+
+
+@dataclass(frozen=True)
+class Opponent:
+    """The developer of one kind of question."""
+
+    name: str
+    about: str
+    play: Play
+
+    def breaks(self, spec: MeterSpec) -> None:
+        """Return None: it keeps to what these meters suppose of people."""
+
+
+_PROBER = Opponent(
+    "prober",
+    "guesses on one block of rows after the other, and joins the lucky guesses",
+    probing.broken_sessions,
+)
+_VOTER = Opponent("voter", "guesses, and lets all guesses vote by their luck", voting.broken_of)
+_ROLLER = Opponent(
+    "roller",
+    "keeps the changes that the answers call worse, window by window",
+    rolling.broken_sessions,
+)
+
+
+def opponent_of(spec: MeterSpec) -> Opponent | None:
+    """Return who plays against a meter; None: the developers of the lab, in their worlds.
+
+    Raises:
+        InvalidInput: nobody plays against such a meter yet.
+    """
+    if spec.asked is not None or spec.also:
+        refuse_with(
+            "question", "; ".join(spec.questions), _of_bands(spec), "not played with {} in the lab"
+        )
+        return _PROBER
+    if spec.window is not None:
+        refuse_with("window", spec.window, _of_bands(spec), "not played with {} in the lab")
+        return _ROLLER
+    if not isinstance(question_of(spec), GapQuestion):
+        raise invalid("question", spec.question, "nobody plays it in the lab yet")
+    if spec.top_up is not None:
+        raise invalid("top_up", spec.top_up, "nobody tops up in the lab yet")
+    if not spec.sized and not spec.stratified:
+        return None
+    name, given = ("judge_error", spec.judge_error) if spec.judged else ("loss", spec.loss)
+    unplayed = _of_bands(spec) | {
+        f"the {spec.protocol} protocol": spec.protocol is not Protocol.REGULAR,
+        "tenants": spec.tenants,
+        "elastic": spec.elastic,
+        "reverts": spec.reverts,
+        "masked reverts": spec.masked_reverts,
+        "memory": spec.memory is not None,
+        "strata": spec.stratified and spec.loss != "0-1",
+        "this score": spec.corpus is not None and spec.corpus.name not in voting.PLAYED,
+        f"over {voting.MOST_CLASSES} classes": len(spec.classes) > voting.MOST_CLASSES,
+    }
+    refuse_with(name, given, unplayed, "not played with {} in the lab")
+    return _VOTER
+
+
+def _of_bands(spec: MeterSpec) -> dict[str, object]:
+    return {
+        "drawn": spec.drawn is not None,
+        "ceiling": spec.ceiling is not None and spec.floor is None,
+        "variance ceiling": spec.variance_ceiling is not None,
+    }
+
+
+def opponents_of(spec: MeterSpec) -> list[str]:
+    """Return the names of all who can play against a meter and break no assumption of it."""
+    only = opponent_of(spec)
+    able = [each for each in DEVELOPERS.values() if each.at_home(spec) and not each.breaks(spec)]
+    return [each.name for each in able] if only is None else [only.name]
+
+
+def opponent_named(spec: MeterSpec, name: str) -> Developer | Opponent:
+    """Find one of those who play against a meter."""
+    only = opponent_of(spec)
+    if only is None:
+        return developer_named(name)
+    if name != only.name:
+        raise invalid("developer", name, f"against this question, only {only.name} plays")
+    return only

@@ -1,0 +1,299 @@
+"""Developers against questions of right and wrong: conditions, differences, readings, in any order.
+
+Some rows are easy: a model is right or wrong there as its developer wishes. On the others every
+guess is a coin flip; they are cut into blocks. A probe guesses on one block, and is otherwise such
+that its answer says whether the guesses are lucky. The last model takes every guess on its lucky
+side. It is asked for a pass that it does not deserve, or for a reading that is off.
+
+Where a test set answers several questions, the answers decide which one comes next.
+"""
+
+from __future__ import annotations
+
+import math
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from fractions import Fraction
+from functools import cache, cached_property
+
+import numpy as np
+from numpy.random import Generator
+
+from easeml_meter.conditions import Clause, Comparison, Variable
+from easeml_meter.core.changes import Changes
+from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.questions.passing import PassFail
+from easeml_meter.core.questions.planning import plan_of
+from easeml_meter.core.signals import BASELINE, PASS, Rules, State
+from easeml_meter.core.verdicts import Verdicts
+from easeml_meter.lab.simulation.worlds import Flags
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.rounding import as_written
+
+_BASED = State(based=True)
+_HALF = Fraction(1, 2)
+
+
+def broken_sessions(spec: MeterSpec, labels: int, runs: int, random: Generator) -> Flags:
+    """Return in which sessions some answer breaks its promise.
+
+    The questions are those that the planned test set allows, whatever number of labels is played.
+    Teams share every answer, as they are counted.
+    """
+    game = _Game(spec.replace(tenants=(), handover=False), labels)
+    lucky = random.binomial(game.block, 0.5, size=(runs, game.probes))
+    return np.array([game.broken(row) for row in lucky.tolist()], dtype=np.bool_)
+
+
+class _Asked(ABC):
+    """One question, and the models that are made for it."""
+
+    def __init__(self, labels: int) -> None:
+        self.labels = labels
+        self.probe, self.last = cache(self._probe), cache(self._last)
+
+    @property
+    @abstractmethod
+    def most(self) -> tuple[Fraction, Fraction]:
+        """The largest share of rows that can be guesses, of a probe and of the last model."""
+
+    @abstractmethod
+    def _probe(self, right: int, rows: int) -> tuple[int, bool]:
+        """Return the answer to a model with so many right guesses, and whether it says: lucky."""
+
+    @abstractmethod
+    def _last(self, right: int, rows: int) -> tuple[int, bool]:
+        """Return the answer to such a model, and whether it breaks its promise."""
+
+    @property
+    def ladder(self) -> bool:
+        """Whether others are compared with a model that passes."""
+        return False
+
+    def ends(self, state: State) -> bool:
+        """Whether another lucky probe would be the last submission."""
+        return False
+
+
+class _Gap(_Asked):
+    """A reading of the gap of a model whose true loss is one half."""
+
+    def __init__(self, rules: Rules, labels: int) -> None:
+        super().__init__(labels)
+        self.rules = rules
+
+    @property
+    def most(self) -> tuple[Fraction, Fraction]:
+        return Fraction(1), Fraction(1)
+
+    def _answer(self, right: int, rows: int) -> tuple[int, Fraction]:
+        off = Fraction(2 * right - rows, 2 * self.labels)
+        # An edge of the bands lies where the loss is if the guesses are neither.
+        edge = min(_HALF, as_written((self.rules.spec.edges or (0.0,))[0]))
+        return self.rules.answer(_BASED, _HALF - edge, _HALF - off), off
+
+    def _probe(self, right: int, rows: int) -> tuple[int, bool]:
+        answer, _ = self._answer(right, rows)
+        return answer, answer == 1
+
+    def _last(self, right: int, rows: int) -> tuple[int, bool]:
+        answer, off = self._answer(right, rows)
+        tolerance = self.rules.tolerance(answer)
+        return answer, tolerance is not None and abs(off) > as_written(tolerance)
+
+
+class _Bands(_Asked):
+    """A reading of n - o. Guesses stand where the old model says the opposite."""
+
+    def __init__(self, rules: Changes, labels: int) -> None:
+        super().__init__(labels)
+        self.rules = rules
+        self.edge = min((as_written(edge) for edge in rules.difference.edges), key=abs)
+
+    @property
+    def most(self) -> tuple[Fraction, Fraction]:
+        most = self.rules.difference.most
+        return most - abs(self.edge), most
+
+    def _answer(self, known: int, change: int, rows: int) -> int:
+        against = _beside(self.labels, known + change, abs(known) + rows)
+        return self.rules.answer(_BASED, 0, 0, against=against)
+
+    def _probe(self, right: int, rows: int) -> tuple[int, bool]:
+        answer = self._answer(math.ceil(self.labels * self.edge), 2 * right - rows, rows)
+        return answer, answer > self.rules.difference.band(self.edge) - 1
+
+    def _last(self, right: int, rows: int) -> tuple[int, bool]:
+        off = Fraction(2 * right - rows, self.labels)
+        answer = self._answer(0, 2 * right - rows, rows)
+        return answer, answer > 0 and abs(off) > as_written(self.rules.difference.tolerance)
+
+
+class _Condition(_Asked):
+    """Pass or fail. The clause that is easiest to pass wrongly is attacked; the others hold."""
+
+    def __init__(self, rules: Verdicts, labels: int) -> None:
+        super().__init__(labels)
+        self.rules, self.condition = rules, rules.condition
+        self.clause = max(self.condition.clauses, key=self._tail)
+        self.comfort = {each: self._comfortable(each) for each in Variable}
+
+    def _tail(self, clause: Clause) -> float:
+        limit = self.condition.disagreement if clause.variable is Variable.CHANGE else None
+        return PassFail((clause,), limit).log_tail(self.labels)
+
+    def _comfortable(self, variable: Variable) -> Fraction:
+        """Return a value in the middle of what the other clauses let pass."""
+        most = self.condition.most
+        change = variable is Variable.CHANGE
+        low = -most if change else Fraction(0)
+        high = Fraction(1) if variable is Variable.ACCURACY else most
+        for each in self.condition.clauses:
+            if each is not self.clause and each.variable is variable:
+                limit = each.needed if each.above else -each.needed if change else 1 - each.needed
+                low, high = (max(low, limit), high) if each.above else (low, min(high, limit))
+        return (low + high) / 2
+
+    @property
+    def most(self) -> tuple[Fraction, Fraction]:
+        return self._room(self.clause.needed), self._room(self.clause.share)
+
+    def _room(self, value: Fraction) -> Fraction:
+        """Return the share of rows that can be guesses of a model that has this value in truth."""
+        if self.clause.variable is Variable.CHANGE:
+            # What a limit on d passes has to lie below it, by less than a row.
+            return max(Fraction(0), self.condition.most - abs(value) - Fraction(1, self.labels))
+        return 2 * min(value, 1 - value)
+
+    def _answer(self, value: Fraction, right: int, rows: int) -> int:
+        """Return what is told of a model whose true value is the largest one up to `value`."""
+        goal, above = self.labels * value, self.clause.above
+        side = 1 if above else -1
+        values = dict(self.comfort)
+        apart = 0
+        if self.clause.variable is not Variable.CHANGE:
+            shown = Fraction(math.floor(goal - Fraction(rows, 2)) + right, self.labels)
+            values[self.clause.variable] = shown if above else 1 - shown
+        elif self.ladder:
+            # The old model is wrong on all guesses: half of them are paid for with easy rows.
+            change = right - math.ceil(Fraction(rows, 2))
+            values[Variable.CHANGE] = side * Fraction(math.floor(goal) + change, self.labels)
+            apart = rows
+        else:
+            change = 2 * right - rows
+            values[Variable.CHANGE] = side * Fraction(math.floor(goal) + change, self.labels)
+            values[Variable.ACCURACY] += side * Fraction(change, self.labels)
+            apart = abs(math.floor(goal)) + rows
+        differing = apart or math.ceil(values[Variable.DISAGREEMENT] * self.labels)
+        change = round(values[Variable.CHANGE] * self.labels)
+        against = _beside(self.labels, change, apart or abs(change), differing)
+        loss = 1 - min(Fraction(1), max(Fraction(0), values[Variable.ACCURACY]))
+        return self.rules.answer(_BASED, 0, loss, against=against)
+
+    def _probe(self, right: int, rows: int) -> tuple[int, bool]:
+        answer = self._answer(self.clause.needed, right, rows)
+        return answer, answer == PASS
+
+    def _last(self, right: int, rows: int) -> tuple[int, bool]:
+        answer = self._answer(self.clause.share, right, rows)
+        return answer, answer == PASS
+
+    @property
+    def ladder(self) -> bool:
+        return self.rules.spec.ladder
+
+    def ends(self, state: State) -> bool:
+        return state.passes == self.condition.passes
+
+
+def _beside(labels: int, change: int, apart: int, differing: int = 0) -> Comparison:
+    """Return a model that is right on so many more rows, and differs on so many."""
+    apart = max(apart, abs(change))
+    gained = (apart + change) // 2
+    found = Comparison(labels, gained, gained - change, max(apart, differing))
+    if found.value(Variable.CHANGE) != Fraction(change, labels):
+        raise AssertionError("a change is what was gained minus what was lost")
+    return found
+
+
+def _asked(rules: Rules, labels: int) -> _Asked:
+    if isinstance(rules, Changes):
+        return _Bands(rules, labels)
+    return _Condition(rules, labels) if isinstance(rules, Verdicts) else _Gap(rules, labels)
+
+
+class _Game:
+    """A meter, with a test set of so many rows."""
+
+    def __init__(self, spec: MeterSpec, labels: int) -> None:
+        self.labels = labels
+        self.ledger = Ledger(spec, plan_of(spec).labels)
+        self.asked = [_asked(self.ledger.asking(i), labels) for i in range(len(spec.questions))]
+
+    @cached_property
+    def start(self) -> Account:
+        """Where a session begins: an old model is there, if one is needed."""
+        for number in range(len(self.asked)):
+            if self.ledger.asking(number).answers(State()) == (BASELINE,):
+                return self.ledger.record(Account(), BASELINE, number)
+        return Account()
+
+    @cached_property
+    def probes(self) -> int:
+        """How many probes there are if the cheapest question is asked always."""
+        return max(1, *map(self._probes, range(len(self.asked))))
+
+    def _probes(self, number: int) -> int:
+        account, probes = self.start, 0
+        while self._goes_on(account, number):
+            usual = self.ledger.asking(number).answers(account.state)[0]
+            account, probes = self.ledger.record(account, usual, number), probes + 1
+        return probes
+
+    def _goes_on(self, account: Account, number: int) -> bool:
+        """Whether one more probe leaves enough for the last models, one for each question."""
+        enough = self.ledger.steps_left(account) > len(self.asked)
+        return enough and self.ledger.may_submit(account, number)
+
+    @cached_property
+    def block(self) -> int:
+        """The rows that a probe guesses."""
+        largest = max(each.most[1] for each in self.asked)
+        smallest = min(each.most[0] for each in self.asked)
+        whole = math.floor(self.labels * largest) // self.probes
+        return max(0, min(whole, math.floor(self.labels * smallest)))
+
+    def broken(self, lucky: Sequence[int]) -> bool:
+        """Play one session, in which so many guesses of each block are right."""
+        account, number = self.start, 0
+        taken: list[tuple[int, bool]] = []
+        left = list(lucky)
+        while left and self._goes_on(account, number):
+            asked = self.asked[number]
+            if asked.ends(account.state):
+                break
+            right = left.pop(0)
+            answer, is_lucky = asked.probe(right, self.block)
+            account = self.ledger.record(account, answer, number)
+            in_old = asked.ladder and is_lucky
+            taken.append((right if is_lucky else self.block - right, in_old))
+            number = (number + 1 + is_lucky) % len(self.asked)
+        taken += [(right, False) for right in left]
+        return self._breaks(account, taken)
+
+    def _breaks(self, account: Account, taken: Sequence[tuple[int, bool]]) -> bool:
+        """Ask about the last models, which take the right guesses of each block.
+
+        A block that the old model has, too, tells nothing against it.
+        """
+        for number, asked in enumerate(self.asked):
+            if not self.ledger.may_submit(account, number):
+                continue
+            most = math.floor(self.labels * asked.most[1])
+            blocks = [right for right, in_old in taken if not (in_old and asked.ladder)]
+            blocks = blocks[: most // self.block] if self.block else []
+            answer, is_broken = asked.last(sum(blocks), self.block * len(blocks))
+            if is_broken:
+                return True
+            account = self.ledger.record(account, answer, number)
+        return False

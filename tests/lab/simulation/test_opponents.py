@@ -1,0 +1,92 @@
+"""Every meter has somebody who plays against it as it is, or is refused by name."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from easeml_meter.core.questions.planning import plan_of
+from easeml_meter.errors import InvalidInput
+from easeml_meter.lab.simulation import opponents, voting
+from easeml_meter.lab.simulation.coverage import coverage, experiment
+from easeml_meter.lab.simulation.limit import find_limit
+from easeml_meter.lab.simulation.opponents import opponent_of, opponents_of
+from easeml_meter.spec import MeterSpec
+
+
+def meter(**options: Any) -> MeterSpec:
+    usual: dict[str, Any] = {"tolerance": 0.1, "edges": [0.3], "steps": 4, "delta": 0.1}
+    return MeterSpec.uniform(**usual | options)
+
+
+PLAYED = {
+    "prober": MeterSpec(bands=(), question="n > 0.5 +/- 0.1", steps=4, delta=0.1),
+    "voter": meter(loss="f1[1]"),
+    "roller": meter(window=4),
+}
+
+
+@pytest.mark.parametrize("name", PLAYED)
+def test_the_size_played_is_the_one_planned_for_the_question(name: str) -> None:
+    setting = experiment(PLAYED[name])
+    assert (setting.developer, setting.labels) == (name, plan_of(PLAYED[name]).size)
+    found = coverage(setting, 300)
+    assert found.verdict == "promise holds"
+    assert found.to_json()["world"] is None
+    assert coverage(experiment(PLAYED[name], labels=setting.labels // 12), 300).rate > 0.2
+
+
+def test_a_judge_is_played_with_its_pool() -> None:
+    spec = meter(judge_error=0.2, pool=4_000)
+    assert coverage(experiment(spec), 50).rate == 0
+    assert coverage(experiment(spec, labels=30), 50).rate > 0.2
+
+
+def test_the_limit_of_a_condition() -> None:
+    found = find_limit(PLAYED["prober"], runs=500)
+    assert found.planned == plan_of(PLAYED["prober"]).size
+    assert 1 < found.ratio < 4
+
+
+@pytest.mark.parametrize(
+    ("spec", "message"),
+    [
+        (meter(window=4, drawn=0.4), "window: 4 given, not played with drawn"),
+        (meter(loss="f1[1]", elastic=True), r"loss: 'f1\[1\]' given, not played with elastic"),
+        (
+            meter(judge_error=0.2, pool=400, protocol="incremental"),
+            "judge_error: 0.2 given, not played with the incremental protocol",
+        ),
+        (
+            meter(also=("n > 0.5 +/- 0.1",), ceiling=0.4),
+            "question: 'gap; n > 0.5 .* given, not played with ceiling",
+        ),
+    ],
+)
+def test_what_nobody_plays_is_refused_by_name(spec: MeterSpec, message: str) -> None:
+    """It once was played as an ordinary meter, and that one's coverage was reported."""
+    with pytest.raises(InvalidInput, match=message):
+        experiment(spec)
+    with pytest.raises(InvalidInput, match=message):
+        find_limit(spec)
+
+
+def test_a_question_that_is_new_to_the_lab_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    """And not played as if it were the gap."""
+    monkeypatch.setattr(opponents, "question_of", lambda _: object())
+    with pytest.raises(InvalidInput, match="nobody plays it in the lab yet"):
+        experiment(meter())
+    monkeypatch.undo()
+    monkeypatch.setattr(voting, "PLAYED", ())
+    with pytest.raises(InvalidInput, match="not played with this score in the lab"):
+        experiment(PLAYED["voter"])
+
+
+def test_developers_of_the_gap_do_not_play_other_questions() -> None:
+    with pytest.raises(InvalidInput, match="against this question, only prober plays"):
+        experiment(PLAYED["prober"], "threshold")
+    with pytest.raises(InvalidInput, match="prober plays in a world of its own: leave it out"):
+        experiment(PLAYED["prober"], world="coins")
+    assert opponent_of(meter()) is None
+    assert {"threshold", "independent"} < set(opponents_of(meter()))
