@@ -116,10 +116,16 @@ class Metrics:
             *_head("meter_label_requests_overdue", "gauge", "Those whose deadline is over."),
             f"meter_label_requests_overdue {total.overdue}",
         ]
+        if total.backup is not None:
+            lines += [
+                *_head(_BACKUP, "gauge", "When the newest backup was made that could be restored."),
+                f"{_BACKUP} {total.backup.timestamp():.3f}",
+            ]
         return "\n".join([*lines, ""])
 
 
 _TOOK = "meter_request_seconds"
+_BACKUP = "meter_backup_time_seconds"
 
 
 def _head(name: str, kind: str, text: str) -> list[str]:

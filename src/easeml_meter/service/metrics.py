@@ -10,6 +10,7 @@ from easeml_meter.core.model import stamp
 from easeml_meter.core.submissions import FINAL, SubmissionState
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site
+from easeml_meter.service.shelf import verified_at
 
 NEARLY = 0.8
 """Share of its promised answers that a test set has given when it is nearly spent."""
@@ -31,12 +32,14 @@ class Totals:
     """Test sets that labels are needed for."""
     overdue: int
     """Those of them whose deadline is over."""
+    backup: datetime | None
+    """When the newest verified backup was made; None: none is known."""
 
 
 @needs(Permission.MANAGE)
 def totals(_actor: Actor, site: Site) -> Totals:
     """Count submissions and answers. How much all tenants submit is not for each to know."""
-    now = site.clock()
+    now, backup = site.clock(), verified_at(site.files)
     with site.reading() as books:
         oldest = {
             state: (now - datetime.fromisoformat(since)).total_seconds() if since else 0.0
@@ -54,4 +57,5 @@ def totals(_actor: Actor, site: Site) -> Totals:
             nearly_spent=sum(nearly),
             requests=len(deadlines),
             overdue=sum(each is not None and each < stamp(now) for each in deadlines),
+            backup=backup,
         )
