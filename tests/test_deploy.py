@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -72,6 +73,68 @@ def test_compose_starts_two_apis_behind_a_proxy_and_two_workers() -> None:
         assert "no-new-privileges:true" in services[name]["security_opt"]
         assert "key:/srv/key:ro" in services[name]["volumes"]
     assert [name for name, each in services.items() if "ports" in each] == ["proxy"]
+
+
+class Strict(yaml.SafeLoader):
+    """Refuses what YAML lets the last one win of: a key that comes twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [each.value for each, _ in node.value if each.tag.endswith(":str")]
+        assert sorted({*keys}) == sorted(keys), keys
+        return super().construct_mapping(node, deep)
+
+
+SERVICE = {
+    *("image", "build", "command", "entrypoint", "environment", "user", "init", "read_only"),
+    *("tmpfs", "volumes", "ports", "networks", "depends_on", "healthcheck", "restart"),
+    *("cap_add", "cap_drop", "security_opt"),
+}
+"""What compose knows of a service, as far as it is used here."""
+
+
+def test_compose_names_nothing_that_is_not_there() -> None:
+    text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    found = yaml.load(text, Strict)  # noqa: S506 - a safe loader
+    services, inside = found["services"], {"x-meter", "x-worker"}
+    assert found.keys() == {"services", "networks", "volumes"} | inside
+    for name, each in services.items():
+        assert each.keys() <= SERVICE, name
+        assert {*each.get("depends_on", ())} <= services.keys(), name
+        assert {*each["networks"]} <= found["networks"].keys(), name
+        for volume in each.get("volumes", ()):
+            source = re.sub(r"^\$\{\w+:-(\w+)\}", r"\1", volume).partition(":")[0]
+            if source[0] not in "./":
+                assert source in found["volumes"], volume
+    # Every variable without a default is one that the page tells to set.
+    needed = {*re.findall(r"\$\{(\w+):\?\}", text)}
+    assert needed == {*re.findall(r"([A-Z]\w+)=%s", PAGE)} | {"METER_HOST"}
+    assert {*re.findall(r"\$\{?(\w+)", text)} - needed == {"BACKUPS"}
+
+
+def test_every_alert_is_tried() -> None:
+    """By `make manifests`, with promtool: once when it is to fire, and once when it is not."""
+    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text(encoding="utf-8"))
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    tests = yaml.safe_load((DEPLOY / "alerts-test.yml").read_text(encoding="utf-8"))["tests"]
+    tried = [each for test in tests for each in test["alert_rule_test"]]
+    assert {each["alertname"] for each in tried if each.get("exp_alerts")} == alerts
+    quiet = {each["alertname"] for each in tried if not each.get("exp_alerts")}
+    assert alerts - quiet <= {"MeterSlow"}  # its test has a series that must not fire
+
+
+@pytest.mark.verify
+def test_the_tools_that_read_these_files_take_them() -> None:
+    """Kubernetes' schemas, promtool (a test for each alert) and nginx, by `make manifests`."""
+    done = subprocess.run(
+        ["sh", "scripts/manifests.sh"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 77:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("passed for resource") == sum(
+        len(list(yaml.safe_load_all(path.read_text(encoding="utf-8")))) for path in MANIFESTS
+    )
+    assert "nginx takes it" in done.stdout
 
 
 def settings_in(environment: dict[str, str], tmp_path: Path) -> Any:
