@@ -75,13 +75,14 @@ def test_compose_starts_two_apis_behind_a_proxy_and_two_workers() -> None:
     assert [name for name, each in services.items() if "ports" in each] == ["proxy"]
 
 
-class Strict(yaml.SafeLoader):
+class Strict(yaml.SafeLoader):  # type: ignore[misc]
     """Refuses what YAML lets the last one win of: a key that comes twice."""
 
     def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
         keys = [each.value for each, _ in node.value if each.tag.endswith(":str")]
         assert sorted({*keys}) == sorted(keys), keys
-        return super().construct_mapping(node, deep)
+        made: dict[Any, Any] = super().construct_mapping(node, deep)
+        return made
 
 
 SERVICE = {

@@ -7,7 +7,7 @@ from datetime import datetime
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import stamp
-from easeml_meter.core.submissions import FINAL, SubmissionState
+from easeml_meter.core.submissions import FINAL, WAITS, SubmissionState
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site
 from easeml_meter.service.shelf import verified_at
@@ -32,6 +32,10 @@ class Totals:
     """Test sets that labels are needed for."""
     overdue: int
     """Those of them whose deadline is over."""
+    waits: tuple[int, ...]
+    """How many submissions were begun after a wait up to each bound of `WAITS`, or after longer."""
+    waited: float
+    """The seconds that all of them waited."""
     backup: datetime | None
     """When the newest verified backup was made; None: none is known."""
 
@@ -50,6 +54,7 @@ def totals(_actor: Actor, site: Site) -> Totals:
         answers = books.counts.answers_of_active()
         specs = {each.id: MeterState.of(each, (), None).spec for each in books.meters.all()}
         nearly = [n >= NEARLY * specs[meter].steps for meter, n in answers.items()]
+        waits = books.counts.waits()
         return Totals(
             submissions=books.counts.submissions(),
             oldest=oldest,
@@ -57,5 +62,7 @@ def totals(_actor: Actor, site: Site) -> Totals:
             nearly_spent=sum(nearly),
             requests=len(deadlines),
             overdue=sum(each is not None and each < stamp(now) for each in deadlines),
+            waits=tuple(waits.get(each, (0, 0.0))[0] for each in range(len(WAITS) + 1)),
+            waited=sum(seconds for _, seconds in waits.values()),
             backup=backup,
         )
