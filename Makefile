@@ -3,7 +3,7 @@
 
 # Debian packages the tests need beyond Python, as PACKAGE or PACKAGE=COMMAND. With a command,
 # having that command is enough; without one, dpkg is asked. Example: bubblewrap=bwrap
-SYSTEM_PACKAGES = bubblewrap=bwrap chromium=chromium curl=curl iproute2 jq=jq libatomic1 openssl=openssl postgresql=pg_virtualenv
+SYSTEM_PACKAGES = bubblewrap=bwrap chromium=chromium curl=curl iproute2 jq=jq libatomic1 openssl=openssl postgresql=pg_virtualenv systemd=systemd-analyze
 
 BIN = .venv/bin
 PYTEST = $(BIN)/pytest -n 2
@@ -85,10 +85,8 @@ redteam: for-work ## attack a server of its own: DATABASE=postgresql, or URL= an
 integrations: for-use ## try the real tools, each in an environment of its own: TOOLS="mlflow wandb", or all
 	@sh scripts/integrations.sh $(TOOLS)
 
-manifests: ## check deploy/kubernetes against the schemas of Kubernetes, with a tool of its own
-	@test -x .cache/manifests/bin/kubernetes-validate || { python3 -m venv .cache/manifests && \
-		.cache/manifests/bin/pip install --quiet kubernetes-validate==1.37.0; }
-	.cache/manifests/bin/kubernetes-validate --strict deploy/kubernetes/*.yaml
+manifests: ## have Kubernetes' schemas, promtool and nginx check the files of deploy
+	@sh scripts/manifests.sh
 
 format: for-work ## rewrite the code in the project's style
 	$(BIN)/ruff check --fix

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+import subprocess
 from pathlib import Path
 from typing import Any
 
@@ -62,16 +63,79 @@ def test_compose_starts_two_apis_behind_a_proxy_and_two_workers() -> None:
     services = compose()["services"]
     assert set(services) == {
         *("postgres", "store", "first", "proxy"),
-        *("api1", "api2", "worker1", "worker2"),
+        *("api1", "api2", "worker1", "worker2", "backup"),
     }
     proxy = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
     assert re.findall(r"server (api\d):8080", proxy) == ["api1", "api2"]
-    for name in ("api1", "api2", "worker1", "worker2"):
+    for name in ("api1", "api2", "worker1", "worker2", "backup"):
         assert services[name]["read_only"]
         assert services[name]["cap_drop"] == ["ALL"]
         assert "no-new-privileges:true" in services[name]["security_opt"]
         assert "key:/srv/key:ro" in services[name]["volumes"]
     assert [name for name, each in services.items() if "ports" in each] == ["proxy"]
+
+
+class Strict(yaml.SafeLoader):  # type: ignore[misc]
+    """Refuses what YAML lets the last one win of: a key that comes twice."""
+
+    def construct_mapping(self, node: yaml.MappingNode, deep: bool = False) -> dict[Any, Any]:
+        keys = [each.value for each, _ in node.value if each.tag.endswith(":str")]
+        assert sorted({*keys}) == sorted(keys), keys
+        made: dict[Any, Any] = super().construct_mapping(node, deep)
+        return made
+
+
+SERVICE = {
+    *("image", "build", "command", "entrypoint", "environment", "user", "init", "read_only"),
+    *("tmpfs", "volumes", "ports", "networks", "depends_on", "healthcheck", "restart"),
+    *("cap_add", "cap_drop", "security_opt"),
+}
+"""What compose knows of a service, as far as it is used here."""
+
+
+def test_compose_names_nothing_that_is_not_there() -> None:
+    text = (DEPLOY / "compose.yaml").read_text(encoding="utf-8")
+    found = yaml.load(text, Strict)  # noqa: S506 - a safe loader
+    services, inside = found["services"], {"x-meter", "x-worker"}
+    assert found.keys() == {"services", "networks", "volumes"} | inside
+    for name, each in services.items():
+        assert each.keys() <= SERVICE, name
+        assert {*each.get("depends_on", ())} <= services.keys(), name
+        assert {*each["networks"]} <= found["networks"].keys(), name
+        for volume in each.get("volumes", ()):
+            source = re.sub(r"^\$\{\w+:-(\w+)\}", r"\1", volume).partition(":")[0]
+            if source[0] not in "./":
+                assert source in found["volumes"], volume
+    # Every variable without a default is one that the page tells to set.
+    needed = {*re.findall(r"\$\{(\w+):\?\}", text)}
+    assert needed == {*re.findall(r"([A-Z]\w+)=%s", PAGE)} | {"METER_HOST"}
+    assert {*re.findall(r"\$\{?(\w+)", text)} - needed == {"BACKUPS"}
+
+
+def test_every_alert_is_tried() -> None:
+    """By `make manifests`, with promtool: once when it is to fire, and once when it is not."""
+    rules = yaml.safe_load((DEPLOY / "alerts.yml").read_text(encoding="utf-8"))
+    alerts = {rule["alert"] for group in rules["groups"] for rule in group["rules"]}
+    tests = yaml.safe_load((DEPLOY / "alerts-test.yml").read_text(encoding="utf-8"))["tests"]
+    tried = [each for test in tests for each in test["alert_rule_test"]]
+    assert {each["alertname"] for each in tried if each.get("exp_alerts")} == alerts
+    quiet = {each["alertname"] for each in tried if not each.get("exp_alerts")}
+    assert alerts - quiet <= {"MeterSlow"}  # its test has a series that must not fire
+
+
+@pytest.mark.verify
+def test_the_tools_that_read_these_files_take_them() -> None:
+    """Kubernetes' schemas, promtool (a test for each alert) and nginx, by `make manifests`."""
+    done = subprocess.run(
+        ["sh", "scripts/manifests.sh"], cwd=ROOT, capture_output=True, text=True, check=False
+    )
+    if done.returncode == 77:
+        pytest.skip(done.stderr.strip())
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert done.stdout.count("passed for resource") == sum(
+        len(list(yaml.safe_load_all(path.read_text(encoding="utf-8")))) for path in MANIFESTS
+    )
+    assert "nginx takes it" in done.stdout
 
 
 def settings_in(environment: dict[str, str], tmp_path: Path) -> Any:
@@ -98,11 +162,54 @@ def test_the_variables_of_kubernetes_are_settings(tmp_path: Path) -> None:
     assert "meter" in found.allowed_host  # the name in the probes
 
 
-@pytest.mark.parametrize(("name", "command"), [("meter-api", "serve"), ("meter-worker", "worker")])
+def pods() -> dict[str, Any]:
+    """Return the specification of every pod, by what makes it."""
+    made = {name: each["spec"] for name, each in objects("Deployment").items()}
+    made |= {name: each["spec"]["jobTemplate"]["spec"] for name, each in objects("CronJob").items()}
+    return {name: each["template"]["spec"] for name, each in made.items()}
+
+
+def test_there_are_two_of_each_that_may_fail() -> None:
+    assert {each["spec"]["replicas"] for each in objects("Deployment").values()} == {2}
+
+
+def backup_words() -> dict[str, list[str]]:
+    """Return the words after `meter backup` of the ways that have a schedule of their own."""
+    (line,) = compose()["services"]["backup"]["command"]
+    (said,) = re.findall(r"meter (backup [^;]*);", line)
+    return {
+        "compose": said.split(),
+        "kubernetes": pods()["meter-backup"]["containers"][0]["args"],
+    }
+
+
+@pytest.mark.parametrize("way", ["compose", "kubernetes"])
+def test_backups_on_a_schedule_are_verified_and_few(way: str) -> None:
+    name, *words = backup_words()[way]
+    context = meter.make_context("meter", ["plan"])
+    command = meter.get_command(context, name)
+    assert command is not None
+    given = command.make_context(name, words, parent=context).params
+    assert given["shelf"]
+    assert given["keep"] == 30
+
+
+def test_a_backup_every_night_and_never_two_at_a_time() -> None:
+    job = objects("CronJob")["meter-backup"]["spec"]
+    assert (job["schedule"], job["concurrencyPolicy"]) == ("17 2 * * *", "Forbid")
+    # Whoever can delete the backups must not be the one who can delete the files.
+    named = [
+        each.popitem()[1]["name"] for each in pods()["meter-backup"]["containers"][0]["envFrom"]
+    ]
+    assert named == ["meter", "meter-secrets", "meter-backup-secrets"]
+
+
+@pytest.mark.parametrize(
+    ("name", "command"),
+    [("meter-api", "serve"), ("meter-worker", "worker"), ("meter-backup", "backup")],
+)
 def test_pods_are_locked_and_share_nothing_but_the_key(name: str, command: str) -> None:
-    deployment = objects("Deployment")[name]
-    assert deployment["spec"]["replicas"] == 2
-    pod = deployment["spec"]["template"]["spec"]
+    pod = pods()[name]
     assert pod["securityContext"]["runAsUser"] == ACCOUNT
     assert pod["securityContext"]["runAsNonRoot"]
     assert not pod["automountServiceAccountToken"]
@@ -112,18 +219,19 @@ def test_pods_are_locked_and_share_nothing_but_the_key(name: str, command: str) 
         assert not locked["allowPrivilegeEscalation"]
         assert locked["capabilities"] == {"drop": ["ALL"]}
         assert "memory" in container["resources"]["limits"]
-    assert pod["containers"][0]["args"] == [command]
+    assert pod["containers"][0]["args"][0] == command
     assert command in meter.list_commands(meter.make_context("meter", ["plan"]))
     kinds = {each["name"]: next(key for key in each if key != "name") for each in pod["volumes"]}
     assert kinds == {"secret": "secret", "key": "emptyDir", "folder": "emptyDir", "tmp": "emptyDir"}
 
 
 def test_only_workers_get_what_the_sandbox_needs() -> None:
-    pods = {name: each["spec"]["template"]["spec"] for name, each in objects("Deployment").items()}
-    assert pods["meter-worker"]["hostUsers"] is False
-    assert pods["meter-worker"]["containers"][0]["securityContext"]["procMount"] == "Unmasked"
-    assert pods["meter-api"]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
-    assert "procMount" not in pods["meter-api"]["containers"][0]["securityContext"]
+    worker = pods()["meter-worker"]
+    assert worker["hostUsers"] is False
+    assert worker["containers"][0]["securityContext"]["procMount"] == "Unmasked"
+    for name in ("meter-api", "meter-backup"):
+        assert pods()[name]["securityContext"]["seccompProfile"] == {"type": "RuntimeDefault"}
+        assert "procMount" not in pods()[name]["containers"][0]["securityContext"]
 
 
 def test_probes_ask_what_the_server_answers() -> None:

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
+from datetime import datetime
 from pathlib import Path
 
 import pytest
 from tests.cli.running import Captured, run
 from tests.cli.workbench import Workbench
 from tests.service.helpers import make_session
+from tests.service.sites import make_room, make_site, same_key
 
 from easeml_meter.meter import Meter
+from easeml_meter.server.metrics import Metrics
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.spec import MeterSpec
+from easeml_meter.storage.shelf import Shelf
 
 
 @pytest.fixture
@@ -145,3 +151,31 @@ def test_backups_in_a_folder_are_checked_and_restored(
 def test_a_backup_goes_to_one_place(folder: Path, capsys: Captured, words: tuple[str, ...]) -> None:
     code, _, err = run(capsys, "backup", *words, "-C", str(folder))
     assert (code, err.count("\n")) == (2, 1)
+
+
+@pytest.mark.parametrize("kind", ["folder", "s3"])
+def test_backups_of_a_server_are_kept_checked_and_restored(
+    tmp_path: Path, capsys: Captured, request: pytest.FixtureRequest, kind: str
+) -> None:
+    """The newest ones stay, the server's metrics know of them, and all comes back from there."""
+    site = tmp_path / "site"
+    opened = make_site(site, f"sqlite:///{site}/meter.db")
+    room = make_room(opened, tmp_path / "room")
+    shelf = str(tmp_path / "shelf") if kind == "folder" else request.getfixturevalue("s3_url")
+    for number in range(3):
+        room.submit(number, model=f"m{number}")
+        words = ("backup", "--to", shelf, "--keep", "2", "--folder", str(site), "--json")
+        code, out, err = run(capsys, *words)
+        assert (code, err) == (0, "")
+        made = json.loads(out)
+    assert made["to"] == shelf
+    assert len(Shelf.at(shelf).names()) == 2
+    shown = Metrics().text(SYSTEM, opened, timed=False)
+    (line,) = re.findall(r"^meter_backup_time_seconds (.*)$", shown, re.MULTILINE)
+    assert float(line) == pytest.approx(datetime.fromisoformat(made["at"]).timestamp(), abs=0.01)
+    opened.close()
+    code, out, _ = run(capsys, "restore", shelf, "--check", "--folder", str(site))
+    assert (code, out.endswith("3 answers, sound\n")) == (0, True)
+    same_key(tmp_path / "there", site)
+    code, out, _ = run(capsys, "restore", shelf, "--folder", str(tmp_path / "there"))
+    assert (code, out.endswith("3 now\n")) == (0, True)

@@ -5,11 +5,14 @@ import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 from datetime import timedelta
+from pathlib import Path
+from typing import Any
 
 import httpx
 import pytest
 from fastapi import APIRouter, Request
 from fastapi.responses import JSONResponse
+from tests.server.driving import begin, submit
 from tests.server.helpers import Served
 from tests.service.helpers import StoppedClock
 
@@ -28,6 +31,8 @@ from easeml_meter.server.limits import streamed
 from easeml_meter.service import tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.service.notifications.delivery import Sender
+from easeml_meter.service.submissions import queue
+from easeml_meter.service.submissions.answering import answer_all
 from easeml_meter.storage import schema
 
 KEY = {"Idempotency-Key": "one"}
@@ -176,6 +181,26 @@ def test_one_that_died_with_its_server_can_be_repeated(
     assert client.post("/slow", headers=KEY).status_code == 409
     clock.moment += LOST + timedelta(seconds=1)
     assert client.post("/slow", headers=KEY).json() == {"run": 2}
+
+
+def test_a_submission_holds_no_key_while_it_is_answered(
+    served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """So one whose server dies can be repeated at another at once, as docs/server.md says."""
+    meter = served.add_meter()
+    labels = begin(served, meter, tmp_path)
+    held: list[int] = []
+
+    def watched(*given: Any) -> Any:
+        with served.site.reading() as books:
+            held.append(len(books.connection.execute(schema.idempotency.select()).all()))
+        return answer_all(*given)
+
+    monkeypatch.setattr(queue, "answer_all", watched)
+    for replays in (None, "true"):
+        sent = submit(served.client("developer"), meter, labels, headers=KEY)
+        assert (sent.is_success, sent.headers.get("Idempotency-Replayed")) == (True, replays)
+    assert held[0] == 0
 
 
 def test_a_streamed_body_counts(served: Served) -> None:

@@ -3,7 +3,10 @@ from __future__ import annotations
 import contextlib
 import select
 import socket
+from collections.abc import Callable
 from contextlib import ExitStack
+from dataclasses import replace
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -11,12 +14,13 @@ import httpx
 import pytest
 from tests.live import Live, live
 from tests.server.helpers import Served, serve
-from tests.service.helpers import small_spec
+from tests.service.helpers import StoppedClock, small_spec
 
 from easeml_meter.core.people import Role
 from easeml_meter.core.submissions import SubmissionState, Ticket
 from easeml_meter.errors import TooMany
 from easeml_meter.server import limits
+from easeml_meter.server.app import create_app
 from easeml_meter.server.limits import SMALL_BODY, Buckets, RateLimits
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import SYSTEM
@@ -108,7 +112,8 @@ def test_users_are_limited_each_on_their_own(tmp_path: Path) -> None:
 
 
 def test_logins_are_limited_by_address(tmp_path: Path) -> None:
-    with serve(tmp_path / "site") as served:
+    now = StoppedClock()
+    with serve(tmp_path / "site", clock=now) as served:
         clock = limited(served, logins_per_minute=2)
         body = {"name": "nobody", "password": "wrong"}
 
@@ -121,7 +126,34 @@ def test_logins_are_limited_by_address(tmp_path: Path) -> None:
         ipv6 = ["2001:db8::1", "2001:db8::2", "2001:db8::3", "2001:db8:0:1::1"]
         assert [code(address) for address in ipv6] == [401, 401, 429, 401]
         clock.now += 30
+        now.pass_by(timedelta(seconds=30))
         assert [code("192.0.2.1") for _ in range(2)] == [401, 429]
+
+
+def test_logins_count_at_all_servers_together_and_other_requests_at_each(
+    tmp_path: Path, database: str
+) -> None:
+    """As docs/deploy.md says."""
+    clock, body = StoppedClock(), {"name": "nobody", "password": "wrong"}
+    rates: dict[str, Any] = {"logins_per_minute": 2, "plans_per_minute": 2}
+    rates |= {"requests_per_second": 0.001, "burst": 2}
+    with serve(tmp_path / "site", clock=clock, database=database, **rates) as served:
+        second = create_app(served.site, Settings(folder=tmp_path / "site", **rates))
+        both = [served, replace(served, app=second)]
+
+        def codes(ask: Callable[[Served], httpx.Response]) -> list[int]:
+            return [ask(each).status_code for each in both for _ in range(3)]
+
+        one, two = (each.client_from("192.0.2.1") for each in both)
+        signing_in = [client.post("/login", json=body) for client in (one, one, two)]
+        assert [each.status_code for each in signing_in] == [401, 401, 429]
+        assert signing_in[-1].headers["retry-after"] == "30"
+        assert codes(lambda each: each.client("stranger").get("/me")) == [200, 200, 429] * 2
+        plan = {"settings": small_spec().to_mapping()}
+        planned = codes(lambda each: each.client_from("192.0.2.1").post("/plans", json=plan))
+        assert planned == [200, 200, 429] * 2
+        clock.pass_by(timedelta(seconds=30))
+        assert two.post("/login", json=body).status_code == 401
 
 
 def test_bodies_are_limited(tmp_path: Path) -> None:

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import json
 import re
+import shutil
+import subprocess
 from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
+import pytest
 import yaml
 from tests.nodes import ROOT
 from tests.scoring.onnx_models import classifier
@@ -16,6 +19,9 @@ from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, StoppedClock, small_spec
 
 from easeml_meter.server.metrics import Histogram
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.shelf import NOTE
+from easeml_meter.service.submissions import queue
 
 URL = "http://server/metrics"
 
@@ -46,6 +52,7 @@ def test_metrics_for_everyone_if_asked_for(tmp_path: Path) -> None:
         assert "meter_requests_total" in shown.text
         # How long others' requests took inside the server is for those who run it.
         assert "meter_request_seconds" not in shown.text
+        assert "meter_queue_wait_seconds" not in shown.text
         assert "meter_request_seconds" in served.client_from("127.0.0.1").get(URL).text
 
 
@@ -110,6 +117,28 @@ def test_the_age_of_the_queue_is_that_of_its_oldest_submission(
     assert 'meter_oldest_submission_seconds{state="running"} 0' in lines
 
 
+def test_how_long_models_waited_is_counted_by_whoever_begins_them(
+    served_on_each_database: Served, clock: StoppedClock, tmp_path: Path
+) -> None:
+    served = served_on_each_database
+    wait = "meter_queue_wait_seconds"
+    assert {f"{wait}_sum 0", f"{wait}_count 0"} <= {*lines_of(served)}
+    meter = served.add_meter(small_spec(models=True, steps=6))
+    begin(served, meter, tmp_path)
+    for number, passing in enumerate((20, 40, 3_000, 20_000, -60), 1):
+        body = packed(model_onnx=classifier(number * np.eye(2, dtype="float32")))
+        place = f"/meters/{meter}/submissions"
+        sent = served.client("developer").post(place, params={"model": "net"}, content=body)
+        clock.pass_by(timedelta(seconds=passing))
+        queue.work(SYSTEM, served.site, sent.json()["id"])
+        queue.work(SYSTEM, served.site, sent.json()["id"])
+    shown = {line.partition(" ")[0]: line.partition(" ")[2] for line in lines_of(served)}
+    assert [shown[f'{wait}_bucket{{le="{bound}"}}'] for bound in (1, 15, 60, 1800, 3600)] == [
+        *("1", "1", "3", "3", "4"),
+    ]
+    assert (shown[f'{wait}_bucket{{le="+Inf"}}'], shown[f"{wait}_sum"]) == ("5", "23060")
+
+
 def test_test_sets_are_nearly_spent_by_the_number_of_answers(
     served_on_each_database: Served, tmp_path: Path
 ) -> None:
@@ -137,10 +166,31 @@ def test_labels_are_overdue_once_their_deadline_is_over(
     assert {"meter_label_requests 2", "meter_label_requests_overdue 1"} <= {*lines_of(served)}
 
 
+@pytest.mark.verify
+def test_prometheus_reads_what_is_shown(served: Served, meter: str, labels: Labels) -> None:
+    """As DEPENDENCIES.md says, for a text that is written without a library."""
+    fetched = ROOT / ".cache" / "manifests" / "prometheus" / "usr" / "bin" / "promtool"
+    tool = shutil.which("promtool") or (str(fetched) if fetched.exists() else None)
+    if tool is None:
+        pytest.skip("promtool is not here: make manifests fetches it")
+    assert submit(served.client("developer"), meter, labels).is_success
+    text = served.client("admin").get(URL).text
+    for given, wrong in ((text, False), (text + "meter_answers{ 3\n", True)):
+        done = subprocess.run(
+            [tool, "check", "metrics"], input=given, capture_output=True, text=True, check=False
+        )
+        # 1 is for what cannot be read, 3 for advice about names.
+        assert (done.returncode == 1) == wrong, done.stderr
+        assert "error while linting" not in done.stderr or wrong
+
+
 def test_alerts_and_dashboard_ask_for_metrics_that_exist(served: Served) -> None:
+    assert not any("meter_backup_time_seconds" in line for line in lines_of(served))
+    served.site.files.put(NOTE, served.site.now().encode())
     typed = [line.split() for line in lines_of(served) if line.startswith("# TYPE")]
-    known = {"meter_backup_time_seconds"}  # of whoever makes backups: the server knows of none
-    assert "meter_backup_time_seconds" in (ROOT / "docs" / "server.md").read_text(encoding="utf-8")
+    known: set[str] = set()
+    page = (ROOT / "docs" / "server.md").read_text(encoding="utf-8")
+    assert [name for _, _, name, _ in typed if f"`{name}`" not in page] == []
     for _, _, name, kind in typed:
         parts = ("_bucket", "_sum", "_count") if kind == "histogram" else ("",)
         known |= {name + part for part in parts}

@@ -27,7 +27,7 @@ from easeml_meter.errors import (
 from easeml_meter.meter import Meter
 from easeml_meter.service import backup, seats, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
-from easeml_meter.service.backup import Backup, Place, back_up, shelve
+from easeml_meter.service.backup import Backup, Place, back_up, shelve, thin
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.place import TEST_SETS, Home, Site
@@ -668,7 +668,8 @@ def test_old_backups_are_dropped_with_what_only_they_need(
     shelve(SYSTEM, place, shelf)
     for number in (1, 2):
         room.submit(number, model=f"m{number}")
-        last = shelve(SYSTEM, place, shelf, keep=1)
+        last = shelve(SYSTEM, place, shelf)
+        thin(SYSTEM, shelf, 1)
     assert shelf.names() == [last.name]
     assert set(shelf.contents()) == set(last.members.values())
     assert [

@@ -3,22 +3,30 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 
 import pytest
 
+from easeml_meter.errors import TooMany
+from easeml_meter.service.actor import ANYONE
 from easeml_meter.service.guesses import (
     FAILURES,
     KEPT,
     LOCK,
     LONGEST_LOCK,
     begin_guess,
+    count_sign_in,
     forget_guesses,
     key_of,
     locked_for,
 )
+from easeml_meter.service.place import Site
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.store import Store
+
+from .helpers import StoppedClock
 
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
 ANN = key_of("ann", "192.0.2.1", "hash")
@@ -46,6 +54,30 @@ def test_a_right_one_begins_the_count_again(books: Books) -> None:
     for _ in range(3 * FAILURES):
         assert begin_guess(books, ANN, NOW)
         books.guesses.forget(ANN)
+
+
+def test_attempts_of_an_address_are_counted_whatever_the_clocks_of_servers_say(
+    tmp_path: Path, database: str
+) -> None:
+    clock = StoppedClock()
+    with closing(Site.open(database, tmp_path / "files", tmp_path / "key", clock)) as site:
+
+        def taken(address: str = "192.0.2.1", per_minute: float = 3) -> int:
+            for count in range(10):
+                try:
+                    count_sign_in(ANYONE, site, address, per_minute)
+                except TooMany:
+                    return count
+            raise AssertionError
+
+        assert (taken(), taken("192.0.2.2"), taken("192.0.2.3", 0.5)) == (3, 3, 1)
+        clock.pass_by(timedelta(seconds=20))
+        assert taken() == 1
+        clock.pass_by(timedelta(days=2))
+        assert taken() == 3
+        # The clock that was ahead by two days is set right: nobody is locked out for so long.
+        clock.pass_by(-timedelta(days=2))
+        assert taken() == 3
 
 
 def test_others_are_not_locked_and_a_new_password_is_another_count(books: Books) -> None:

@@ -36,6 +36,18 @@ if TYPE_CHECKING:
 @click.option("--keep", type=click.IntRange(1), help="With --to: drop all but the newest so many.")
 @click.option("--meter", "identifier", help="Id of one meter of a server. Default: all meters.")
 @click.option("--with-key", is_flag=True, help="Include the secret key.")
+@click.option(
+    "--print-systemd",
+    "printed",
+    flag_value="service",
+    help="With --to: print a hardened unit of systemd that does it with --settings FILE, and stop.",
+)
+@click.option(
+    "--print-timer",
+    "printed",
+    flag_value="timer",
+    help="Print a timer of systemd that starts that unit, meter-backup.service, every night.",
+)
 @place_options
 @json_option
 def backup(
@@ -45,6 +57,7 @@ def backup(
     keep: int | None,
     identifier: str | None,
     with_key: bool,
+    printed: str | None,
     folder: Path | None,
     settings_file: Path | None = None,
     as_json: bool,
@@ -53,20 +66,36 @@ def backup(
     """Back up a meter's folder, or a server, to the file OUT, even while it is in use.
 
     With --to instead of OUT, the backup joins earlier ones, and is verified at once: it is
-    restored into a folder of its own, audited there, and removed. Run that on a schedule.
+    restored into a folder of its own, audited there, and removed. Run that on a schedule: the
+    server then shows the time of the newest one among its metrics.
 
     Test sets and stored submissions stay encrypted; validation sets and released test sets are
     plain. The key that opens everything is not included, unless you say --with-key.
     """
-    from easeml_meter.service.backup import back_up, shelve
-    from easeml_meter.service.restore import check_backup
-    from easeml_meter.storage.shelf import Shelf
+    from easeml_meter.service.backup import back_up
+    from easeml_meter.service.shelf import shelve_verified
 
+    if printed == "timer":
+        from easeml_meter.server.units import TIMER
+
+        click.echo(TIMER, nl=False)
+        return
     if (out is None) == (shelf is None):
         raise InvalidInput("backup: give either a file, or --to with a folder or URL")
     if keep is not None and shelf is None:
         raise invalid("keep", keep, "it goes with --to: a file is one backup")
     folder = typed_folder(folder)
+    if printed is not None:
+        from easeml_meter.cli.server import echo_unit, given_settings
+
+        if shelf is None:
+            raise invalid("out", str(out), "--print-systemd goes with --to: a file is one backup")
+        said = {"--to": shelf, "--keep": keep, "--meter": identifier}
+        words = [str(word) for item in said.items() if item[1] is not None for word in item]
+        words += ["--with-key"] if with_key else []
+        settings, given = given_settings(settings_file, {}), flags | {"folder": folder}
+        echo_unit("backup", settings, settings_file, given, words=words, to=shelf)
+        return
     home = embedded_meter(folder or Path())
     if home is not None:
         opened, key = opened_home(home), home.key
@@ -82,9 +111,9 @@ def backup(
         if shelf is None:
             contents = back_up(SYSTEM, place, cast(Path, out), meter=identifier, key=secret)
         else:
-            where = Shelf.at(shelf)
-            contents = shelve(SYSTEM, place, where, meter=identifier, key=secret, keep=keep)
-            check_backup(SYSTEM, place.identity, shelf, name=contents.name)
+            contents = shelve_verified(
+                SYSTEM, place, shelf, meter=identifier, key=secret, keep=keep
+            )
     _echo_backup(contents, out, shelf, None if with_key else key, as_json=as_json)
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -61,14 +61,22 @@ def systemd_option(command: Command) -> Command:
     )(command)
 
 
-def echo_unit(kind: str, settings: Settings, file: Path | None, flags: dict[str, Any]) -> None:
+def echo_unit(
+    kind: str,
+    settings: Settings,
+    file: Path | None,
+    flags: dict[str, Any],
+    *,
+    words: Sequence[str] = (),
+    to: str = "",
+) -> None:
     """Print the unit; flags would not be in it, so they are refused."""
     from easeml_meter.server.units import Kind, unit
 
     given = [name for name, value in flags.items() if value is not None]
     if given:
         raise invalid(given[0], "a flag", "--print-systemd takes all settings from --settings FILE")
-    click.echo(unit(Kind(kind), settings, file), nl=False)
+    click.echo(unit(Kind(kind), settings, file, words, to), nl=False)
 
 
 def _option(name: str, setting: FieldInfo) -> Callable[[Command], Command]:

@@ -33,6 +33,9 @@ ASKED = "ask"
 TRACE = "trace"
 """The option that names the span of the request that queued it, where traces are made."""
 
+WAITS = (1, 5, 15, 60, 300, 900, 1800, 3600, 14400)
+"""Seconds in the queue: the bounds between which waits are counted, for operators."""
+
 FINAL = (SubmissionState.DONE, SubmissionState.REFUSED)
 """States after which nothing more happens."""
 

@@ -14,12 +14,13 @@ from fastapi.security.utils import get_authorization_scheme_param
 from easeml_meter.errors import Unauthenticated
 from easeml_meter.server.batching import Batches
 from easeml_meter.server.limits import USER
-from easeml_meter.server.parameters import MeterKey, Tenant
+from easeml_meter.server.parameters import MeterKey, Tenant, UserKey
 from easeml_meter.server.settings import Settings
 from easeml_meter.service.actor import ANYONE, Actor, Permission
 from easeml_meter.service.meters import find_meter
 from easeml_meter.service.place import Site, Workspace
 from easeml_meter.service.tokens import Caller, recognize_all
+from easeml_meter.service.users import find_user
 
 
 # Not in a thread, as there is nothing to wait for.
@@ -130,11 +131,26 @@ async def at_site(caller: CallerHere) -> Actor:
     return caller.at_site()
 
 
+async def the_user(request: Request, caller: CallerHere, user: UserKey) -> str:
+    """Return the id of the user that the path names, by their id or their name.
+
+    Only admins have names looked up: what others ask of anybody but themselves is refused alike,
+    whether or not there is a user of that name.
+    """
+    if _ID.fullmatch(user):
+        return user
+    if caller.admin:
+        return await run_in_threadpool(find_user, caller.at_site(), request.app.state.site, user)
+    return caller.user.id if user == caller.user.name else user
+
+
 async def the_workspace(request: Request, caller: CallerHere, meter: MeterKey) -> Workspace:
     """Return the meter that the path names."""
     return (await the_site(request)).space(await the_meter(request, caller, meter))
 
 
+UserHere = Annotated[str, Depends(the_user)]
+"""The id of the user that the path names."""
 MeterHere = Annotated[str, Depends(the_meter)]
 """The id of the meter that the path names."""
 ActorHere = Annotated[Actor, Depends(at_meter)]

@@ -12,12 +12,16 @@ from typing import Annotated, TypeVar
 
 from anyio import CapacityLimiter, to_thread
 from fastapi import Depends, Request
+from fastapi.concurrency import run_in_threadpool
 from starlette.datastructures import Headers
 from starlette.exceptions import HTTPException
 from starlette.types import Scope
 
+from easeml_meter.core.buckets import one_taken
 from easeml_meter.errors import TooMany
 from easeml_meter.server.settings import Settings
+from easeml_meter.service.actor import ANYONE
+from easeml_meter.service.guesses import count_sign_in
 
 SMALL_BODY = 1 << 20
 """Bytes of a body that a route does not read by itself."""
@@ -56,12 +60,9 @@ class Buckets:
             return
         now = self._clock()
         with self._lock:
-            # A bucket is known by the moment it will be full again, so a full one needs no entry.
-            full_at = max(self._full_at.get(name, now), now) + 1 / self._rate
-            wait = full_at - now - self._burst / self._rate
-            if wait > 1e-9:
-                raise TooMany("too many requests in too short a time: wait", wait)
-            self._full_at[name] = full_at
+            # A full one needs no entry.
+            before = self._full_at.get(name)
+            self._full_at[name] = one_taken(before, now, self._rate, self._burst)
             if len(self._full_at) > _BUCKETS:
                 self._full_at = {name: at for name, at in self._full_at.items() if at > now}
 
@@ -188,7 +189,8 @@ class RateLimits:
 
     def __init__(self, settings: Settings, clock: Callable[[], float] = time.monotonic) -> None:
         self.users = Buckets(settings.requests_per_second, settings.burst, clock)
-        logins, plans = settings.logins_per_minute, settings.plans_per_minute
+        self.logins_per_minute = logins = settings.logins_per_minute
+        plans = settings.plans_per_minute
         self.logins = Buckets(logins / 60, logins, clock)
         self.plans = Buckets(plans / 60, plans, clock)
         # A form asks at every change, for what is quickly answered.
@@ -216,8 +218,12 @@ def network_of(host: str) -> str:
 
 
 async def count_login(request: Request) -> None:
-    """Refuse a login if too many came from its address."""
-    request.app.state.limits.logins.take(address_of(request))
+    """Refuse a login if too many came from its address, to all servers together."""
+    limits, address = request.app.state.limits, address_of(request)
+    # What one server alone refuses costs the database nothing.
+    limits.logins.take(address)
+    if most := limits.logins_per_minute:
+        await run_in_threadpool(count_sign_in, ANYONE, request.app.state.site, address, most)
 
 
 async def count_plan(request: Request) -> None:

@@ -9,7 +9,9 @@ import threading
 import time
 from bisect import bisect_left
 from collections import Counter, defaultdict
+from collections.abc import Sequence
 
+from easeml_meter.core.submissions import WAITS
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.metrics import totals
 from easeml_meter.service.place import Site
@@ -21,10 +23,12 @@ _SIZES = (1, 2, 4, 8, 16, 32)
 class Histogram:
     """How many values there were up to each of some bounds, and their sum."""
 
-    def __init__(self, bounds: tuple[float, ...]) -> None:
+    def __init__(
+        self, bounds: tuple[float, ...], counts: Sequence[int] = (), total: float = 0.0
+    ) -> None:
         self._bounds = bounds
-        self._counts = [0] * (len(bounds) + 1)
-        self._sum = 0.0
+        self._counts = list(counts) or [0] * (len(bounds) + 1)
+        self._sum = total
 
     def add(self, value: float) -> None:
         """Count a value."""
@@ -73,7 +77,7 @@ class Metrics:
     def text(self, actor: Actor, site: Site, *, timed: bool) -> str:
         """Return all counts as text; those of submissions are read from the books.
 
-        Without `timed`, how long requests took is left out.
+        Without `timed`, how long requests took and models waited is left out.
 
         Raises:
             Denied: the actor does not manage the site.
@@ -87,6 +91,7 @@ class Metrics:
                 for (method, route), took in sorted(self._seconds.items())
                 for line in took.lines(_TOOK, f'method="{method}",route="{route}"')
             ]
+        waits = Histogram(WAITS, total.waits, total.waited).lines(_WAIT)
         lines = [
             *_head("meter_start_time_seconds", "gauge", "When this process started."),
             f"meter_start_time_seconds {self._started:.3f}",
@@ -96,6 +101,7 @@ class Metrics:
                 for (method, route, status), n in requests
             ),
             *([*_head(_TOOK, "histogram", "How long requests took."), *seconds] if timed else ()),
+            *([*_head(_WAIT, "histogram", "How long models waited."), *waits] if timed else ()),
             *_head("meter_batch_size", "histogram", "Submissions accepted together."),
             *batches,
             *_head("meter_failed_logins_total", "counter", "Wrong names or passwords."),
@@ -116,10 +122,17 @@ class Metrics:
             *_head("meter_label_requests_overdue", "gauge", "Those whose deadline is over."),
             f"meter_label_requests_overdue {total.overdue}",
         ]
+        if total.backup is not None:
+            lines += [
+                *_head(_BACKUP, "gauge", "When the newest backup was made that could be restored."),
+                f"{_BACKUP} {total.backup.timestamp():.3f}",
+            ]
         return "\n".join([*lines, ""])
 
 
+_WAIT = "meter_queue_wait_seconds"
 _TOOK = "meter_request_seconds"
+_BACKUP = "meter_backup_time_seconds"
 
 
 def _head(name: str, kind: str, text: str) -> list[str]:

@@ -19,6 +19,11 @@ MeterKey = Annotated[
     Path(min_length=1, max_length=MAX_NAME, description="Id of the meter, or its name."),
 ]
 
+UserKey = Annotated[
+    str,
+    Path(min_length=1, max_length=MAX_NAME, description="Id of the user, or their name."),
+]
+
 FileName = Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
 """What somebody calls a file that they send, for refusals."""
 

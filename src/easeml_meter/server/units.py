@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 import sys
+from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 
@@ -14,16 +16,19 @@ ACCOUNT = "meter"
 _PATIENCE = 30
 """Seconds after shutdown_seconds before systemd kills what is left."""
 
-_BASE = """\
+_START = """\
 [Unit]
 Description=easeml-meter: {kind}
 Wants=network-online.target
 After=network-online.target postgresql.service
 
 [Service]
-Type=exec
+Type={type}
 User={account}
 Group={account}
+"""
+
+_LASTING = """\
 # What is wrong with the machine is in the journal, whether or not the server starts.
 ExecStartPre=-{program} doctor --settings {settings}
 ExecStart={program} {kind} --settings {settings}
@@ -33,8 +38,17 @@ RestartSec=2
 # answered with "no reading", and charged.
 KillMode=mixed
 TimeoutStopSec={seconds}
-UMask=0077
 LimitNOFILE=8192
+"""
+
+_ONCE = """\
+ExecStart={program} {kind} --settings {settings} {words}
+Nice=10
+IOSchedulingClass=idle
+"""
+
+_HARDENED = """\
+UMask=0077
 ReadWritePaths={writable}
 
 NoNewPrivileges=yes
@@ -56,7 +70,7 @@ SystemCallErrorNumber=EPERM
 """
 
 _WITHOUT_MODELS = """\
-# With PostgreSQL the server runs no models, so it needs no namespaces.
+# No model runs here, so no namespaces are needed.
 PrivateUsers=yes
 ProtectHostname=yes
 ProtectKernelLogs=yes
@@ -85,15 +99,37 @@ WantedBy=multi-user.target
 """
 
 
+TIMER = """\
+[Unit]
+Description=easeml-meter: a backup every night
+
+[Timer]
+Unit=meter-backup.service
+OnCalendar=daily
+RandomizedDelaySec=1h
+# After a night when the machine was off.
+Persistent=yes
+
+[Install]
+WantedBy=timers.target
+"""
+"""The timer of the unit of backups, which is to be called meter-backup.service."""
+
+
 class Kind(StrEnum):
     """What a unit runs: the name of its command."""
 
     SERVER = "serve"
     WORKER = "worker"
+    BACKUP = "backup"
 
 
-def unit(kind: Kind, settings: Settings, file: Path | None) -> str:
+def unit(
+    kind: Kind, settings: Settings, file: Path | None, words: Sequence[str] = (), to: str = ""
+) -> str:
     """Return the unit that runs a command with the settings in a file.
+
+    A backup has more words, and the place that it goes `to`: if that is a folder, it is written.
 
     Raises:
         InvalidInput: no file was given, or a path is relative: a service has no folder to start in.
@@ -101,25 +137,42 @@ def unit(kind: Kind, settings: Settings, file: Path | None) -> str:
     if file is None:
         raise invalid("settings", None, "--print-systemd needs --settings FILE with all settings")
     places = [settings.folder, settings.key_file.parent]
-    if "://" not in settings.files_place:
-        places.append(Path(settings.files_place))
+    places += [Path(each) for each in (settings.files_place, to) if each and "://" not in each]
     for place in places:
         if not place.is_absolute():
             raise invalid("folder", str(place), "a service needs absolute paths in its settings")
     program = Path(sys.prefix) / "bin" / "meter"
-    models = kind is Kind.WORKER or settings.database_url.startswith("sqlite")
+    once = kind is Kind.BACKUP
+    models = kind is Kind.WORKER or (not once and settings.database_url.startswith("sqlite"))
     outside = [each for each in sorted({*places}) if not each.is_relative_to(settings.folder)]
-    return (
-        _BASE.format(
-            kind=kind,
-            account=ACCOUNT,
-            program=program,
-            settings=file.absolute(),
-            seconds=settings.shutdown_seconds + _PATIENCE,
-            writable=" ".join(map(str, (settings.folder, *outside))),
-            # A program that was installed in a home must stay readable.
-            home="read-only" if program.parts[1] in ("home", "root") else "yes",
+    text = "".join(
+        (
+            _START,
+            _ONCE if once else _LASTING,
+            _HARDENED,
+            _WITH_MODELS if models else _WITHOUT_MODELS,
+            # A timer starts it, and nothing else does.
+            "" if once else _INSTALL,
         )
-        + (_WITH_MODELS if models else _WITHOUT_MODELS)
-        + _INSTALL
     )
+    return text.format(
+        kind=kind,
+        type="oneshot" if once else "exec",
+        account=ACCOUNT,
+        program=program,
+        settings=file.absolute(),
+        words=" ".join(map(_quoted, words)).replace("$", "$$"),
+        seconds=settings.shutdown_seconds + _PATIENCE,
+        writable=" ".join(_quoted(str(each)) for each in (settings.folder, *outside)),
+        # A program that was installed in a home must stay readable.
+        home="read-only" if program.parts[1] in ("home", "root") else "yes",
+    )
+
+
+def _quoted(word: str) -> str:
+    """Return a word as systemd reads it back; % would stand for something else."""
+    word = word.replace("%", "%%")
+    if not re.search(r"[\s\"'\\]", word):
+        return word
+    escaped = word.replace("\\", "\\\\").replace('"', '\\"')
+    return f'"{escaped}"'

@@ -61,11 +61,13 @@ class Place:
     space: Callable[[str], Workspace]
     single: bool = False
     """Whether it holds one meter only."""
+    files: Files | None = None
+    """Those of a site, which all its servers share."""
 
     @classmethod
     def of_site(cls, site: Site) -> Place:
         """Give a server's site."""
-        return cls(site.store, site.identity, site.clock, site.space)
+        return cls(site.store, site.identity, site.clock, site.space, files=site.files)
 
     @classmethod
     def of_folder(cls, home: Home) -> Place:
@@ -133,9 +135,16 @@ def shelve(
     *,
     meter: str | None = None,
     key: Path | None = None,
-    keep: int | None = None,
 ) -> Contents:
-    """Add a backup to a shelf, where only what changed is new; with `keep`, drop the oldest ones.
+    """Add a backup to a shelf, where only what changed is new."""
+    contents = _fill(_Shelving(shelf), place, meter, key)
+    shelf.add(contents.name, _manifest(contents, place.identity))
+    return contents
+
+
+@needs(Permission.OPERATE)
+def thin(_: Actor, shelf: Shelf, keep: int) -> None:
+    """Drop all backups of a shelf but the newest, and what only they need.
 
     One at a time: another backup that is being added could lose what it has just kept.
 
@@ -143,13 +152,9 @@ def shelve(
         NotFound: there is no such meter, or none at all.
         StorageError: the books or a file cannot be read.
     """
-    contents = _fill(_Shelving(shelf), place, meter, key)
-    shelf.add(contents.name, _manifest(contents, place.identity))
-    if keep is not None:
-        names = shelf.names()
-        kept = [_members(shelf.manifest(name)) for name in names[-keep:]]
-        shelf.drop(names[:-keep], {digest for members in kept for digest in members.values()})
-    return contents
+    names = shelf.names()
+    kept = [_members(shelf.manifest(name)) for name in names[-keep:]]
+    shelf.drop(names[:-keep], {digest for members in kept for digest in members.values()})
 
 
 def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) -> Contents:

@@ -9,10 +9,13 @@ from __future__ import annotations
 import hashlib
 import json
 from dataclasses import replace
-from datetime import datetime, timedelta
+from datetime import UTC, datetime, timedelta
 
+from easeml_meter.core.buckets import one_taken
 from easeml_meter.core.model import stamp
 from easeml_meter.core.people import Credentials, Wrong
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.place import Site
 from easeml_meter.storage.books import Books
 
 FAILURES = 5
@@ -81,6 +84,24 @@ def counted_everywhere(secret: Credentials, now: datetime, *, right: bool) -> Cr
     failures = 0 if right else secret.failures + 1
     pause = locked_for(failures, FAILURES_ANYWHERE)
     return replace(secret, failures=failures, locked_until=stamp(now + pause) if pause else None)
+
+
+@needs(Permission.SIGN_IN)
+def count_sign_in(_actor: Actor, site: Site, address: str, per_minute: float) -> None:
+    """Count an attempt to sign in from an address, right or wrong, to all servers together.
+
+    Raises:
+        TooMany: that many came within a minute.
+    """
+    key, now = key_of("", address, None), site.clock().timestamp()
+    rate, burst = per_minute / 60, max(1.0, per_minute)
+    with site.writing() as books:
+        known = books.guesses.get(key)
+        full_at = datetime.fromisoformat(known.until).timestamp() if known else now
+        if full_at > now + burst / rate + 1:  # more than empty: the clock of a server was off
+            full_at = now
+        after = one_taken(full_at, now, rate, burst)
+        books.guesses.put(Wrong(key, 0, stamp(datetime.fromtimestamp(after, UTC))))
 
 
 def forget_guesses(books: Books, now: datetime) -> None:

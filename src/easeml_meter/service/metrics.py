@@ -7,9 +7,10 @@ from datetime import datetime
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.model import stamp
-from easeml_meter.core.submissions import FINAL, SubmissionState
+from easeml_meter.core.submissions import FINAL, WAITS, SubmissionState
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site
+from easeml_meter.service.shelf import verified_at
 
 NEARLY = 0.8
 """Share of its promised answers that a test set has given when it is nearly spent."""
@@ -31,12 +32,18 @@ class Totals:
     """Test sets that labels are needed for."""
     overdue: int
     """Those of them whose deadline is over."""
+    waits: tuple[int, ...]
+    """How many submissions were begun after a wait up to each bound of `WAITS`, or after longer."""
+    waited: float
+    """The seconds that all of them waited."""
+    backup: datetime | None
+    """When the newest verified backup was made; None: none is known."""
 
 
 @needs(Permission.MANAGE)
 def totals(_actor: Actor, site: Site) -> Totals:
     """Count submissions and answers. How much all tenants submit is not for each to know."""
-    now = site.clock()
+    now, backup = site.clock(), verified_at(site.files)
     with site.reading() as books:
         oldest = {
             state: (now - datetime.fromisoformat(since)).total_seconds() if since else 0.0
@@ -50,6 +57,7 @@ def totals(_actor: Actor, site: Site) -> Totals:
             n >= NEARLY * specs[meter].of_test_set(number).steps
             for meter, (number, n) in answers.items()
         ]
+        waits = books.counts.waits()
         return Totals(
             submissions=books.counts.submissions(),
             oldest=oldest,
@@ -57,4 +65,7 @@ def totals(_actor: Actor, site: Site) -> Totals:
             nearly_spent=sum(nearly),
             requests=len(deadlines),
             overdue=sum(each is not None and each < stamp(now) for each in deadlines),
+            waits=tuple(waits.get(each, (0, 0.0))[0] for each in range(len(WAITS) + 1)),
+            waited=sum(seconds for _, seconds in waits.values()),
+            backup=backup,
         )

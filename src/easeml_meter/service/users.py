@@ -13,7 +13,7 @@ from typing import Any
 from easeml_meter.checks import MAX_NAME, ODD, check_name
 from easeml_meter.core.model import Event
 from easeml_meter.core.people import Credentials, ProviderIdentity, User
-from easeml_meter.errors import Denied, MeterError, Unauthenticated, invalid
+from easeml_meter.errors import Denied, MeterError, NotFound, Unauthenticated, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.guesses import (
     FAILURES,
@@ -101,6 +101,22 @@ def show_user(actor: Actor, site: Site, identifier: str) -> User:
         raise Denied("only an admin may do this")
     with site.reading() as books:
         return books.users.get(identifier)
+
+
+@needs(Permission.MANAGE)
+def find_user(_actor: Actor, place: Site | Workspace, key: str) -> str:
+    """Return the id of a user who is given by id or by name; 32 hexadecimal digits are an id.
+
+    Raises:
+        NotFound: no account has this name.
+    """
+    if re.fullmatch("[0-9a-f]{32}", key):
+        return key
+    with place.reading() as books:
+        found = books.users.named(key)
+    if found is None:
+        raise NotFound(f"user {key[:32]!r}: none of that name")
+    return found.id
 
 
 @needs(Permission.SEE_METER)

@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0011"
+HEAD = "0012"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()
@@ -241,6 +241,15 @@ submissions = sa.Table(
     sa.Column("changed_at", sa.String(32), nullable=False),
     sa.Index("submissions_by_state", "state", "created_at"),
     sa.Index("submissions_by_meter", "meter", "created_at"),
+)
+
+queue_waits = sa.Table(
+    "queue_waits",
+    metadata,
+    # Which bucket of a histogram; its submissions, and the seconds that they waited, added up.
+    sa.Column("bound", sa.Integer, primary_key=True, autoincrement=False),
+    sa.Column("submissions", sa.BigInteger, nullable=False),
+    sa.Column("seconds", sa.Float, nullable=False),
 )
 
 idempotency = sa.Table(

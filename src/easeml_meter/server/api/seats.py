@@ -7,16 +7,16 @@ from typing import Annotated, Literal
 
 from fastapi import APIRouter, Path, Response
 from fastapi.responses import JSONResponse
-from pydantic import BaseModel, Field, StringConstraints
+from pydantic import BaseModel, Field
 
 from easeml_meter.core.people import Role, Seat
-from easeml_meter.server.api.common import Given, Listed, PageHere, paged
+from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import ActorHere, WorkspaceHere
+from easeml_meter.server.auth import ActorHere, UserHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
-from easeml_meter.server.parameters import Id
 from easeml_meter.service import seats
+from easeml_meter.service.users import find_user
 
 router = APIRouter(tags=["accounts"], route_class=ApiRoute)
 
@@ -26,7 +26,8 @@ SeatRole = Literal["developer", "labeler", "runner"]
 class NewMember(Given):
     """A seat to give. Developers and runners belong to a team, numbered from 1."""
 
-    user: Annotated[str, StringConstraints(pattern="^[0-9a-f]{32}$")]
+    user: Line
+    """Id of the user, or their name."""
     role: SeatRole
     tenant: Annotated[int, Field(ge=0, le=1_000_000)] = 0
 
@@ -69,7 +70,8 @@ async def add_member(
     """Give a user a seat at a meter (admins)."""
 
     def make() -> tuple[int, MemberShown]:
-        seat = seats.add_seat(actor, space, given.user, Role(given.role), given.tenant)
+        user = find_user(actor, space, given.user)
+        seat = seats.add_seat(actor, space, user, Role(given.role), given.tenant)
         return 201, member_shown(seat)
 
     return await once.answer(make, actor=actor, use_case=seats.add_seat)
@@ -81,7 +83,7 @@ async def add_member(
 def remove_member(
     actor: ActorHere,
     space: WorkspaceHere,
-    user: Id,
+    user: UserHere,
     role: SeatRole,
     tenant: Annotated[int, Path(ge=0, le=1_000_000)],
 ) -> Response:

@@ -16,11 +16,10 @@ from easeml_meter.core.people import User
 from easeml_meter.errors import Unauthenticated
 from easeml_meter.server.api.common import Given, Line, Listed, PageHere, paged
 from easeml_meter.server.api.routing import ApiRoute
-from easeml_meter.server.auth import SiteActorHere, SiteHere
+from easeml_meter.server.auth import SiteActorHere, SiteHere, UserHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import OnceHere
 from easeml_meter.server.limits import address_of, count_login
-from easeml_meter.server.parameters import Id
 from easeml_meter.service import invitations, users
 from easeml_meter.service.users import EMAIL, LONGEST_PASSWORD, SHORTEST_PASSWORD
 
@@ -94,14 +93,14 @@ async def add_user(
 
 
 @router.get("/users/{user}", responses=answers(404))
-def show_user(site: SiteHere, actor: SiteActorHere, user: Id) -> UserShown:
+def show_user(site: SiteHere, actor: SiteActorHere, user: UserHere) -> UserShown:
     """Show an account (admins, or one's own)."""
     return user_shown(users.show_user(actor, site, user))
 
 
 @router.patch("/users/{user}", responses=answers(404, 409, 413))
 async def change_user(
-    request: Request, site: SiteHere, actor: SiteActorHere, user: Id, given: UserChanges
+    request: Request, site: SiteHere, actor: SiteActorHere, user: UserHere, given: UserChanges
 ) -> UserShown:
     """Change an account (admins); of one's own, e-mail and password.
 
@@ -127,7 +126,9 @@ async def change_user(
     response_model=InvitationMade,
     responses=answers(404),
 )
-async def invite(site: SiteHere, actor: SiteActorHere, once: OnceHere, user: Id) -> JSONResponse:
+async def invite(
+    site: SiteHere, actor: SiteActorHere, once: OnceHere, user: UserHere
+) -> JSONResponse:
     """Invite whoever is to have an account to choose its password (admins). Good once, for days."""
 
     def make() -> tuple[int, InvitationMade]:

@@ -11,8 +11,10 @@ from __future__ import annotations
 
 import hashlib
 import secrets
+from bisect import bisect_left
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import cast
 
 from easeml_meter.core.history import shown_step
@@ -23,6 +25,7 @@ from easeml_meter.core.submissions import (
     TOKEN,
     TRACE,
     TURN,
+    WAITS,
     Receipt,
     SubmissionState,
     Ticket,
@@ -348,8 +351,12 @@ def _begin(site: Site, identifier: str) -> Ticket | None:
         if ticket is None or ticket.receipt.final:
             return None
         begun = replace(ticket, state=SubmissionState.RUNNING, attempts=ticket.attempts + 1)
+        now = site.clock()
         # Counted before anything is run: an attempt that kills the process counts, too.
-        books.submissions.change(replace(begun, changed_at=site.now()))
+        books.submissions.change(replace(begun, changed_at=stamp(now)))
+        if not ticket.attempts:
+            waited = (now - datetime.fromisoformat(ticket.created_at)).total_seconds()
+            books.counts.add_wait(bisect_left(WAITS, waited), max(0.0, waited))
     return begun
 
 

@@ -40,10 +40,12 @@ LEFT_OUT = (
             schema.handover_requests,
             schema.releases,
             schema.guesses,
+            schema.queue_waits,
         )
     ),
 )
-"""Besides accounts, what is under way at the moment; whoever began it begins again."""
+"""Besides accounts, what is under way at the moment, which whoever began it begins again; and what
+only operators look at."""
 
 SCHEMA = schema.HEAD
 """The version of the tables that rows are copied from."""

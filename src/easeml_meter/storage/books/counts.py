@@ -27,6 +27,23 @@ class Counts(Repository):
             for state in states
         }
 
+    def add_wait(self, bucket: int, seconds: float) -> None:
+        """Count a submission that was begun, after it had waited."""
+        table = schema.queue_waits
+        more = {"submissions": table.c.submissions + 1, "seconds": table.c.seconds + seconds}
+        counted = table.update().where(table.c.bound == bucket).values(more)
+        if self._connection.execute(counted).rowcount == 0:
+            first = {"bound": bucket, "submissions": 1, "seconds": seconds}
+            self._connection.execute(table.insert(), first)
+
+    def waits(self) -> dict[int, tuple[int, float]]:
+        """Return for each bucket how many submissions were begun, and their seconds in all."""
+        table = schema.queue_waits
+        return {
+            row.bound: (row.submissions, row.seconds)
+            for row in self._connection.execute(table.select())
+        }
+
     def answers_of_active(self) -> dict[str, tuple[int, int]]:
         """Return the number of each meter's active test set, and how many answers it has given."""
         sets, entries = schema.generations, schema.entries

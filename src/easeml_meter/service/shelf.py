@@ -1,0 +1,51 @@
+"""Backups that are made on a schedule: each is verified before an older one is dropped."""
+
+from __future__ import annotations
+
+from datetime import datetime
+from pathlib import Path
+
+from easeml_meter.errors import MeterError
+from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.backup import Contents, Place, shelve, thin
+from easeml_meter.service.restore import check_backup
+from easeml_meter.storage.files import Files
+from easeml_meter.storage.shelf import Shelf
+
+NOTE = "server.backup"
+"""When the newest backup was made that could be restored, beside the files that servers share."""
+
+
+@needs(Permission.OPERATE)
+def shelve_verified(
+    actor: Actor,
+    place: Place,
+    source: Path | str,
+    *,
+    meter: str | None = None,
+    key: Path | None = None,
+    keep: int | None = None,
+) -> Contents:
+    """Add a backup to a shelf and restore it elsewhere; with `keep`, drop the oldest ones then.
+
+    When a whole site was backed up, its time is noted for the site's servers, who show it.
+
+    Raises:
+        MeterError: it cannot be restored, or a meter in it is not sound; nothing was dropped.
+    """
+    shelf = Shelf.at(source)
+    contents = shelve(actor, place, shelf, meter=meter, key=key)
+    check_backup(actor, place.identity, source, name=contents.name)
+    if keep is not None:
+        thin(actor, shelf, keep)
+    if contents.whole and place.files is not None:
+        place.files.put(NOTE, contents.at.encode())
+    return contents
+
+
+def verified_at(files: Files) -> datetime | None:
+    """Return when the newest verified backup was made; None: not known, or the files are away."""
+    try:
+        return datetime.fromisoformat(files.read(NOTE).decode())
+    except (OSError, MeterError, ValueError):
+        return None
