@@ -19,7 +19,6 @@ from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, StoppedClock, small_spec
 
 from easeml_meter.server.metrics import Histogram
-from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.shelf import NOTE
 from easeml_meter.service.submissions import queue
 
@@ -130,8 +129,8 @@ def test_how_long_models_waited_is_counted_by_whoever_begins_them(
         place = f"/meters/{meter}/submissions"
         sent = served.client("developer").post(place, params={"model": "net"}, content=body)
         clock.pass_by(timedelta(seconds=passing))
-        queue.work(SYSTEM, served.site, sent.json()["id"])
-        queue.work(SYSTEM, served.site, sent.json()["id"])
+        for _ in range(2):  # a second attempt counts no second time
+            assert queue._begin(served.site, sent.json()["id"]) is not None
     shown = {line.partition(" ")[0]: line.partition(" ")[2] for line in lines_of(served)}
     assert [shown[f'{wait}_bucket{{le="{bound}"}}'] for bound in (1, 15, 60, 1800, 3600)] == [
         *("1", "1", "3", "3", "4"),
