@@ -12,6 +12,18 @@ from easeml_meter.spec import MeterSpec
 CONDITION = ["--question", "n > 0.95 +/- 0.01"]
 
 
+@pytest.mark.parametrize("metric", ["auc", "roc", "balanced-accuracy"])
+def test_rows_are_drawn_for_the_smallest_class(
+    capsys: pytest.CaptureFixture[str], metric: str
+) -> None:
+    """With 80 % positives, the rows for as many positives held too few of the others."""
+    asked = ["plan", "--metric", metric, "--tolerance", "0.15", "--steps", "3", "--prevalence"]
+    code, _, err = run(capsys, *asked, "0.8")
+    assert code == 2
+    assert "the share of the smallest class, at most 0.5" in err
+    assert run(capsys, *asked, "0.2")[0] == 0
+
+
 def test_a_condition_is_planned(capsys: pytest.CaptureFixture[str]) -> None:
     answer = plan_json(capsys, *CONDITION, "--steps", "32", "--delta", "0.0001")
     assert (answer["size"], answer["unit"], answer["steps"]) == (24_752, "labels", 32)

@@ -37,7 +37,9 @@ _OPTIONS = (
         "--weights", help="With --metric weighted: weights of the classes, as 0.5,0.3,0.2."
     ),
     click.option(
-        "--prevalence", type=float, help="With --metric: share of rows that are positive."
+        "--prevalence",
+        type=float,
+        help="With --metric: share of positives, or of the smallest class where all count.",
     ),
     click.option("--positive", help="With --metric and --toml: the positive class."),
     click.option(

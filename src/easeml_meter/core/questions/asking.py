@@ -58,6 +58,9 @@ def plan_question(**options: Any) -> planning.QuestionPlan:
     size = given.pop("labels", None)
     if "prevalence" in given:
         prevalence = given.pop("prevalence")
+        plain = given["metric"] in ("recall", "precision", "f1", "accuracy")
+        if not plain and prevalence > 0.5:  # then the other class would be the smaller one
+            raise invalid("prevalence", prevalence, "the share of the smallest class, at most 0.5")
         return dataclasses.replace(plan_question(**given, labels=size), prevalence=prevalence)
     if kind == "rolling":
         if size is not None:
