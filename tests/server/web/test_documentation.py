@@ -35,3 +35,15 @@ def test_every_link_of_the_page_leads_somewhere(served: Served) -> None:
     names = re.findall(r' id="([^"]+)"', page)
     assert len(set(names)) == len(names)
     assert set(re.findall(r'href="#([^"]+)"', page)) <= set(names)
+
+
+def test_the_page_is_sent_compressed_since_it_repeats_nothing_of_a_request(served: Served) -> None:
+    """It had outgrown what a page may weigh."""
+    address = "/docs?repeated=told-by-the-request"
+    page = Visitor(served).get(address, headers={"Accept-Encoding": "gzip"})
+    assert page.headers["Content-Encoding"] == "gzip"
+    assert int(page.headers["Content-Length"]) < len(page.content) / 4
+    assert "told-by-the-request" not in page.text
+    plain = Visitor(served).get("/docs", headers={"Accept-Encoding": "identity"})
+    assert "Content-Encoding" not in plain.headers
+    assert plain.headers["Vary"] == page.headers["Vary"]

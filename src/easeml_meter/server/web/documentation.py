@@ -5,6 +5,7 @@ It is made here, from nothing but that document: no script or style from elsewhe
 
 from __future__ import annotations
 
+import gzip
 import json
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -63,7 +64,15 @@ def documentation(request: Request, caller: MaybeCaller) -> Response:
     """Show every operation of the API, with an example."""
     about = [" ".join(each.split()) for each in ABOUT.strip().split("\n\n")]
     groups = _groups(request.app)
-    return render(request, "docs.html", caller=caller, about=about, groups=groups, prefix=PREFIX)
+    page = render(request, "docs.html", caller=caller, about=about, groups=groups, prefix=PREFIX)
+    page.headers["Vary"] = "Accept-Encoding"
+    # Other pages are sent as they are: from the size of a compressed page that repeats what a
+    # request says, somebody could guess the token of its forms. This one repeats nothing.
+    if "gzip" in request.headers.get("accept-encoding", ""):
+        page.body = gzip.compress(bytes(page.body), mtime=0)
+        page.headers["Content-Encoding"] = "gzip"
+        page.headers["Content-Length"] = str(len(page.body))
+    return page
 
 
 def _groups(app: FastAPI) -> tuple[OperationGroup, ...]:
