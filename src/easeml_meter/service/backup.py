@@ -136,7 +136,12 @@ def shelve(
     meter: str | None = None,
     key: Path | None = None,
 ) -> Contents:
-    """Add a backup to a shelf, where only what changed is new."""
+    """Add a backup to a shelf, where only what changed is new.
+
+    Raises:
+        NotFound: there is no such meter, or none at all.
+        StorageError: the books or a file cannot be read.
+    """
     contents = _fill(_Shelving(shelf), place, meter, key)
     shelf.add(contents.name, _manifest(contents, place.identity))
     return contents
@@ -149,8 +154,7 @@ def thin(_: Actor, shelf: Shelf, keep: int) -> None:
     One at a time: another backup that is being added could lose what it has just kept.
 
     Raises:
-        NotFound: there is no such meter, or none at all.
-        StorageError: the books or a file cannot be read.
+        MeterError: the shelf cannot be read or changed.
     """
     names = shelf.names()
     kept = [_members(shelf.manifest(name)) for name in names[-keep:]]
