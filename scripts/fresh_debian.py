@@ -20,6 +20,7 @@ ROOT = Path(__file__).parents[1]
 OUT = ROOT / "out" / "fresh"
 PAGE = ROOT / "docs" / "deploy.md"
 BLOCK = re.compile(r"<!-- fresh: (\w+) -->\n```sh\n(.*?)```", re.DOTALL)
+AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 MACHINE = (
     *(
         "/etc/resolv.conf",
@@ -27,7 +28,7 @@ MACHINE = (
         "/etc/apt/sources.list.d",
         "/etc/apt/apt.conf.d",
     ),
-    *("/etc/pip.conf", "/etc/ssl/certs/ca-certificates.crt"),
+    *("/etc/pip.conf", AUTHORITIES),
 )
 """How this machine reaches its package registries; a fresh machine would be told the same."""
 UNIT = """\
@@ -50,9 +51,10 @@ def commands(way: str) -> str:
     found = [text for name, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")) if name == way]
     if not found:
         raise SystemExit(f"{way}: docs/deploy.md has no commands for it")
-    return "set -ex\nexport PIP_FIND_LINKS=/wheels DEBIAN_FRONTEND=noninteractive\n" + "".join(
-        found
-    )
+    told = "PIP_FIND_LINKS=/wheels DEBIAN_FRONTEND=noninteractive"
+    # Installing ca-certificates writes the list of authorities again, without this machine's own.
+    told += " PIP_CERT=/wheels/authorities.crt"
+    return f"set -ex\nexport {told}\n" + "".join(found)
 
 
 def fresh(base: Path, way: str) -> Path:
@@ -65,6 +67,7 @@ def fresh(base: Path, way: str) -> Path:
     (folder / "wheels").mkdir()
     for wheel in (ROOT / "dist").glob("*.whl"):
         shutil.copy(wheel, folder / "wheels")
+    shutil.copy(AUTHORITIES, folder / "wheels" / "authorities.crt")
     return folder
 
 
