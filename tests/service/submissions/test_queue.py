@@ -24,6 +24,7 @@ from tests.server.driving import (
     submit,
 )
 from tests.server.helpers import Served, serve
+from tests.server.team import model_body
 from tests.service.helpers import Labels, small_spec
 
 from easeml_meter.core.submissions import SubmissionState
@@ -491,6 +492,23 @@ def test_a_queued_model_repeats_the_answer_that_its_name_got_meanwhile(
     run_all(served)
     found = developer.get(f"/meters/{meter}/submissions").json()["items"]
     assert [(each["state"], each["step"]) for each in found] == 2 * [("done", 1)]
+
+
+@pytest.mark.slow
+@pytest.mark.usefixtures("labels")
+def test_a_spent_test_set_repeats_its_answer_to_a_model(served: Served, meter: str) -> None:
+    """It did so for predictions alone: who had lost the answer and its key was told "spent"."""
+    developer, body = served.client("developer"), model_body(1)
+    assert hand_in(developer, meter, body=body).status_code == 202
+    run_all(served)
+    retired = served.client("labeler").post(f"/meters/{meter}/test-sets/1/retire", json={})
+    assert retired.is_success, retired.text
+    again = hand_in(developer, meter, body=body)
+    assert again.status_code == 200
+    assert again.json()["step"] == 1
+    assert again.json()["signal"]["repeated"]
+    other = hand_in(developer, meter, body=model_body(2))
+    assert (other.status_code, other.json()["error"]) == (409, "spent")
 
 
 def test_a_model_is_refused_before_there_is_a_test_set(served: Served, meter: str) -> None:

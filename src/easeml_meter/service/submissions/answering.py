@@ -146,28 +146,33 @@ def answer(
 
 
 @needs(Permission.SUBMIT)
-def answered_by_name(actor: Actor, space: Workspace, submission: Submission) -> Signal | None:
+def answered_already(actor: Actor, space: Workspace, submission: Submission) -> Signal | None:
     """Return the answer to an earlier model of the same name, if that is good enough.
 
-    It is in the books, so nothing new is disclosed, and no lock is needed.
+    Also to the same bytes, once the test set is spent: nothing is queued for it any more, and who
+    missed the answer may still hear it. It is in the books, so nothing new is disclosed, and no
+    lock is needed.
 
     Raises:
         Denied: the submission is of a tenant that the actor does not act for.
         InvalidInput: there is no such tenant, or the meter does not ask that.
         WrongPhase: there is no test set or no validation set yet.
     """
-    if not submission.once:
-        return None
     with space.reading() as books:
         state = space.state(books)
+        if not submission.once and state.current.phase is not Phase.SPENT:
+            return None
         test_set, validation = in_use(state, USUAL)
         draft = _drafted(actor, state, submission, test_set, validation)
-        entry = Known.read(books, test_set, [draft]).named(draft)
+        draft = _known_by(space, state.spec, draft, _same_bytes(submission))
+        known = Known.read(books, test_set, [draft])
+        named = known.named(draft)
+        entry = named if test_set.phase is Phase.ACTIVE else known.same(draft)
         if entry is None:
             return None
         histories = histories_of(books, state, test_set)
-    account = histories.account(entry.tenant)
-    return signal_of(state, histories.ledger, entry, account, repeated=True, by_name=True)
+    account, by_name = histories.account(entry.tenant), named is not None
+    return signal_of(state, histories.ledger, entry, account, repeated=True, by_name=by_name)
 
 
 def answered_before(books: Books, space: Workspace, submission: Submission) -> bool:

@@ -34,6 +34,7 @@ from easeml_meter.service.submissions.measuring import (
     ModelAttempt,
     digest_of,
     hidden_score,
+    model_identity,
     model_score,
     rehearse,
     visible_score,
@@ -235,8 +236,9 @@ class OnnxFile:
 
     path: Source
 
-    def same_bytes(self) -> None:
-        """Return nothing: a model is known by what is read of it."""
+    def same_bytes(self) -> str:
+        """Return what its attempt is known by."""
+        return model_identity(file_digest(self.path))
 
     def open(self, on: Measured, *, sees_inputs: bool = False) -> ModelAttempt:
         """Read the file, and check it statically."""
@@ -287,8 +289,9 @@ class Command:
         """Collect the files in `folder` that the command names, and those named here."""
         return cls(Bundle.collect(command, files, folder))
 
-    def same_bytes(self) -> None:
-        """Return nothing: a model is known by what is read of it."""
+    def same_bytes(self) -> str:
+        """Return what its attempt is known by."""
+        return model_identity(self.bundle.digest)
 
     def open(self, on: Measured, *, sees_inputs: bool = False) -> ModelAttempt:
         """Check that it can be run."""

@@ -297,6 +297,11 @@ class Measured(Closing):
         return CommittedIds("the validation set", column, digest, read)
 
 
+def model_identity(digest: str) -> str:
+    """Return what a model with this digest is known by."""
+    return digest_of(f"model|{digest}")
+
+
 @dataclass(frozen=True)
 class ModelAttempt:
     """A model that passed its checks."""
@@ -309,7 +314,7 @@ class ModelAttempt:
     @property
     def identity(self) -> str:
         """What it predicts on hidden rows is not looked at."""
-        return digest_of(f"model|{self.predictor.digest}")
+        return model_identity(self.predictor.digest)
 
     def content(self) -> bytes:
         """Return the bytes that are kept."""

@@ -51,8 +51,8 @@ from easeml_meter.service.submissions.answering import (
     Submission,
     answer,
     answer_all,
+    answered_already,
     answered_before,
-    answered_by_name,
     submission_of,
 )
 from easeml_meter.service.submissions.deciding import Decisions
@@ -190,7 +190,7 @@ def _received(incoming: Incoming) -> Submission | Taken:
         with incoming.space.reading() as books:
             if (before := Keys.read(books, [keyed]).before(keyed)) is not None:
                 return before
-    if (signal := answered_by_name(actor, incoming.space, given)) is not None:
+    if (signal := answered_already(actor, incoming.space, given)) is not None:
         return _kept(incoming, incoming.accepted(signal))
     return _enqueue(incoming, given, submitted)
 
