@@ -40,6 +40,7 @@ TESTS: dict[int, tuple[str, ...]] = {
     ),
     42: ("properties/test_races_at_a_server.py::test_postgresql_with_everything_killed",),
     43: ("properties/test_durability.py::test_four_processes_at_once",),
+    45: ("server/api/test_tokens.py::TestTokens::test_revoked_by_another_server_acts_at_once",),
     54: (
         "tables/test_opening.py::test_flipped_bytes_are_refused_or_read",
         "scoring/test_predictions.py::test_every_cut_and_every_flipped_byte_is_refused_or_read",
@@ -83,7 +84,6 @@ TESTS: dict[int, tuple[str, ...]] = {
 }
 
 DOCUMENTED: dict[int, tuple[str, str]] = {
-    45: ("docs/security.md", "within a second what changed through another server"),
     88: ("docs/security.md", "the last links are cut off *and* the journal is cut to match"),
     91: ("docs/security.md", "a second copy of the folder is used on its own"),
 }

@@ -26,7 +26,7 @@ def test_log_has_one_line_per_request_and_no_secrets(served: Served, log: io.Str
         ("POST", "/api/v1/login", 401, None),
         ("POST", "/api/v1/login", 200, None),
         ("GET", "/api/v1/tokens", 200, anna),
-        ("GET", "/api/v1/users/{user}", 422, anna),
+        ("GET", "/api/v1/users/{user}", 403, anna),
         ("GET", "-", 404, None),
         ("POST", "/api/v1/tokens", 201, anna),
     ]

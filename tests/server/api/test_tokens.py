@@ -13,6 +13,7 @@ from easeml_meter.service import guesses, seats, tokens, users
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.guesses import FAILURES, LOCK
 from easeml_meter.storage import schema
+from easeml_meter.storage.store import Store
 
 
 @pytest.fixture
@@ -40,6 +41,16 @@ class TestTokens:
         admin.patch(f"/users/{stranger}", json={"disabled": False})
         # Enabling the account again does not bring its tokens back.
         assert status(served, served.tokens["stranger"])[0] == 401
+
+    def test_revoked_by_another_server_acts_at_once(self, served: Served) -> None:
+        """Every request asks the database, and remembers nobody."""
+        made = served.client("stranger").post("/tokens", json={"name": "ci"}).json()
+        assert status(served, made["token"])[0] == 200
+        other = Store.open(served.site.store.address)
+        with other.writing() as books:
+            books.tokens.revoke(served.site.now(), user=served.users["stranger"].id)
+        other.close()
+        assert status(served, made["token"]) == (401, "the token was revoked: log in again")
 
     def test_logout_revokes_this_token_only(self, served: Served) -> None:
         other = tokens.make_token(actor_of(served.users["stranger"].id), served.site, "other")[1]
@@ -199,7 +210,7 @@ class TestLogin:
     def test_a_crowd_of_strangers_locks(
         self, served: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        monkeypatch.setattr(users, "FAILURES_ANYWHERE", FAILURES + 1)
+        monkeypatch.setattr(guesses, "FAILURES_ANYWHERE", FAILURES + 1)
         served.add_user("anna", password=PASSWORD)
         for number in range(FAILURES + 1):
             given = {"name": "anna", "password": "wrong"}
@@ -210,7 +221,7 @@ class TestLogin:
         self, served: Served, monkeypatch: pytest.MonkeyPatch
     ) -> None:
         monkeypatch.setattr(guesses, "IDLE_KEYS", 4)
-        monkeypatch.setattr(users, "FAILURES_ANYWHERE", 2)
+        monkeypatch.setattr(guesses, "FAILURES_ANYWHERE", 2)
         served.add_user("anna", password=PASSWORD)
         for number in range(12):
             stranger = served.client_from(f"198.51.100.{number}")

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import re
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
 import httpx
@@ -150,6 +151,16 @@ def test_news_are_drawn_once_for_all_who_see_the_same(
         assert len(drawn) == 4
 
 
+def here(sleep: Callable[[float], Awaitable[None]]) -> Callable[[float], Awaitable[None]]:
+    """Return a sleep for this thread alone: servers of other tests may run in others."""
+    own, usual = threading.get_ident(), asyncio.sleep
+
+    def either(seconds: float) -> Awaitable[None]:
+        return sleep(seconds) if threading.get_ident() == own else usual(seconds)
+
+    return either
+
+
 def test_pages_are_told_one_after_another_and_slowly_while_answers_are_given(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
@@ -164,7 +175,7 @@ def test_pages_are_told_one_after_another_and_slowly_while_answers_are_given(
         return waited[-1]
 
     watcher = live_pages.Live(None)  # type: ignore[arg-type]
-    monkeypatch.setattr(asyncio, "sleep", sleep)
+    monkeypatch.setattr(asyncio, "sleep", here(sleep))
     assert 0 < asyncio.run(two()) <= 1 / 50
     assert waited[0] == 0
     watcher._busy = True
@@ -182,7 +193,7 @@ def test_a_meter_is_busy_if_it_changes_from_look_to_look(monkeypatch: pytest.Mon
                 live._open.clear()
 
         monkeypatch.setattr(live, "_look", lambda meters: {"m": left.pop(0)})
-        monkeypatch.setattr(asyncio, "sleep", sleep)
+        monkeypatch.setattr(asyncio, "sleep", here(sleep))
         live._open["m"] = 1
         await live._watch()
         return busy
