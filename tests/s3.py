@@ -64,10 +64,13 @@ def store(host: str = "127.0.0.1", inside: tuple[str, ...] = ()) -> Iterator[str
             stdout=subprocess.DEVNULL,
             stderr=subprocess.DEVNULL,
         )
+        # fsspec remembers file systems with the address that they were made with.
+        fsspec.get_filesystem_class("s3").clear_instance_cache()
         try:
             _wait(address, process)
             yield address
         finally:
+            fsspec.get_filesystem_class("s3").clear_instance_cache()
             process.kill()
             process.wait()
 

@@ -43,7 +43,7 @@ from tests.service.helpers import small_spec
 from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
 
-pytestmark = pytest.mark.slow
+pytestmark = [pytest.mark.slow, pytest.mark.verify]
 
 ROWS = int(os.environ.get("METER_SCALE", "1280000"))
 LARGE = ROWS >= 10**7
@@ -356,7 +356,6 @@ def test_a_cluster_gives_the_answer_of_one_process(world: World) -> None:
     assert len(world.steps()) == 4
 
 
-@pytest.mark.verify
 @pytest.mark.parametrize("kind", ["predictions", "model"])
 def test_a_killed_worker_changes_no_answer(world: World, kind: str) -> None:
     name, before = f"{kind}-killed", world.steps()
@@ -374,7 +373,6 @@ def test_a_killed_worker_changes_no_answer(world: World, kind: str) -> None:
     world.dask.start_worker("dask1")
 
 
-@pytest.mark.verify
 def test_a_killed_scheduler_costs_nothing(world: World) -> None:
     """Nothing is entered; once there is a cluster again, the same submission is answered."""
     name, before = "scheduler-killed", world.steps()
@@ -391,7 +389,6 @@ def test_a_killed_scheduler_costs_nothing(world: World) -> None:
     assert world.steps() == [*before, name]
 
 
-@pytest.mark.verify
 def test_a_model_at_a_server_runs_on_the_cluster_and_its_release_on_a_worker(world: World) -> None:
     """The first `meter worker` is killed; another one, on another machine, uses the cluster."""
     team, net, before = world.team, world.net, world.steps()
