@@ -415,6 +415,11 @@ def test_servers_share_a_database_that_no_restore_may_use_meanwhile(
         engine = store_module._engine(url)
         with engine.connect() as connection:
             others = "pid <> pg_backend_pid() AND datname = current_database()"
+            count = f"SELECT count(*) FROM pg_stat_activity WHERE {others}"  # noqa: S608
+            patience = time.monotonic() + 20
+            while connection.exec_driver_sql(count).scalar_one() > 1:  # some are still closing
+                assert time.monotonic() < patience, "a closed connection stays"
+                connection.rollback()  # statistics are those of the transaction's beginning
             end = f"SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE {others}"  # noqa: S608
             assert connection.exec_driver_sql(end).all() == [(True,)]
         engine.dispose()
