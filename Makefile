@@ -33,8 +33,8 @@ demo: for-use ## the story of meter demo, then the whole loop on real data
 	@rm -rf out/demo && mkdir -p out/demo
 	$(BIN)/python examples/digits.py out/demo
 
-test: for-work ## everything CI checks: lint, types, imports, unit, docs; with the time of each
-	@MAKE="$(MAKE)" sh scripts/parts.sh lint types imports unit docs
+test: for-work ## everything CI checks: lint, imports; types, docs and unit side by side; with the time of each
+	@MAKE="$(MAKE)" sh scripts/parts.sh lint imports -- types docs unit
 
 quick: for-work ## an answer in about a minute: lint, imports, and the fast tests
 	$(BIN)/ruff check

@@ -34,7 +34,7 @@ def pytest_collection_finish() -> None:
     gc.enable()
 
 
-pytest_plugins = ["tests.hurry", "tests.postgresql", "tests.s3", "tests.template"]
+pytest_plugins = ["tests.hurry", "tests.postgresql", "tests.s3", "tests.template", "tests.warm"]
 
 
 # Fixtures, and values of parameters, that start another program.

@@ -30,9 +30,16 @@ METER = "from easeml_meter.cli import main; main()"
 """A program that is `meter`."""
 HURRIED = f"from tests.hurry import hurry; hurry(); {METER}"
 """One whose answers to models leave as soon as they are known."""
+SCRIPT = """
+import os, runpy, sys
+del sys.argv[0]
+sys.path.insert(0, os.path.dirname(sys.argv[0]))
+runpy.run_path(sys.argv[0], run_name="__main__")
+"""
+"""A program that runs a file, named first, as Python does."""
 
-_FORKING = """
-import atexit, ctypes, gc, importlib, json, os, pkgutil, resource, signal, socket, sys, threading
+MODULES = """
+import gc, importlib, pkgutil
 import alembic.command, httpx, pandas, pyarrow.parquet, rich.markup, rich.table
 import easeml_meter.cli, easeml_meter.client.meter, easeml_meter.lab.simulation, easeml_meter.meter
 import easeml_meter.report, easeml_meter.server.serve, tests.hurry
@@ -43,6 +50,11 @@ for package in (easeml_meter.cli, easeml_meter.report):
 import pytest
 from tests.hurry import quicken
 quicken(pytest.MonkeyPatch())
+"""
+"""What the process imports that forks commands and servers."""
+
+_FORKING = """
+import atexit, ctypes, gc, json, os, resource, signal, socket, sys, threading
 gc.collect()
 gc.freeze()
 
@@ -83,6 +95,9 @@ while True:
         run(asked, own)
     except SystemExit as done:
         code = done.code or 0
+        if not isinstance(code, int):
+            print(code, file=sys.stderr)
+            code = 1
     except BaseException:
         code = 1
         sys.excepthook(*sys.exc_info())
@@ -97,13 +112,13 @@ while True:
 
 
 class _Forking:
-    """The process that forks."""
+    """The process that forks, with these modules."""
 
-    def __init__(self) -> None:
+    def __init__(self, modules: str) -> None:
         self._socket, its = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
         with its:
             self._process = subprocess.Popen(
-                [sys.executable, "-c", _FORKING, str(its.fileno())],
+                [sys.executable, "-c", modules + _FORKING, str(its.fileno())],
                 cwd=ROOT,
                 stdin=subprocess.DEVNULL,
                 stdout=subprocess.DEVNULL,
@@ -123,8 +138,8 @@ class _Forking:
 
 
 @cache
-def _forking() -> _Forking:
-    return _Forking()
+def _forking(modules: str) -> _Forking:
+    return _Forking(modules)
 
 
 def _pipe() -> tuple[IO[str], IO[str]]:
@@ -143,15 +158,17 @@ def _rest(pipe: IO[str] | None) -> str:
 class Forked:
     """A program that was forked; it has what tests use of a `subprocess.Popen`."""
 
+    modules = MODULES
+
     def __init__(
         self,
         program: str,
         arguments: Sequence[str],
         environment: Mapping[str, str],
         *,
-        stdin: IO[str] | None = None,
-        stdout: IO[str] | None = None,
-        stderr: IO[str] | None = None,
+        stdin: IO[Any] | None = None,
+        stdout: IO[Any] | None = None,
+        stderr: IO[Any] | None = None,
         folder: Path | None = None,
         files: int | None = None,
     ) -> None:
@@ -160,6 +177,7 @@ class Forked:
         It reads from nothing and prints into pipes, unless files are given.
         """
         self.returncode: int | None = None
+        self._one_at_a_time = threading.Lock()
         self.stdout: IO[str] | None = None
         self.stderr: IO[str] | None = None
         with ExitStack() as ours:
@@ -171,7 +189,7 @@ class Forked:
             if stderr is None:
                 self.stderr, stderr = _pipe()
                 ours.enter_context(stderr)
-            self.pid: int = _forking().ask(
+            self.pid: int = _forking(self.modules).ask(
                 [stdin.fileno(), stdout.fileno(), stderr.fileno()],
                 program=program,
                 arguments=list(arguments),
@@ -181,9 +199,10 @@ class Forked:
             )
 
     def poll(self) -> int | None:
-        if self.returncode is None:
-            self.returncode = _forking().ask(ended=self.pid)
-        return self.returncode
+        with self._one_at_a_time:  # its end is told once
+            if self.returncode is None:
+                self.returncode = _forking(self.modules).ask(ended=self.pid)
+            return self.returncode
 
     def wait(self, timeout: float | None = None) -> int:
         begun = time.monotonic()
@@ -241,3 +260,76 @@ def run(
         for each in (stdout, stderr):
             each.seek(0)
         return subprocess.CompletedProcess(arguments, code, stdout.read(), stderr.read())
+
+
+_SHIM = """#!{python} -IS
+import os, socket, sys
+name, given = os.path.basename(sys.argv[0]), sys.argv[1:]
+if name != "meter" and not (given and given[0].endswith(".py")):
+    os.execv({python!r}, [{python!r}, *given])  # -c, -m, what is piped in
+import json
+asked = json.dumps([name, given, os.getcwd(), dict(os.environ)]).encode()
+with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as server:
+    server.connect({address!r})
+    socket.send_fds(server, [len(asked).to_bytes(4, "big")], [0, 1, 2])
+    server.sendall(asked)
+    sys.exit(int(server.makefile().read()))
+"""
+
+
+class _Shims:
+    """A folder with `meter` and `python` for PATH; each is forked, with the files it was given."""
+
+    def __init__(self) -> None:
+        self._folder = tempfile.TemporaryDirectory(prefix="meter-shims-")
+        atexit.register(self._folder.cleanup)
+        self.folder = Path(self._folder.name)
+        address = str(self.folder / "socket")
+        self._listening = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        atexit.register(self._listening.close)
+        self._listening.bind(address)
+        self._listening.listen(16)
+        for name in ("meter", "python"):
+            path = self.folder / name
+            path.write_text(_SHIM.format(python=sys.executable, address=address))
+            path.chmod(0o755)
+        threading.Thread(target=self._serve, daemon=True).start()
+
+    def _serve(self) -> None:
+        while True:
+            try:
+                client, _ = self._listening.accept()
+            except OSError:
+                return
+            threading.Thread(target=self._run, args=(client,), daemon=True).start()
+
+    def _run(self, client: socket.socket) -> None:
+        with client:
+            size, given, _, _ = socket.recv_fds(client, 4, 3)
+            with client.makefile("rb") as stream:
+                asked = json.loads(stream.read(int.from_bytes(size, "big")))
+            name, arguments, folder, environment = asked
+            # What a script finds beside its interpreter is forked, too.
+            beside = f"import sys; sys.executable = {str(self.folder / 'python')!r}\n"
+            program = METER if name == "meter" else beside + SCRIPT
+            with ExitStack() as files:
+                stdin, stdout, stderr = (
+                    files.enter_context(open(each, "r+b", buffering=0)) for each in given
+                )
+                forked = Forked(
+                    *(program, arguments, environment),
+                    stdin=stdin,
+                    stdout=stdout,
+                    stderr=stderr,
+                    folder=Path(folder),
+                )
+            client.sendall(str(forked.wait()).encode())
+
+
+@cache
+def shims() -> Path:
+    """Give a folder for the front of PATH: there `meter` and `python FILE.py` start at once.
+
+    A signal to one of them does not reach what was forked for it.
+    """
+    return _Shims().folder

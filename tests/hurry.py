@@ -3,15 +3,13 @@
 What was written survives a kill without waiting for the disk, though not a power cut. Passwords are
 slow to hash because somebody may guess them. The wait before an answer hides from developers how
 long their model ran on hidden rows, and a child bounds what a sealed file can cost. Tests that ask
-about none of these do without. No setting turns them off: tests do in their own process, and other
-programs are started through this one: `python tests/hurry.py PROGRAM ARGUMENT...`.
+about none of these do without. No setting turns them off: tests do in their own process, and
+programs that `forking` starts do in theirs.
 """
 
 from __future__ import annotations
 
 import os
-import runpy
-import sys
 from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
@@ -34,7 +32,8 @@ _hasher = argon2.PasswordHasher
 _nobodys = users._NOBODYS
 
 
-def _inspect_here(delivered: Delivered, limits: TableLimits) -> Inspected:
+def inspect_here(delivered: Delivered, limits: TableLimits) -> Inspected:
+    """Read a delivery in this process."""
     return delivered.inspect(replace(limits, longest_text=limits.most_decoded_bytes))
 
 
@@ -64,7 +63,7 @@ def _hurried() -> Iterator[None]:
     """Wait for nothing in any test, nor in what modules of tests share."""
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(measuring, "wait_until", lambda moment: None)
-        patch.setattr(Delivered, "inspect_apart", _inspect_here)
+        patch.setattr(Delivered, "inspect_apart", inspect_here)
         quicken(patch)
         yield
 
@@ -93,10 +92,3 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let answers wait, as they do for users."""
     monkeypatch.setattr(measuring, "wait_until", _wait_until)
-
-
-if __name__ == "__main__":
-    hurry()
-    del sys.argv[0]
-    sys.path[0] = os.path.dirname(sys.argv[0])
-    runpy.run_path(sys.argv[0], run_name="__main__")

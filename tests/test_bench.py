@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from pathlib import Path
+from collections.abc import Iterator
+from contextlib import nullcontext
 
 import bench
 import httpx
@@ -10,6 +11,7 @@ import pytest
 from bench import Benchmark, Timing, all_benchmarks, costs, measure, table
 from bench.__main__ import main
 from redteam.starting import started
+from redteam.target import Target
 
 
 @pytest.mark.parametrize("benchmark", all_benchmarks(small=True), ids=lambda each: each.name)
@@ -60,27 +62,36 @@ def test_modules_are_registered() -> None:
     assert "bench.planner" in bench.MODULES
 
 
+@pytest.fixture(scope="module")
+def target(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Target]:
+    """Start the server that `bench costs` starts, once."""
+    with started(tmp_path_factory.mktemp("costs")) as found:
+        yield found
+
+
 @pytest.mark.slow
 def test_the_worst_price_of_a_route_is_the_exit_code(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], target: Target
 ) -> None:
+    monkeypatch.setattr(costs, "started", lambda folder: nullcontext(target))
+    monkeypatch.setattr(costs, "MOST_SECONDS", 1e-9)
+    assert costs.main(roles=["developer"], words=["GET /planner/answer"]) == 1
+    capsys.readouterr()
     monkeypatch.setattr(costs, "MOST_SECONDS", 1e9)  # how fast is for `make bench` to say
+    # Last: the session is over then.
     assert costs.main(roles=["outsider", "developer"], words=["POST", "/logout"]) == 0
     heading, line, worst = capsys.readouterr().out.splitlines()
     assert "MB/KB" in heading
     assert line.startswith("POST /logout ")
     assert worst.startswith("the worst of 1: POST /logout")
-    monkeypatch.setattr(costs, "MOST_SECONDS", 1e-9)
-    assert costs.main(roles=["developer"], words=["GET /planner/answer"]) == 1
 
 
 @pytest.mark.slow
-def test_every_route_and_page_has_a_price(tmp_path: Path) -> None:
-    with started(tmp_path) as target:
-        asked = dict(costs.requests(target))
-        document = httpx.get(
-            f"{target.address}/api/v1/openapi.json", trust_env=False, timeout=120
-        ).json()
+def test_every_route_and_page_has_a_price(target: Target) -> None:
+    asked = dict(costs.requests(target))
+    document = httpx.get(
+        f"{target.address}/api/v1/openapi.json", trust_env=False, timeout=120
+    ).json()
     operations = [path for path in document["paths"].values() for _ in path]
     assert len(asked) >= len(operations)
     assert {"POST /login", "POST /plans", "GET /planner", "GET /meters/{meter}/labels"} <= {*asked}

@@ -3,54 +3,38 @@
 from __future__ import annotations
 
 import re
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
+from tests.forking import SCRIPT, run
 
 ROOT = Path(__file__).parents[1]
-HURRIED = ROOT / "tests" / "hurry.py"
+HURRIED = f"from tests.hurry import hurry; hurry()\n{SCRIPT}"
 
 
 @pytest.mark.parametrize(
     "name", ["onnx_from_scikit_learn", "plain_command", "numpy_network", "regression_range"]
 )
 def test_models_of_every_kind_are_measured(name: str, tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, HURRIED, ROOT / "examples" / "models" / f"{name}.py", tmp_path],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    assert re.search(r"^Step 1: band 1 of 3", done.stdout, re.MULTILINE), done.stdout
+    told = example(f"models/{name}", tmp_path, program=HURRIED)
+    assert re.search(r"^Step 1: band 1 of 3", told, re.MULTILINE), told
 
 
 def test_the_digits_march_to_the_end_of_the_meter(tmp_path: Path) -> None:
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / "digits.py", tmp_path],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
-    assert done.returncode == 0, done.stderr
-    bands = [int(band) for band in re.findall(r"^Step \d+: band (\d)", done.stdout, re.MULTILINE)]
+    told = example("digits", tmp_path)
+    bands = [int(band) for band in re.findall(r"^Step \d+: band (\d)", told, re.MULTILINE)]
     assert len(bands) >= 12
     assert bands == sorted(bands), "an incremental meter only marches"
     assert (bands[0], bands[-1]) == (2, 5)
-    assert "refused: test set 1 is spent" in done.stdout
-    assert "problems found by the audit: 0" in done.stdout
+    assert "refused: test set 1 is spent" in told
+    assert "problems found by the audit: 0" in told
     assert (tmp_path / "meter" / ".meter" / "released" / "1" / "report.html").exists()
 
 
-def example(name: str, folder: Path, *more: str) -> str:
-    done = subprocess.run(
-        [sys.executable, ROOT / "examples" / f"{name}.py", folder, *more],
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+def example(name: str, folder: Path, *more: str, program: str = SCRIPT) -> str:
+    """Run an example in a process of its own; return what it prints."""
+    words = [str(ROOT / "examples" / f"{name}.py"), str(folder), *more]
+    done = run(words, program=program)
     assert done.returncode == 0, done.stderr
     return done.stdout
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import subprocess
-import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
 
+from tests.forking import SCRIPT, run
 from tests.live import live
 
 from easeml_meter.core.people import Role
@@ -28,7 +27,8 @@ def team(folder: Path, role: str) -> Iterator[dict[str, str]]:
     The admin finds an empty server, the labeler a meter, the developer one with a test set, and the
     runner one whose inputs are hidden, with a validation set, too.
     """
-    subprocess.run([sys.executable, str(FILES)], cwd=folder, check=True)
+    made = run([str(FILES)], program=SCRIPT, folder=folder)
+    assert made.returncode == 0, made.stderr
     header, *rows = (folder / "labelled.csv").read_text().splitlines(keepends=True)
     (folder / "monday.csv").write_text("".join([header, *rows[:200]]))
     (folder / "tuesday.csv").write_text("".join([header, *rows[200:]]))

@@ -15,7 +15,7 @@ import click
 import pytest
 from click.testing import CliRunner
 from tests.cli.team import team
-from tests.forking import HURRIED, run
+from tests.forking import HURRIED, SCRIPT, run, shims
 
 from easeml_meter.cli import meter
 
@@ -91,6 +91,12 @@ def forked(
     return done.returncode, done.stdout
 
 
+def script(path: str, folder: Path) -> None:
+    """Run a file as Python does, in a folder."""
+    done = run([path], program=SCRIPT, folder=folder)
+    assert done.returncode == 0, done.stderr
+
+
 def matches(expected: list[str], printed: list[str]) -> bool:
     """Compare, where `...` in a line is any text, and on a line of its own any lines."""
     pattern = ""
@@ -147,10 +153,12 @@ def test_documented_command(command: Command, tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("page", [page for page in PAGES if setup_of(page)], ids=lambda p: p.name)
 def test_documented_sequence(page: Path, tmp_path: Path) -> None:
-    subprocess.run([sys.executable, str(setup_of(page))], cwd=tmp_path, check=True)
+    script(str(setup_of(page)), tmp_path)
     for kind, block in blocks(page, "console|python"):
         if kind == "python":
-            subprocess.run([sys.executable, "-c", block], cwd=tmp_path, check=True)
+            (tmp_path / "block.py").write_text(block, encoding="utf-8")
+            script("block.py", tmp_path)
+            (tmp_path / "block.py").unlink()
         for command in commands(page, block) if kind == "console" else []:
             command.run(forked, tmp_path)
 
@@ -173,7 +181,7 @@ def test_documented_sequence_with_curl(page: Path, tmp_path: Path) -> None:
     """All commands run in one shell, as for somebody who pastes them, and print what is told."""
     parts = blocks(page, "bash|text")
     with team(tmp_path, "admin") as environment:
-        path = f"{METER.parent}:/usr/bin:/bin"
+        path = f"{shims()}:{METER.parent}:/usr/bin:/bin"
         mark, script, expected = "--- next block ---", "set -eu -o pipefail\n", [""]
         for kind, block in parts:
             if kind == "text":

@@ -14,10 +14,10 @@ from tests.server.driving import begin, submit
 from tests.server.process import started
 from tests.service.helpers import actor_of, small_spec
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.service import tokens, users
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 from easeml_meter.storage import schema
 
 from .browsing import PASSWORD, PHONE, Tab, tab

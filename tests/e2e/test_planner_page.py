@@ -12,10 +12,14 @@ import pytest
 from playwright.sync_api import Browser
 from tests.cli.running import plan_json
 
+from easeml_meter.core.questions.planning import (
+    reachable_tolerance,
+    required_labels,
+    supported_steps,
+)
 from easeml_meter.errors import InvalidInput
 from easeml_meter.report.planner import planner_page
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import reachable_tolerance, required_labels, supported_steps
 
 from .browsing import Tab, tab
 

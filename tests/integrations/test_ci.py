@@ -18,6 +18,7 @@ from xml.etree import ElementTree as ET
 import pytest
 import yaml
 from tests.client.people import people_at
+from tests.forking import shims
 from tests.live import live
 from tests.service.helpers import Session, make_session
 
@@ -42,7 +43,7 @@ def loaded(path: str) -> Any:
 
 def run(command: list[str], folder: Path, environment: dict[str, str]) -> Done:
     kept = {name: os.environ[name] for name in ("PYTHONPATH",) if name in os.environ}
-    path = f"{Path(sys.executable).parent}:/usr/bin:/bin"
+    path = f"{shims()}:{Path(sys.executable).parent}:/usr/bin:/bin"
     return subprocess.run(
         command,
         cwd=folder,
@@ -58,7 +59,7 @@ def act(
     event: dict[str, Any] | None = None,
     /,
     *,
-    python: str | Path = sys.executable,
+    python: str | Path = "",
     **given: str,
 ) -> Done:
     """Run the script of the action as a runner would, in a job of its own."""
@@ -77,6 +78,7 @@ def act(
         **dict.fromkeys(("METER_NAME", "METER_CA", "METER_MODEL", "METER_JUNIT"), ""),
         "METER_FAIL_ABOVE": "2",
     }
+    python = python or shims() / "python"
     return run([str(python), str(SCRIPT)], folder, environment | given)
 
 
@@ -118,7 +120,7 @@ def test_a_model_that_passes_is_asked_once_per_commit(session: Session) -> None:
 def test_a_model_above_the_band_fails(session: Session) -> None:
     report = session.folder / "junit.xml"
     given = files(session, 25, 0) | {"METER_JUNIT": str(report)}
-    done = act(session.folder, METER_MODEL="named", **given)
+    done = act(session.folder, python=sys.executable, METER_MODEL="named", **given)
     assert done.returncode == 6
     assert done.stdout.startswith("::error title=Overfitting meter::failed: model named: step 1")
     assert (outputs(session.folder)["passed"], outputs(session.folder)["band"]) == ("false", "3")

@@ -10,6 +10,7 @@ import sys
 from pathlib import Path
 
 import pytest
+from tests.forking import shims
 from tests.integrations.test_reading import LOGS, bench_of
 
 from easeml_meter import Meter, MeterSpec
@@ -34,7 +35,7 @@ def mails(tmp_path: Path) -> Path:
 
 def run(folder: Path, *command: str | Path, **environment: str) -> tuple[int, str]:
     """Run a program in an environment where this Python, and `meter`, come first."""
-    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    path = f"{shims()}:{Path(sys.executable).parent}:{os.environ['PATH']}"
     done = subprocess.run(
         [*command],
         cwd=folder,
@@ -80,7 +81,7 @@ def test_a_model_is_submitted_as_it_is(tmp_path: Path) -> None:
 
 @pytest.mark.slow
 def test_an_agent_overfits_is_told_so_and_stops_at_the_gate(tmp_path: Path) -> None:
-    code, out = run(tmp_path, sys.executable, EXAMPLES / "agent_loop.py", tmp_path / "loop")
+    code, out = run(tmp_path, "python", EXAMPLES / "agent_loop.py", tmp_path / "loop")
     assert code == 0, out
     with_meter, without = out.split("Without one")
     assert re.findall(r"(\d+) hints.*(passed|failed):", with_meter) == [

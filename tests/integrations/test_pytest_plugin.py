@@ -10,11 +10,13 @@ from pathlib import Path
 from xml.etree import ElementTree as ET
 
 import pytest
+from tests import forking
 from tests.service.helpers import Session, condition_spec, make_session
 
 ROOT = Path(__file__).parents[2]
 PLUGIN = "easeml_meter.integrations.pytest_plugin"
 ALONE = ("--strict-markers", "--junitxml=j.xml", "-rs", "-p", "no:cacheprovider", "--rootdir=.")
+PYTEST = "import pytest, sys; sys.exit(pytest.console_main())"
 TEST = """
 import pytest
 
@@ -35,18 +37,22 @@ def written(session: Session, test: int, validation: int, limits: str = "max_ban
     return TEST.format(limits=limits, **named)
 
 
-def run(folder: Path, code: str, *options: str) -> tuple[str, dict[str, str]]:
-    """Run a test in a pytest of its own; return what it prints, and its JUnit properties."""
+def run(folder: Path, code: str, *options: str, fresh: bool = False) -> tuple[str, dict[str, str]]:
+    """Run a test in a pytest of its own; return what it prints, and its JUnit properties.
+
+    A `fresh` one has imported nothing before.
+    """
     (folder / "test_it.py").write_text(code)
-    done = subprocess.run(
-        [sys.executable, "-m", "pytest", "-p", PLUGIN, *ALONE, *options, "test_it.py"],
-        cwd=folder,
-        # The plugin may be installed beside: then -p would register it a second time.
-        env={**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "METER_FOLDER": "meter"},
-        capture_output=True,
-        text=True,
-        check=False,
-    )
+    # The plugin may be installed beside: then -p would register it a second time.
+    alone = {**os.environ, "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1", "METER_FOLDER": "meter"}
+    words = ["-p", PLUGIN, *ALONE, *options, "test_it.py"]
+    if fresh:
+        command = [sys.executable, "-m", "pytest", *words]
+        done = subprocess.run(
+            command, cwd=folder, env=alone, capture_output=True, text=True, check=False
+        )
+    else:
+        done = forking.run(words, alone, program=PYTEST, folder=folder)
     assert done.returncode in (0, 1), done.stdout + done.stderr
     found = ET.parse(folder / "j.xml").iter("property")  # noqa: S314 (its own file)
     return done.stdout, {each.attrib["name"]: each.attrib["value"] for each in found}
@@ -148,7 +154,7 @@ def test_modules():
     assert ours == {package, package + ".version", plugin, plugin + ".pytest_plugin"}
     assert not {"numpy", "pyarrow", "sqlalchemy", "click", "httpx"} & set(sys.modules)
 """
-    assert "1 passed" in run(tmp_path, code)[0]
+    assert "1 passed" in run(tmp_path, code, fresh=True)[0]
 
 
 @pytest.mark.parametrize(("errors", "answer"), [(0, "pass"), (30, "fail")])

@@ -39,6 +39,19 @@ _WHERE = re.compile(r"\[ONNXRuntimeError\] : \d+ : \w+ : |/onnxruntime_src/\S+ .
 _TOO_NEW = re.compile(r"Opset (\d+) is under development.*domain (\S+) is till opset (\d+)", re.S)
 
 
+class WithoutPandas:
+    """Says that there is no pandas.
+
+    pyarrow imports it with the first array it makes, only to find out that the array is none of
+    pandas': that takes as long as all else at the start of a run.
+    """
+
+    def find_spec(self, name: str, path: object = None, target: object = None) -> None:
+        """Refuse it."""
+        if name == "pandas":
+            raise ModuleNotFoundError(name, name=name)
+
+
 def limit(seconds: float, memory: int, threads: int) -> None:
     """Set limits for good, on top of those that a sandbox may have set."""
     processor_time = math.ceil(seconds * threads) + 1
@@ -136,6 +149,7 @@ def reason(error: BaseException) -> str:
 
 def main(model: str, plan: str) -> NoReturn:
     """Leave without tidying up: a thread may still wait for input, and large models take time."""
+    sys.meta_path.insert(0, WithoutPandas())
     try:
         with open(plan, encoding="utf-8") as file:
             todo = json.load(file)
