@@ -13,6 +13,8 @@ import numpy as np
 from scipy.special import betainc, gammaln
 
 from bench import Benchmark
+from easeml_meter.core.questions.comparison import Setting, compare, compare_forms, labels_by_steps
+from easeml_meter.core.questions.planning import required_labels, supported_steps
 from easeml_meter.server.web.planner import (
     DEFAULTS,
     answer_to,
@@ -25,8 +27,6 @@ from easeml_meter.server.web.planner import (
 )
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting, tails
-from easeml_meter.stats.comparison import Setting, compare, compare_forms, labels_by_steps
-from easeml_meter.stats.planning import required_labels, supported_steps
 
 
 def benchmarks(*, small: bool) -> list[Benchmark]:

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.random import Generator
 
 from bench import Benchmark
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.worlds import (
@@ -22,7 +23,6 @@ from easeml_meter.lab.simulation.worlds import (
     world_of,
 )
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 
 Chances = dict[tuple[int, int], float]
 

@@ -17,7 +17,13 @@ if TYPE_CHECKING:
     from easeml_meter.core.gate import Gate
     from easeml_meter.core.people import Role
     from easeml_meter.core.questions.asking import plan_question
-    from easeml_meter.core.questions.planning import QuestionPlan
+    from easeml_meter.core.questions.comparison import Forms, compare_forms
+    from easeml_meter.core.questions.planning import (
+        Plan,
+        reachable_tolerance,
+        required_labels,
+        supported_steps,
+    )
     from easeml_meter.core.views import SessionView, Signal
     from easeml_meter.errors import (
         Denied,
@@ -41,13 +47,6 @@ if TYPE_CHECKING:
     from easeml_meter.service.submissions.kinds import Command, Function, OnnxFile, PredictionFiles
     from easeml_meter.service.submissions.measuring import Conditions
     from easeml_meter.spec import Band, MeterSpec
-    from easeml_meter.stats.comparison import Forms, compare_forms
-    from easeml_meter.stats.planning import (
-        Plan,
-        reachable_tolerance,
-        required_labels,
-        supported_steps,
-    )
 
 # Where each public name lives. Resolved on first use, so that `meter --help` imports no numpy.
 _HOME = {
@@ -55,7 +54,7 @@ _HOME = {
     "Command": "easeml_meter.service.submissions.kinds",
     "Conditions": "easeml_meter.service.submissions.measuring",
     "Denied": "easeml_meter.errors",
-    "Forms": "easeml_meter.stats.comparison",
+    "Forms": "easeml_meter.core.questions.comparison",
     "Function": "easeml_meter.service.submissions.kinds",
     "Gate": "easeml_meter.core.gate",
     "InvalidInput": "easeml_meter.errors",
@@ -64,9 +63,8 @@ _HOME = {
     "MeterSpec": "easeml_meter.spec",
     "NotFound": "easeml_meter.errors",
     "OnnxFile": "easeml_meter.service.submissions.kinds",
-    "Plan": "easeml_meter.stats.planning",
+    "Plan": "easeml_meter.core.questions.planning",
     "PredictionFiles": "easeml_meter.service.submissions.kinds",
-    "QuestionPlan": "easeml_meter.core.questions.planning",
     "RemoteMeter": "easeml_meter.client",
     "Role": "easeml_meter.core.people",
     "RowMatching": "easeml_meter.scoring.ids",
@@ -84,12 +82,12 @@ _HOME = {
     "VaultError": "easeml_meter.errors",
     "Waiting": "easeml_meter.errors",
     "WrongPhase": "easeml_meter.errors",
-    "compare_forms": "easeml_meter.stats.comparison",
+    "compare_forms": "easeml_meter.core.questions.comparison",
     "connect": "easeml_meter.client",
     "plan_question": "easeml_meter.core.questions.asking",
-    "reachable_tolerance": "easeml_meter.stats.planning",
-    "required_labels": "easeml_meter.stats.planning",
-    "supported_steps": "easeml_meter.stats.planning",
+    "reachable_tolerance": "easeml_meter.core.questions.planning",
+    "required_labels": "easeml_meter.core.questions.planning",
+    "supported_steps": "easeml_meter.core.questions.planning",
 }
 
 __all__ = [
@@ -108,7 +106,6 @@ __all__ = [
     "OnnxFile",
     "Plan",
     "PredictionFiles",
-    "QuestionPlan",
     "RemoteMeter",
     "Role",
     "RowMatching",

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 from tests.cli.running import plan_json, run
 
+from easeml_meter.core.questions.assumptions import assumptions_of
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import assumptions_of
 
 ROOT = Path(__file__).parents[2]
 HEADLINE = ["--steps", "10", "--signals", "5", "--tolerance", "0.01", "--delta", "0.01"]

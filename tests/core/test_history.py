@@ -10,9 +10,9 @@ import pytest
 from easeml_meter.core.history import Folded, Histories, fold
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.model import Entry, HandOver
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import answer_named
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 
 ENTRY = Entry("m", 1, 1, 1, "1", False, "model", "s", 1, "d", "0", "", "2026-01-01")
 

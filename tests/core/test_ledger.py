@@ -14,13 +14,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from easeml_meter.core.ledger import Account, Ledger
-from easeml_meter.core.questions.planning import labels_needed
-from easeml_meter.core.questions.rolling import Rolling
+from easeml_meter.core.questions.kinds import question_of
+from easeml_meter.core.questions.planning import labels_needed, required_labels
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
-from easeml_meter.stats.planning import required_labels
 from easeml_meter.stats.priors import log_weight
 from easeml_meter.stats.tails import log_tail
 
@@ -523,9 +522,9 @@ def test_each_window_answers_its_submissions_and_the_battery_is_steady() -> None
 def test_models_that_may_fail_have_one_more_answer_in_a_window() -> None:
     spec = meter(window=4, count="consistent")
     failing = spec.replace(models=True)
-    more = Rolling.of(failing).log_models(10) - Rolling.of(spec).log_models(10)
+    more = question_of(failing).log_models(10) - question_of(spec).log_models(10)
     assert more == pytest.approx(3 * math.log(3 / 2))
-    assert Rolling.of(failing).answers[-1] == "no reading"
+    assert question_of(failing).answers[-1] == "no reading"
 
 
 # --- Sessions share delta ---

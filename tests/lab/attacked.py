@@ -10,12 +10,13 @@ from typing import Any
 import numpy as np
 from scipy.stats import binom
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.lab.simulation.coverage import ERROR, Experiment, experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.worlds import Flags
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import log_failure, required_labels
+from easeml_meter.stats.planning import log_failure
 
 BY_BAND = [0.1, 0.2, 0.3]
 

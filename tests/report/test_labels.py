@@ -7,9 +7,9 @@ from xml.etree import ElementTree
 
 import pytest
 
+from easeml_meter.core.questions.comparison import Setting, labels_by_steps, lines
+from easeml_meter.core.questions.sketch import sketch
 from easeml_meter.report.labels import labels_svg
-from easeml_meter.stats.comparison import Setting, labels_by_steps, lines
-from easeml_meter.stats.sketch import sketch
 
 SETTING = Setting(3, (0.05, 0.1, 0.15), 0.01, 0.1)
 STEPS = [1, 3, 10, 30, 100]

@@ -15,9 +15,9 @@ from tests.service.helpers import Session, make_session
 
 import easeml_meter
 from easeml_meter import Meter
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.showing import Shown
 from easeml_meter.spec import MeterSpec, Protocol
-from easeml_meter.stats.planning import required_labels
 
 NAME = "<script>alert(1)"
 

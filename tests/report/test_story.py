@@ -102,6 +102,21 @@ def test_every_kind_of_meter_has_a_story_and_a_picture(view: SessionView) -> Non
     assert "style=" not in picture
 
 
+def test_no_roc_curve_is_called_the_best() -> None:
+    """Each is no distance away from itself on validation, so the first was always said to be."""
+    spec = MeterSpec.uniform(
+        signals=3, tolerance=0.25, steps=4, delta=0.2, edges=[0.1, 0.3], loss="roc[1]", rows=900
+    )
+    story = Story(released(spec, [(0.0, 0.05), None, (0.0, 0.123456), (0.0, 0.02)]))
+    assert (story.chosen, story.best) == (None, None)
+    assert (story.saw, story.was, story.promised, story.missed) == ("", "", "", "")
+    assert story.headline == "The ROC curves were at most 0.1235 apart."
+    assert (story.judged, story.right) == (3, 3)
+    picture = share_svg(story)
+    assert story.headline in picture
+    assert "You saw" not in picture
+
+
 def test_a_failed_model_has_no_promise() -> None:
     assert Story(asked()).promised == ""
 

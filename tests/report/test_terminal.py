@@ -21,13 +21,13 @@ from tests.report.test_checks import told
 from tests.report.test_words import ANY_TEXT
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.questions.assumptions import assumptions_of
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, UNCHANGED
 from easeml_meter.core.views import Signal
 from easeml_meter.report.gauge import plain
 from easeml_meter.report.palette import band_colours
 from easeml_meter.report.terminal import history_terminal, session_terminal, terminal
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import assumptions_of
 
 
 def signal(answer: int, spec: MeterSpec = MASKING) -> Signal:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+import pickle
 import tomllib
 from pathlib import Path
 from typing import Any
@@ -534,3 +535,16 @@ def test_bands_are_equally_wide_where_their_number_is_given() -> None:
     assert MeterSpec.uniform(signals=4, tolerance=0.01, **common).edges == (0.25, 0.5, 0.75)
     assert MeterSpec.uniform(tolerance=[0.01, 0.02], **common).edges == (0.5,)
     assert MeterSpec.uniform(tolerance=0.01, edges=(0.3,), **common).edges == (0.3,)
+
+
+@pytest.mark.parametrize("options", [{}, {"drawn": 0.2}, {"also": ("n > 0.5 +/- 0.1",)}])
+def test_equal_meters_have_one_hash_in_every_process(options: dict[str, Any]) -> None:
+    """Checks settle settings on the way, and another process hashes texts in another way."""
+    given: dict[str, Any] = {"tolerance": 0.1, "steps": 3, "delta": 0.1} | options
+    spec, same = MeterSpec.uniform(**given), MeterSpec.uniform(**given)
+    assert hash(spec) == hash(same) == hash(MeterSpec.from_mapping(spec.to_mapping()))
+    assert spec.tolerances == tuple(band.tolerance for band in spec.bands)
+    assert len({spec, same, spec.replace(steps=4)}) == 2
+    sent = pickle.dumps(spec)
+    assert b"_hash" not in sent
+    assert pickle.loads(sent) == spec  # noqa: S301 - made above

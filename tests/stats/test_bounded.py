@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from mpmath import mp
 from scipy.stats import binom
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.spec import Bound, MeterSpec
 from easeml_meter.stats import bounded
 from easeml_meter.stats.bounded import (
@@ -23,7 +24,6 @@ from easeml_meter.stats.bounded import (
     log_variance,
     variance_is_covered,
 )
-from easeml_meter.stats.planning import required_labels
 from easeml_meter.stats.tails import log_tail
 
 GRADES = 4

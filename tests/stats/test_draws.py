@@ -14,15 +14,15 @@ from typing import Any
 import pytest
 from tests.stats import oracle
 
-from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import counting
-from easeml_meter.stats.draws import DRAWS, expected_edges, log_few
-from easeml_meter.stats.planning import (
-    assumptions_of,
+from easeml_meter.core.questions.assumptions import assumptions_of
+from easeml_meter.core.questions.planning import (
     reachable_tolerance,
     required_labels,
     supported_steps,
 )
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats import counting
+from easeml_meter.stats.draws import DRAWS, expected_edges, log_few
 
 GOLDEN = {
     row["name"]: row["n"]
@@ -146,7 +146,7 @@ def test_a_plan_says_what_drawn_edges_rest_on() -> None:
     assert "the band edges are drawn by the meter, secretly and independently of" in said
     assert "validation sets are drawn and replaced without looking at the test set" in said
     plan = required_labels(spec)
-    assert plan.counting == "consistent models"
+    assert plan.to_dict()["counting"] == "consistent models"
     assert '"above the ceiling", 0.1; the second one ends the test set)' in plan.promise
     assert "number 4 ends the test set" in required_labels(spec.replace(above=3)).promise
 

@@ -12,11 +12,15 @@ from scipy import stats
 from tests.stats import oracle
 
 from easeml_meter.core.ledger import Ledger
+from easeml_meter.core.questions.planning import (
+    reachable_tolerance,
+    required_labels,
+    supported_steps,
+)
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import Bound, MeterSpec
 from easeml_meter.stats import counting
 from easeml_meter.stats.feedback import feedback_of
-from easeml_meter.stats.planning import reachable_tolerance, required_labels, supported_steps
 
 GOLDEN = json.loads((Path(__file__).parents[1] / "data" / "golden.json").read_text("utf-8"))
 PROTOCOLS = {"no adaptivity": "independent"}

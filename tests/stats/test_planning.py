@@ -10,18 +10,17 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from easeml_meter.errors import InvalidInput
-from easeml_meter.spec import Bound, MeterSpec, Protocol
-from easeml_meter.stats import counting
-from easeml_meter.stats.planning import (
-    MAX_STEPS,
+from easeml_meter.core.questions.assumptions import assumptions_of
+from easeml_meter.core.questions.planning import (
     Plan,
-    assumptions_of,
-    log_failure,
     reachable_tolerance,
     required_labels,
     supported_steps,
 )
+from easeml_meter.errors import InvalidInput
+from easeml_meter.spec import Bound, MeterSpec, Protocol
+from easeml_meter.stats import counting
+from easeml_meter.stats.planning import MAX_STEPS, log_failure
 
 BY_BAND = (0.05, 0.08, 0.1)
 

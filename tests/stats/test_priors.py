@@ -16,12 +16,12 @@ from tests.stats.adversary import EXAMPLES, Adversary
 from tests.stats.test_feedback import PROTOCOLS, consistent, meter
 
 from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, Rules, State
 from easeml_meter.lab.simulation.arena import AnySizeLedger
 from easeml_meter.spec import MeterSpec, Protocol
 from easeml_meter.stats import counting
 from easeml_meter.stats.feedback import colors, feedback_of, possible_bands
-from easeml_meter.stats.planning import required_labels
 from easeml_meter.stats.priors import Code, log_weight
 from easeml_meter.stats.tails import log_tail
 

@@ -11,10 +11,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from easeml_meter.core.questions.gap import GapQuestion
+from easeml_meter.core.questions.planning import Budget, Plan, required_labels
 from easeml_meter.core.signals import true_gap
 from easeml_meter.core.views import Signal
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import Plan, required_labels
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
 
 NUMBER = r"\d+(?:\.\d+)?(?:e-\d+)?"
@@ -64,7 +65,7 @@ def test_a_probability_is_rounded_down(delta: float, sessions: int) -> None:
 def test_probabilities_as_printed(delta: float, sessions: int, printed: str) -> None:
     spec = spec_of(delta=delta, sessions=sessions)
     assert confidence(spec) == printed
-    plan = Plan(spec, 100, delta, 0.0, ())
+    plan = Plan(GapQuestion(spec), Budget.of_meter(spec), 100, delta, spec)
     assert plan.promise.startswith(f"With probability at least {printed}, in all 2 steps")
 
 
@@ -102,7 +103,8 @@ def test_an_answer_promises_no_more_than_holds(
 @given(st.floats(1e-3, 0.9))
 def test_a_plan_names_a_tolerance_that_holds(tolerance: float) -> None:
     spec = spec_of(tolerance=tolerance)
-    found = re.search(r"within (\S+) of", Plan(spec, 100, 0.01, 0.0, ()).promise)
+    plan = Plan(GapQuestion(spec), Budget.of_meter(spec), 100, 0.01)
+    found = re.search(r"within (\S+) of", plan.promise)
     assert found is not None
     assert Fraction(found[1]) >= as_written(tolerance)
 

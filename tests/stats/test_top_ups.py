@@ -15,11 +15,11 @@ import pytest
 from tests.stats.adversary import EXAMPLES, Adversary
 from tests.stats.test_feedback import meter
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import State
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import counting
-from easeml_meter.stats.planning import required_labels
 
 FIRST = 4
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from easeml_meter.cli.common import echo_json, json_option, print_rich
+from easeml_meter.cli.common import PATH, echo_json, json_option, print_rich
 from easeml_meter.cli.lazy import LazyGroup
 from easeml_meter.errors import invalid
 
@@ -34,7 +34,7 @@ def lab(context: click.Context) -> None:
 
 
 @click.command()
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to write to; needed.")
+@click.option("--out", type=PATH, help="Folder to write to; needed.")
 @click.option("--only", multiple=True, metavar="NAME", help="Only this figure. Repeatable.")
 @json_option
 def figures(out: Path | None, only: tuple[str, ...], as_json: bool) -> None:

@@ -12,6 +12,7 @@ import click
 
 from easeml_meter.cli import plan as planning
 from easeml_meter.cli.common import (
+    PATH,
     Command,
     chart_option,
     echo_json,
@@ -36,9 +37,7 @@ def _meter_options(command: Command) -> Command:
     wanted = [each for each in planning.plan.params if each.name not in _NOT_OF_THE_METER]
     for option in reversed(wanted):
         command = _again(option)(command)
-    return click.option(
-        "--spec", "path", type=click.Path(path_type=Path), help="The meter, as a meter.toml."
-    )(command)
+    return click.option("--spec", "path", type=PATH, help="The meter, as a meter.toml.")(command)
 
 
 def _again(option: click.Parameter) -> Callable[[Command], Command]:
@@ -103,7 +102,7 @@ def _bars() -> Iterator[Callable[[str, int], Advance]]:
 
 @click.command()
 @json_option
-@click.option("--resume", type=click.Path(path_type=Path), help="File to store results in.")
+@click.option("--resume", type=PATH, help="File to store results in.")
 @_run_options(10_000)
 @_world_option
 @click.option("--share", type=float, help="Predictions redrawn per step, in the correlated world.")
@@ -155,7 +154,7 @@ def _check(runs: int, jobs: int | None, resume: Path | None = None) -> None:
 
 
 def _jobs(jobs: int | None, runs: int) -> int:
-    """Give the processes to start; for a few sessions starting them takes longer than it saves."""
+    """Return how many processes to start; for few sessions, starting more would cost time."""
     from easeml_meter.lab.simulation.coverage import processors
 
     if jobs is not None:

@@ -13,14 +13,18 @@ import click
 
 from easeml_meter.cli.common import chart_option, save_chart
 from easeml_meter.cli.presets import check_alone, preset_option
-from easeml_meter.cli.questions import delta_of, plan_question, question_options, show_question
+from easeml_meter.cli.questions import (
+    delta_of,
+    meter_asked,
+    planned_question,
+    question_options,
+)
 from easeml_meter.errors import invalid
-from easeml_meter.spec import METERS, Bound, Count, Gap, MeterSpec, Protocol
+from easeml_meter.spec import METERS, Bound, Count, MeterSpec, Protocol
 
 if TYPE_CHECKING:
-    from easeml_meter.core.questions.planning import MeterPlan
-    from easeml_meter.stats.comparison import Form, MeterPrices, Setting
-    from easeml_meter.stats.planning import Plan
+    from easeml_meter.core.questions.comparison import Form, MeterPrices, Setting
+    from easeml_meter.core.questions.planning import Plan
 
 
 def _numbers(option: str, text: str) -> list[float]:
@@ -124,66 +128,77 @@ def plan(
     if as_toml and as_json:
         raise invalid("--toml", "with --json", "one of them")
     check_alone(path)
-    if path is None and plan_question(options, labels, as_json=as_json, as_toml=as_toml):
+    asked = planned_question(options, labels, for_meter=as_toml) if path is None else None
+    if asked is not None:
+        found, answer = asked
+        if as_toml:
+            click.echo(_toml_of(meter_asked(options, found)), nl=False)
+            return
+        _tell(found, answer, as_json=as_json)
         return
-    from easeml_meter.scoring.losses import parse_loss
-    from easeml_meter.stats.bands import reachable_with_default_bands
-    from easeml_meter.stats.planning import reachable_tolerance, required_labels, supported_steps
-
-    asked_steps = options["steps"] is not None
     spec = spec_from(path, labels, options)
-    parse_loss(spec.loss)
-    if not spec.bands or spec.also or spec.window is not None:
-        _plan_question_of(spec, labels, as_json=as_json, as_toml=as_toml)
-        return
-    if labels is None:
-        answer = required_labels(spec)
-    elif asked_steps:
-        named = path is not None or any(options[name] for name in ("signals", "edges", "drawn"))
-        by_default = not named and len(set(spec.tolerances)) == 1
-        reached = reachable_with_default_bands if by_default else reachable_tolerance
-        answer = reached(spec, labels)
-    else:
-        answer = supported_steps(spec, labels)
+    found, answer = _planned(spec, labels, options, named=path is not None)
     if as_toml:
-        click.echo(answer.spec.to_toml(), nl=False)
+        click.echo(_toml_of(found.meter), nl=False)
         return
     # Asked for a tolerance as well, the plan also says whether the labels reach it.
     wanted = None
-    if labels is not None and asked_steps and (path is not None or options["tolerance"]):
+    if answer == "tolerance" and (path is not None or options["tolerance"]):
+        from easeml_meter.core.questions.planning import required_labels
+
         wanted = required_labels(spec)
+    _tell(found, answer, wanted, as_json=as_json)
+
+
+def _planned(
+    spec: MeterSpec, labels: int | None, options: dict[str, Any], *, named: bool
+) -> tuple[Plan, str]:
+    """Plan a meter; return what was not given, too. `named`: its bands are those of a file."""
+    from easeml_meter.core.questions.edges import reachable_with_default_bands
+    from easeml_meter.core.questions.planning import (
+        reachable_tolerance,
+        required_labels,
+        supported_steps,
+    )
+    from easeml_meter.scoring.losses import parse_loss
+
+    parse_loss(spec.loss)
+    if labels is None:
+        return required_labels(spec), "size"
+    if spec.window is not None:
+        raise invalid("labels", labels, "of a rolling test set, plan --rolling with --batch")
+    if options["steps"] is None or not spec.bands or spec.also:  # conditions have their tolerances
+        return supported_steps(spec, labels), "steps"
+    own = named or any(options[name] for name in ("signals", "edges", "drawn"))
+    if own or len(set(spec.tolerances)) > 1:
+        return reachable_tolerance(spec, labels), "tolerance"
+    return reachable_with_default_bands(spec, labels), "tolerance"
+
+
+def _toml_of(meter: MeterSpec | None) -> str:
+    return "" if meter is None else meter.to_toml()
+
+
+def _tell(plan: Plan, answer: str, wanted: Plan | None = None, *, as_json: bool) -> None:
+    """Print a plan; `wanted`: what the tolerance that was asked for takes."""
     if as_json:
-        data = answer.to_dict()
-        if labels is not None and wanted is not None:
+        data = plan.to_dict()
+        if wanted is not None:
             data["asked"] = {
-                "tolerances": list(spec.tolerances),
+                "tolerances": list(wanted.spec.tolerances),
                 "labels": wanted.labels,
-                "reached": wanted.labels <= labels,
+                "reached": wanted.labels <= plan.labels,
             }
         click.echo(json.dumps(data, indent=2))
+        return
+    show_plan(plan, answer)
+    if wanted is not None:
+        click.echo(_compared(wanted, plan.labels))
+    if plan.meter is None:
+        click.echo("\nNext: --toml, with the same options, prints a meter.toml for meter init.")
     else:
-        show_plan(answer, labels_given=labels is not None, steps_given=asked_steps)
-        if labels is not None and wanted is not None:
-            click.echo(_compared(wanted, labels))
         click.echo("\nNext: meter init makes a meter; meter why, with the same options, says what")
         click.echo("would need fewer labels.")
-
-
-def _plan_question_of(spec: MeterSpec, labels: int | None, *, as_json: bool, as_toml: bool) -> None:
-    """Plan a meter that asks no plain gap; with labels, for how many steps they are enough."""
-    from easeml_meter.core.questions.planning import plan_of
-
-    if spec.window is not None and labels is not None:
-        raise invalid("labels", labels, "of a rolling test set, plan --rolling with --batch")
-    plan = plan_of(spec, labels)
-    if as_toml and labels is not None:
-        raise invalid("--toml", "with --labels", "for a condition, --toml with --steps")
-    if as_toml:
-        click.echo(spec.to_toml(), nl=False)
-    elif as_json:
-        click.echo(json.dumps(plan.to_dict(), indent=2))
-    else:
-        show_plan(plan, labels_given=labels is not None, steps_given=False)
 
 
 def _write_page(context: click.Context, path: Path | None) -> None:
@@ -267,96 +282,61 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
     return MeterSpec.uniform(signals=signals, tolerance=each, edges=edges, **given)
 
 
-def _bands(spec: MeterSpec) -> str:
-    """Say how many bands there are, and where they begin."""
-    if spec.drawn is not None:
-        return f"edges drawn for every answer, {spec.drawn:g} apart"
-    if spec.signals == 1:
-        return "1, from 0 to 1"
-    word = "an edge" if spec.signals == 2 else "edges"
-    return f"{spec.signals}, with {word} at " + ", ".join(f"{edge:g}" for edge in spec.edges)
-
-
 def _one_each(tolerances: list[float], signals: int) -> list[float]:
     if len(tolerances) not in (1, signals):
         raise invalid("tolerance", tolerances, f"one number, or one for each of {signals} bands")
     return tolerances * signals if len(tolerances) == 1 else tolerances
 
 
-def show_plan(plan: MeterPlan, *, labels_given: bool, steps_given: bool) -> None:
-    """Print a plan: the answer first, then what is promised and what that rests on."""
+def show_plan(plan: Plan, answer: str = "size") -> None:
+    """Print a plan: what it answers first, then what is promised and what that rests on.
+
+    `answer` is what was not given: size, steps or tolerance.
+    """
     from rich.console import Console
     from rich.padding import Padding
     from rich.table import Table
 
-    from easeml_meter.core.questions.planning import QuestionPlan
-    from easeml_meter.stats.bands import with_another_edge
-    from easeml_meter.stats.rounding import at_most, session_delta
+    from easeml_meter.core.questions.edges import with_another_edge
+    from easeml_meter.stats.rounding import at_most
 
-    if isinstance(plan, QuestionPlan):
-        show_question(plan, "steps" if labels_given else "size")
-        return
-    spec = plan.spec
-    console = Console(highlight=False)
+    question, budget = plan.question, plan.budget
     failure = at_most(plan.failure_probability)
-    if spec.elastic:
+    if budget.share < 1:
         failure += " in the promised steps"
-    rows = [
-        (f"{plan.unit} {'given' if labels_given else 'needed'}", f"{plan.size:,}"),
-        ("steps supported" if labels_given and not steps_given else "steps", f"{spec.steps:,}"),
-        ("tolerance reached" if labels_given and steps_given else "tolerance", _tolerances(spec)),
-        ("bands", _bands(spec)),
-        ("delta", at_most(session_delta(spec))),
-        ("failure probability", failure),
-        ("protocol", str(spec.protocol)),
-        *([("gap", "signed: test loss minus validation loss")] if spec.gap is Gap.SIGNED else []),
-        ("bound", f"{spec.tail}, {plan.counting} ({_count(plan.log_models)} of them)"),
-    ]
-    if not labels_given and (another := with_another_edge(spec)) is not None:
+    rows = {
+        "size": f"{plan.size:,}",
+        "steps": f"{budget.steps:,}",
+        **question.facts,
+        "delta": at_most(budget.failure),
+        "failure probability": failure,
+        **question.settings(plan),
+    }
+    if answer == "size" and plan.meter and (another := with_another_edge(plan.meter)) is not None:
         away, close = another
-        apart = at_most(2 * spec.tolerances[0])
+        apart = at_most(2 * plan.meter.tolerances[0])
         near = "" if away == close else f"; {close:,} less than {apart} from another"
-        rows.append(("with one more edge", f"{away:,} {plan.unit}{near}"))
-    if plan.top_up is not None:
-        later = "{more_labels:,} {unit} more, {labels:,} in all, for {steps:,} steps more"
-        rows.append(("top-up", later.format(**plan.top_up, unit=spec.unit)))
-    if plan.elastic is not None:
-        both = "{labels:,} {unit}, {plain_labels:,} for the plain meter"
-        both = both.format(**plan.elastic, unit=spec.unit)
-        rows.append(("elastic", both))
-    if spec.rows is not None:
-        rows.append(("rows to draw", f"{spec.rows:,}"))
-    for name, size in spec.stratum_rows(plan.labels).items():
-        rows.append((f"of them {name}", f"{size:,}"))
-    if spec.judged:
-        rows.append(("judge", f"errs on at most {spec.judge_error:g} of them"))
-        rows.append(("pool", f"{spec.pool:,} rows more, without a label"))
-    if spec.fixes_rows:
-        rows.append(("tries at sealing", f"{spec.tries:,}"))
-    if spec.floor is not None:
-        rows.append(("floor", f"{spec.floor:g}"))
-    elif spec.ceiling is not None:
-        most = "" if spec.above is None else f", at most {spec.above} answers above it"
-        rows.append(("ceiling", f"{spec.ceiling:g}{most}"))
-    if spec.variance_ceiling is not None:
-        rows.append(("variance ceiling", f"{spec.variance_ceiling:g}"))
-    answer = 0 if not labels_given else 2 if steps_given else 1
+        rows["with one more edge"] = f"{away:,} {plan.unit}{near}"
+    if plan.rows is not None and plan.prevalence is not None:
+        share = f"{100 * plan.prevalence:g} %"
+        rows["rows to draw"] = f"{plan.rows:,}, of which {share} count"
+    names = {"size": f"{plan.unit} {'needed' if answer == 'size' else 'given'}"}
+    if answer != "size":
+        names[answer] = _ANSWERED[answer]
     table = Table(show_header=False, box=None, padding=(0, 2))
-    for index, (name, value) in enumerate(rows):
-        style = "bold green" if index == answer else None
-        table.add_row(name, value, style=style)
+    for name, value in rows.items():
+        table.add_row(names.get(name, name), value, style="bold green" if name == answer else None)
+    console = Console(highlight=False)
     console.print(table)
     console.print(Padding(plan.promise, (1, 2)))
+    for line in plan.notes:
+        console.print(Padding(f"Note: {line}.", (0, 2, 1, 2)))
     console.print("  This rests on:")
     for line in plan.assumptions:
         console.print(Padding(f"- {line}", (0, 2)))
 
 
-def _count(log: float) -> str:
-    """Write a number given by its logarithm."""
-    if log < math.log(1e15):
-        return f"{round(math.exp(log)):,}"
-    return f"about 10^{log / math.log(10):,.0f}"
+_ANSWERED = {"steps": "steps supported", "tolerance": "tolerance reached"}
 
 
 @click.command()
@@ -375,8 +355,8 @@ def compare(steps: int, price: float | None, chart: Path | None, **options: Any)
     Uniform meters use a single tolerance for all bands. Nonuniform ones use 1, 2, .. m times it,
     band by band, as in the paper's evaluation.
     """
+    from easeml_meter.core.questions import comparison
     from easeml_meter.report.labels import labels_svg
-    from easeml_meter.stats import comparison
 
     if price is not None and not (math.isfinite(price) and price >= 0):
         raise invalid("price", price, "an amount of money, 0 or more")
@@ -428,13 +408,13 @@ def _show_forms(forms: tuple[Form, ...], setting: Setting, price: float | None) 
     from rich.console import Console
     from rich.table import Table
 
-    from easeml_meter.stats.comparison import recommended
+    from easeml_meter.core.questions.comparison import recommended
 
     console = Console(highlight=False)
-    spec = forms[0].plan.spec
+    plan = forms[0].plan
     console.print(
-        f"{spec.steps:,} steps, tolerance {setting.tolerances[0]:g}, delta {setting.delta:g}, "
-        f"bands: {_bands(spec)}\n",
+        f"{plan.spec.steps:,} steps, tolerance {setting.tolerances[0]:g}, delta {setting.delta:g}, "
+        f"bands: {plan.question.facts['bands']}\n",
         soft_wrap=True,
     )
     best = recommended(forms)

@@ -12,7 +12,7 @@ from functools import lru_cache
 from easeml_meter.core.ledger import Account, Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, HandOver, MeterRecord, TestSet, ValidationSet
-from easeml_meter.core.questions.planning import MeterPlan, assumptions_of, plan_of
+from easeml_meter.core.questions.planning import Plan, assumptions_of, plan_of
 from easeml_meter.core.questions.prices import Price
 from easeml_meter.core.signals import answer_named
 from easeml_meter.core.views import Consequence, SessionView, Signal, Truth
@@ -44,7 +44,7 @@ class MeterState:
         return delivered[-1] if delivered else self.generations[-1]
 
     @property
-    def plan(self) -> MeterPlan:
+    def plan(self) -> Plan:
         """The plan of every test set of this meter."""
         return plan_of(self.spec)
 

@@ -13,10 +13,9 @@ from dataclasses import dataclass, field, replace
 from fractions import Fraction
 from functools import cached_property
 
-from easeml_meter.core.questions.planning import question_of
+from easeml_meter.core.questions.kinds import question_of, rules_of
 from easeml_meter.core.questions.prices import Price, Prices
 from easeml_meter.core.signals import BASELINE, Rules, State
-from easeml_meter.core.verdicts import rules_of
 from easeml_meter.errors import invalid
 from easeml_meter.spec import METERS, Count, MeterSpec
 from easeml_meter.stats import counting

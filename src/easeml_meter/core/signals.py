@@ -11,11 +11,15 @@ from bisect import bisect_right
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from functools import cached_property, lru_cache
+from typing import TYPE_CHECKING, Any
 
 from easeml_meter.conditions import Comparison
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Gap, MeterSpec, Protocol
 from easeml_meter.stats.rounding import as_written, at_least, at_most
+
+if TYPE_CHECKING:
+    from easeml_meter.core.views import Signal
 
 ABOVE_CEILING = -1
 REVERTED = -2
@@ -44,6 +48,16 @@ _NAMES = {
 }
 _REASONS = (ABOVE_CEILING, TOO_SPREAD, NO_READING, BELOW_FLOOR, TOO_FEW)
 """Why a model has no reading, of which a sticky meter tells each once."""
+_SILENT = {
+    NO_READING: "The model could not be measured on the hidden inputs: nothing is promised.",
+    UNCHANGED: (
+        "The worst band so far is unchanged: this model is in that band or a lower one, or "
+        "has no reading, as one before it. Nobody knows which, so nothing is promised."
+    ),
+    TOO_FEW: "Too few rows are predicted positive on the test set: nothing is promised.",
+    BASELINE: "Other models are compared with this one; nothing is promised about it.",
+}
+"""What is said with answers that promise nothing, whatever was asked."""
 _ANSWERS = {name: answer for answer, name in _NAMES.items()}
 
 
@@ -338,6 +352,62 @@ class Rules:
         if side <= 0 and (self.incremental or self.spec.gap is Gap.SIGNED):
             return None, at_the_most
         return float(at_least(max(least, Fraction(0)), digits=15)), at_the_most
+
+    def truth(
+        self,
+        validation_loss: Fraction,
+        test_loss: Fraction,
+        variance: Fraction,
+        against: Comparison | None = None,
+    ) -> dict[str, Any]:
+        """Return what really happened at a step, as the fields of a `Truth`: here, the band."""
+        spread = None if self.spec.variance_ceiling is None else float(variance)
+        return {"band": self.band_of(self.gap(validation_loss, test_loss)), "variance": spread}
+
+    def sentence(self, signal: Signal, sure: str) -> str:
+        """Say what an answer promises; `sure` is its probability, as the begin of a sentence."""
+        spec, answer = self.spec, signal.answer
+        if answer in _SILENT:
+            return _SILENT[answer]
+        if answer == TOO_SPREAD:
+            most = at_least(spec.variance_ceiling or 0.0)
+            return f"The losses on the test set vary more than {most}; nothing else is reported."
+        if answer == BELOW_FLOOR and spec.corpus is not None:
+            word, least = spec.corpus.word, self.least_above
+            told = f"The {word} on the test set is below the floor ({at_most(spec.floor or 0)})"
+            if least is None:
+                return f"{told}; nothing else is reported."
+            most = at_most(1 - as_written(least))
+            return f"{told}. {sure}: this model's true {word} is at most {most}."
+        if signal.true_gap is None:
+            ceiling, least = at_least(spec.ceiling or 0.0), self.least_above
+            if least is None:
+                return f"The test loss is above the ceiling ({ceiling}); nothing else is reported."
+            return (
+                f"The test loss is above the ceiling ({ceiling}). {sure}: this model's "
+                f"true loss is at least {at_least(least)}."
+            )
+        lower, upper = signal.true_gap
+        if spec.curve:
+            return f"{sure}: {self._curve_promise(lower, upper)}"
+        gap = "true gap"
+        if spec.window is not None:
+            gap += f", averaged over its window of {spec.window:,} batches,"
+        told_upper_end = self.incremental and answer > 0
+        if told_upper_end or (spec.gap is Gap.SIGNED and lower == 0):
+            return f"{sure}: this model's {gap} is at most {at_most(upper)}."
+        edges = f"{at_least(lower)} and {at_most(upper)}"
+        return f"{sure}: this model's {gap} lies between {edges}."
+
+    def _curve_promise(self, lower: float, upper: float) -> str:
+        within = (
+            "at every threshold, this model's true rates of true and false positives are within "
+            f"{at_most(upper)} of those on the validation set"
+        )
+        # A running maximum may be another model's band: its lower edge says nothing of this one.
+        if self.incremental or lower <= 0:
+            return f"{within}."
+        return f"{within}; the largest difference is at least {at_least(lower)}."
 
 
 @lru_cache(maxsize=1024)  # a meter has only a few bands, and a report asks at every step

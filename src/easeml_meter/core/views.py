@@ -15,27 +15,20 @@ from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink
+from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.questions.prices import Price
 from easeml_meter.core.signals import (
-    BASELINE,
-    BELOW_FLOOR,
     FAIL,
-    NO_READING,
     PASS,
-    TOO_FAR,
-    TOO_FEW,
-    TOO_SPREAD,
-    UNCHANGED,
     Rules,
     answer_named,
     name_of,
     true_gap,
 )
 from easeml_meter.core.submissions import Note
-from easeml_meter.core.verdicts import Verdicts, rules_of
 from easeml_meter.showing import Shown
-from easeml_meter.spec import Gap, MeterSpec
-from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
+from easeml_meter.spec import MeterSpec
+from easeml_meter.stats.rounding import as_written, at_most, confidence
 
 
 @dataclass(frozen=True, repr=False)
@@ -140,76 +133,8 @@ class Signal(Shown):
     @property
     def promise(self) -> str:
         """Say in one sentence what is promised."""
-        if self.answer == NO_READING:
-            return "The model could not be measured on the hidden inputs: nothing is promised."
-        if self.answer == UNCHANGED:
-            return (
-                "The worst band so far is unchanged: this model is in that band or a lower one, or "
-                "has no reading, as one before it. Nobody knows which, so nothing is promised."
-            )
-        if self.answer == TOO_SPREAD:
-            most = at_least(self.spec.variance_ceiling or 0.0)
-            return f"The losses on the test set vary more than {most}; nothing else is reported."
-        if self.answer == TOO_FEW:
-            return "Too few rows are predicted positive on the test set: nothing is promised."
         sure = f"With probability at least {confidence(self.spec)}, {together(self.spec)}"
-        if self.answer == BASELINE:
-            return "Other models are compared with this one; nothing is promised about it."
-        if self.answer == TOO_FAR:
-            most = at_least(self.spec.disagreement or 0.0)
-            return (
-                f"This model differs from that of step {self.old} on more than {most} of the rows; "
-                "nothing else is reported, and nothing is promised."
-            )
-        if self.true_change is not None:
-            lower, upper = self.true_change
-            return (
-                f"{sure}: this model's true accuracy minus that of step {self.old:,} lies "
-                f"between {at_least(lower)} and {at_most(upper)}."
-            )
-        if isinstance(self.rules, Verdicts):
-            if self.answer == FAIL:
-                return "Nothing is promised about a model that fails."
-            old = "" if self.old is None else f" The old model is that of step {self.old:,}."
-            return f"{sure}: this model {self.rules.promised(self.answer)}.{old}"
-        if self.answer == BELOW_FLOOR and self.spec.corpus is not None:
-            word, least = self.spec.corpus.word, self.rules.least_above
-            told = (
-                f"The {word} on the test set is below the floor ({at_most(self.spec.floor or 0)})"
-            )
-            if least is None:
-                return f"{told}; nothing else is reported."
-            most = at_most(1 - as_written(least))
-            return f"{told}. {sure}: this model's true {word} is at most {most}."
-        if self.true_gap is None:
-            ceiling, least = at_least(self.spec.ceiling or 0.0), self.rules.least_above
-            if least is None:
-                return f"The test loss is above the ceiling ({ceiling}); nothing else is reported."
-            return (
-                f"The test loss is above the ceiling ({ceiling}). {sure}: this model's "
-                f"true loss is at least {at_least(least)}."
-            )
-        lower, upper = self.true_gap
-        if self.spec.curve:
-            return f"{sure}: {self._curve_promise(lower, upper)}"
-        gap = "true gap"
-        if self.spec.window is not None:
-            gap += f", averaged over its window of {self.spec.window:,} batches,"
-        told_upper_end = Rules(self.spec).incremental and self.answer > 0
-        if told_upper_end or (self.spec.gap is Gap.SIGNED and lower == 0):
-            return f"{sure}: this model's {gap} is at most {at_most(upper)}."
-        edges = f"{at_least(lower)} and {at_most(upper)}"
-        return f"{sure}: this model's {gap} lies between {edges}."
-
-    def _curve_promise(self, lower: float, upper: float) -> str:
-        within = (
-            "at every threshold, this model's true rates of true and false positives are within "
-            f"{at_most(upper)} of those on the validation set"
-        )
-        # A running maximum may be another model's band: its lower edge says nothing of this one.
-        if Rules(self.spec).incremental or lower <= 0:
-            return f"{within}."
-        return f"{within}; the largest difference is at least {at_least(lower)}."
+        return self.rules.sentence(self, sure)
 
     def to_dict(self) -> dict[str, Any]:
         """Return it as JSON has it: the same from the command line and from the server."""

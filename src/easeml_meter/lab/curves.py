@@ -11,8 +11,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from functools import cache
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.spec import Count, MeterSpec, Protocol
-from easeml_meter.stats.planning import required_labels
 
 
 class CurveForm(StrEnum):

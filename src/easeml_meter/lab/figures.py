@@ -9,6 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from easeml_meter import charts
+from easeml_meter.core.questions.assumptions import assumptions_of
 from easeml_meter.errors import MeterError, invalid
 from easeml_meter.lab import curves, drawings
 from easeml_meter.lab.claims import CLAIMS
@@ -19,7 +20,6 @@ from easeml_meter.lab.results import Drawing, Figure, Report
 from easeml_meter.lab.tables import as_csv, number_row, rows
 from easeml_meter.lab.traces import Trace
 from easeml_meter.lab.trees import Tree, paper_trees
-from easeml_meter.stats.planning import assumptions_of
 
 EXTRAS = ("altair", "vl_convert", "jinja2", "sklearn")
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Sequence
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.lab.curves import (
     ALL_METERS,
     DELTAS,
@@ -27,7 +28,6 @@ from easeml_meter.lab.curves import (
 from easeml_meter.lab.paper import Number, PrintedNumber, compare
 from easeml_meter.lab.trees import tree
 from easeml_meter.spec import Protocol
-from easeml_meter.stats.planning import required_labels
 
 
 def case_ratios(form: CurveForm, pairs: Sequence[tuple[Curve, Curve]]) -> list[float]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.questions.planning import reachable_tolerance, required_labels
 from easeml_meter.spec import MeterSpec, Protocol
-from easeml_meter.stats.planning import reachable_tolerance, required_labels
 
 STEPS = 8
 DELTA = 0.1

@@ -11,6 +11,7 @@ from collections import defaultdict
 from dataclasses import dataclass, replace
 from itertools import zip_longest
 
+from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.signals import (
     FAIL,
     NO_READING,
@@ -23,7 +24,6 @@ from easeml_meter.core.signals import (
     Rules,
     State,
 )
-from easeml_meter.core.verdicts import rules_of
 from easeml_meter.core.views import SessionView, Signal, Truth
 from easeml_meter.report.words import steps_words, told_words
 

@@ -6,7 +6,8 @@ import textwrap
 from collections.abc import Iterable, Sequence
 from datetime import datetime
 
-from easeml_meter.core.questions.planning import MeterPlan, QuestionPlan
+from easeml_meter.core.questions.comparison import Forms
+from easeml_meter.core.questions.planning import Plan
 from easeml_meter.core.views import Audit, History, SessionView, Signal
 from easeml_meter.report.badges import battery_svg
 from easeml_meter.report.bands import bands_svg
@@ -39,10 +40,6 @@ from easeml_meter.report.words import (
 )
 from easeml_meter.report.words import shown as cut
 from easeml_meter.showing import Look, register
-from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.comparison import Forms
-from easeml_meter.stats.planning import Plan
-from easeml_meter.stats.rounding import at_most, confidence, confidence_of
 
 _WIDTH = 78
 _CHARACTER = 9.0
@@ -52,64 +49,37 @@ _FEW = 12
 
 
 def _plan_brief(plan: Plan) -> str:
-    spec = plan.spec
-    return (
-        f"Plan: {plan.labels:,} {spec.unit} for {steps_words(spec.steps)}, {_bands(spec)}, "
-        f"tolerance {at_most(max(spec.tolerances))}, {confidence(spec)} sure"
-        + ("" if plan.top_up is None else f"; {_top_up(plan.top_up)}")
-    )
+    more = "" if plan.top_up is None else f"; {_top_up(plan.top_up)}"
+    needed = f"{plan.labels:,} {_unit(plan)} for {steps_words(plan.budget.steps)}"
+    return f"Plan: {needed}, {plan.question.brief}, {plan.confidence} sure{more}"
+
+
+def _unit(plan: Plan) -> str:
+    """Name what is delivered: rows, where the promise is counted of some of them."""
+    return plan.unit if plan.labels == plan.size else "rows"
 
 
 def _top_up(more: dict[str, int]) -> str:
     return f"{more['more_labels']:,} more for {steps_words(more['steps'])} more"
 
 
-def _bands(spec: MeterSpec) -> str:
-    if spec.drawn is not None:
-        return f"bands {spec.drawn:g} wide with drawn edges"
-    if spec.signals > _FEW:
-        return f"{spec.signals} bands"
-    edges = ", ".join(f"{band.upper:g}" for band in spec.bands[:-1])
-    return f"{spec.signals} bands with edges at {edges}" if edges else "1 band"
-
-
-def _rests(plan: MeterPlan) -> list[str]:
+def _rests(plan: Plan) -> list[str]:
     return [plan.promise, "This rests on:", *(f"- {line}" for line in plan.assumptions)]
 
 
-def _question_brief(plan: QuestionPlan) -> str:
-    sure = confidence_of(plan.budget.failure)
-    return (
-        f"Plan: {plan.size:,} {plan.question.unit} for {steps_words(plan.budget.steps)}, "
-        f"{plan.question.statistic}, {sure} sure"
-    )
-
-
-def _question_html(plan: QuestionPlan) -> str:
-    facts = {
-        f"{plan.question.unit} needed": f"<b>{plan.size:,}</b>",
-        "steps": f"{plan.budget.steps:,}",
-        "question": escaped(plan.question.statistic),
-        "sure": confidence_of(plan.budget.failure),
-    }
-    return _plan_block(plan, facts)
-
-
 def _plan_html(plan: Plan) -> str:
-    spec = plan.spec
     facts = {
-        f"{spec.unit} needed": f"<b>{plan.labels:,}</b>",
-        "steps": f"{spec.steps:,}",
-        "bands": escaped(_bands(spec)),
-        "tolerance": ", ".join(dict.fromkeys(map(at_most, spec.tolerances))),
-        "sure": f"{confidence(spec)}",
+        f"{_unit(plan)} needed": f"<b>{plan.labels:,}</b>",
+        "steps": f"{plan.budget.steps:,}",
+        **{name: escaped(each) for name, each in plan.question.facts.items()},
+        "sure": plan.confidence,
     }
     if plan.top_up is not None:
         facts["top-up"] = _top_up(plan.top_up)
-    return _plan_block(plan, facts, bands_svg(spec))
+    return _plan_block(plan, facts, "" if plan.meter is None else bands_svg(plan.meter))
 
 
-def _plan_block(plan: MeterPlan, facts: dict[str, str], drawn: str = "") -> str:
+def _plan_block(plan: Plan, facts: dict[str, str], drawn: str = "") -> str:
     rests = "".join(f"<li>{escaped(line)}</li>" for line in plan.assumptions)
     more = f"<details><summary>What this rests on</summary><ul>{rests}</ul></details>"
     listed = _table((), [list(fact) for fact in facts.items()])
@@ -315,14 +285,6 @@ def _block(*parts: str) -> str:
 register(
     Plan,
     Look(_plan_brief, lambda plan: _wrapped([_plan_brief(plan) + ".", *_rests(plan)]), _plan_html),
-)
-register(
-    QuestionPlan,
-    Look(
-        _question_brief,
-        lambda plan: _wrapped([f"{_question_brief(plan)}.", *_rests(plan)]),
-        _question_html,
-    ),
 )
 register(Signal, Look(_signal_brief, plain, _signal_html, terminal))
 register(SessionView, Look(_view_brief, _view_words, _view_html, session_terminal))

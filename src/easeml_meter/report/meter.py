@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import math
 
+from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     BASELINE,
@@ -90,13 +91,9 @@ def _heading(layout: Layout) -> str:
     caption = f"height: {gap_name(layout.view.spec)}"
     if text_width(f"{caption}; {even}", 11) <= layout.width - 2 * MARGIN:
         caption += f"; {even}"
-    if layout.view.spec.difference is not None:
-        caption = "height: n - o, accuracy minus the old model's"
-    if layout.view.spec.condition is not None:
-        caption = f"pass or fail: {escaped(str(layout.view.spec.condition))}"
-    if layout.view.spec.also:
-        asked = "; ".join(layout.view.spec.questions)
-        caption = escaped(fitted(asked, 11, layout.width - 2 * MARGIN, limit=200))
+    words = question_of(layout.view.spec).words
+    if words is not None:
+        caption = escaped(fitted(words.heading, 11, layout.width - 2 * MARGIN, limit=200))
     standing = f", {standing_words(layout.view)}"
     room = layout.width - 2 * MARGIN - text_width(standing, BOLD)
     title = escaped(fitted(layout.view.meter, BOLD, room) + standing)

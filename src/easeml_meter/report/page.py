@@ -8,6 +8,7 @@ import re
 from collections.abc import Iterable
 
 from easeml_meter.core.lifecycle import Phase
+from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.signals import Rules
 from easeml_meter.core.views import SessionView, Signal
@@ -128,7 +129,7 @@ def _with_code(line: str) -> str:
 
 
 def _scroll(label: str, content: str) -> str:
-    """Let something wide scroll by itself, also by keyboard."""
+    """Wrap something wide so that it scrolls by itself, also by keyboard."""
     return f'<div class="m-scroll" role="region" aria-label="{label}" tabindex="0">{content}</div>'
 
 
@@ -147,22 +148,9 @@ def _meter(view: SessionView) -> str:
         f"One column per step. The solid bar is {told}. The grey bars are the tolerance: with them "
         f"it covers the gap to the true loss, as promised. {scale}"
     )
-    if view.spec.also:
-        listed = escaped("; ".join(view.spec.questions))
-        caption = f"One column per step, each the answer to one of these questions: {listed}."
-    elif view.spec.difference is not None:
-        caption = (
-            "One column per step: the accuracy of the model minus that of the old one (n - o). The "
-            "solid bar is the band that contains it on the test set. The grey bars are the "
-            "tolerance: with them it covers the true difference, as promised. All bands are drawn "
-            "at the same height; the numbers on the axis are their edges."
-        )
-    elif view.spec.condition is not None:
-        asked = escaped(str(view.spec.condition))
-        caption = (
-            f"One column per step. A model passes if {asked} on the test set, with the tolerance "
-            "to spare; nothing is promised about one that fails."
-        )
+    words = question_of(view.spec).words
+    if words is not None:
+        caption = escaped(words.caption)
     figure = _scroll("The meter, step by step", meter_svg(view))
     return f"<figure>{figure}<figcaption>{caption}</figcaption></figure>"
 
@@ -250,14 +238,11 @@ def _gap(signal: Signal) -> str:
 
 def _retrospect(view: SessionView) -> str:
     found = checks(view)
-    remains = "that it lies within the tolerance of the test loss"
-    if view.spec.also or view.spec.difference is not None:
-        remains = "that each answer holds of it"
-    elif view.spec.condition is not None:
-        remains = "that the condition holds of every model that passed"
+    words = question_of(view.spec).words
+    remains = "it lies within the tolerance of the test loss" if words is None else words.remains
     known = (
         "The validation loss and the test loss of every step are now known, and so is whether each "
-        f"answer was right. The true loss stays unknown: {remains} remains a promise, "
+        f"answer was right. The true loss stays unknown: that {remains} remains a promise, "
         f"{sure_words(view.spec)} for all steps together."
     )
     figure = _scroll("Validation and test loss, step by step", curves_svg(view))

@@ -317,7 +317,7 @@ def _text(words: str, x: float, y: float, kind: str, anchor: str = "middle") -> 
 
 
 def _values(signal: Signal) -> Iterator[float]:
-    """Give what has to be on the axis."""
+    """Return the values that the axis must include."""
     for value in (signal.validation_loss, bounded(signal), signal.true_loss_at_least):
         if value is not None:
             yield value

@@ -12,7 +12,13 @@ from easeml_meter.core.views import SessionView
 from easeml_meter.report.checks import Check, checks, summary
 from easeml_meter.report.palette import INK, TEST, TRACK, VALIDATION
 from easeml_meter.report.svg import element, escaped, fitted, image, number
-from easeml_meter.report.words import loss_name, measured_words, range_words, sure_words
+from easeml_meter.report.words import (
+    loss_name,
+    loss_words,
+    measured_words,
+    range_words,
+    sure_words,
+)
 
 _WIDTH, _HEIGHT = 1200.0, 630.0
 """The size at which most sites show a picture that is shared."""
@@ -33,17 +39,22 @@ class Story:
     @cached_property
     def chosen(self) -> Check | None:
         """The submission with the best validation loss, the first of several; None: none known."""
-        return min(self.measured, key=lambda each: _losses(each)[0], default=None)
+        return min(self._ranked, key=lambda each: _losses(each)[0], default=None)
 
     @cached_property
     def best(self) -> Check | None:
         """The submission with the best test loss, the first of several; None: none known."""
-        return min(self.measured, key=lambda each: _losses(each)[1], default=None)
+        return min(self._ranked, key=lambda each: _losses(each)[1], default=None)
 
     @cached_property
     def measured(self) -> tuple[Check, ...]:
         """The submissions whose losses are known."""
         return tuple(each for each in self.checks if each.truth is not None)
+
+    @property
+    def _ranked(self) -> tuple[Check, ...]:
+        """Those of which one is the best: a curve is near another, and neither good nor bad."""
+        return () if self.view.spec.curve else self.measured
 
     @property
     def judged(self) -> int:
@@ -78,6 +89,9 @@ class Story:
     @property
     def headline(self) -> str:
         """Say in a line what people saw and what it was."""
+        if self.view.spec.curve and self.measured:
+            farthest = max(_losses(each)[1] for each in self.measured)
+            return f"The ROC curves were at most {loss_words(self.view.spec, farthest)} apart."
         if self.chosen is None:
             return "No losses to compare."
         return f"You saw {self.saw}. It was {self.was}."

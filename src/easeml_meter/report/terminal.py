@@ -9,6 +9,7 @@ import unicodedata
 from typing import TYPE_CHECKING
 
 from easeml_meter.core.people import Role
+from easeml_meter.core.questions.assumptions import BLIND_VALIDATION
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     BASELINE,
@@ -57,7 +58,6 @@ from easeml_meter.report.words import (
     validation_words,
     when,
 )
-from easeml_meter.stats.planning import BLIND_VALIDATION
 from easeml_meter.stats.rounding import at_least, at_most
 
 if TYPE_CHECKING:

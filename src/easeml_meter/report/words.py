@@ -10,39 +10,17 @@ from decimal import Decimal
 from fractions import Fraction
 from itertools import groupby
 
+from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import labels_needed
 from easeml_meter.core.questions.prices import Price
 from easeml_meter.core.signals import (
-    ABOVE_CEILING,
-    BASELINE,
-    BELOW_FLOOR,
-    FAIL,
-    NO_READING,
-    PASS,
-    REVERTED,
-    TOO_FAR,
-    TOO_FEW,
-    TOO_SPREAD,
-    UNCHANGED,
     Rules,
+    name_of,
 )
 from easeml_meter.core.views import SessionView, Signal, together
 from easeml_meter.spec import Gap, MeterSpec
 from easeml_meter.stats.rounding import as_written, at_least, at_most, confidence
 
-_WITHOUT_BAND = {
-    ABOVE_CEILING: "above ceiling",
-    REVERTED: "reverted",
-    NO_READING: "no reading",
-    TOO_SPREAD: "too spread",
-    UNCHANGED: "unchanged",
-    PASS: "pass",
-    FAIL: "fail",
-    BASELINE: "baseline",
-    TOO_FAR: "too far",
-    BELOW_FLOOR: "below floor",
-    TOO_FEW: "too few",
-}
 _JOINERS = "\u200c\u200d"
 _MOST_RUNS = 30
 """A history with more changes than this is told by counts: nobody listens to the end."""
@@ -70,7 +48,7 @@ def _is_control(char: str) -> bool:
 
 def answer_words(answer: int) -> str:
     """Return an answer as people say it."""
-    return _WITHOUT_BAND.get(answer, f"band {answer}")
+    return f"band {answer}" if answer > 0 else name_of(answer).replace("-", " ")
 
 
 def told_words(signal: Signal, answer: int | None = None) -> str:
@@ -339,17 +317,9 @@ def history_words(view: SessionView) -> str:
 
 def meaning_words(view: SessionView) -> str:
     """Say what the numbers of the bands stand for, or that they have none."""
-    if view.spec.also:
-        return f"Each answer is to one of these questions: {'; '.join(view.spec.questions)}."
-    if view.spec.difference is not None:
-        return (
-            "n - o is the accuracy of a model minus that of the old one: with "
-            f"{view.spec.difference}, the answer tells between which edges it lies."
-        )
-    if view.spec.condition is not None:
-        return (
-            f"A model passes if {view.spec.condition} on the test set, with the tolerance to spare."
-        )
+    words = question_of(view.spec).words
+    if words is not None:
+        return words.meaning
     if view.spec.drawn is not None:
         return (
             f"Every answer has bands of its own, {at_most(view.spec.drawn)} wide, whose edges the "
@@ -419,10 +389,9 @@ def _asked_words(spec: MeterSpec) -> list[tuple[str, str, str]]:
     if spec.also:
         own = _asked_words(spec.each[0])
         return [*own, *(("Also", each, "if a submission asks it") for each in spec.also)]
-    if spec.difference is not None:
-        return [("Question", str(spec.difference), "between which edges n - o lies")]
-    if spec.condition is not None:
-        return [("Question", str(spec.condition), "each model passes or fails")]
+    question = question_of(spec)
+    if question.words is not None:
+        return [("Question", question.statistic, question.words.tells)]
     least, most = min(spec.tolerances), max(spec.tolerances)
     tolerance = loss_words(spec, most) if least == most else range_words(spec, (least, most))
     if spec.drawn is not None:

@@ -188,10 +188,7 @@ class MeterSpec:
             raise invalid("bound", "exact", allowed)
         if self.inputs not in ("hidden", "public"):
             raise invalid("inputs", self.inputs, 'either "hidden" or "public"')
-        if not all(isinstance(each, str | int) for each in self.classes):
-            raise invalid("classes", list(self.classes), "a list of texts or whole numbers")
-        if len(set(self.classes)) != len(self.classes):
-            raise invalid("classes", list(self.classes), "each class once")
+        self._check_classes()
         if self.ceiling is not None:
             finite("ceiling", self.ceiling)
             settle(self, ceiling=float(self.ceiling))
@@ -208,6 +205,30 @@ class MeterSpec:
         check_window(self)
         check_top_up(self)
         check_on_demand(self)
+        self._forget()
+
+    def _check_classes(self) -> None:
+        if not all(isinstance(each, str | int) for each in self.classes):
+            raise invalid("classes", list(self.classes), "a list of texts or whole numbers")
+        if len(set(self.classes)) != len(self.classes):
+            raise invalid("classes", list(self.classes), "each class once")
+
+    def _forget(self) -> None:
+        """Forget what was worked out on the way: checks settle settings, so it may be wrong."""
+        for name in ("_hash", "tolerances"):
+            self.__dict__.pop(name, None)
+
+    def __hash__(self) -> int:
+        """Return the same as any frozen value would; plans and rules are looked up by meters."""
+        return self._hash
+
+    @cached_property
+    def _hash(self) -> int:
+        return hash(tuple(getattr(self, each.name) for each in dataclasses.fields(self)))
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Leave out what was worked out: another process has other hashes."""
+        return {each.name: getattr(self, each.name) for each in dataclasses.fields(self)}
 
     @property
     def condition(self) -> Condition | None:
@@ -337,7 +358,7 @@ class MeterSpec:
         """The inner edges of the bands, e_1 < ... < e_(m-1)."""
         return tuple(band.lower for band in self.bands[1:])
 
-    @property
+    @cached_property
     def tolerances(self) -> tuple[float, ...]:
         """The tolerance of each band, eps_1 <= ... <= eps_m."""
         return tuple(band.tolerance for band in self.bands)

@@ -25,8 +25,6 @@ _SPLITS = 200
 """Ways to divide the tolerance between pool and labels that are compared."""
 _LOOSER = 3.0
 """Nats by which the closed form is above the tail of the labels, more than for the pool."""
-_MOST_WORK = 200_000.0
-"""Rows that the tails of all tolerances may sum over at one size, in about a second."""
 
 
 @lru_cache(maxsize=1_000)  # a search asks for the same sizes again
@@ -72,14 +70,3 @@ def enough(tolerance: float, error: float, pool: int, nats: float) -> int:
 def work(size: int) -> float:
     """Return what one tail costs, in rows that are summed over: its worst place is searched."""
     return 20 * differences.summed_rows(size)
-
-
-def check_work(size: int, tolerances: int) -> None:
-    """Refuse more tolerances than can be summed over at once: anybody may ask for a plan.
-
-    Raises:
-        InvalidInput: there are too many of them for this size.
-    """
-    if tolerances > 1 and tolerances * work(size) > _MOST_WORK:
-        given = f"{tolerances:,} different ones"
-        raise invalid("tolerance", given, "too many to plan at once with a judge: take one")

@@ -1,4 +1,4 @@
-"""The gap of a meter is one question among others: the planner of all gives the same plans."""
+"""The gap of a meter is one question among others, in all variants of the meter."""
 
 from __future__ import annotations
 
@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from easeml_meter.core.questions.gap import GapQuestion
-from easeml_meter.core.questions.planning import Budget, required_size, supported_steps
+from easeml_meter.core.questions.planning import Budget, most_steps, plan_of, required_size
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats import planning
 
 
 def spec_of(**options: Any) -> MeterSpec:
@@ -18,34 +17,36 @@ def spec_of(**options: Any) -> MeterSpec:
 
 
 @pytest.mark.parametrize(
-    "options",
+    ("options", "labels"),
     [
-        {},
-        {"count": "all"},
-        {"count": "consistent"},
-        {"count": "consistent", "drawn": 0.2},
-        {"ceiling": 0.1, "count": "all"},
-        {"protocol": "incremental", "tolerance": [0.02, 0.04, 0.06, 0.08, 0.1]},
-        {"tenants": (4, 6)},
-        {"published": True, "count": "all"},
-        {"masked_reverts": 2, "mask_above": 2},
-        {"loss": "brier"},
+        ({}, 12_271),
+        ({"count": "all"}, 21_659),
+        ({"drawn": 0.2}, 7_926),
+        ({"ceiling": 0.1, "count": "all"}, 9_182),
+        ({"protocol": "incremental", "tolerance": [0.02, 0.04, 0.06, 0.08, 0.1]}, 6_817),
+        ({"tenants": (4, 6)}, 9_217),
+        ({"published": True, "count": "all"}, 27_020),
+        ({"masked_reverts": 2, "mask_above": 2}, 12_271),
+        ({"loss": "brier"}, 13_407),
+        ({"protocol": "resampling"}, 68_170),
+        ({"elastic": True}, 13_100),
+        ({"top_up": 5}, 13_100),
     ],
 )
-def test_plans_are_those_of_the_meter(options: dict[str, Any]) -> None:
+def test_every_variant_is_planned_as_any_question_is(options: dict[str, Any], labels: int) -> None:
+    """The figures are those of a planner that knew the gap alone."""
     spec = spec_of(**options)
-    plan = required_size(GapQuestion(spec), Budget(10, 0.01))
-    own = planning.required_labels(spec)
-    assert plan.size == own.labels
-    assert plan.failure_probability == pytest.approx(own.failure_probability)
-    assert plan.promise == own.promise
-    assert plan.assumptions == own.assumptions
+    plan = required_size(GapQuestion(spec), Budget.of_meter(spec))
+    assert plan.size == labels == plan_of(spec).labels
+    assert plan.promise == plan_of(spec).promise
+    assert plan.assumptions == plan_of(spec).assumptions
 
 
-def test_steps_are_those_of_the_meter() -> None:
-    spec = spec_of(count="consistent")
-    found = supported_steps(GapQuestion(spec), 30_000, Budget(1, 0.01))
-    assert found.budget.steps == planning.supported_steps(spec, 30_000).spec.steps
+@pytest.mark.parametrize("options", [{}, {"masked_reverts": 2, "mask_above": 2}])
+def test_steps_are_asked_of_a_size(options: dict[str, Any]) -> None:
+    found = most_steps(GapQuestion(spec_of(**options)), 30_000, Budget(1, 0.01))
+    assert found.budget.steps == 31
+    assert plan_of(spec_of(**options), 30_000).spec.steps == 31
 
 
 def test_only_plain_meters_are_mixed_with_other_questions() -> None:

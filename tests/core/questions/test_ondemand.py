@@ -11,11 +11,11 @@ import numpy as np
 import pytest
 
 from easeml_meter.conditions import Comparison
+from easeml_meter.core.questions.kinds import question_of, rules_of
 from easeml_meter.core.questions.ondemand import OnDemand
 from easeml_meter.core.questions.passing import PassFail
-from easeml_meter.core.questions.planning import Budget, plan_of, question_of, required_size
+from easeml_meter.core.questions.planning import Budget, plan_of, required_size
 from easeml_meter.core.signals import PASS, State
-from easeml_meter.core.verdicts import rules_of
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec
 

@@ -12,9 +12,9 @@ from easeml_meter.core.questions.metrics import Metric
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.planning import (
     Budget,
-    reachable_tolerance,
+    least_tolerance,
+    most_steps,
     required_size,
-    supported_steps,
 )
 from easeml_meter.errors import InvalidInput
 
@@ -32,7 +32,7 @@ def test_a_plan_is_the_smallest_size_that_holds_from_there_on() -> None:
 def test_labels_carry_the_steps_that_need_them() -> None:
     for steps in (1, 2, 9, 40):
         size = required_size(QUESTION, Budget(steps, 0.01)).size
-        assert supported_steps(QUESTION, size, Budget(1, 0.01)).budget.steps == steps
+        assert most_steps(QUESTION, size, Budget(1, 0.01)).budget.steps == steps
 
 
 def test_tries_divide_delta() -> None:
@@ -61,17 +61,17 @@ def test_budgets_are_checked(change: dict[str, float]) -> None:
 
 def test_too_few_labels_are_refused_with_the_number_needed() -> None:
     with pytest.raises(InvalidInput, match=r"too few for one step: [\d,]+ needed"):
-        supported_steps(QUESTION, 10, Budget(1, 0.01))
+        most_steps(QUESTION, 10, Budget(1, 0.01))
     with pytest.raises(InvalidInput, match="10\\^15"):
-        supported_steps(QUESTION, 0, Budget(1, 0.01))
+        most_steps(QUESTION, 0, Budget(1, 0.01))
     with pytest.raises(InvalidInput, match="over 10\\^15"):
         required_size(PassFail.parse("n > 0.5 +/- 0.000001"), Budget(10**9, 0.01))
 
 
 def test_the_tolerance_reached_is_the_one_that_needs_these_labels() -> None:
     budget = Budget(10, 0.05)
-    plan = reachable_tolerance(lambda eps: Metric("f1", Bands(eps)), 2_073, budget)
+    plan = least_tolerance(lambda eps: Metric("f1", Bands(eps)), 2_073, budget)
     assert plan.question.tolerance == pytest.approx(0.05, rel=1e-3)
     assert required_size(plan.question, budget).size <= 2_073
     with pytest.raises(InvalidInput, match="at any tolerance"):
-        reachable_tolerance(lambda eps: Metric("f1", Bands(eps)), 1, budget)
+        least_tolerance(lambda eps: Metric("f1", Bands(eps)), 1, budget)

@@ -14,7 +14,7 @@ from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.passing import PassFail
-from easeml_meter.core.questions.planning import Budget, required_size, supported_steps
+from easeml_meter.core.questions.planning import Budget, most_steps, required_size
 from easeml_meter.core.questions.prices import CLOSED, UNIT, Price, Prices
 from easeml_meter.core.questions.question import Question
 from easeml_meter.report.words import price_of
@@ -81,7 +81,7 @@ def test_cheap_questions_leave_more_than_dear_ones(prices: Prices) -> None:
 def test_one_question_alone_gets_the_steps_of_its_own_plan(
     prices: Prices, number: int, question: Question
 ) -> None:
-    alone = supported_steps(question, prices.labels, Budget(1, DELTA)).budget.steps
+    alone = most_steps(question, prices.labels, Budget(1, DELTA)).budget.steps
     assert prices.price(0, number, "").answers in (alone, alone + 1)  # the plan is for larger sizes
 
 

@@ -9,6 +9,7 @@ import pytest
 from tests.lab.attacked import meters
 
 from easeml_meter.core.ledger import Account
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, State
 from easeml_meter.lab.simulation.arena import PATIENCE, AnySizeLedger, Arena
 from easeml_meter.lab.simulation.coverage import experiment
@@ -16,7 +17,6 @@ from easeml_meter.lab.simulation.developers import DEVELOPERS
 from easeml_meter.lab.simulation.questions import QUANTILES, best_question
 from easeml_meter.lab.simulation.worlds import Integers, Models
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 
 LABELS = 1000
 

@@ -87,4 +87,6 @@ def test_many_sessions_of_more_steps(name: str) -> None:
     longer = spec.replace(steps=20, delta=0.05, tenants=teams)
     size = plan_of(longer).size
     assert share(longer, size, 10_000, seed=2) <= 0.05
-    assert share(longer, size // (2 * TOO_FEW[name]), 1_000, seed=2) > 0.1
+    # On still fewer rows, the guesses alone would differ from the old model on too many of them.
+    fewer = TOO_FEW[name] * (1 if name == "conjunction with d" else 2)
+    assert share(longer, size // fewer, 1_000, seed=2) > 0.1

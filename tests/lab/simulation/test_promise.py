@@ -21,6 +21,7 @@ from tests.lab.attacked import (
     sharing_all,
 )
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.lab.simulation.arena import AnySizeLedger, Arena
 from easeml_meter.lab.simulation.coverage import coverage, experiment
 from easeml_meter.lab.simulation.developers import DEVELOPERS, Developer
@@ -28,7 +29,6 @@ from easeml_meter.lab.simulation.misuse import MISUSES, Misuse
 from easeml_meter.lab.simulation.worlds import world_of
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.feedback import possible_bands
-from easeml_meter.stats.planning import required_labels
 
 DELTA = 0.2
 RUNS = 160

@@ -7,8 +7,8 @@ import math
 import numpy as np
 import pytest
 
+from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.planning import plan_of
-from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.lab.simulation.rolling import broken_sessions
 from easeml_meter.spec import MeterSpec
 
@@ -25,7 +25,7 @@ def test_the_promise_holds_against_a_climber(submissions: int) -> None:
     """With the fewest labels that the plan allows."""
     spec = ROLLING.replace(submissions=submissions)
     batch = plan_of(spec).size
-    question = Rolling.of(spec)
+    question = question_of(spec)
     bound = math.exp(question.log_failure(spec.steps, batch))
     assert share(spec, batch, 400) <= bound <= spec.delta
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import BELOW_FLOOR
 from easeml_meter.lab.simulation.voting import VotingWorld, _is_broken, broken_sessions
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 
 
 def world(loss: str = "0-1", known: Fraction = Fraction(0), **options: Any) -> VotingWorld:
@@ -60,7 +60,8 @@ def test_with_too_few_labels_the_same_developers_win(of: VotingWorld) -> None:
 @every_world
 def test_many_sessions_of_more_steps(of: VotingWorld) -> None:
     """With so many sessions, a failure of 1.5 delta would be noticed."""
-    longer = replace(of, spec=of.spec.replace(steps=12, delta=0.05))
+    sizes = tuple(2 * each for each in of.spec.sizes)  # those of strata must be enough
+    longer = replace(of, spec=of.spec.replace(steps=12, delta=0.05, sizes=sizes))
     size = required_labels(longer.spec).size
     assert broken_sessions(longer, size, 4_000, np.random.default_rng(2)).mean() <= 0.05
     assert broken_sessions(longer, size // 16, 1_000, np.random.default_rng(2)).mean() > 0.1

@@ -12,14 +12,19 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.server.helpers import Served, serve
 
+from easeml_meter.core.questions.comparison import Setting, compare
+from easeml_meter.core.questions.edges import reachable_with_default_bands
+from easeml_meter.core.questions.planning import (
+    reachable_tolerance,
+    required_labels,
+    supported_steps,
+)
 from easeml_meter.errors import InvalidInput
 from easeml_meter.report.percent import in_percent
 from easeml_meter.report.presets import PRESETS, TITLES
-from easeml_meter.server.web.planner import DEFAULTS, MOST_SIGNALS, answer_to, asked_of, stories
+from easeml_meter.server.web.fields import MOST_SIGNALS
+from easeml_meter.server.web.planner import DEFAULTS, answer_to, asked_of, stories
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.bands import reachable_with_default_bands
-from easeml_meter.stats.comparison import Setting, compare
-from easeml_meter.stats.planning import reachable_tolerance, required_labels, supported_steps
 from easeml_meter.stats.rounding import at_most
 
 from .helpers import Visitor, words
@@ -81,7 +86,7 @@ def test_every_field_counts(form: dict[str, str], options: dict[str, object]) ->
     spec = MeterSpec.uniform(**(whole | options))  # type: ignore[arg-type]
     found = answer_to(asked(**form))
     assert found.plan == required_labels(spec)
-    assert MeterSpec.from_mapping(tomllib.loads(found.toml)) == spec
+    assert MeterSpec.from_mapping(tomllib.loads(found.plan.spec.to_toml())) == spec
 
 
 def test_labels_that_one_has_are_turned_into_answers_or_exactness(served: Served) -> None:

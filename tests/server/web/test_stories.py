@@ -6,11 +6,13 @@ import re
 import sys
 from pathlib import Path
 
+import numpy as np
+import pyarrow as pa
 import pytest
-from tests.server.driving import begin, submit
+from tests.server.driving import VALIDATION, begin, packed, parquet, submit
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, words
-from tests.service.helpers import small_spec
+from tests.service.helpers import Labels, small_spec, with_errors
 
 from easeml_meter import charts
 from easeml_meter.server.web.history import NEWEST
@@ -160,6 +162,32 @@ def test_every_kind_of_meter_has_a_story(served: Served, tmp_path: Path, spec: M
     assert "the answer was right." in words(page)
     assert visitor.get(f"/meters/{meter}/test-sets/1/story.svg").status_code == 200
     assert "its story" in words(visitor.get(f"/meters/{meter}/test-sets"))
+
+
+def probabilities(labels: Labels, errors: int) -> bytes:
+    chance = 0.25 + with_errors(labels, errors) / 2
+    columns = {"probability_0": 1 - chance, "probability_1": chance}
+    return parquet(pa.table({"id": np.arange(len(labels)), **columns}))
+
+
+def test_the_story_of_roc_curves_calls_none_the_best(served: Served, tmp_path: Path) -> None:
+    meter = served.add_meter(small_spec(loss="roc[1]", rows=400))
+    labels = begin(served, meter, tmp_path)
+    for number, errors in enumerate((0, len(labels) // 5)):
+        body = packed(
+            test_parquet=probabilities(labels, errors),
+            validation_parquet=probabilities(VALIDATION, number),
+        )
+        path, params = f"/meters/{meter}/submissions", {"model": f"model {number}"}
+        answer = served.client("developer").post(path, params=params, content=body)
+        assert answer.status_code == 200, answer.text
+    release(served, meter)
+    said = words(Visitor(served, "developer").get(f"/meters/{meter}/test-sets/1"))
+    assert re.search(r"The ROC curves were at most 0\.\d+ apart\.", said)
+    assert "In all 2 steps with losses, the answer was right." in said
+    assert "model 1" in said
+    assert "best" not in said
+    assert "You saw" not in said
 
 
 def test_a_test_set_that_gave_no_answer_has_nothing_to_tell(served: Served, tmp_path: Path) -> None:

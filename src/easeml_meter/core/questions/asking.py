@@ -1,48 +1,68 @@
-"""Questions from plain options: what the command line, the API and Python ask the planner for."""
+"""Questions from plain options: what the command line, the API and Python ask the planner for.
+
+A kind of question has an option that asks for it, or a text: `--question "n > 0.8 +/- 0.01"`.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
+from functools import cache
 from typing import Any
 
-from easeml_meter.checks import finite, listed
+from easeml_meter.checks import listed
 from easeml_meter.conditions import Condition, parse_question
 from easeml_meter.core.questions import planning
 from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.gap import GapQuestion
-from easeml_meter.core.questions.judge import Judge
-from easeml_meter.core.questions.metrics import KINDS, Metric
+from easeml_meter.core.questions.kinds import kinds
 from easeml_meter.core.questions.mixed import Mixed
 from easeml_meter.core.questions.ondemand import OnDemand
 from easeml_meter.core.questions.passing import PassFail
-from easeml_meter.core.questions.question import Question
+from easeml_meter.core.questions.question import Option, Question, check_tried_once
 from easeml_meter.core.questions.reading import DifferenceReading
-from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.errors import invalid
-from easeml_meter.spec import default_edges
+from easeml_meter.spec import GAP, MeterSpec
 
 Options = dict[str, Any]
 
-_OWN = {
-    "question": ("disagreement", "passes", "on_demand"),
-    "metric": ("floor", "classes", "weights", "prevalence"),
-    "rolling": ("window", "batch", "submissions"),
-    "judge_error": ("pool",),
-}
-"""The option that asks each kind of question, and those that only it has."""
+_BY_TEXT = (
+    Option(
+        "question",
+        str,
+        'Pass or fail, as in "n > 0.8 +/- 0.01"; "better"; "gap". Several: any at each step.',
+        many=True,
+    ),
+    Option("disagreement", float, 'With "n - o": fail what differs on more rows.'),
+    Option("passes", int, "Models that may pass before the one that closes."),
+    Option("on_demand", bool, 'With "n - o": fresh inputs, few labels, each step.'),
+)
+"""The option for a question by its text, and those that go with it only."""
+_TRIES = Option("tries", int, "How often sealing may be tried. Default: 1.")
 
 
-def asks(options: Mapping[str, Any]) -> bool:
+@cache
+def _by_option() -> dict[str, type[Question]]:
+    """Return the kinds of question that an option asks for, by the name of that option."""
+    return {kind.options[0].name: kind for kind in kinds() if kind.options}
+
+
+def options() -> tuple[Option, ...]:
+    """List the options that ask for something else than the gap, and those that belong to them."""
+    of_kinds = (option for kind in _by_option().values() for option in kind.options)
+    return (*_BY_TEXT, *of_kinds, _TRIES)
+
+
+def asks(given: Mapping[str, Any]) -> bool:
     """Whether options ask another question than the gap.
 
     Raises:
         InvalidInput: An option of a question is given without it.
     """
-    return _kind(options) is not None
+    return _asking(given) is not None
 
 
-def plan_question(**options: Any) -> planning.QuestionPlan:
+def plan_question(**options: Any) -> planning.Plan:
     """Plan a question; answer the one of labels, steps and tolerance that was not given.
 
     Options have the names that they have in `meter plan`, as in
@@ -52,55 +72,68 @@ def plan_question(**options: Any) -> planning.QuestionPlan:
         InvalidInput: They ask no question, or do not fit together.
     """
     given = {name: value for name, value in options.items() if value is not None}
-    kind = _kind(given)
-    if kind is None:
-        raise invalid("question", None, f"give one of {', '.join(map(_option, _OWN))}")
-    size = given.pop("labels", None)
-    if "prevalence" in given:
-        prevalence = given.pop("prevalence")
-        plain = given["metric"] in ("recall", "precision", "f1", "accuracy")
-        if not plain and prevalence > 0.5:  # then the other class would be the smaller one
-            raise invalid("prevalence", prevalence, "the share of the smallest class, at most 0.5")
-        return dataclasses.replace(plan_question(**given, labels=size), prevalence=prevalence)
-    if kind == "rolling":
-        if size is not None:
-            raise invalid("labels", size, "of a rolling test set, give the labels of a batch")
-        size = given.pop("batch", None)
-        # Without steps, it is promised for as many as one window has.
-        if size is not None and "tolerance" not in given:
-            given.setdefault("steps", given.get("window"))
+    asking = _asking(given)
+    if asking is None:
+        known = ("question", *_by_option())
+        raise invalid("question", None, f"give one of {', '.join(map(_option, known))}")
+    kind = _by_option().get(asking, Question)
+    given = kind.completed(given)
+    size = given.pop(kind.size_option, None)
+    if "labels" in given:
+        allowed = f"of a {asking} test set, give the labels of a {kind.size_option}"
+        raise invalid("labels", given["labels"], allowed)
     steps, delta, tries = (given.pop(*each) for each in _BUDGET)
     budget = planning.Budget(1 if steps is None else steps, delta, tries)
-    if size is not None and "tolerance" not in given and kind != "question":
+    plan = _planned(asking, given, size, steps, budget)
+    prevalence = given.get("prevalence")
+    return plan if prevalence is None else dataclasses.replace(plan, prevalence=prevalence)
+
+
+_BUDGET = (("steps", None), ("delta", 0.01), ("tries", 1))
+
+
+def _planned(
+    asking: str, given: Options, size: int | None, steps: int | None, budget: planning.Budget
+) -> planning.Plan:
+    """Answer the one of size, steps and tolerance that is not there."""
+    has_bands = _by_option().get(asking, Question).has_bands
+    if size is not None and "tolerance" not in given and has_bands:
         if steps is None:
             raise invalid("steps", None, "give the steps or a tolerance")
-        return planning.reachable_tolerance(
-            lambda tolerance: _built(kind, given | {"tolerance": tolerance}), size, budget
+        return planning.least_tolerance(
+            lambda tolerance: _built(asking, given | {"tolerance": tolerance}), size, budget
         )
-    question = _built(kind, given)
+    question = _built(asking, given)
     if size is None:
         if steps is None:
             raise invalid("steps", None, "give the steps, or the labels to ask for them")
         return planning.required_size(question, budget)
     if steps is not None:
         raise invalid("labels", size, "give two of steps, tolerance and labels, not all")
-    return planning.supported_steps(question, size, budget)
+    return planning.most_steps(question, size, budget)
 
 
-_BUDGET = (("steps", None), ("delta", 0.01), ("tries", 1))
+def meter_of(plan: planning.Plan, given: Options) -> MeterSpec:
+    """Return the meter of a plan that options asked for, with the bands that were planned."""
+    if _asking(given) != "question":
+        return plan.question.meter(plan, given)
+    check_tried_once(plan)
+    return _meter_by_text(plan, given)
 
 
-def _kind(given: Mapping[str, Any]) -> str | None:
+def _asking(given: Mapping[str, Any]) -> str | None:
     """Return the option that asks for another question than the gap, if one does."""
-    asked = [kind for kind in _OWN if kind in given]
+    own = {asking: kind.options[1:] for asking, kind in _by_option().items()}
+    own = {_BY_TEXT[0].name: _BY_TEXT[1:]} | own
+    asked = [asking for asking in own if asking in given]
     if len(asked) > 1:
         raise invalid(_option(asked[1]), given[asked[1]], f"not with {_option(asked[0])}")
-    for kind, names in _OWN.items():
-        for name in set(names) & set(given):
-            if kind not in asked:
-                raise invalid(_option(name), given[name], f"only with {_option(kind)}")
+    for asking, others in own.items():
+        for name in sorted({each.name for each in others} & set(given)):
+            if asking not in asked:
+                raise invalid(_option(name), given[name], f"only with {_option(asking)}")
     if not asked and "tries" in given:
-        raise invalid("tries", given["tries"], f"only with {', '.join(map(_option, _OWN))}")
+        raise invalid("tries", given["tries"], f"only with {', '.join(map(_option, own))}")
     return asked[0] if asked else None
 
 
@@ -108,10 +141,10 @@ def _option(name: str) -> str:
     return name.replace("_", "-")
 
 
-def _built(kind: str, given: Options) -> Question:
+def _built(asking: str, given: Options) -> Question:
     """Build the question, and refuse what is left of the options."""
     left = dict(given)
-    question = _BUILDERS[kind](left)
+    question = _questions(left) if asking == "question" else _by_option()[asking].asked(left)
     for name, value in left.items():
         raise invalid(_option(name), value, f'not with "{question.statistic}"')
     return question
@@ -130,7 +163,7 @@ def _questions(given: Options) -> Question:
     # Conditions have tolerances of their own; the two that have none take that of the options.
     tolerance = None
     if "gap" in texts:
-        bands = _bands(given)
+        bands = Bands.asked(given)
         tolerance = bands.tolerance
         asked.append(GapQuestion(bands.spec()))
     elif "better" in texts:
@@ -166,52 +199,21 @@ def _one(
     return DifferenceReading(found)
 
 
-def _metric(given: Options) -> Question:
-    name = given.pop("metric")
-    if not isinstance(name, str):
-        raise invalid("metric", name, f"one of {', '.join(KINDS)}")
-    averaged = name in KINDS and KINDS[name].classes
-    return Metric(
-        name,
-        _bands(given),
-        floor=given.pop("floor", None),
-        classes=given.pop("classes", 2 if averaged else 1),
-        weights=listed("weights", given.pop("weights", ())),
+def _meter_by_text(plan: planning.Plan, given: Options) -> MeterSpec:
+    """Return the meter of one question by its text, or of several; the gap comes first."""
+    known: Options = {"steps": plan.budget.steps, "delta": plan.budget.delta}
+    if given.get("on_demand"):  # every step has fresh inputs: a test set of its own
+        known |= {"steps": 1, "sessions": known["steps"], "on_demand": True}
+    found = given["question"]
+    texts = [text.strip() for text in ([found] if isinstance(found, str) else found)]
+    known |= {name: given[name] for name in ("disagreement", "passes") if name in given}
+    question = plan.question
+    each = question.questions if isinstance(question, Mixed) else (question,)
+    for gap in each:
+        if isinstance(gap, GapQuestion):
+            also = tuple(text for text in texts if text != GAP)
+            return gap.spec.replace(**known, also=also)
+    tolerance = given.get("tolerance")
+    return MeterSpec(
+        bands=(), question=texts[0], also=tuple(texts[1:]), tolerance=tolerance, **known
     )
-
-
-def _rolling(given: Options) -> Question:
-    if given.pop("rolling") is not True:
-        raise invalid("rolling", False, "true, or leave it out")
-    if "window" not in given:
-        raise invalid("window", None, "give the number of batches in use, such as 52")
-    return Rolling(_bands(given), given.pop("window"), given.pop("submissions", 1))
-
-
-def _judge(given: Options) -> Question:
-    if "pool" not in given:
-        raise invalid("pool", None, "give the number of inputs without labels, such as 1000000")
-    return Judge(_bands(given), given.pop("judge_error"), given.pop("pool"))
-
-
-_BUILDERS: dict[str, Callable[[Options], Question]] = {
-    "question": _questions,
-    "metric": _metric,
-    "rolling": _rolling,
-    "judge_error": _judge,
-}
-
-
-def _bands(given: Options) -> Bands:
-    """Take the bands out of the options given; by default, they are those of a meter."""
-    tolerance = given.pop("tolerance", None)
-    if tolerance is None:
-        raise invalid("tolerance", None, "give one, such as 0.01")
-    finite("tolerance", tolerance)
-    edges = given.pop("edges", None)
-    if edges is not None:
-        edges = listed("edges", edges)
-    elif not {"signals", "drawn"} & set(given):
-        edges = default_edges(tolerance)
-    signals = given.pop("signals", 5 if edges is None else len(edges) + 1)
-    return Bands(tolerance, signals, edges, given.pop("drawn", None))

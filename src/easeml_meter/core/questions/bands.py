@@ -4,8 +4,11 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Any, Self
 
-from easeml_meter.spec import Count, MeterSpec
+from easeml_meter.checks import finite, listed
+from easeml_meter.errors import invalid
+from easeml_meter.spec import Count, MeterSpec, default_edges
 from easeml_meter.stats.draws import expected_edges
 from easeml_meter.stats.feedback import possible_bands
 
@@ -23,6 +26,25 @@ class Bands:
 
     def __post_init__(self) -> None:
         self.spec()
+
+    @classmethod
+    def asked(cls, given: dict[str, Any]) -> Self:
+        """Take the bands out of options; by default, they are those of a meter.
+
+        Raises:
+            InvalidInput: No tolerance is given, or what is given makes no bands.
+        """
+        tolerance = given.pop("tolerance", None)
+        if tolerance is None:
+            raise invalid("tolerance", None, "give one, such as 0.01")
+        finite("tolerance", tolerance)
+        edges = given.pop("edges", None)
+        if edges is not None:
+            edges = listed("edges", edges)
+        elif not {"signals", "drawn"} & set(given):
+            edges = default_edges(tolerance)
+        signals = given.pop("signals", 5 if edges is None else len(edges) + 1)
+        return cls(tolerance, signals, edges, given.pop("drawn", None))
 
     def spec(self) -> MeterSpec:
         """Return a meter with these bands; a few of its rules are asked for them."""

@@ -1,29 +1,59 @@
-"""The gap between validation loss and test loss: the question of every meter."""
+"""The gap between validation loss and test loss: the question of every meter that asks no other."""
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Self
 
+from easeml_meter.core.questions.assumptions import assumptions_of
 from easeml_meter.core.questions.question import Question
-from easeml_meter.spec import MeterSpec, Protocol
-from easeml_meter.stats import counting, planning
+from easeml_meter.core.signals import Rules
+from easeml_meter.errors import invalid
+from easeml_meter.spec import Count, Gap, MeterSpec, Protocol
+from easeml_meter.spec.strata import whole_strata
+from easeml_meter.stats import counting, judges, planning, scores
 from easeml_meter.stats.draws import expected_edges
 from easeml_meter.stats.feedback import possible_bands
+from easeml_meter.stats.rounding import as_written, at_least, at_most
 from easeml_meter.stats.tails import log_tail, log_tail_from
+
+if TYPE_CHECKING:
+    from easeml_meter.core.questions.planning import Plan
+
+_FEW = 12
+"""Bands whose edges are listed; of more, only the number is said."""
 
 
 @dataclass(frozen=True)
 class GapQuestion(Question):
-    """The bands, tolerances and rules of a meter; its own steps and delta play no part here."""
+    """The bands, tolerances and rules of a meter; its delta plays no part here."""
 
     spec: MeterSpec
+    possible: int | None = None
+    """How many bands of one model are taken to be possible; None: as many as are."""
+    supposed: tuple[float, ...] | None = None
+    """Tolerances in place of the meter's own, while the smallest ones are searched."""
+
+    @classmethod
+    def of_meter(cls, spec: MeterSpec) -> Self | None:
+        """Every meter with bands asks it, unless it asks more, or rolls."""
+        return cls(spec) if spec.bands and not spec.also and spec.window is None else None
+
+    def rules(self, spec: MeterSpec) -> Rules:
+        """Return the rule of bands."""
+        return Rules(spec)
 
     @property
     def statistic(self) -> str:
         """The gap."""
         return "the gap between validation loss and test loss"
+
+    @property
+    def unit(self) -> str:
+        """What the promise is counted of: labels, clusters, or what a score is made of."""
+        return self.spec.unit if self.spec.corpus is None else self.spec.corpus.kind.unit
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -52,18 +82,154 @@ class GapQuestion(Question):
         return self.spec.tolerances[0]
 
     @property
-    def promised(self) -> str:
-        """What holds of each reading."""
-        return planning.promised_of(self.spec)
+    def counting(self) -> str:
+        """What is counted."""
+        if self.spec.published:
+            return "pairs of model and signal"
+        return "distinct models" if self.spec.count is Count.ALL else "consistent models"
+
+    @property
+    def brief(self) -> str:
+        """The bands, and the largest tolerance."""
+        return f"{self._bands('')}, tolerance {at_most(max(self.spec.tolerances))}"
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """The bands and their tolerances: one number, if it is the same for all."""
+        tolerances = [at_most(eps) for eps in self.spec.tolerances]
+        one = tolerances[:1] if len(set(tolerances)) == 1 else tolerances
+        return {"tolerance": ", ".join(one), "bands": self._bands("bands")}
+
+    def _bands(self, after: str) -> str:
+        """Say how many bands there are, and where they begin; `after` a word, not repeat it."""
+        spec = self.spec
+        if spec.drawn is not None:
+            if after:
+                return f"edges drawn for every answer, {spec.drawn:g} apart"
+            return f"bands {spec.drawn:g} wide with drawn edges"
+        if spec.signals == 1:
+            return "1, from 0 to 1" if after else "1 band"
+        if not after and spec.signals > _FEW:
+            return f"{spec.signals} bands"
+        word = "an edge" if spec.signals == 2 and after else "edges"
+        number = f"{spec.signals}," if after else f"{spec.signals} bands"
+        return f"{number} with {word} at " + ", ".join(f"{edge:g}" for edge in spec.edges)
+
+    def settings(self, plan: Plan) -> dict[str, str]:
+        """How it was counted, and what the meter says besides."""
+        spec = self.spec
+        found = {"protocol": str(spec.protocol)}
+        if spec.gap is Gap.SIGNED:
+            found["gap"] = "signed: test loss minus validation loss"
+        models = _count(plan.log_models)
+        found["bound"] = f"{spec.tail}, {self.counting} ({models} of them)"
+        if plan.top_up is not None:
+            later = "{more_labels:,} {unit} more, {labels:,} in all, for {steps:,} steps more"
+            found["top-up"] = later.format(**plan.top_up, unit=spec.unit)
+        if plan.elastic is not None:
+            both = "{labels:,} {unit}, {plain_labels:,} for the plain meter"
+            found["elastic"] = both.format(**plan.elastic, unit=spec.unit)
+        if spec.rows is not None:
+            found["rows to draw"] = f"{spec.rows:,}"
+        for name, size in spec.stratum_rows(plan.labels).items():
+            found[f"of them {name}"] = f"{size:,}"
+        if spec.judged:
+            found["judge"] = f"errs on at most {spec.judge_error:g} of them"
+            found["pool"] = f"{spec.pool:,} rows more, without a label"
+        if spec.fixes_rows:
+            found["tries at sealing"] = f"{spec.tries:,}"
+        if spec.floor is not None:
+            found["floor"] = f"{spec.floor:g}"
+        elif spec.ceiling is not None:
+            most = "" if spec.above is None else f", at most {spec.above} answers above it"
+            found["ceiling"] = f"{spec.ceiling:g}{most}"
+        if spec.variance_ceiling is not None:
+            found["variance ceiling"] = f"{spec.variance_ceiling:g}"
+        return found
+
+    def together(self, steps: int) -> str:
+        """Say which steps share the probability: a top-up has more of them, an elastic budget."""
+        spec = self.spec
+        if spec.top_up is not None:
+            more = f"{spec.top_up:,} more after the top-up"
+            return f"in all {steps:,} steps and {more} together"
+        if spec.elastic:
+            promised = "1 is" if steps == 1 else f"{steps:,} are"
+            more = "more if the answers are predictable"
+            return f"in all steps together ({promised} promised, {more})"
+        return f"in all {steps:,} steps together"
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Those of the meter."""
-        return planning.assumptions_of(self.spec)
+        return assumptions_of(self.spec)
+
+    @property
+    def promised(self) -> str:
+        """What holds of each reading."""
+        spec = self.spec
+        tolerances = sorted(set(spec.tolerances))
+        many = at_most(tolerances[0])
+        if len(tolerances) > 1:
+            many += f" to {at_most(tolerances[-1])} (by the reported band)"
+        excuse = ""
+        measured, true = "test loss", "true loss"
+        if spec.corpus is not None:
+            measured, true = f"{spec.corpus.word} on the test set", "true one"
+        elif spec.judged:
+            measured = "estimated test loss"
+        if spec.floor is not None:
+            top = min(as_written(spec.floor) + as_written(tolerances[0]), Fraction(1))
+            then = f": then its true one is at most {at_most(top)}" if spec.merges else ""
+            excuse = f' (or is reported as "below the floor", {at_most(spec.floor)}{then})'
+        elif spec.ceiling is not None:
+            least = max(as_written(spec.ceiling) - as_written(tolerances[0]), Fraction(0))
+            then = f": then its true loss is at least {at_least(least)}" if spec.merges else ""
+            excuse = f' (or is reported as "above the ceiling", {at_least(spec.ceiling)}{then})'
+        if spec.above is not None:
+            last = "the second one" if spec.above == 1 else f"number {spec.above + 1}"
+            excuse = f"{excuse[:-1]}; {last} ends the test set)"
+        if spec.variance_ceiling is not None:
+            spread = at_least(spec.variance_ceiling)
+            excuse += f' (or is reported as "too spread": losses that vary more than {spread})'
+        if spec.may_be_too_few:
+            excuse += ' (or is reported as "too few predicted positives", which promises nothing)'
+        if spec.sticky:
+            excuse += ' (or is reported as "unchanged", which promises nothing)'
+        # A running maximum may be another model's band: its lower edge says nothing of this one.
+        edges = (
+            "is at most the upper edge of the reported band plus that tolerance"
+            if spec.protocol is Protocol.INCREMENTAL
+            else "lies between the lower edge of the reported band minus that tolerance and the "
+            "upper edge plus it"
+        )
+        signed = ""
+        if spec.gap is Gap.SIGNED:
+            signed = " (by how much its true loss exceeds its validation loss, or 0)"
+        mean = " (the mean over clusters of the mean loss of their rows)" if spec.clusters else ""
+        if spec.stratified:
+            mean = " (the weighted sum of the mean losses of its strata)"
+        if spec.curve:
+            return f"{scores.curve_promise(many)}{excuse}. So {scores.CURVE_DISTANCE} {edges}."
+        return (
+            f"each model's {measured}{mean} is within {many} of its {true}{excuse}. So its true gap"
+            f"{signed} {edges}."
+        )
+
+    def for_steps(self, steps: int) -> Self:
+        """Return the question of the same meter with so many steps."""
+        if steps == self.spec.steps:
+            return self
+        return replace(self, spec=self.spec.replace(steps=steps))
+
+    @property
+    def fewest_steps(self) -> int:
+        """The steps that are reverted are among them."""
+        return max([1, self.spec.masked_reverts + 1, *self.spec.reverts])
 
     def log_models(self, steps: int) -> float:
         """Count the histories that the meter's rules leave."""
-        return counting.log_sum(counting.log_models(self.spec, steps))
+        return counting.log_sum(counting.log_models(self.spec, steps, self.possible))
 
     def log_tail(self, size: int) -> float:
         """Return the tail at the smallest tolerance."""
@@ -76,9 +242,98 @@ class GapQuestion(Question):
     def log_failure(self, steps: int, size: int, *, onwards: bool = False) -> float:
         """Sum over the tolerances that an answer can still promise."""
         tail = log_tail_from if onwards else log_tail
-        return planning.log_failure(self.spec, size, steps=steps, tail=tail)
+        each = size // self._test_sets(steps)
+        return planning.log_failure(
+            self.spec,
+            each,
+            steps=steps,
+            possible=self.possible,
+            tolerances=self.supposed,
+            tail=tail,
+        )
 
     def enough(self, nats: float) -> int:
-        """Hoeffding's bound at the smallest tolerance is never below another."""
+        """Hoeffding's bound at the smallest tolerance, for all that is counted, is never below."""
+        spec = self.spec
+        # The bound is raised by its rounding error, so the search begins a little above it.
         needed = (nats + math.log(2)) * (1 + 1e-11) + 1e-11
-        return math.ceil(needed / (2 * self.tolerance**2)) + 1
+        highest = math.ceil(needed / (2 * self.tolerance**2)) + 1
+        if spec.corpus is not None:
+            return scores.enough(spec, needed)
+        if spec.stratified:
+            return whole_strata(spec, math.ceil(highest * scores.strata_cost(spec)) + 1)
+        if spec.judge_error is not None and spec.pool is not None:
+            # As `judge` begins: its tail is jagged, and both are to find one size.
+            return judges.enough(self.tolerance, spec.judge_error, spec.pool, nats)
+        return highest * self._test_sets(spec.steps)
+
+    def work(self, size: int) -> float:
+        """Return what the tails cost; several of a judge are dear, each searched for its worst."""
+        tolerances = len(set(self.spec.tolerances))
+        if not self.spec.judged or self.spec.protocol is not Protocol.INCREMENTAL:
+            return super().work(size)
+        return tolerances * judges.work(size) if tolerances > 1 else super().work(size)
+
+    def supported_steps(self, size: int, nats: float) -> int:
+        """Return the most steps; those of meters that are counted step by step one by one."""
+        spec, found = self.spec, 0
+        if spec.tenants:
+            raise invalid(
+                "tenants", list(spec.tenants), "they fix the steps: give the steps as well"
+            )
+        if counting.has_closed_form(spec):
+            return super().supported_steps(size, nats)
+        tails = planning.log_tails(spec, size, log_tail_from)
+        for steps, failure in counting.walk(spec, tails):
+            if steps >= self.fewest_steps:
+                if failure + nats > 0:
+                    break
+                found = steps
+        return found
+
+    def rounded_up(self, size: int) -> int:
+        """Return a size of whole strata."""
+        spec = self.spec
+        return whole_strata(spec, size) if spec.stratified and not spec.sizes else size
+
+    def drawn_size(self, size: int) -> int:
+        """Return the sum of the sizes that the meter gives its strata, which must be enough."""
+        sizes = self.spec.sizes
+        if sizes and sum(sizes) < size:
+            needed = f"too few: {size:,} rows are needed in all"
+            raise invalid("sizes", list(sizes)[:20], needed)
+        return sum(sizes) or size
+
+    def _test_sets(self, steps: int) -> int:
+        """Return the number of test sets of one session: one, unless every step draws its own."""
+        return steps if self.spec.protocol is Protocol.RESAMPLING else 1
+
+    def details(self, plan: Plan) -> dict[str, Any]:
+        """Return the settings of the meter, and what was counted."""
+        spec = self.spec
+        return {
+            "labels": plan.labels,
+            "signals": spec.signals if spec.drawn is None else None,
+            "edges": list(spec.edges) if spec.drawn is None else None,
+            "drawn": spec.drawn,
+            "tolerances": list(spec.tolerances),
+            "protocol": str(spec.protocol),
+            "gap": str(spec.gap),
+            "bound": str(spec.tail),
+            "counting": self.counting,
+            "ceiling": spec.ceiling,
+            "floor": spec.floor,
+            "variance_ceiling": spec.variance_ceiling,
+            "above": spec.above,
+            "sticky": spec.sticky,
+            "elastic": plan.elastic,
+            "top_up": plan.top_up,
+            "strata": spec.stratum_rows(plan.labels) if spec.stratified else None,
+        }
+
+
+def _count(log: float) -> str:
+    """Write a number given by its logarithm."""
+    if log < math.log(1e15):
+        return f"{round(math.exp(log)):,}"
+    return f"about 10^{log / math.log(10):,.0f}"

@@ -8,17 +8,22 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.checks import finite, whole
+from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS
 from easeml_meter.core.questions.bands import Bands
-from easeml_meter.core.questions.question import Question
+from easeml_meter.core.questions.question import Option, Question
 from easeml_meter.errors import invalid
-from easeml_meter.spec import Bound
+from easeml_meter.spec import Bound, MeterSpec
 from easeml_meter.stats import judges
 from easeml_meter.stats.counting import log_geometric
-from easeml_meter.stats.planning import COMMON_ASSUMPTIONS, smallest
+from easeml_meter.stats.planning import smallest
 from easeml_meter.stats.rounding import at_most
 from easeml_meter.stats.tails import log_tail
+
+if TYPE_CHECKING:
+    from easeml_meter.core.questions.planning import Plan
 
 
 @dataclass(frozen=True)
@@ -30,6 +35,30 @@ class Judge(Question):
     """The largest share of labels on which the judge may err, d."""
     pool: int
     """The inputs without labels, N."""
+
+    options = (
+        Option("judge_error", float, "Few labels and a judge that errs on this share."),
+        Option("pool", int, "With --judge-error: inputs without labels."),
+    )
+    has_bands = True
+
+    @classmethod
+    def asked(cls, given: dict[str, Any]) -> Self:
+        """Build it from options."""
+        if "pool" not in given:
+            raise invalid("pool", None, "give the number of inputs without labels, such as 1000000")
+        return cls(Bands.asked(given), given.pop("judge_error"), given.pop("pool"))
+
+    def meter(self, plan: Plan, given: dict[str, Any]) -> MeterSpec:
+        """Return a meter with this judge."""
+        return self.bands.spec().replace(
+            steps=plan.budget.steps,
+            delta=plan.budget.delta,
+            tries=plan.budget.tries,
+            judge_error=self.error,
+            pool=self.pool,
+            rows=plan.size,
+        )
 
     def __post_init__(self) -> None:
         finite("judge error", self.error)

@@ -10,18 +10,23 @@ import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any, Self
 
-from easeml_meter.checks import finite, whole
+from easeml_meter.checks import finite, listed, whole
+from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS
 from easeml_meter.core.questions.bands import Bands
-from easeml_meter.core.questions.question import Question
-from easeml_meter.corpus import why_not
+from easeml_meter.core.questions.question import Option, Question
+from easeml_meter.corpus import KINDS as SCORES
+from easeml_meter.corpus import PLANNED_ONLY, WEIGHTED, why_not
 from easeml_meter.errors import invalid
-from easeml_meter.spec import Bound
+from easeml_meter.spec import Bound, MeterSpec
 from easeml_meter.stats import scores
 from easeml_meter.stats.counting import log_geometric
-from easeml_meter.stats.planning import COMMON_ASSUMPTIONS
 from easeml_meter.stats.rounding import as_written, at_least, at_most
 from easeml_meter.stats.tails import log_tail
+
+if TYPE_CHECKING:
+    from easeml_meter.core.questions.planning import Plan
 
 MAX_CLASSES = 10_000
 Tail = Callable[["Metric", int], float]
@@ -106,6 +111,8 @@ KINDS: dict[str, MetricKind] = {
     "auc": MetricKind("labels of the smaller class", _auc, _auc, floor=True),
     "roc": MetricKind("labels of each class", _curve, _curve),
 }
+_OF_POSITIVES = ("recall", "precision", "f1", "accuracy")
+"""Scores that are counted of one class alone, however many there are of it."""
 
 
 @dataclass(frozen=True)
@@ -120,6 +127,64 @@ class Metric(Question):
     """How many classes an average is over."""
     weights: tuple[float, ...] = ()
     """The weights of the classes of a weighted average."""
+
+    options = (
+        Option("metric", str, "The gap of a score of the whole test set, such as f1 or auc."),
+        Option("floor", float, 'With --metric: answer "below the floor" below it.'),
+        Option("classes", int, "With --metric: classes that are averaged. Default: 2."),
+        Option("weights", list, "With --metric weighted: weights of the classes, as 0.5,0.3,0.2."),
+        Option(
+            "prevalence",
+            float,
+            "With --metric: share of positives, or of the smallest class where all count.",
+        ),
+        Option("positive", str, "With --metric and --toml: the positive class.", of_meter=True),
+    )
+    has_bands = True
+
+    @classmethod
+    def asked(cls, given: dict[str, Any]) -> Self:
+        """Build it from options; the prevalence, which the plan needs, is checked."""
+        name = given.pop("metric")
+        if not isinstance(name, str):
+            raise invalid("metric", name, f"one of {', '.join(KINDS)}")
+        given.pop("positive", None)
+        prevalence = given.pop("prevalence", None)
+        if prevalence is not None and prevalence > 0.5 and name not in _OF_POSITIVES:
+            # Then the other class would be the smaller one.
+            raise invalid("prevalence", prevalence, "the share of the smallest class, at most 0.5")
+        averaged = name in KINDS and KINDS[name].classes
+        return cls(
+            name,
+            Bands.asked(given),
+            floor=given.pop("floor", None),
+            classes=given.pop("classes", 2 if averaged else 1),
+            weights=listed("weights", given.pop("weights", ())),
+        )
+
+    def meter(self, plan: Plan, given: dict[str, Any]) -> MeterSpec:
+        """Return a meter with this score as its loss."""
+        return self.bands.spec().replace(
+            steps=plan.budget.steps,
+            delta=plan.budget.delta,
+            tries=plan.budget.tries,
+            loss=self._loss(given.get("positive")),
+            floor=self.floor,
+            rows=plan.rows,
+        )
+
+    def _loss(self, positive: str | None) -> str:
+        """Return the loss of a meter with this score."""
+        if self.name in PLANNED_ONLY:
+            raise invalid("--toml", self.name, PLANNED_ONLY[self.name])
+        if SCORES[self.name].averaged:
+            inside = "[0.6,0.4]" if self.name == WEIGHTED else ""
+            example = f'loss = "{self.name}{inside}" and classes = ["a", "b"]'
+            needed = f"write a meter.toml with the classes by name: {example}"
+            raise invalid("--toml", self.name, needed)
+        if positive is None:
+            raise invalid("positive", None, "name the positive class, as in --positive fraud")
+        return f"{self.name}[{positive}]"
 
     def __post_init__(self) -> None:
         if (why := why_not(self.name)) is not None:

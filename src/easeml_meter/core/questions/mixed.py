@@ -8,10 +8,14 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Self
 
+from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.passing import PassFail
-from easeml_meter.core.questions.question import Question
+from easeml_meter.core.questions.question import Question, Words
+from easeml_meter.core.signals import Rules
 from easeml_meter.errors import invalid
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import passing
 from easeml_meter.stats.counting import log_geometric
 
@@ -23,6 +27,8 @@ class Mixed(Question):
     """Any of these questions at each step."""
 
     questions: tuple[Question, ...]
+    names: tuple[str, ...] = ()
+    """What a submission calls them; empty: they have no meter."""
 
     def __post_init__(self) -> None:
         if not 2 <= len(self.questions) <= MAX_QUESTIONS:
@@ -31,10 +37,31 @@ class Mixed(Question):
             if question.consistent is None or question.unit != "labels":
                 raise invalid("question", question.statistic, "not to be mixed with others")
 
+    @classmethod
+    def of_meter(cls, spec: MeterSpec) -> Self | None:
+        """Return all questions of a meter that asks several."""
+        return cls(tuple(map(question_of, spec.each)), spec.questions) if spec.also else None
+
+    def rules(self, spec: MeterSpec) -> Rules:
+        """Return the rule of the usual question, which is the first."""
+        return self.questions[0].rules(spec)
+
     @property
     def statistic(self) -> str:
         """All of them."""
         return "; ".join(question.statistic for question in self.questions)
+
+    @property
+    def words(self) -> Words:
+        """Each answer is to one of them."""
+        listed = "; ".join(self.names or (each.statistic for each in self.questions))
+        return Words(
+            tells="any of these, as a submission asks",
+            meaning=f"Each answer is to one of these questions: {listed}.",
+            caption=f"One column per step, each the answer to one of these questions: {listed}.",
+            heading=listed,
+            remains="each answer holds of it",
+        )
 
     @property
     def answers(self) -> tuple[str, ...]:

@@ -11,11 +11,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from fractions import Fraction
+from typing import Self
 
 from easeml_meter.core.questions.passing import PassFail
-from easeml_meter.core.questions.question import Question
+from easeml_meter.core.questions.question import Question, Words
 from easeml_meter.core.questions.reading import DifferenceReading
+from easeml_meter.core.signals import Rules
 from easeml_meter.errors import invalid
+from easeml_meter.spec import MeterSpec
 from easeml_meter.spec.questions import EVERY_LABEL
 from easeml_meter.stats.rounding import as_written
 
@@ -32,6 +35,19 @@ class Reused(Question):
 
     question: PassFail | DifferenceReading
 
+    @classmethod
+    def of_meter(cls, spec: MeterSpec) -> Self | None:
+        """Return the question of a meter whose labels are bought when they are needed."""
+        if not spec.on_demand:
+            return None
+        if spec.difference is not None:
+            return cls(DifferenceReading(spec.difference))
+        return None if spec.condition is None else cls(PassFail.of(spec.condition))
+
+    def rules(self, spec: MeterSpec) -> Rules:
+        """Return the rule of the question."""
+        return self.question.rules(spec)
+
     @property
     def most(self) -> Fraction:
         """The share of rows on which a model may differ from the old one."""
@@ -41,6 +57,11 @@ class Reused(Question):
             else self.question
         )
         return as_written(compared.disagreement or 1)
+
+    @property
+    def words(self) -> Words | None:
+        """Those of the question."""
+        return self.question.words
 
     @property
     def statistic(self) -> str:

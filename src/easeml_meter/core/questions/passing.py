@@ -1,23 +1,29 @@
-"""Pass or fail: the tail and the words of a condition.
+"""Pass or fail: the tail, the rule and the words of a condition.
 
 "Pass" means that every clause is true; whatever is unsure is "fail", about which nothing is
-promised. The old model of a condition is any that was fixed beforehand: the deployed one, or the
-last that passed.
+promised: a model that cannot be measured has not passed. The old model of a condition is any that
+was fixed beforehand: the deployed one, or the last that passed.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Self
+from typing import TYPE_CHECKING, Any, Self
 
-from easeml_meter.conditions import Clause, Condition, Variable
-from easeml_meter.core.questions.question import Question, log_difference
+from easeml_meter.conditions import Clause, Comparison, Condition, Variable
+from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS
+from easeml_meter.core.questions.question import Question, Words, log_difference
+from easeml_meter.core.signals import BASELINE, FAIL, PASS, Rules, State
+from easeml_meter.errors import invalid
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import differences, passing
 from easeml_meter.stats.counting import log_sum
-from easeml_meter.stats.planning import COMMON_ASSUMPTIONS
 from easeml_meter.stats.rounding import as_written, at_least, at_most
+
+if TYPE_CHECKING:
+    from easeml_meter.core.views import Signal
 
 
 def _log_tail(clause: Clause, labels: int, most: Fraction, *, onwards: bool) -> float:
@@ -63,10 +69,33 @@ class PassFail(Condition, Question):
         """Return the question that asks for a condition."""
         return cls(condition.clauses, condition.disagreement, condition.passes)
 
+    @classmethod
+    def of_meter(cls, spec: MeterSpec) -> Question | None:
+        """Return the condition that a meter asks; with labels on demand, `ondemand` has it."""
+        if spec.condition is None or spec.also or spec.on_demand:
+            return None
+        return cls.of(spec.condition)
+
+    def rules(self, spec: MeterSpec) -> Rules:
+        """Return the rule of verdicts."""
+        return Verdicts(spec)
+
     @property
     def statistic(self) -> str:
         """The condition as it is written."""
         return str(self)
+
+    @property
+    def words(self) -> Words:
+        """A verdict has no height."""
+        passes = f"A model passes if {self} on the test set, with the tolerance to spare"
+        return Words(
+            tells="each model passes or fails",
+            meaning=f"{passes}.",
+            caption=(f"One column per step. {passes}; nothing is promised about one that fails."),
+            heading=f"pass or fail: {self}",
+            remains="the condition holds of every model that passed",
+        )
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -135,3 +164,105 @@ class PassFail(Condition, Question):
     def log_needed(self, following: float, tail: float) -> float:
         """The worse of the two kinds of models decides."""
         return max(log_sum((tail, following)), following + math.log(2))
+
+
+@dataclass(frozen=True)
+class Verdicts(Rules):
+    """The rule of a condition, step by step."""
+
+    @property
+    def condition(self) -> Condition:
+        """What models have to pass."""
+        if self.spec.condition is None:
+            raise AssertionError("a meter that asks for the gap gives no verdicts")
+        return self.spec.condition
+
+    def answers(self, state: State) -> tuple[int, ...]:
+        """List both answers, the more usual one first; before them comes a model to compare with.
+
+        That first answer is always the same, so it tells nothing and costs nothing.
+        """
+        return (BASELINE,) if self.condition.needs_old and not state.based else (FAIL, PASS)
+
+    def answer(
+        self,
+        state: State,
+        validation_loss: float | Fraction,
+        test_loss: float | Fraction,
+        variance: float | Fraction = 0,
+        against: Comparison | None = None,
+    ) -> int:
+        """Return what is told of a model with this test loss, and `against` the old one."""
+        if not 0 <= test_loss <= 1:
+            raise invalid("test loss", "(hidden)", "a loss from 0 to 1")
+        values = {Variable.ACCURACY: 1 - as_written(test_loss)}
+        if self.condition.needs_old:
+            if against is None:
+                raise AssertionError("a model must be compared with the old one")
+            most = self.condition.disagreement
+            apart = against.apart(predictions=self.spec.on_demand)
+            if most is not None and apart > as_written(most):
+                return FAIL
+            for variable in (Variable.CHANGE, Variable.DISAGREEMENT):
+                values[variable] = against.value(variable)
+        clauses = self.condition.clauses
+        return PASS if all(each.holds(values[each.variable]) for each in clauses) else FAIL
+
+    def unread(self, state: State, reason: int) -> int:
+        """Return "fail": a model without a reading has not passed; the first one is no loss."""
+        return self.answers(state)[0]
+
+    def after(self, state: State, answer: int) -> State:
+        """Return the state once this was told; passes count where they can close the test set."""
+        if answer == BASELINE:
+            return replace(state, based=True)
+        counted = answer == PASS and self.condition.passes is not None
+        return replace(state, passes=state.passes + 1) if counted else state
+
+    def ended(self, state: State, tenants: int = 1) -> bool:
+        """Whether more models passed than leave the test set in use."""
+        most = self.condition.passes
+        return most is not None and state.passes > most
+
+    def tolerance(self, answer: int) -> None:
+        """Return None: no value is told that could be off."""
+
+    def range_of(self, answer: int) -> None:
+        """Return None: no gap is told."""
+
+    def true_loss(
+        self, answer: int, validation_loss: Fraction
+    ) -> tuple[float | None, float | None]:
+        """Return what a pass promises of the true loss: at least, at most; None for nothing."""
+        levels = [each for each in self.condition.clauses if each.variable is Variable.ACCURACY]
+        if answer != PASS:
+            return None, None
+        most = [1 - as_written(each.threshold) for each in levels if each.above]
+        least = [1 - as_written(each.threshold) for each in levels if not each.above]
+        return (
+            float(at_least(max(least), digits=15)) if least else None,
+            float(at_most(min(most), digits=15)) if most else None,
+        )
+
+    def truth(
+        self,
+        validation_loss: Fraction,
+        test_loss: Fraction,
+        variance: Fraction,
+        against: Comparison | None = None,
+    ) -> dict[str, Any]:
+        """Return whether the model passed; nothing, if the old one could not be measured."""
+        if self.spec.compares and against is None:
+            return {"band": None}
+        told = self.answer(State(based=True), validation_loss, test_loss, against=against)
+        change = None if against is None else float(against.value(Variable.CHANGE))
+        return {"band": None, "passed": told == PASS, "change": change}
+
+    def sentence(self, signal: Signal, sure: str) -> str:
+        """Say what is true of a model that passed; nothing for "fail"."""
+        if signal.answer == FAIL:
+            return "Nothing is promised about a model that fails."
+        if signal.answer != PASS:
+            return super().sentence(signal, sure)
+        old = "" if signal.old is None else f" The old model is that of step {signal.old:,}."
+        return f"{sure}: this model {', and '.join(map(meaning, self.condition.clauses))}.{old}"

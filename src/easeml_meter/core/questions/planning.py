@@ -1,6 +1,7 @@
 """The planner of all questions: how large a test set, how many steps, which tolerance.
 
-Like `stats.planning`, it checks every result against the inequality before it returns it.
+It checks every result against the inequality before it returns it, so no search can loosen a
+promise.
 """
 
 from __future__ import annotations
@@ -11,29 +12,17 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
-from typing import Any
+from typing import Any, Self
 
 from easeml_meter.checks import finite, whole
 from easeml_meter.core.questions.gap import GapQuestion
-from easeml_meter.core.questions.mixed import Mixed
-from easeml_meter.core.questions.ondemand import Reused
-from easeml_meter.core.questions.passing import PassFail
+from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.question import Question
-from easeml_meter.core.questions.reading import DifferenceReading
-from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.errors import invalid
 from easeml_meter.showing import Shown
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import (
-    MAX_LABELS,
-    MAX_STEPS,
-    PUBLIC_INPUTS,
-    Plan,
-    required_labels,
-    sessions_words,
-    smallest,
-)
-from easeml_meter.stats.planning import supported_steps as most_steps
+from easeml_meter.stats.feedback import possible_bands
+from easeml_meter.stats.planning import MAX_LABELS, MAX_STEPS, smallest
 from easeml_meter.stats.rounding import as_written, at_most, confidence_of
 from easeml_meter.stats.scores import rows_for
 
@@ -51,6 +40,16 @@ class Budget:
     """How often sealing may be tried: each try could be the lucky one, so delta is divided."""
     sessions: int = 1
     """How many test sets in a row delta is for."""
+    stages: int = 1
+    """How many test sets share what is there for one: two, if the second is the first and more."""
+    share: float = 1.0
+    """The part that stands behind the steps; an elastic budget lends the rest to further ones."""
+
+    @classmethod
+    def of_meter(cls, spec: MeterSpec) -> Self:
+        """Return the budget of a meter."""
+        share = spec.mixture[0] if spec.elastic else 1.0
+        return cls(spec.steps, spec.delta, spec.tries, spec.sessions, spec.stages, share)
 
     def __post_init__(self) -> None:
         whole("steps", self.steps, at_least=1)
@@ -69,20 +68,22 @@ class Budget:
     @property
     def nats(self) -> float:
         """The negative logarithm of what one try may use of it."""
-        return math.log(self.tries * self.sessions) - math.log(self.delta)
+        return -math.log(self.delta / (self.sessions * self.tries * self.stages) * self.share)
 
 
 @dataclass(frozen=True, repr=False)
-class QuestionPlan(Shown):
+class Plan(Shown):
     """An answer of the planner, with what it rests on."""
 
     question: Question
     budget: Budget
     size: int
+    """What the promise is counted of, in the plan's own unit; if every step draws a test set, in
+    all of them together."""
     failure_probability: float
-    """Of all tries at sealing together."""
-    beyond: tuple[str, ...] = ()
-    """What the promise of a meter rests on besides, whatever it asks."""
+    """Of all tries at sealing together, and of the steps after a top-up: at most delta."""
+    meter: MeterSpec | None = None
+    """The meter that was planned; None: a question alone."""
     prevalence: float | None = None
     """The share of rows that count, such as positives, if somebody has said it."""
 
@@ -93,9 +94,25 @@ class QuestionPlan(Shown):
                 raise invalid("prevalence", self.prevalence, "a share below 1, such as 0.03")
 
     @property
+    def spec(self) -> MeterSpec:
+        """The meter that was planned.
+
+        Raises:
+            ValueError: A question was planned, and no meter.
+        """
+        if self.meter is None:
+            raise ValueError("this plan is of a question: it has no meter")
+        return self.meter
+
+    @property
     def rows(self) -> int | None:
-        """How many rows to draw so that 999 of 1,000 test sets have enough; None: not known."""
-        return None if self.prevalence is None else rows_for(self.size, self.prevalence)
+        """How many rows to draw, if the meter says so or the prevalence; else None.
+
+        With a prevalence, so many that 999 of 1,000 test sets have enough that count.
+        """
+        if self.prevalence is not None:
+            return rows_for(self.size, self.prevalence)
+        return None if self.meter is None else self.meter.rows
 
     @property
     def unit(self) -> str:
@@ -104,15 +121,24 @@ class QuestionPlan(Shown):
 
     @property
     def labels(self) -> int:
-        """The size, as the plan of a meter calls it."""
-        return self.size
+        """What a labeler delivers: the rows to be drawn, if the meter says how many."""
+        return self.size if self.meter is None or self.meter.rows is None else self.meter.rows
+
+    @property
+    def log_models(self) -> float:
+        """The logarithm of how many models (as published, pairs) are guarded against."""
+        return self.question.log_models(self.budget.steps)
+
+    @property
+    def confidence(self) -> str:
+        """The probability that the promise holds, rounded down."""
+        return confidence_of(self.budget.failure)
 
     @property
     def promise(self) -> str:
         """Say in one sentence what is promised."""
         together = self.question.together(self.budget.steps)
-        sure = confidence_of(self.budget.failure)
-        return f"With probability at least {sure}, {together}, {self.question.promised}"
+        return f"With probability at least {self.confidence}, {together}, {self.question.promised}"
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -121,20 +147,37 @@ class QuestionPlan(Shown):
 
     @property
     def assumptions(self) -> tuple[str, ...]:
-        """What the promise rests on; several tries at sealing are one more thing."""
-        tries = self.budget.tries
-        several = () if tries == 1 else (f"sealing is tried at most {tries:,} times",)
-        # Questions of one meter repeat each other.
-        return tuple(dict.fromkeys((*self.question.assumptions, *self.beyond, *several)))
+        """What the promise rests on: the question, the meter around it, tries at sealing."""
+        around = () if self.meter is None else self.question.around(self.meter)
+        found, tries = [*self.question.assumptions, *around], self.budget.tries
+        if tries > 1 and self.meter is None:
+            found.append(f"sealing is tried at most {tries:,} times")
+        return tuple(dict.fromkeys(found))  # questions of one meter repeat each other
+
+    @property
+    def elastic(self) -> dict[str, int] | None:
+        """Labels for the promised steps with the elastic budget and without; None if plain."""
+        if self.meter is None or not self.meter.elastic:
+            return None
+        plain = plan_of(self.meter.replace(elastic=False))
+        return {"labels": plan_of(self.meter).labels, "plain_labels": plain.labels}
+
+    @property
+    def top_up(self) -> dict[str, int] | None:
+        """Labels in all, and further steps, once fresh labels have joined; None: none will."""
+        if self.meter is None or self.meter.top_up is None:
+            return None
+        labels = plan_of(self.meter.of_test_set(2)).labels
+        more = {"labels": labels, "more_labels": labels - self.labels}
+        return {"steps": self.meter.top_up, **more}
 
     def to_dict(self) -> dict[str, Any]:
         """Return the plan as plain data for programs."""
-        models = self.question.log_models(self.budget.steps)
         return {
             "question": self.question.statistic,
+            "labels": self.size if self.unit == "labels" else None,
             "size": self.size,
-            "labels": self.size if self.question.unit == "labels" else None,
-            "unit": self.question.unit,
+            "unit": self.unit,
             "rows": self.rows,
             "steps": self.budget.steps,
             "tolerance": self.question.tolerance,
@@ -142,62 +185,106 @@ class QuestionPlan(Shown):
             "tries": self.budget.tries,
             "answers": list(self.question.answers),
             "failure_probability": self.failure_probability,
-            "log10_models": models / math.log(10),
+            "log10_models": self.log_models / math.log(10),
+            **self.question.details(self),
             "promise": self.promise,
             "notes": list(self.notes),
             "assumptions": list(self.assumptions),
         }
 
 
-MeterPlan = Plan | QuestionPlan
-"""What every plan of a meter has: labels, promise, assumptions, and itself as JSON."""
-
-
 @lru_cache(maxsize=256)
-def question_of(spec: MeterSpec) -> Question:
-    """Return the question that a meter asks, or all of them as one."""
-    if spec.also:
-        return Mixed(tuple(map(question_of, spec.each)))
-    if spec.window is not None:
-        return Rolling.of(spec)
-    if spec.difference is not None:
-        return _bought(spec, DifferenceReading(spec.difference))
-    return (
-        GapQuestion(spec) if spec.condition is None else _bought(spec, PassFail.of(spec.condition))
-    )
-
-
-def _bought(spec: MeterSpec, question: PassFail | DifferenceReading) -> Question:
-    return Reused(question) if spec.on_demand else question
-
-
-@lru_cache(maxsize=256)
-def plan_of(spec: MeterSpec, labels: int | None = None) -> MeterPlan:
+def plan_of(spec: MeterSpec, labels: int | None = None) -> Plan:
     """Return the smallest test set that keeps a meter's promise.
 
     With `labels`, return the most steps that they carry. Teams of a meter that asks a condition are
     counted as if they shared every answer.
     """
-    if _only_gap(spec):
-        return required_labels(spec) if labels is None else most_steps(spec, labels)
-    question, budget = question_of(spec), Budget(spec.steps, spec.delta, sessions=spec.sessions)
-    if labels is None:
-        plan = required_size(question, budget)
-    else:
-        plan = supported_steps(question, labels, budget)
-    if spec.window is not None:
-        return plan
-    public = (PUBLIC_INPUTS,) if spec.inputs == "public" else ()
-    return dataclasses.replace(plan, beyond=(*public, sessions_words(spec)))
+    return required_labels(spec) if labels is None else supported_steps(spec, labels)
+
+
+def required_labels(spec: MeterSpec) -> Plan:
+    """Return the smallest test set such that it, or any larger one, keeps a meter's promise."""
+    return _of_meter(spec, required_size(question_of(spec), Budget.of_meter(spec)))
+
+
+def supported_steps(spec: MeterSpec, labels: int) -> Plan:
+    """Return the largest number of steps that `labels` labels support (spec.steps is ignored)."""
+    question, budget = question_of(spec), Budget.of_meter(spec)
+    plan = most_steps(question, labels, budget)
+    # Teams have steps of their own, whatever the labels would carry.
+    return _of_meter(spec if spec.tenants else spec.replace(steps=plan.budget.steps), plan)
+
+
+def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
+    """Return the smallest tolerances, in the ratios of spec's, that `labels` labels support.
+
+    Raises:
+        InvalidInput: They support none, or the question of the meter has its own.
+    """
+    _check_size(labels)
+    if not isinstance(question_of(spec), GapQuestion):
+        asked = "; ".join(spec.questions)
+        raise invalid(
+            "question", asked, "only for the gap on one test set: plan_question asks others"
+        )
+    budget = Budget.of_meter(spec)
+    _check_work(GapQuestion(spec), labels)
+    # Larger tolerances reach over more bands, so each number of possible bands is tried in turn.
+    for possible in range(1, max(2, spec.signals) + 1):
+        found = _scaled(spec, labels, possible)
+        if found is not None and possible_bands(found) <= possible:
+            return _of_meter(found, _checked(GapQuestion(found), budget, labels))
+    raise invalid("labels", labels, f"too few for {_steps(spec.steps)} at any tolerance")
+
+
+def _scaled(spec: MeterSpec, labels: int, possible: int) -> MeterSpec | None:
+    """Return a meter with the smallest tolerances if so many bands are possible, or None."""
+    budget = Budget.of_meter(spec)
+
+    def scaled(factor: float) -> tuple[float, ...]:
+        return tuple(eps * factor for eps in spec.tolerances)
+
+    def holds(factor: float) -> bool:
+        question = GapQuestion(spec, possible, scaled(factor))
+        if spec.drawn is not None:  # how many drawn edges a tolerance reaches depends on it
+            question = GapQuestion(spec.with_tolerances(scaled(factor)))
+        return question.log_failure(spec.steps, labels, onwards=True) + budget.nats <= 0
+
+    too_large = 1 / spec.tolerances[0]  # a later band may promise nothing
+    high = _lowest(holds, 0.0, too_large * (1 - 1e-9))
+    if high is None:
+        return None
+    # Six digits, rounded up, read better and are still true: a larger tolerance is easier.
+    first, *others = (float(at_most(eps)) for eps in scaled(high))
+    return spec.with_tolerances((min(first, 1 - 1e-12), *others))
+
+
+def _lowest(holds: Callable[[float], bool], low: float, high: float) -> float | None:
+    """Return the smallest number that holds, to seven digits; None if not even `high` does."""
+    if not holds(high):
+        return None
+    while high - low > 1e-7 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _of_meter(spec: MeterSpec, plan: Plan) -> Plan:
+    """Return the plan of a question as that of a meter which asks it."""
+    if spec.rows is not None and spec.rows < plan.size:
+        needed = f"too few: {plan.size:,} {plan.unit} are needed among them"
+        raise invalid("rows", spec.rows, needed)
+    failure = plan.failure_probability
+    if spec.top_up is not None:
+        failure += plan_of(spec.of_test_set(2)).failure_probability
+    return Plan(plan.question, plan.budget, plan.size, failure, spec)
 
 
 def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
     """List what the promise of a meter rests on, whatever size its test sets have."""
-    return question_of(spec).assumptions if _only_gap(spec) else plan_of(spec).assumptions
-
-
-def _only_gap(spec: MeterSpec) -> bool:
-    return bool(spec.bands) and not spec.also and spec.window is None
+    question, budget = question_of(spec), Budget.of_meter(spec)
+    return Plan(question, budget, 1, 1.0, spec).assumptions
 
 
 def labels_needed(spec: MeterSpec, number: int, here: int = 0) -> int:
@@ -213,46 +300,41 @@ def labels_needed(spec: MeterSpec, number: int, here: int = 0) -> int:
     return labels * spec.window if spec.window is not None and number == 1 else labels
 
 
-def required_size(question: Question, budget: Budget) -> QuestionPlan:
+def required_size(question: Question, budget: Budget) -> Plan:
     """Return the smallest size such that a test set of it, or of any more, keeps the promise."""
-    highest = question.enough(question.log_models(budget.steps) + budget.nats)
-    if highest > MAX_LABELS:
-        raise invalid("tolerance", "too small", "over 10^15 labels needed: take a larger one")
+    return _checked(question, budget, question.rounded_up(smallest_size(question, budget)))
 
+
+def smallest_size(question: Question, budget: Budget) -> int:
+    """Return the smallest size from which on the inequality holds."""
+    nats = budget.nats
+    highest = question.enough(question.log_models(budget.steps) + nats)
+    if highest > MAX_LABELS:
+        given = question.statistic[:200] if question.tolerance is None else question.tolerance
+        raise invalid("tolerance", given, "too small: over 10^15 labels needed")
     # Refused before it is calculated: the planner answers strangers, too.
     _check_work(question, highest)
 
     def excess(size: int) -> float:
-        return question.log_failure(budget.steps, size, onwards=True) + budget.nats
+        return question.log_failure(budget.steps, size, onwards=True) + nats
 
-    return _checked(question, budget, smallest(excess, highest))
+    return smallest(excess, highest)
 
 
-def supported_steps(question: Question, size: int, budget: Budget) -> QuestionPlan:
+def most_steps(question: Question, size: int, budget: Budget) -> Plan:
     """Return the most steps that a test set of this size carries (budget.steps is ignored)."""
     _check_size(size)
     _check_work(question, size)
-
-    def holds(steps: int) -> bool:
-        return question.log_failure(steps, size, onwards=True) + budget.nats <= 0
-
-    if not holds(1):
-        needed = required_size(question, dataclasses.replace(budget, steps=1)).size
-        raise invalid(question.unit, size, f"too few for one step: {needed:,} needed")
-    # Doubling, then halving: more steps are never safer, so the last one that holds is the most.
-    most, above = 1, 2
-    while above <= MAX_STEPS and holds(above):
-        most, above = above, 2 * above
-    above = min(above, MAX_STEPS + 1)
-    while above - most > 1:
-        middle = (most + above) // 2
-        most, above = (middle, above) if holds(middle) else (most, middle)
-    return _checked(question, dataclasses.replace(budget, steps=most), size)
+    most = question.supported_steps(size, budget.nats)
+    if not most:
+        fewest = dataclasses.replace(budget, steps=question.fewest_steps)
+        needed = required_size(question.for_steps(fewest.steps), fewest).size
+        few = f"too few for {_steps(fewest.steps)}: {needed:,} needed"
+        raise invalid(question.unit, size, few)
+    return _checked(question.for_steps(most), dataclasses.replace(budget, steps=most), size)
 
 
-def reachable_tolerance(
-    ask: Callable[[float], Question], size: int, budget: Budget
-) -> QuestionPlan:
+def least_tolerance(ask: Callable[[float], Question], size: int, budget: Budget) -> Plan:
     """Return the plan with the smallest tolerance, to six digits, that this size carries."""
     _check_size(size)
     _check_work(ask(0.5), size)
@@ -261,30 +343,32 @@ def reachable_tolerance(
         failure = ask(tolerance).log_failure(budget.steps, size, onwards=True)
         return failure + budget.nats <= 0
 
-    low, high = 1e-6, 0.999
-    if not holds(high):
-        raise invalid("labels", size, f"too few for {budget.steps:,} steps at any tolerance")
-    while high - low > 1e-7 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return _checked(ask(min(0.999, float(at_most(high)))), budget, size)
+    found = _lowest(holds, 1e-6, 0.999)
+    if found is None:
+        raise invalid("labels", size, f"too few for {_steps(budget.steps)} at any tolerance")
+    return _checked(ask(min(0.999, float(at_most(found)))), budget, size)
 
 
-def _checked(question: Question, budget: Budget, size: int) -> QuestionPlan:
+def _checked(question: Question, budget: Budget, size: int) -> Plan:
     """Re-check the inequality with the answer in hand; never return what does not satisfy it."""
+    size = question.drawn_size(size)
     failure = question.log_failure(budget.steps, size)
     if failure + budget.nats > 0:
         raise AssertionError(f"the planner missed its own inequality: {question}, {size}")
-    return QuestionPlan(question, budget, size, budget.tries * math.exp(failure))
+    return Plan(question, budget, size, budget.tries * math.exp(failure))
 
 
 def _check_work(question: Question, size: int) -> None:
     """Refuse what would take more than about a second, before anything is summed."""
     if question.work(size) > _MOST_WORK:
-        allowed = "too much to plan at once: ask fewer, or take a larger tolerance"
+        allowed = "too much to plan at once: ask fewer, or take one tolerance, or a larger one"
         raise invalid("question", question.statistic[:200], allowed)
 
 
 def _check_size(size: object) -> None:
     if isinstance(size, bool) or not isinstance(size, int) or not 1 <= size <= MAX_LABELS:
         raise invalid("labels", size, "a whole number from 1 to 10^15")
+
+
+def _steps(count: int) -> str:
+    return "one step" if count == 1 else f"{count:,} steps"

@@ -1,21 +1,103 @@
-"""A question as a value: what the planner and the books need to know of it, and nothing else.
+"""A question as a value: all that options, the planner, the books and reports ask of it.
 
 All questions share one budget. Every answer multiplies the histories that the next question can
 follow; a question is safe after a history if its tail is below the share of delta that the history
-has. So a kind of question is its alphabet, its tail and its words.
+has. So a kind of question is its alphabet, its tail, its rule and its words; `kinds` finds it.
 """
 
 from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
+from collections.abc import Callable
+from dataclasses import dataclass
 from fractions import Fraction
+from typing import TYPE_CHECKING, Any, ClassVar, Self
 
+from easeml_meter.core.questions.assumptions import PUBLIC_INPUTS, sessions_words
+from easeml_meter.core.signals import Rules
+from easeml_meter.errors import invalid
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.counting import log_sum
+from easeml_meter.stats.planning import MAX_STEPS
+from easeml_meter.stats.rounding import at_most
+
+if TYPE_CHECKING:
+    from easeml_meter.core.questions.planning import Plan
+
+
+@dataclass(frozen=True)
+class Option:
+    """An option of the planner that asks a question, or belongs to one."""
+
+    name: str
+    """As Python has it: `judge_error` is `--judge-error` on the command line."""
+    kind: type
+    """What it takes; `bool` is a flag, `list` are numbers with commas between them."""
+    about: str
+    """What it does, for the help of `meter plan`."""
+    many: bool = False
+    """Whether it can be given more than once."""
+    of_meter: bool = False
+    """Whether it is for the meter that is made of the plan, and not for the plan."""
+
+
+@dataclass(frozen=True)
+class Words:
+    """How reports speak of a question that is not answered by bands of a gap."""
+
+    tells: str
+    """What an answer tells, in a few words."""
+    meaning: str
+    """The same in a sentence."""
+    caption: str
+    """Below the drawing of a history."""
+    heading: str
+    """Above it, in one line."""
+    remains: str
+    """What stays a promise once the test set is released, after "that"."""
 
 
 class Question(ABC):
-    """One kind of question; its subclasses are frozen dataclasses."""
+    """One kind of question; its subclasses are frozen dataclasses.
+
+    The gap of every variant of a meter is one of them, so what the planner and the reports need
+    beyond a tail has a usual form here, which a question overrides.
+    """
+
+    options: ClassVar[tuple[Option, ...]] = ()
+    """The option that asks for it, and those that go with that one only."""
+    has_bands: ClassVar[bool] = False
+    """Whether options give it bands, so that their tolerance can be asked for."""
+    size_option: ClassVar[str] = "labels"
+    """The option that gives the size, where the steps or the tolerance are asked for."""
+
+    @classmethod
+    def asked(cls, given: dict[str, Any]) -> Question:
+        """Build the question from options, and take those out that it understands."""
+        raise AssertionError(f"no option asks for {cls.__name__}")
+
+    @classmethod
+    def completed(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Return the options given, with those that follow from others."""
+        return given
+
+    def meter(self, plan: Plan, given: dict[str, Any]) -> MeterSpec:
+        """Return a meter that asks what the options asked, for the steps and delta of a plan.
+
+        Raises:
+            InvalidInput: An option is missing, or no meter asks this.
+        """
+        raise invalid("--toml", self.statistic[:200], "no meter asks this yet")
+
+    @classmethod
+    def of_meter(cls, spec: MeterSpec) -> Question | None:
+        """Return the question if a meter asks one of this kind; None: it does not."""
+        return None
+
+    def rules(self, spec: MeterSpec) -> Rules:
+        """Return the feedback rule of a meter that asks this question."""
+        raise AssertionError(f"no meter asks for {self.statistic}")
 
     @property
     @abstractmethod
@@ -36,6 +118,11 @@ class Question(ABC):
     @abstractmethod
     def assumptions(self) -> tuple[str, ...]:
         """Everything the promise rests on, in plain words."""
+
+    def around(self, spec: MeterSpec) -> tuple[str, ...]:
+        """What the promise of a meter that asks it rests on besides."""
+        public = (PUBLIC_INPUTS,) if spec.inputs == "public" else ()
+        return (*public, sessions_words(spec))
 
     @property
     def unit(self) -> str:
@@ -88,6 +175,54 @@ class Question(ABC):
         tail = self.log_tail_from if onwards else self.log_tail
         return self.log_models(steps) + tail(size)
 
+    def for_steps(self, steps: int) -> Self:
+        """Return the question as it is asked in so many steps."""
+        return self
+
+    @property
+    def fewest_steps(self) -> int:
+        """The smallest number of steps that it can be planned for."""
+        return 1
+
+    def supported_steps(self, size: int, nats: float) -> int:
+        """Return the most steps that fail with at most exp(-nats) at this size; 0 for none."""
+        return most(
+            lambda steps: self.log_failure(steps, size, onwards=True) + nats <= 0,
+            self.fewest_steps,
+        )
+
+    def rounded_up(self, size: int) -> int:
+        """Return the smallest size from this one on that can be drawn."""
+        return size
+
+    def drawn_size(self, size: int) -> int:
+        """Return the size that a test set has if this one is needed."""
+        return size
+
+    def details(self, plan: Plan) -> dict[str, Any]:
+        """Return what a plan of this question says besides in JSON."""
+        return {}
+
+    @property
+    def words(self) -> Words | None:
+        """How reports speak of it; None: of bands of a gap, which they describe themselves."""
+        return None
+
+    @property
+    def brief(self) -> str:
+        """What is asked, in a few words."""
+        return self.statistic
+
+    @property
+    def facts(self) -> dict[str, str]:
+        """What is asked, as a table has it: names, and what stands beside them."""
+        facts = {"question": self.statistic, "answers": ", ".join(self.answers)}
+        return facts if self.tolerance is None else {"tolerance": at_most(self.tolerance), **facts}
+
+    def settings(self, plan: Plan) -> dict[str, str]:
+        """What else was planned, as a table has it."""
+        return {}
+
     def log_left(self, share: float, tail: float) -> float:
         """Return the log of what each answer leaves of a share of delta; all are logarithms.
 
@@ -106,6 +241,30 @@ class Question(ABC):
         return math.log(self.consistent)
 
 
+def most(holds: Callable[[int], bool], first: int) -> int:
+    """Return the largest number of steps from `first` on for which something holds; 0 for none.
+
+    Doubling, then halving: more steps are never safer, so the last one that holds is the most.
+    """
+    if not holds(first):
+        return 0
+    found, above = first, first + 1
+    while above <= MAX_STEPS and holds(above):
+        found, above = above, 2 * above
+    above = min(above, MAX_STEPS + 1)
+    while above - found > 1:
+        middle = (found + above) // 2
+        found, above = (middle, above) if holds(middle) else (found, middle)
+    return found
+
+
 def log_difference(more: float, less: float) -> float:
     """Return log(exp(more) - exp(less)); minus infinity where nothing is left."""
     return more + math.log(-math.expm1(less - more)) if less < more else -math.inf
+
+
+def check_tried_once(plan: Plan) -> None:
+    """Refuse a meter for a plan with several tries at sealing, where sealing checks nothing."""
+    if plan.budget.tries > 1:
+        given = f"{plan.budget.tries} tries"
+        raise invalid("--toml", given, "a meter has one: leave out --tries")

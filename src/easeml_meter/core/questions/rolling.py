@@ -8,20 +8,25 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.checks import whole
-from easeml_meter.core.questions.bands import Bands
-from easeml_meter.core.questions.question import Question
-from easeml_meter.errors import invalid
-from easeml_meter.spec import Bound, MeterSpec
-from easeml_meter.stats.planning import (
+from easeml_meter.core.questions.assumptions import (
     BLIND_VALIDATION,
     COMMON_ASSUMPTIONS,
     DRAWN_EDGES,
     PUBLIC_INPUTS,
 )
+from easeml_meter.core.questions.bands import Bands
+from easeml_meter.core.questions.question import Option, Question, check_tried_once
+from easeml_meter.core.signals import Rules
+from easeml_meter.errors import invalid
+from easeml_meter.spec import Bound, MeterSpec
 from easeml_meter.stats.rounding import at_most
 from easeml_meter.stats.tails import log_tail
+
+if TYPE_CHECKING:
+    from easeml_meter.core.questions.planning import Plan
 
 MAX_WINDOW = 10**6
 
@@ -40,6 +45,41 @@ class Rolling(Question):
     public: bool = False
     """Whether developers see the inputs of the window."""
 
+    options = (
+        Option("rolling", bool, "Each step adds a batch of labels, and frees one."),
+        Option("window", int, "With --rolling: batches in use at a time."),
+        Option("batch", int, "With --rolling: labels a batch that you have."),
+        Option("submissions", int, "With --rolling: answers for each batch. Default: 1."),
+    )
+    size_option = "batch"
+    has_bands = True
+
+    @classmethod
+    def asked(cls, given: dict[str, Any]) -> Self:
+        """Build it from options."""
+        if given.pop("rolling") is not True:
+            raise invalid("rolling", False, "true, or leave it out")
+        if "window" not in given:
+            raise invalid("window", None, "give the number of batches in use, such as 52")
+        return cls(Bands.asked(given), given.pop("window"), given.pop("submissions", 1))
+
+    @classmethod
+    def completed(cls, given: dict[str, Any]) -> dict[str, Any]:
+        """Without steps, a tolerance is promised for as many as one window has."""
+        if "batch" in given and "tolerance" not in given:
+            return {"steps": given.get("window")} | given
+        return given
+
+    def meter(self, plan: Plan, given: dict[str, Any]) -> MeterSpec:
+        """Return a meter with this rolling test set."""
+        check_tried_once(plan)
+        return self.bands.spec().replace(
+            steps=plan.budget.steps,
+            delta=plan.budget.delta,
+            window=self.window,
+            submissions=self.submissions,
+        )
+
     def __post_init__(self) -> None:
         whole("window", self.window, at_least=1)
         whole("submissions", self.submissions, at_least=1)
@@ -47,19 +87,21 @@ class Rolling(Question):
             raise invalid("window", self.window, f"at most {MAX_WINDOW:,} submissions in a window")
 
     @classmethod
-    def of(cls, spec: MeterSpec) -> Rolling:
+    def of_meter(cls, spec: MeterSpec) -> Self | None:
         """Return the question of a meter with a rolling test set."""
         if spec.window is None:
-            raise invalid("window", None, "give the number of batches in use, such as 52")
+            return None
         bands = Bands(spec.tolerances[0], spec.signals, spec.edges, spec.drawn)
         public = spec.inputs == "public"
         return cls(bands, spec.window, spec.submissions, spec.silent_answers, public)
 
-    def spec(self, steps: int, delta: float) -> MeterSpec:
-        """Return a meter with this rolling test set."""
-        return self.bands.spec().replace(
-            steps=steps, delta=delta, window=self.window, submissions=self.submissions
-        )
+    def rules(self, spec: MeterSpec) -> Rules:
+        """Return the rule of bands."""
+        return Rules(spec)
+
+    def around(self, spec: MeterSpec) -> tuple[str, ...]:
+        """Nothing: its own words say who sees the inputs, and what delta is for."""
+        return ()
 
     @property
     def statistic(self) -> str:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.lab.curves import (
     HEADLINE,
     IDEAL,
@@ -20,7 +21,6 @@ from easeml_meter.lab.curves import (
     spec_of,
 )
 from easeml_meter.lab.verdicts import SIGNIFICANT, SLIGHT, Claim, ClaimFinding, close, graded
-from easeml_meter.stats.planning import required_labels
 
 TWO_PANELS = (0.05, 0.01)
 """Delta of the two subfigures of Figure 10."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.lab.curves import (
     HEADLINE,
     IDEAL,
@@ -23,7 +24,6 @@ from easeml_meter.lab.curves import (
     spec_of,
 )
 from easeml_meter.lab.verdicts import SIGNIFICANT, Claim, ClaimFinding, close, graded
-from easeml_meter.stats.planning import required_labels
 
 
 def _tenants_gain() -> ClaimFinding:

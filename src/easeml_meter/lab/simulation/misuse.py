@@ -10,9 +10,9 @@ from functools import cached_property
 from typing import Any
 
 from easeml_meter.charts import altair
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.lab.simulation.coverage import Advance, Coverage, coverage, experiment
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 
 
 @dataclass(frozen=True)

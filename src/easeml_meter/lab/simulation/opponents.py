@@ -9,7 +9,7 @@ from numpy.random import Generator
 
 from easeml_meter.checks import refuse_with
 from easeml_meter.core.questions.gap import GapQuestion
-from easeml_meter.core.questions.planning import question_of
+from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.errors import invalid
 from easeml_meter.lab.simulation import probing, rolling, voting
 from easeml_meter.lab.simulation.developers import DEVELOPERS, Developer, developer_named

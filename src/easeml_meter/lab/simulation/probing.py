@@ -20,12 +20,11 @@ import numpy as np
 from numpy.random import Generator
 
 from easeml_meter.conditions import Clause, Comparison, Variable
-from easeml_meter.core.changes import Changes
 from easeml_meter.core.ledger import Account, Ledger
-from easeml_meter.core.questions.passing import PassFail
+from easeml_meter.core.questions.passing import PassFail, Verdicts
 from easeml_meter.core.questions.planning import plan_of
+from easeml_meter.core.questions.reading import Changes
 from easeml_meter.core.signals import BASELINE, PASS, Rules, State
-from easeml_meter.core.verdicts import Verdicts
 from easeml_meter.lab.simulation.worlds import Flags
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written

@@ -12,8 +12,8 @@ from fractions import Fraction
 import numpy as np
 from numpy.random import Generator
 
+from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.signals import State
-from easeml_meter.core.verdicts import rules_of
 from easeml_meter.lab.simulation.worlds import Flags
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written

@@ -14,6 +14,7 @@ from typing import Any, ClassVar
 import numpy as np
 import pyarrow as pa
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.scoring.classes import Classes
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import Expected
@@ -21,7 +22,6 @@ from easeml_meter.scoring.predictor import Limits
 from easeml_meter.scoring.running import score_model
 from easeml_meter.scoring.score import Unscorable
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 
 SHARE = 0.75
 """How often the label is 1."""

@@ -5,22 +5,30 @@ from __future__ import annotations
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Annotated, Any
 from urllib.parse import parse_qsl, urlsplit
 
 from fastapi import APIRouter, Query, Response
 
 from easeml_meter import checks
-from easeml_meter.core.questions.planning import MeterPlan, labels_needed, plan_of
+from easeml_meter.core.questions.planning import Plan, labels_needed, plan_of
 from easeml_meter.corpus import KINDS, WEIGHTED, Corpus
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.report.blank import blank_svg
 from easeml_meter.report.words import sure_words
 from easeml_meter.server.limits import PlannerCounted
-from easeml_meter.server.web.fields import optional, read, several
+from easeml_meter.server.web.fields import (
+    MOST_STEPS,
+    BandFields,
+    optional,
+    read,
+    read_delta,
+    read_steps,
+    several,
+)
 from easeml_meter.server.web.forms import fill, show_forms
 from easeml_meter.server.web.pages import Visit, VisitHere
-from easeml_meter.server.web.planner import MOST_SIGNALS, MOST_STEPS
 from easeml_meter.service import meters
 from easeml_meter.service.actor import permit
 from easeml_meter.spec import GAP, METERS, Count, Gap, MeterSpec, classes_of
@@ -29,7 +37,7 @@ router = APIRouter(include_in_schema=False)
 
 _LONGEST_TOML = 100_000
 _LONGEST = 2_000
-_MOST_WITH_CEILING = 1_000
+_MORE = "meter.toml takes more"
 
 DEFAULTS = {
     "name": "",
@@ -106,9 +114,9 @@ class MeterDraft:
 
     @classmethod
     def of(cls, given: Mapping[str, str]) -> MeterDraft:
-        """Take over what was typed; who gives nothing sees an example.
+        """Return what was typed; without any input, an example.
 
-        A plan's link leaves out what it does not ask, and what a browser does not send is not set.
+        What a planner's link leaves out is empty, and so is a box that the browser does not send.
         """
         if not any(name in given for name in DEFAULTS):
             return cls(dict(DEFAULTS))
@@ -132,20 +140,12 @@ class MeterDraft:
             InvalidInput: a field does not hold what it should, or they do not fit together.
         """
         asked = self.fields
-        steps = read(asked, "steps", int, "a whole number")
-        if not 1 <= steps <= MOST_STEPS:
-            raise invalid("steps", steps, f"1 to {MOST_STEPS:,} here; meter.toml takes more")
-        if asked["ceiling"] and steps > _MOST_WITH_CEILING:
-            allowed = f"1 to {_MOST_WITH_CEILING:,} here with a ceiling; meter.toml takes more"
-            raise invalid("steps", steps, allowed)
-        confidence = read(asked, "confidence", float, "a number between 0 and 1")
-        if not 0 < confidence < 1:
-            raise invalid("confidence", confidence, "a number between 0 and 1 (both excluded)")
+        steps, delta = read_steps(asked, _MORE), read_delta(asked)
         loss = self._loss
         scored = loss.startswith("score")
         shared: dict[str, Any] = {
             "steps": steps,
-            "delta": round(1 - confidence, 15),  # 1 - 0.99 is 0.010000000000000009
+            "delta": delta,
             "loss": loss,
             # What the page hides for this loss may still hold what was typed before.
             "metric": asked["metric"] if scored else "",
@@ -181,19 +181,8 @@ class MeterDraft:
 
     def _gap(self, shared: dict[str, Any]) -> MeterSpec:
         asked = self.fields
-        allowed = "one number, such as 0.05 for 5 %, or one for each band with commas between them"
-        tolerances = several(asked, "tolerance", float, allowed)
-        if not tolerances:
-            raise invalid("tolerance", asked["tolerance"], allowed)
-        edges = several(asked, "edges", float, "numbers with commas between them")
-        signals = optional(asked, "signals", int, "a whole number")
-        many = max(len(tolerances), len(edges) + 1) if signals is None else signals
-        if not 1 <= many <= MOST_SIGNALS:
-            raise invalid("bands", many, f"1 to {MOST_SIGNALS} here; meter.toml takes more")
         return MeterSpec.uniform(
-            signals=signals,
-            tolerance=tolerances[0] if len(tolerances) == 1 else tolerances,
-            edges=edges or None,
+            **BandFields.read(asked, "bands", _MORE).settings,
             protocol=asked["protocol"],
             gap=asked["gap"],
             count=asked["count"],
@@ -254,7 +243,7 @@ class Drafted:
 
     draft: MeterDraft
     spec: MeterSpec | None = None
-    plan: MeterPlan | None = None
+    plan: Plan | None = None
     problem: str = ""
 
     @classmethod
@@ -262,6 +251,7 @@ class Drafted:
         """Plan a draft as far as it can be."""
         try:
             spec = draft.spec
+            # Its name is checked when it is made: while people type, any other will do.
             meters.check_meter(spec, "a name", allowed_losses=visit.site.allowed_losses)
             return cls(draft, spec, plan_of(spec))
         except InvalidInput as error:
@@ -310,15 +300,13 @@ def new_meter(visit: VisitHere, link: Annotated[str, Query(max_length=4000)] = "
     permit(visit.at_site(), meters.create_meter)
 
     def load() -> Response:
+        # Only what stands behind the ? is read: the link itself is never followed.
         query = _query(link) if link else visit.request.query_params
         if link and "steps" not in query:
             raise invalid("link", link[:80], "copy it from the planner, with all after the ?")
         return _page(visit, draft=MeterDraft.of(query), link=link)
 
-    def again(visit: Visit, **values: Any) -> Response:
-        return _page(visit, link=link, **values)
-
-    return fill(visit, "link", load, again)
+    return fill(visit, "link", load, partial(_page, link=link))
 
 
 def _query(link: str) -> dict[str, str]:
@@ -352,7 +340,7 @@ def _page(
 
 @router.post("/admin/meters/new/plan")
 def plan_draft(visit: VisitHere, _: PlannerCounted) -> Response:
-    """Give the plan of what was typed so far, to be put beside the form."""
+    """Return the plan of what was typed so far, for the place beside the form."""
     permit(visit.at_site(), meters.create_meter)
     drafted = Drafted.of(visit, MeterDraft.of(visit.form))
     return visit.render("admin_new_meter_plan.html", drafted=drafted)
@@ -379,10 +367,7 @@ def create_meter(visit: VisitHere) -> Response:
             f"{name} is made. Give seats, so that labelers can deliver its first test set.",
         )
 
-    def again(visit: Visit, **values: Any) -> Response:
-        return _page(visit, draft=draft, **values)
-
-    return fill(visit, "text" if as_text else "meter", create, again)
+    return fill(visit, "text" if as_text else "meter", create, partial(_page, draft=draft))
 
 
 def _spec_of(text: str) -> MeterSpec:

@@ -1,4 +1,4 @@
-"""The planner as a page: whoever wants to know what a meter costs, before a label is paid for."""
+"""The planner as a page: what a meter costs, before a label is paid for."""
 
 from __future__ import annotations
 
@@ -11,17 +11,7 @@ from urllib.parse import urlencode
 
 from fastapi import APIRouter, Request, Response
 
-from easeml_meter.errors import InvalidInput, invalid
-from easeml_meter.report.bands import bands_svg
-from easeml_meter.report.labels import labels_svg
-from easeml_meter.report.presets import told
-from easeml_meter.server.limits import PlannerCounted
-from easeml_meter.server.web.fields import optional, read, several
-from easeml_meter.server.web.pages import MaybeCaller, render
-from easeml_meter.service.tokens import Caller
-from easeml_meter.spec import METERS, MeterSpec
-from easeml_meter.stats.bands import reachable_with_default_bands, with_another_edge
-from easeml_meter.stats.comparison import (
+from easeml_meter.core.questions.comparison import (
     Form,
     MeterPrices,
     Setting,
@@ -30,14 +20,34 @@ from easeml_meter.stats.comparison import (
     lines,
     recommended,
 )
-from easeml_meter.stats.planning import (
+from easeml_meter.core.questions.edges import reachable_with_default_bands, with_another_edge
+from easeml_meter.core.questions.planning import (
     Plan,
     reachable_tolerance,
     required_labels,
     supported_steps,
 )
+from easeml_meter.core.questions.sketch import sketch
+from easeml_meter.errors import InvalidInput, invalid
+from easeml_meter.report.bands import bands_svg
+from easeml_meter.report.labels import labels_svg
+from easeml_meter.report.presets import told
+from easeml_meter.server.limits import PlannerCounted
+from easeml_meter.server.web.fields import (
+    MOST_SIGNALS,
+    MOST_STEPS,
+    MOST_WITH_CEILING,
+    BandFields,
+    optional,
+    read,
+    read_delta,
+    read_steps,
+    several,
+)
+from easeml_meter.server.web.pages import MaybeCaller, render
+from easeml_meter.service.tokens import Caller
+from easeml_meter.spec import METERS, MeterSpec
 from easeml_meter.stats.rounding import at_most
-from easeml_meter.stats.sketch import sketch
 
 router = APIRouter(include_in_schema=False)
 
@@ -71,10 +81,8 @@ WANTS = {
 """What can be asked; the other two are given."""
 _CHOICES = ("sticky", "handover", "models", "elastic", "clusters")
 LOSSES = ("0-1", "absolute", "squared", "brier")
-MOST_STEPS, MOST_SIGNALS = 10_000, 20
-"""What is answered in a blink; the command line takes more."""
+_MORE = "meter plan takes more"
 _MOST_MASKED = 300
-_MOST_WITH_CEILING = 1_000
 _MOST_LABELS = 10**8
 _LONGEST = 300
 
@@ -125,11 +133,6 @@ class PlannerAnswer:
         return urlencode({name: value for name, value in (asked | found).items() if value})
 
     @property
-    def toml(self) -> str:
-        """The meter.toml of this meter."""
-        return toml_of(self.plan.spec)
-
-    @property
     def recommended(self) -> Form:
         """The form to take first."""
         return recommended(self.forms)
@@ -149,7 +152,7 @@ def planner(request: Request, caller: MaybeCaller, _: PlannerCounted) -> Respons
 
 @router.get("/planner/answer")
 def planner_answer(request: Request, caller: MaybeCaller, _: PlannerCounted) -> Response:
-    """Give the answer alone, to be put beside the form."""
+    """Return the answer alone, for the place beside the form."""
     return _page(request, "planner_answer.html", caller)
 
 
@@ -194,7 +197,7 @@ def _form_of(preset: Mapping[str, Any]) -> dict[str, str]:
 
 
 def asked_of(query: Mapping[str, str]) -> dict[str, str]:
-    """Give the fields of the form; who gives none sees an example."""
+    """Return the fields of the form; without any input, an example."""
     if not any(name in query for name in DEFAULTS):
         return dict(DEFAULTS)
     asked = {name: query.get(name, "").strip()[:_LONGEST] for name in DEFAULTS}
@@ -224,7 +227,7 @@ def answer_to(asked: Mapping[str, str]) -> PlannerAnswer:
 
 
 def spec_of(asked: Mapping[str, str]) -> MeterSpec:
-    """Give the meter that was asked for."""
+    """Return the meter that was asked for."""
     return _answered(asked, _spec(asked)[0]).spec
 
 
@@ -248,13 +251,6 @@ def _answered(asked: Mapping[str, str], spec: MeterSpec) -> Plan:
     return supported(spec, labels)
 
 
-def toml_of(spec: MeterSpec) -> str:
-    """Write a meter as meter.toml."""
-    import tomli_w
-
-    return tomli_w.dumps(spec.to_mapping())
-
-
 # The same questions come again: with a price, from a link, and from the page without scripts.
 @lru_cache(maxsize=500)
 def planned(spec: MeterSpec) -> Plan:
@@ -265,7 +261,7 @@ def planned(spec: MeterSpec) -> Plan:
 @lru_cache(maxsize=500)
 def supported(spec: MeterSpec, labels: int) -> Plan:
     """Plan as many steps as labels support."""
-    most = _MOST_WITH_CEILING if spec.ceiling is not None else MOST_STEPS
+    most = MOST_WITH_CEILING if spec.ceiling is not None else MOST_STEPS
     if not spec.tenants and planned(spec.replace(steps=most)).labels <= labels:
         allowed = f"fewer here: they give {most:,} answers or more; meter plan counts on"
         raise invalid("labels", labels, allowed)
@@ -300,28 +296,15 @@ def drawn(setting: Setting, steps: int, labels: int) -> str:
 
 
 def grid(steps: int) -> list[int]:
-    """Give the steps at which the chart is drawn: a tenth to ten times as many."""
+    """Return the steps at which the chart is drawn: a tenth to ten times as many."""
     return sorted({max(1, round(steps * 10 ** (place / 4))) for place in range(-4, 5)})
 
 
 def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, bool]:
-    """Read the meter, and whether it has one tolerance; what is asked for is a guess yet."""
+    """Read the meter, and whether it has one tolerance; a number yet to be found is a guess."""
     asked = {**asked, **_GUESSES.get(_want(asked), {})}
-    steps = read(asked, "steps", int, "a whole number")
-    if not 1 <= steps <= MOST_STEPS:
-        raise invalid("steps", steps, f"1 to {MOST_STEPS:,} here; meter plan takes more")
-    signals = optional(asked, "signals", int, "a whole number")
-    allowed = "one number, such as 0.05 for 5 %, or one for each band with commas between them"
-    tolerances = several(asked, "tolerance", float, allowed)
-    if not tolerances:
-        raise invalid("tolerance", asked["tolerance"], allowed)
-    edges = several(asked, "edges", float, "numbers with commas between them")
-    many = max(len(tolerances), len(edges) + 1) if signals is None else signals
-    if not 1 <= many <= MOST_SIGNALS:
-        raise invalid("signals", many, f"1 to {MOST_SIGNALS} here; meter plan takes more")
-    confidence = read(asked, "confidence", float, "a number between 0 and 1")
-    if not 0 < confidence < 1:
-        raise invalid("confidence", confidence, "a number between 0 and 1 (both excluded)")
+    steps, bands = read_steps(asked, _MORE), BandFields.read(asked, "signals", _MORE)
+    delta = read_delta(asked)
     if asked["protocol"] not in METERS:
         raise invalid("protocol", asked["protocol"], f"one of {', '.join(METERS)}")
     loss = asked["loss"] or LOSSES[0]
@@ -329,21 +312,11 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, bool]:
         raise invalid("loss", loss, f"one of {', '.join(LOSSES)} here; meter plan takes more")
     ceiling = optional(asked, "ceiling", float, "a loss")
     drawn_edges = optional(asked, "drawn", float, "how far apart drawn edges are")
-    if drawn_edges is not None and (edges or signals):
+    if drawn_edges is not None and (bands.edges or bands.signals):
         raise invalid(
             "drawn", drawn_edges, "the meter draws the edges: leave bands and edges empty"
         )
-    if ceiling is not None and steps > _MOST_WITH_CEILING:
-        allowed = f"1 to {_MOST_WITH_CEILING:,} here with a ceiling; meter plan takes more"
-        raise invalid("steps", steps, allowed)
-    bare = MeterSpec.uniform(
-        signals=signals,
-        tolerance=tolerances[0] if len(tolerances) == 1 else tolerances,
-        edges=edges or None,
-        steps=steps,
-        delta=round(1 - confidence, 15),  # 1 - 0.99 is 0.010000000000000009
-    )
-    spec = bare.replace(
+    spec = MeterSpec.uniform(**bands.settings, steps=steps, delta=delta).replace(
         protocol=asked["protocol"],
         ceiling=ceiling,
         drawn=drawn_edges,
@@ -353,11 +326,11 @@ def _spec(asked: Mapping[str, str]) -> tuple[MeterSpec, bool]:
         tenants=several(asked, "tenants", int, "the steps of each, such as 5,5"),
         **{name: bool(asked[name]) for name in _CHOICES},
     )
-    return spec, len(tolerances) == 1
+    return spec, len(bands.tolerances) == 1
 
 
 _GUESSES = {"steps": {"steps": "1"}, "tolerance": {"tolerance": "0.1"}}
-"""What is put in place of a number that is to be found."""
+"""What stands in place of a number that has yet to be found."""
 
 
 def _setting(spec: MeterSpec, single: bool) -> Setting:

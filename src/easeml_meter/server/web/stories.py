@@ -14,7 +14,7 @@ from easeml_meter.report.words import measured_words
 from easeml_meter.server.parameters import Number, Tenant
 from easeml_meter.server.web.history import NEWEST, NEWEST_FIRST, Session, ShownAnswer
 from easeml_meter.server.web.meters import MeterPage
-from easeml_meter.server.web.pages import VisitHere
+from easeml_meter.server.web.pages import VisitHere, download
 from easeml_meter.service.testsets.differences import comparable
 from easeml_meter.service.testsets.release import released_session
 
@@ -55,7 +55,7 @@ def _lines(story: Story) -> list[StoryLine]:
 
 @router.get("/meters/{meter}/test-sets/{number}")
 def show_story(visit: VisitHere, meter: str, number: Number, tenant: Tenant = None) -> Response:
-    """Tell what happened on a released test set, to those who were told the answers."""
+    """Tell what happened on a released test set, to those who saw its answers."""
     page = MeterPage.open(visit, meter, tenant)
     view = released_session(page.actor, visit.site.space(meter), number)
     story = Story(view)
@@ -87,7 +87,6 @@ def share_image(
     view = released_session(visit.at(meter, tenant), visit.site.space(meter), number)
     drawn = share_svg(Story(view))
     name = f"test-set-{view.generation}.{kind}"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
     if kind == "png":
-        return Response(charts.png(drawn), media_type="image/png", headers=headers)
-    return Response(drawn, media_type="image/svg+xml", headers=headers)
+        return download(charts.png(drawn), "image/png", name)
+    return download(drawn, "image/svg+xml", name)

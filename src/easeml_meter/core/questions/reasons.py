@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
+from easeml_meter.core.questions.comparison import DRAWN_TOLERANCES
+from easeml_meter.core.questions.planning import Plan, reachable_tolerance, required_labels
 from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec, Protocol, default_edges
-from easeml_meter.stats.comparison import DRAWN_TOLERANCES
-from easeml_meter.stats.planning import Plan, reachable_tolerance, required_labels
 from easeml_meter.stats.rounding import at_most
 
 _CEILING = 0.1

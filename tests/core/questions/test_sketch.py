@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from easeml_meter.stats.comparison import Setting, lines
-from easeml_meter.stats.planning import required_labels
-from easeml_meter.stats.sketch import sketch
+from easeml_meter.core.questions.comparison import Setting, lines
+from easeml_meter.core.questions.planning import required_labels
+from easeml_meter.core.questions.sketch import sketch
 
 
 @pytest.mark.parametrize(

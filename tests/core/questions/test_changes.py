@@ -8,9 +8,9 @@ import pytest
 from tests.service.helpers import condition_spec
 
 from easeml_meter.conditions import Comparison
-from easeml_meter.core.changes import Changes
+from easeml_meter.core.questions.kinds import rules_of
+from easeml_meter.core.questions.reading import Changes
 from easeml_meter.core.signals import BASELINE, NO_READING, TOO_FAR, State
-from easeml_meter.core.verdicts import rules_of
 
 SPEC = condition_spec(question="n - o at -0.1, 0, 0.1 +/- 0.05", disagreement=0.5)
 RULES = rules_of(SPEC)

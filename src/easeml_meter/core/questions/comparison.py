@@ -10,10 +10,11 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from easeml_meter.core.questions.assumptions import BLIND_VALIDATION, assumptions_of
+from easeml_meter.core.questions.planning import Plan, required_labels
 from easeml_meter.errors import InvalidInput
 from easeml_meter.showing import Shown
 from easeml_meter.spec import Count, MeterSpec, Protocol
-from easeml_meter.stats.planning import BLIND_VALIDATION, Plan, assumptions_of, required_labels
 from easeml_meter.stats.rounding import at_most
 
 

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
+from easeml_meter.core.questions.edges import reachable_with_default_bands, with_another_edge
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.spec import MeterSpec, default_edges
-from easeml_meter.stats.bands import reachable_with_default_bands, with_another_edge
 from easeml_meter.stats.feedback import possible_bands
-from easeml_meter.stats.planning import required_labels
 
 
 def meter(**options: Any) -> MeterSpec:

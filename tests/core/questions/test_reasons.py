@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
+from easeml_meter.core.questions.planning import required_labels
+from easeml_meter.core.questions.reasons import reasons
 from easeml_meter.spec import MeterSpec, Protocol
-from easeml_meter.stats.planning import required_labels
-from easeml_meter.stats.reasons import reasons
 
 HEADLINE = MeterSpec.uniform(tolerance=0.01, steps=10, delta=0.01)
 

@@ -5,10 +5,12 @@ from __future__ import annotations
 import itertools
 from dataclasses import replace
 
+from easeml_meter.core.questions.gap import GapQuestion
+from easeml_meter.core.questions.kinds import question_of
+from easeml_meter.core.questions.planning import Budget, Plan, reachable_tolerance, smallest_size
 from easeml_meter.spec import DEFAULT_EDGES, Band, Count, MeterSpec, Protocol, default_edges
 from easeml_meter.stats.counting import has_closed_form
 from easeml_meter.stats.feedback import possible_bands
-from easeml_meter.stats.planning import Plan, fewest_labels, reachable_tolerance
 
 
 def reachable_with_default_bands(spec: MeterSpec, labels: int) -> Plan:
@@ -29,9 +31,11 @@ def reachable_with_default_bands(spec: MeterSpec, labels: int) -> Plan:
 def with_another_edge(spec: MeterSpec) -> tuple[int, int] | None:
     """Return the labels if a meter had one more edge: away from the others, or close to one.
 
-    Close is less than two tolerances. None where edges are drawn, or cost nothing, or are counted
-    step by step.
+    Close is less than two tolerances. None where there are none, or they are drawn, cost nothing,
+    or are counted step by step.
     """
+    if not isinstance(question_of(spec), GapQuestion):
+        return None
     if spec.published or spec.drawn is not None or spec.protocol is not Protocol.REGULAR:
         return None
     if not has_closed_form(spec):
@@ -41,4 +45,6 @@ def with_another_edge(spec: MeterSpec) -> tuple[int, int] | None:
     more = spec.replace(bands=(*others, replace(last, upper=middle), replace(last, lower=middle)))
     close = min(possible_bands(spec), spec.signals) + 1
     away = close if spec.count is Count.ALL else max(2, close - 1)
-    return fewest_labels(more, away), fewest_labels(more, close)
+    budget = Budget.of_meter(more)
+    labels = (smallest_size(GapQuestion(more, bands), budget) for bands in (away, close))
+    return next(labels), next(labels)

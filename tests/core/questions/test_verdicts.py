@@ -2,15 +2,17 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from fractions import Fraction
 
 import pytest
 from tests.service.helpers import condition_spec, small_spec
 
 from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.questions.kinds import rules_of
+from easeml_meter.core.questions.passing import Verdicts
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.core.signals import FAIL, NO_READING, PASS, Rules, State, answer_named, name_of
-from easeml_meter.core.verdicts import Verdicts, rules_of
 from easeml_meter.errors import InvalidInput
 
 
@@ -87,7 +89,8 @@ def test_one_pass_too_many_closes_the_test_set() -> None:
 
 def test_teams_are_counted_as_sharing_all_answers() -> None:
     found = ledger(steps=4, tenants=(2, 2))
-    assert plan_of(found.spec) == plan_of(condition_spec(steps=4, tenants=(2, 2), handover=True))
+    shared = plan_of(condition_spec(steps=4, tenants=(2, 2), handover=True))
+    assert replace(plan_of(found.spec), meter=shared.meter) == shared
     assert not found.may_submit(found.record(found.record(Account(2), FAIL), PASS))
     with pytest.raises(InvalidInput, match="not needed"):
         found.check_handover((1, 2))

@@ -8,9 +8,9 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import NDArray
 
+from easeml_meter.core.questions.comparison import Setting, lines
 from easeml_meter.spec import Bound, MeterSpec, Protocol
 from easeml_meter.stats import counting
-from easeml_meter.stats.comparison import Setting, lines
 from easeml_meter.stats.tails import log_tail
 
 _RATIO = 2.0

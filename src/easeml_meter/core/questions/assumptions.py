@@ -1,0 +1,116 @@
+"""What promises rest on, in plain words: of every question, and of the gap of each meter."""
+
+from __future__ import annotations
+
+from easeml_meter.spec import METERS, Bound, Count, MeterSpec, Protocol
+from easeml_meter.stats.rounding import at_most
+
+COMMON_ASSUMPTIONS = (
+    "the test set is an independent random sample from the distribution that matters, and "
+    "developers learn nothing about it except the meter's answers",
+    "the developer's own randomness is independent of the test set",
+    "each prediction depends on its own row only",
+)
+"""What every promise of every question rests on."""
+CLUSTERED = (
+    "the clusters of the test set are independent random samples from the distribution that "
+    "matters (the rows of one may depend on each other), none of them has rows in a validation set "
+    "or an earlier test set, and developers learn nothing about them except the meter's answers"
+)
+"""What stands in the place of the first of them where one example is a cluster."""
+STRATIFIED = (
+    "the rows of each stratum of the test set are independent random samples from the stratum, as "
+    "many as were planned, the weights are what the strata are to count, and developers learn "
+    "nothing about the rows except the meter's answers"
+)
+"""The same where a test set is drawn stratum by stratum."""
+BLIND_VALIDATION = "validation sets are drawn and replaced without looking at the test set"
+"""What the count of consistent histories assumes, and the count of all histories does not."""
+DRAWN_EDGES = "the band edges are drawn by the meter, secretly and independently of the test set"
+TOPPED_UP = (
+    "the labels that top up a test set are a random sample of the same distribution, independent "
+    "of it; whether, when and how many of them join depends on nothing but the answers"
+)
+PUBLIC_INPUTS = "no model treats the test inputs, which are public, specially (about people)"
+
+
+def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
+    """List, in plain words, everything the promise rests on."""
+    found = list(COMMON_ASSUMPTIONS)
+    if spec.clusters:
+        found[0] = CLUSTERED
+    if spec.stratified:
+        found[0] = STRATIFIED
+    if spec.models:
+        found[-1] += ", which is checked where the meter runs the model"
+    if spec.sized:
+        found += _sealing_assumptions(spec)
+    elif spec.tail is Bound.EXACT:
+        found.append("the loss of each example is 0 or 1")
+    elif spec.clusters:
+        found.append("the loss of a cluster, the mean loss of its rows, lies between 0 and 1")
+    else:
+        found.append("the loss of each example lies between 0 and 1")
+    if spec.count is Count.CONSISTENT and spec.protocol in METERS and not spec.published:
+        found.append(BLIND_VALIDATION)
+    if spec.drawn is not None:
+        found.append(DRAWN_EDGES)
+    if spec.stages > 1:
+        found.append(TOPPED_UP)
+    if spec.inputs == "public":
+        found.append(PUBLIC_INPUTS)
+    if spec.protocol is Protocol.INDEPENDENT:
+        found.append("no model depends on any answer of the meter (about people: nobody may look)")
+    if spec.protocol is Protocol.RESAMPLING:
+        found.append("every step is measured on a fresh test set that no earlier answer came from")
+    if spec.tenants and not spec.handover:
+        found.append(
+            "no team's models depend on another team's answers, nor does anyone replace the "
+            "validation set, which all teams share, because of an answer (about people)"
+        )
+    if spec.reverts:
+        found.append(
+            "the steps to revert are fixed in advance, and nothing learnt from a reverted step is "
+            "used afterwards (about people)"
+        )
+    if spec.memory is not None:
+        found.append(f"each model depends on at most the last {spec.memory} answers (about people)")
+    if spec.elastic:
+        found.append(
+            "how the elastic budget weighs histories of answers is fixed before a label is seen, "
+            "and refusals depend on the answers only"
+        )
+    found.append(sessions_words(spec))
+    if spec.protocol is Protocol.INCREMENTAL and len(set(spec.tolerances)) > 1:
+        found.append("once the meter has climbed to a band, later models get only its tolerance")
+    return tuple(found)
+
+
+def _sealing_assumptions(spec: MeterSpec) -> list[str]:
+    """Say what a check at sealing rests on: the size of the sample was no choice."""
+    if not spec.fixes_rows:
+        return []
+    tries = "once" if spec.tries == 1 else f"at most {spec.tries:,} times, of which delta has room"
+    size = "the size of the test set was fixed before it was drawn, and it is sealed as drawn"
+    if spec.corpus is not None:
+        refused = f"one with too few {spec.corpus.kind.unit}"
+        return [size, f"a test set is drawn {tries}: {refused} is refused"]
+    most = at_most(spec.judge_error or 0.0)
+    return [
+        "each prediction is right or wrong",
+        "the judge was fixed before the labels were drawn",
+        "the rows with labels and those without are random samples of the same distribution",
+        size,
+        f"a test set is drawn {tries}: one on whose labels the judge errs more often than {most} "
+        "is refused",
+    ]
+
+
+def sessions_words(spec: MeterSpec) -> str:
+    """Say for how many test sets delta is."""
+    topped = " and its top-up together" if spec.stages > 1 else ""
+    if spec.sessions == 1:
+        many = "S test sets in a row fail with probability at most S * delta"
+        return f"delta applies to one test set{topped}: {many}"
+    each = ", each with its top-up" if topped else ""
+    return f"delta is divided among {spec.sessions} test sets in a row{each}"

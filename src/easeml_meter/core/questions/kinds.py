@@ -1,0 +1,40 @@
+"""Every kind of question, found by looking: each is a module of this package."""
+
+from __future__ import annotations
+
+import pkgutil
+from functools import cache, lru_cache
+from importlib import import_module
+
+from easeml_meter.core import questions
+from easeml_meter.core.questions.question import Question
+from easeml_meter.core.signals import Rules
+from easeml_meter.spec import MeterSpec
+
+
+@cache
+def kinds() -> tuple[type[Question], ...]:
+    """Return every kind of question, sorted by the names of their modules."""
+    found: list[type[Question]] = []
+    modules = pkgutil.iter_modules(questions.__path__, f"{questions.__name__}.")
+    for module in sorted(each.name for each in modules):
+        for value in vars(import_module(module)).values():
+            mine = isinstance(value, type) and value.__module__ == module
+            if mine and issubclass(value, Question) and value is not Question:
+                found.append(value)
+    return tuple(found)
+
+
+@lru_cache(maxsize=256)
+def question_of(spec: MeterSpec) -> Question:
+    """Return the question that a meter asks, or all of them as one."""
+    asked = [question for kind in kinds() if (question := kind.of_meter(spec)) is not None]
+    if len(asked) != 1:
+        raise AssertionError(f"{len(asked)} kinds of question say that a meter asks them: {spec}")
+    return asked[0]
+
+
+@lru_cache(maxsize=256)
+def rules_of(spec: MeterSpec) -> Rules:
+    """Return the feedback rule of a meter; of several questions, that of the usual one."""
+    return question_of(spec).rules(spec)
