@@ -1,5 +1,6 @@
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -38,3 +39,27 @@ def test_one_under_way_is_waited_for_until_it_counts_as_lost() -> None:
     with pytest.raises(UnderWay):
         asked(after=LOST).before(known)
     assert asked(after=LOST + timedelta(seconds=1)).before(known) is None
+
+
+def test_one_whose_server_died_is_carried_out_again() -> None:
+    begun = replace(asked(), server=7)
+    known = {begun.place: begun}
+    for servers in (None, {7}):
+        with pytest.raises(UnderWay):
+            asked().before(known, servers)
+    assert asked().before(known, {8}) is None
+    assert asked("that").before(known, {8}) is None
+
+
+def test_one_that_was_committed_is_never_carried_out_again() -> None:
+    """Not even if its server died before the answer was kept."""
+    begun = replace(asked(), server=7).committed()
+    known = {begun.place: begun}
+    for servers in (None, {7}):
+        with pytest.raises(UnderWay):
+            asked(after=LOST + timedelta(seconds=1)).before(known, servers)
+    with pytest.raises(MeterError, match="its answer was lost with its server: look at what"):
+        asked(after=KEPT).before(known, {8})
+    assert asked(after=KEPT + timedelta(seconds=1)).before(known, {8}) is None
+    # A process of the version before knows no servers, and answers with what is written there.
+    assert (begun.status, begun.body["error"]) == (409, "conflict")

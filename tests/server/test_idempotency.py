@@ -2,7 +2,9 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from concurrent.futures import ThreadPoolExecutor
+from collections.abc import Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import contextmanager
 from dataclasses import replace
 from datetime import timedelta
 from pathlib import Path
@@ -10,15 +12,18 @@ from typing import Any
 
 import httpx
 import pytest
-from fastapi import APIRouter, Request
+from fastapi import APIRouter, FastAPI, Request
 from fastapi.responses import JSONResponse
 from tests.server.driving import begin, submit
 from tests.server.helpers import Served
+from tests.server.team import wait
 from tests.service.helpers import StoppedClock
 
 from easeml_meter.core.idempotency import KEPT, LOST, KeyedRequest
 from easeml_meter.core.model import stamp
+from easeml_meter.errors import StorageError
 from easeml_meter.server import serve as serving
+from easeml_meter.server.app import create_app
 from easeml_meter.server.auth import SiteActorHere
 from easeml_meter.server.idempotency import (
     Key,
@@ -28,12 +33,13 @@ from easeml_meter.server.idempotency import (
     once_streamed,
 )
 from easeml_meter.server.limits import streamed
-from easeml_meter.service import tokens, users
-from easeml_meter.service.actor import ANYONE, SYSTEM
+from easeml_meter.service import users
+from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.notifications.delivery import Sender
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.answering import answer_all
 from easeml_meter.storage import schema
+from easeml_meter.storage.store import Store, in_use
 
 KEY = {"Idempotency-Key": "one"}
 
@@ -254,17 +260,141 @@ def test_keys_that_come_together_are_each_judged_alone(served: Served, clock: St
     assert begun(asked("old", "two"), asked("fresh", "one")) == ["UnderWay", 1]
 
 
-def test_a_key_whose_server_was_killed_is_free_when_the_next_one_starts(served: Served) -> None:
-    client = served.client("admin")
-    user = tokens.recognize(ANYONE, served.site, served.tokens["admin"]).user.id
-    given = {"user": user, "key": "one", "request": "x", "created_at": served.site.now()}
+class Deed:
+    """A route that opens an account, and waits to be let go before that or after it."""
+
+    def __init__(self, served: Served) -> None:
+        self._served = served
+        self.waits: dict[str, threading.Event] = {}
+        self.reached = threading.Semaphore(0)
+        self.install(served.app)
+
+    def install(self, app: FastAPI) -> None:
+        router = APIRouter()
+
+        @router.post("/deed")
+        async def route(once: OnceHere) -> JSONResponse:
+            return await once.answer(self._work, actor=SYSTEM, use_case=users.add_user)
+
+        app.include_router(router, prefix="/api/v1")
+
+    def _work(self) -> tuple[int, dict[str, str]]:
+        self._stop("before")
+        user = users.add_user(SYSTEM, self._served.site, f"made-{len(self.made)}")
+        self._stop("after")
+        return 201, {"name": user.name}
+
+    def _stop(self, point: str) -> None:
+        wait = self.waits.pop(point, None)  # the next one goes on
+        if wait is not None:
+            self.reached.release()
+            assert wait.wait(60)
+
+    @property
+    def made(self) -> list[str]:
+        found = users.list_users(SYSTEM, self._served.site)
+        return [user.name for user in found if user.name.startswith("made-")]
+
+    @contextmanager
+    def held(self, point: str) -> Iterator[Future[httpx.Response]]:
+        """Send a request that waits at a point until the block ends."""
+        go_on = self.waits[point] = threading.Event()
+        with ThreadPoolExecutor(1) as pool:
+            sent = pool.submit(self._served.client("admin").post, "/deed", headers=KEY)
+            try:
+                assert self.reached.acquire(timeout=60)
+                yield sent
+            finally:
+                go_on.set()
+
+    def at_another(self, server: int | None = None) -> httpx.Client:
+        """Give a client of another server on the same database."""
+        app = create_app(self._served.site, self._served.app.state.settings, server=server)
+        self.install(app)
+        return replace(self._served, app=app).client("admin")
+
+
+@pytest.fixture
+def deed(served: Served) -> Deed:
+    return Deed(served)
+
+
+def test_what_a_dead_server_had_begun_is_done_once_at_the_next(deed: Deed) -> None:
+    """Should it be alive after all, having lost its database only, its own does not count."""
+    with deed.held("before") as first:
+        again = deed.at_another().post("/deed", headers=KEY)
+        assert (again.status_code, again.json()) == (201, {"name": "made-0"})
+    late = first.result()
+    assert (late.status_code, late.json()["error"]) == (409, "under-way")
+    assert deed.made == ["made-0"]
+    replay = deed.at_another().post("/deed", headers=KEY)
+    assert (replay.json(), replay.headers["idempotency-replayed"]) == ({"name": "made-0"}, "true")
+
+
+def test_what_a_dead_server_had_committed_is_not_done_again(deed: Deed) -> None:
+    with deed.held("after") as first:
+        again = deed.at_another().post("/deed", headers=KEY)
+        assert (again.status_code, again.json()["error"]) == (409, "conflict")
+        assert "its answer was lost with its server: look at what is" in again.json()["message"]
+    assert first.result().status_code == 201
+    assert deed.made == ["made-0"]
+    assert deed.at_another().post("/deed", headers=KEY).json() == {"name": "made-0"}
+
+
+@pytest.mark.parametrize("point", ["before", "after"])
+def test_what_a_living_server_has_begun_is_waited_for(
+    served: Served, database: str, point: str
+) -> None:
+    if served.site.store.dialect == "sqlite":
+        pytest.skip("there is one server")
+    with in_use(database) as number:
+        served.app.state.keys = KeyBatches(served.site, number)
+        deed = Deed(served)
+        with deed.held(point) as first:
+            again = deed.at_another().post("/deed", headers=KEY)
+            assert (again.status_code, again.json()["error"]) == (409, "under-way")
+        assert first.result().status_code == 201
+    assert deed.made == ["made-0"]
+
+
+def test_what_goes_on_after_its_key_was_freed_does_not_count(served: Served, deed: Deed) -> None:
+    """As when a client goes away: a thread cannot be stopped, and the client may ask again."""
+    with deed.held("before") as first:
+        with served.site.reading() as books:
+            (row,) = books.select(schema.idempotency)
+        served.app.state.keys.give_up(KeyedRequest(**row), uncommitted=True)
+    assert first.result().status_code == 409
+    assert (deed.made, _stored(served)) == ([], 0)
+
+
+def test_what_failed_after_its_commit_keeps_its_key(served: Served, deed: Deed) -> None:
+    with deed.held("after") as first:
+        with served.site.reading() as books:
+            (row,) = books.select(schema.idempotency)
+        served.app.state.keys.give_up(KeyedRequest(**row), uncommitted=True)
+        assert _stored(served) == 1
+    assert first.result().status_code == 201
+
+
+def test_a_key_that_could_not_be_freed_is_freed_when_the_database_is_back(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys: KeyBatches = served.app.state.keys
+    begun = KeyedRequest("u", "k", "r", served.site.now(), server=keys.server)
     with served.site.writing() as books:
-        books.connection.execute(schema.idempotency.insert(), given)
-    asked = {"name": "anna"}
-    assert client.post("/users", json=asked, headers=KEY).status_code == 409
+        books.idempotency.add([begun])
+
+    def away(*_: object) -> None:
+        raise StorageError("the books cannot be used: away")
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Store, "writing", away)
+        keys.give_up(begun, uncommitted=True)
+        with pytest.raises(StorageError):
+            keys.free_left()
+    assert _stored(served) == 1
     with serving._background(served.app, Sender()):
-        answer = client.post("/users", json=asked, headers=KEY)
-    assert answer.status_code == (201 if served.site.store.dialect == "sqlite" else 409)
+        wait(lambda: _stored(served) == 0)
 
 
 def test_an_answer_that_comes_late_is_not_kept_for_another_request(served: Served) -> None:

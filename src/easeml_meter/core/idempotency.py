@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime, timedelta
 from typing import Any
@@ -10,10 +10,15 @@ from typing import Any
 from easeml_meter.errors import MeterError, UnderWay
 
 KEPT = timedelta(days=1)
-# Far longer than the slowest request, which would otherwise be carried out twice at the same time;
-# yet short enough that a client whose server was killed can repeat its request the same day.
+# Servers that died are known. This is for one that is alive and could not free the key, for want of
+# a database, and for those of an earlier version, which do not say who they are.
 LOST = timedelta(minutes=10)
-"""After this, a request still under way is taken for one that died with its server."""
+"""After this, a request still under way is taken for one that nobody carries out any more."""
+
+_ANSWER_LOST = (
+    "Idempotency-Key: that request was carried out, at least in part, but its answer was lost with "
+    "its server: look at what is there before you ask again, with a new key"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,8 +31,10 @@ class KeyedRequest:
     """Digest of method, path, query and body: what the key stands for."""
     created_at: str
     status: int | None = None
-    """HTTP status of the answer; None: under way."""
+    """HTTP status of the answer; None: under way, and nothing is committed yet."""
     body: Any = None
+    server: int | None = None
+    """Number of the server that carries it out; None: this is its answer."""
 
     @property
     def place(self) -> Place:
@@ -36,27 +43,47 @@ class KeyedRequest:
 
     def answered(self, status: int, body: Any) -> KeyedRequest:
         """Return it with its answer."""
-        return replace(self, status=status, body=body)
+        return replace(self, status=status, body=body, server=None)
 
-    def before(self, known: Mapping[Place, KeyedRequest]) -> KeyedRequest | None:
+    def committed(self) -> KeyedRequest:
+        """Return it as it is from its first commit on, until its answer is kept.
+
+        Should that never happen, this is the answer: done again, it could count twice.
+        """
+        error = MeterError(_ANSWER_LOST)
+        return replace(self, status=error.status, body={"error": error.word, "message": str(error)})
+
+    def before(
+        self, known: Mapping[Place, KeyedRequest], servers: Collection[int] | None = None
+    ) -> KeyedRequest | None:
         """Return the same request as it was answered before; None if it is to be carried out.
 
+        `servers` are those that are alive; None: all of them.
+
         Raises:
-            MeterError: its key came with another request.
+            MeterError: its key came with another request, or its answer died with its server.
             UnderWay: it is being carried out.
         """
         found = known.get(self.place)
-        if found is None or found._stale(self.created_at):
+        if found is None or found._free(self.created_at, servers):
             return None
         if found.request != self.request:
             raise MeterError("Idempotency-Key: it came with another request: use a new one")
-        if found.status is None:
+        if found.status is None or found._carried_out_by(servers):
             raise UnderWay("Idempotency-Key: that request is still under way: wait")
+        if found.server is not None:
+            raise MeterError(_ANSWER_LOST)
         return found
 
-    def _stale(self, now: str) -> bool:
+    def _free(self, now: str, servers: Collection[int] | None) -> bool:
         age = datetime.fromisoformat(now) - datetime.fromisoformat(self.created_at)
-        return age > (LOST if self.status is None else KEPT)
+        if self.status is not None:
+            return age > KEPT
+        return age > LOST or (self.server is not None and not self._carried_out_by(servers))
+
+    def _carried_out_by(self, servers: Collection[int] | None) -> bool:
+        """Whether a server that is alive carries it out; unknown for those that do not say."""
+        return self.server is not None and (servers is None or self.server in servers)
 
 
 Place = tuple[str, str]

@@ -23,8 +23,10 @@ from easeml_meter.service.submissions import queue
 from easeml_meter.version import __version__
 
 
-def create_app(site: Site, settings: Settings, traces: Traces | None = None) -> FastAPI:
-    """Return the application that serves a site.
+def create_app(
+    site: Site, settings: Settings, traces: Traces | None = None, *, server: int | None = None
+) -> FastAPI:
+    """Return the application that serves a site, as the process of a number.
 
     `app.state.stopping` is set when the server stops; requests that wait for something look at it.
     `app.state.worker` is called when a submission was queued, if this process answers them itself.
@@ -32,6 +34,7 @@ def create_app(site: Site, settings: Settings, traces: Traces | None = None) -> 
     app = FastAPI(
         title="easeml-meter",
         version=__version__,
+        # FastAPI's own pages load scripts from elsewhere, which our policy forbids: /docs is ours.
         docs_url=None,
         redoc_url=None,
         openapi_url=f"{PREFIX}/openapi.json",
@@ -52,7 +55,7 @@ def create_app(site: Site, settings: Settings, traces: Traces | None = None) -> 
     app.state.worker = None
     app.state.callers = callers(site)
     app.state.submissions = Batches(queue.accept_all, sized=app.state.metrics.count_batch)
-    app.state.keys = KeyBatches(site)
+    app.state.keys = KeyBatches(site, server)
     errors.install(app)
     app.include_router(health.router)
     for router in ROUTERS:

@@ -5,8 +5,11 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Awaitable, Callable
+import secrets
+from collections import deque
+from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Annotated, Any
 
 from fastapi import Depends, Header, Request
@@ -16,11 +19,12 @@ from pydantic import BaseModel
 
 from easeml_meter.core.idempotency import KEPT, KeyedRequest, Place
 from easeml_meter.core.model import stamp
-from easeml_meter.errors import MeterError, to_keep
+from easeml_meter.errors import MeterError, StorageError, UnderWay, to_keep
 from easeml_meter.server.auth import CallerHere
 from easeml_meter.server.batching import Batches
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Site
+from easeml_meter.storage.store import carrying_out
 from easeml_meter.vault.keys import unwrap, wrap
 
 KEY = r"^[\x21-\x7e]+$"
@@ -76,15 +80,18 @@ class Once:
         if asked is None:
             status, content = await _made(make, run)
             return JSONResponse(content, status)
+        asked = replace(asked, server=self.keys.server)
         entered = await self.keys.begun(self.user, asked)
         if entered.status is not None:
             content = _opened(self.site, entered.body) if secret else entered.body
             return replayed(replace(entered, body=content))
         try:
-            status, content = await _made(make, run)
-        except BaseException:
-            # Also if it was cancelled: a key that stays begun refuses its client for minutes.
-            await run_in_threadpool(self._forget)
+            status, content = await _made(partial(_carried_out, entered, make), run)
+        except BaseException as error:
+            # Also if it was cancelled: a key that stays begun refuses its client for minutes. What
+            # is not a refusal may have been committed, and must then not be done again.
+            refused = isinstance(error, MeterError) and not isinstance(error, StorageError)
+            await run_in_threadpool(self.keys.give_up, entered, uncommitted=not refused)
             raise
         kept = _sealed(self.site, content) if secret else content
         # The answer is kept before it leaves: a client that never hears it asks again.
@@ -99,14 +106,15 @@ class Once:
         request = hashlib.sha256(f"{self.request}\n{digest}".encode()).hexdigest()
         return KeyedRequest(self.user, self.key, request, self.site.now())
 
-    def _forget(self) -> None:
-        with self.site.store.writing(self.user) as books:
-            books.idempotency.forget(self.user, self.key or "")
-
 
 def replayed(request: KeyedRequest) -> JSONResponse:
     """Answer a request as it was answered when its key came first."""
     return JSONResponse(request.body, request.status or 200, {"Idempotency-Replayed": "true"})
+
+
+def _carried_out(request: KeyedRequest, make: Callable[[], Answer]) -> Answer:
+    with carrying_out(request):
+        return make()
 
 
 async def _made(make: Callable[[], Answer], run: Run) -> Answer:
@@ -128,8 +136,11 @@ def _opened(site: Site, body: str) -> Any:
 class KeyBatches:
     """Enters keys and answers; those of one user that come at the same time, together."""
 
-    def __init__(self, site: Site) -> None:
+    def __init__(self, site: Site, server: int | None = None) -> None:
         self._site = site
+        self.server = secrets.randbits(62) if server is None else server
+        """The number of this process, which others look for when it may have died."""
+        self._left: deque[tuple[KeyedRequest, bool]] = deque()
         self.begun = Batches(self._begin)
         self.finished = Batches(self._finish)
 
@@ -137,14 +148,38 @@ class KeyBatches:
         """Enter requests; return each as it was answered before, or as entered now."""
         with self._site.store.writing(user) as books:
             before = books.idempotency.known(given)
+            others = {each.server for each in before.values() if each.server is not None}
+            alive = books.idempotency.alive(others - {self.server}) | {self.server}
             known = dict(before)
-            found = [_found(known, request) for request in given]
+            found = [_found(known, request, alive) for request in given]
+            for number, request in enumerate(given):
+                stale = before.get(request.place) if found[number] is request else None
+                if stale is not None and not books.idempotency.take_over(stale):
+                    found[number] = UnderWay("Idempotency-Key: that request is under way: wait")
             fresh = [now for request, now in zip(given, found, strict=True) if now is request]
-            for request in fresh:
-                if request.place in before:  # it is too old to be honored
-                    books.idempotency.forget(user, request.key)
             books.idempotency.add(fresh)
         return found
+
+    def give_up(self, request: KeyedRequest, *, uncommitted: bool) -> None:
+        """Free the key of a request that failed; with `uncommitted` only if nothing counts.
+
+        Without a database, it is freed as soon as there is one.
+        """
+        try:
+            self._give_up(request, uncommitted=uncommitted)
+        except StorageError:
+            self._left.append((request, uncommitted))
+
+    def free_left(self) -> None:
+        """Free the keys that could not be freed."""
+        while self._left:
+            request, uncommitted = self._left[0]
+            self._give_up(request, uncommitted=uncommitted)
+            self._left.popleft()
+
+    def _give_up(self, request: KeyedRequest, *, uncommitted: bool) -> None:
+        with self._site.store.writing(request.user) as books:
+            books.idempotency.give_up(request, uncommitted=uncommitted)
 
     def _finish(self, user: str, given: list[KeyedRequest]) -> list[Exception | None]:
         with self._site.store.writing(user) as books:
@@ -152,10 +187,12 @@ class KeyBatches:
         return [None for _ in given]
 
 
-def _found(known: dict[Place, KeyedRequest], request: KeyedRequest) -> KeyedRequest | Exception:
+def _found(
+    known: dict[Place, KeyedRequest], request: KeyedRequest, alive: Collection[int]
+) -> KeyedRequest | Exception:
     """Return the request as it was answered before, itself if it was not, or why it must wait."""
     try:
-        before = request.before(known)
+        before = request.before(known, alive)
     except MeterError as error:
         return to_keep(error)
     if before is None:
@@ -167,12 +204,6 @@ def forget_old_keys(site: Site) -> None:
     """Free the keys that are no longer honored."""
     with site.writing() as books:
         books.idempotency.forget_before(stamp(site.clock() - KEPT))
-
-
-def forget_unfinished(site: Site) -> None:
-    """Free the keys of requests that ended with an earlier process; only where no other serves."""
-    with site.writing() as books:
-        books.idempotency.forget_unanswered()
 
 
 async def once(request: Request, caller: CallerHere, key: Key = None) -> Once:

@@ -24,7 +24,7 @@ from easeml_meter.server import logs, worker
 from easeml_meter.server.app import create_app
 from easeml_meter.server.connections import Connections, Listener, WatchedProtocol
 from easeml_meter.server.doctor import mail_server
-from easeml_meter.server.idempotency import forget_old_keys, forget_unfinished
+from easeml_meter.server.idempotency import forget_old_keys
 from easeml_meter.server.request_ids import Peers
 from easeml_meter.server.settings import Settings
 from easeml_meter.server.traces import traces_of
@@ -58,14 +58,7 @@ def open_site(settings: Settings) -> Site:
     try:
         # The database holds hashes of passwords, and the key beside it opens test sets.
         settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return Site.open(
-            settings.database_url,
-            settings.files_place,
-            settings.key_file,
-            allowed_losses=settings.allowed_loss,
-            limits=settings.table_limits,
-            room=settings.room,
-        )
+        return worker.site_of(settings)
     except OSError as error:
         raise unusable(settings.folder, error) from error
 
@@ -78,30 +71,35 @@ def run(settings: Settings, tell: Callable[[str], None], *, new_admin_token: boo
     """
     logs.configure(settings.log_level)
     sender = _sender(settings)  # wrong settings are told now, not when the first mail is due
-    with _in_use(settings):
-        _serve(settings, sender, tell, new_admin_token=new_admin_token)
+    with _in_use(settings) as server:
+        _serve(settings, sender, tell, server=server, new_admin_token=new_admin_token)
 
 
 @contextmanager
-def _in_use(settings: Settings) -> Iterator[None]:
+def _in_use(settings: Settings) -> Iterator[int]:
     """Lock the database before it is opened: a newer program would upgrade its tables."""
     with ExitStack() as held:
         try:
-            held.enter_context(in_use(settings.database_url))
+            server = held.enter_context(in_use(settings.database_url))
         except OSError as error:
             raise unusable(settings.folder, error) from error
-        yield
+        yield server
 
 
 def _serve(
-    settings: Settings, sender: Sender, tell: Callable[[str], None], *, new_admin_token: bool
+    settings: Settings,
+    sender: Sender,
+    tell: Callable[[str], None],
+    *,
+    server: int,
+    new_admin_token: bool,
 ) -> None:
-    clear_runs()
+    clear_runs()  # what a server that was killed left of the models that it ran
     traces = traces_of(os.environ)  # wrong variables are told now
     site = open_site(settings)
     try:
         worker.prepare(site)
-        app = create_app(site, settings, traces)
+        app = create_app(site, settings, traces, server=server)
         connections = Connections(settings)
         config = _config(app, settings, connections)
         with _listen(settings, connections) as listening, _background(app, sender):
@@ -116,17 +114,17 @@ def _serve(
                     link = f"{settings.public_url or address}/join#{invitation}"
                     tell(f"or choose the password of admin, once, within a day: {link}")
 
-            server = Server(config, app.state.stopping, listens, connections)
-            server.run(sockets=[listening])
+            Server(config, app.state.stopping, listens, connections).run(sockets=[listening])
         _LOG.info("stopped")
     finally:
+        # Last: the background threads, which ended above, use the books until they are done.
         site.close()
         if traces is not None:
             traces.close()
 
 
 def _announce(settings: Settings, listening: socket.socket, tell: Callable[[str], None]) -> str:
-    """Tell the address at which the server listens, and return it."""
+    """Announce the address at which the server listens, and return it."""
     host, port = listening.getsockname()[:2]
     shown = f"[{host}]" if ":" in host else host
     address = f"{'https' if settings.tls_key else 'http'}://{shown}:{port}"
@@ -156,7 +154,7 @@ class Server(uvicorn.Server):
         self._connections = connections
 
     async def startup(self, sockets: Sequence[socket.socket] | None = None) -> None:
-        """Begin to listen."""
+        """Start to listen."""
         # What is loaded by now stays loaded. Collecting it as garbage held up requests for 0.1 s.
         gc.collect()
         gc.freeze()
@@ -172,6 +170,7 @@ class Server(uvicorn.Server):
 
     def handle_exit(self, sig: int, frame: FrameType | None) -> None:
         """Stop; a second signal does not wait for requests."""
+        # Uvicorn's own method would raise the signal again at the end, and the process would fail.
         self.force_exit = self.should_exit
         self.should_exit = True
         self._stopping.set()
@@ -190,6 +189,7 @@ def _config(app: FastAPI, settings: Settings, connections: Connections) -> uvico
         proxy_headers=bool(settings.trusted_proxy),
         forwarded_allow_ips=list(settings.trusted_proxy),
         timeout_graceful_shutdown=settings.shutdown_seconds,
+        # Uvicorn's own lines hold paths, and with them names and the secrets of links.
         log_config=None,
         access_log=False,
         server_header=False,
@@ -233,9 +233,8 @@ def _background(app: FastAPI, sender: Sender) -> Iterator[None]:
     sending = runner(site, delivering(sender), at_once=_AT_ONCE)
     runners = [sending]
     if site.store.dialect == "sqlite":
-        # No other process serves SQLite: what an earlier one had under way is free again, and
-        # models run here. On PostgreSQL that is for `meter worker`.
-        forget_unfinished(site)
+        # No other process serves SQLite, so models run here. On PostgreSQL that is for `meter
+        # worker`.
         app.state.worker = runner(site, *worker.tasks(settings, app.state.traces))
         runners.append(app.state.worker)
 
@@ -251,7 +250,11 @@ def _background(app: FastAPI, sender: Sender) -> Iterator[None]:
 
     threads = [
         threading.Thread(target=_every, args=(seconds, work, stopping), daemon=True)
-        for seconds, work in ((_OFTEN, collecting), (_HOUR, housekeeping))
+        for seconds, work in (
+            (_OFTEN, collecting),
+            (_OFTEN, app.state.keys.free_left),
+            (_HOUR, housekeeping),
+        )
     ]
     for thread in threads:
         thread.start()

@@ -30,20 +30,20 @@ class Files(Protocol):
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """Give a path for a program that writes files; it appears as `name` at the end."""
+        """Yield a path to write to; the file appears as `name` at the end."""
 
     def read(self, name: str) -> bytes:
         """Read a file whole; FileNotFoundError if there is none."""
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
-        """Give a path on this machine with the file's content, for reading."""
+        """Yield a path on this machine with the file's content, for reading."""
 
     def location(self, name: str) -> str:
-        """Give the path or URL under which a worker elsewhere finds the file."""
+        """Return the path or URL under which a worker elsewhere finds the file."""
 
     def exists(self, name: str) -> bool:
-        """Tell whether there is such a file."""
+        """Whether there is such a file."""
 
     def names(self, folder: str) -> list[str]:
         """List the names of the files in a folder, sorted."""
@@ -76,7 +76,7 @@ class Files(Protocol):
         """
 
     def under(self, folder: str) -> Files:
-        """Give the files in a folder of these."""
+        """Return the files in a folder of these."""
 
 
 def open_files(place: str | Path) -> Files:
@@ -101,7 +101,7 @@ class FolderFiles:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """Give a path beside the final one, renamed at the end."""
+        """Yield a path beside the final one, renamed at the end."""
         target = self._path(name)
         partial = target.with_name(f".{secrets.token_hex(8)}{target.suffix}")
         try:
@@ -113,6 +113,7 @@ class FolderFiles:
                 os.replace(partial, target)
             finally:
                 partial.unlink(missing_ok=True)
+            # A new name is on disk only when its folder is.
             sync(target.parent)
         except OSError as error:
             raise unusable(target.parent, error) from error
@@ -123,15 +124,15 @@ class FolderFiles:
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
-        """Give the file itself."""
+        """Yield the path of the file itself."""
         yield self._path(name)
 
     def location(self, name: str) -> str:
-        """Give the path."""
+        """Return the path."""
         return str(self._path(name))
 
     def exists(self, name: str) -> bool:
-        """Tell whether there is such a file."""
+        """Whether there is such a file."""
         return self._path(name).is_file()
 
     def names(self, folder: str) -> list[str]:
@@ -214,7 +215,7 @@ class FolderFiles:
         return int(last) if last != tail and re.fullmatch(r"\d+\n", last) else None
 
     def under(self, folder: str) -> FolderFiles:
-        """Give the files in a folder of these."""
+        """Return the files in a folder of these."""
         return FolderFiles(self._path(folder))
 
 
@@ -260,7 +261,7 @@ class RemoteFiles:
 
     @contextmanager
     def writing(self, name: str) -> Iterator[Path]:
-        """Give a path on this machine, uploaded at the end."""
+        """Yield a path on this machine, uploaded at the end."""
         with _scratch(name) as path:
             yield path
             with self._told(name, missing=False):
@@ -273,18 +274,18 @@ class RemoteFiles:
 
     @contextmanager
     def local(self, name: str) -> Iterator[Path]:
-        """Give a copy, removed at the end."""
+        """Yield the path of a copy, removed at the end."""
         with _scratch(name) as path:
             with self._told(name):
                 self._system.get_file(self._path(name), str(path))
             yield path
 
     def location(self, name: str) -> str:
-        """Give the URL."""
+        """Return the URL."""
         return f"{self.url}/{_safe(name)}"
 
     def exists(self, name: str) -> bool:
-        """Tell whether there is such an object."""
+        """Whether there is such an object."""
         with self._told(name):
             return bool(self._system.isfile(self._path(name)))
 
@@ -353,7 +354,7 @@ class RemoteFiles:
         return max(noted, default=None if names else 0)
 
     def under(self, folder: str) -> RemoteFiles:
-        """Give the objects in a folder of these."""
+        """Return the objects in a folder of these."""
         inner = copy(self)  # connections are shared
         inner.url, inner._root = self.location(folder), self._path(folder)
         return inner
@@ -372,6 +373,7 @@ class RemoteFiles:
 
 def _safe(name: str) -> str:
     """Refuse a name that leaves its folder."""
+    # Names come from backups, too, and with them from other machines.
     if name.startswith("/") or ".." in name.split("/"):
         raise invalid("file name", name[:80], "a relative name")
     return name

@@ -1,6 +1,6 @@
 """The queue of background work, in the tables of procrastinate on PostgreSQL.
 
-A job holds nothing of its own: it names a row of the books, which says what is to be done and
+A job holds nothing of its own: it names a row of the books, which says what there is to do and
 whether it was done. A job that is lost is made again from its row. On SQLite the rows are all
 there is: the one process that serves it finds them by itself, and nothing here does anything.
 """
@@ -63,7 +63,8 @@ def install(store: Store) -> None:
         return
     scripts = _migrations()
     newest = max(scripts)
-    with store.writing() as books:  # two servers may start at the same time
+    # Looked at under the lock: two servers may start at the same time.
+    with store.writing() as books:
         found = _version(books)
         if found is None:
             _run(books, _schema())

@@ -31,7 +31,7 @@ _FORMAT = 2
 _MOST = 10**12
 """No number of an entry is larger, and no database takes one of any size."""
 _NO_LINE = (ValueError, TypeError, KeyError, RecursionError)
-"""What reading a line may raise that is none of ours."""
+"""What reading a line may raise, if it was cut short or written by somebody else."""
 Row = TypeVar("Row", Entry, HandOver, Promotion)
 # Found out once: a journal has a line for every answer.
 _TYPES: dict[type[Any], dict[str, Any]] = {
@@ -63,13 +63,13 @@ class Journal:
         return self._files.total(self._name)
 
     def read(self) -> list[Entry]:
-        """Give all entries."""
+        """Return all entries."""
         return entries_in(self._files.lines(self._name))
 
     def retire(self, at: str, answers: int) -> None:
         """Add that the test set was retired early after this many answers.
 
-        It is counted like one more answer, so whoever has the older books reads the whole journal.
+        It is counted like one more answer, so a server with older books reads the whole journal.
         """
         self._files.append(self._name, [json.dumps({_RETIRED: at})], answers + 1)
 
@@ -82,7 +82,7 @@ class Journal:
         self._files.append(self._handovers, [_line(row)])
 
     def handovers(self) -> list[HandOver]:
-        """Give all hand-overs, the oldest first; whoever comes next may add one again."""
+        """Return all hand-overs, the oldest first; one that was added twice counts once."""
         found = []
         for line in dict.fromkeys(self._files.lines(self._handovers)):
             with suppress(*_NO_LINE):  # cut short by a crash
@@ -94,7 +94,7 @@ class Journal:
         self._files.append(self._promotions, [_line(row)])
 
     def promotions(self) -> list[Promotion]:
-        """Give all promotions, the oldest first; whoever comes next may add one again."""
+        """Return all promotions, the oldest first; one that was added twice counts once."""
         found = []
         for line in dict.fromkeys(self._files.lines(self._promotions)):
             with suppress(*_NO_LINE):  # cut short by a crash
@@ -106,7 +106,7 @@ class Journal:
         self._files.append(self._top_ups, [json.dumps({_FINGERPRINT: fingerprint})])
 
     def top_ups(self) -> list[str]:
-        """Give the fingerprints of the test sets that these rows became a part of."""
+        """Return the fingerprints of the test sets that these rows became a part of."""
         lines = map(_mapping, self._files.lines(self._top_ups))
         return [str(line[_FINGERPRINT]) for line in lines if _FINGERPRINT in line]
 

@@ -9,7 +9,7 @@ from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
 
-from easeml_meter.storage.books import Books
+from easeml_meter.storage.books import BEGIN, Books
 
 
 class UnknownVersion(Exception):
@@ -21,7 +21,8 @@ def upgrade(engine: sa.Engine) -> None:
     config = Config()
     config.set_main_option("script_location", str(Path(__file__).parent / "migrations"))
     with engine.connect() as connection:
-        connection.info["lock"] = "IMMEDIATE"  # two servers may start at the same time
+        if connection.dialect.name == "sqlite":
+            connection.info[BEGIN] = "BEGIN IMMEDIATE"  # two servers may start at the same time
         with connection.begin():
             config.attributes["connection"] = connection
             Books(connection).lock(None)

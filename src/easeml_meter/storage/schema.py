@@ -10,7 +10,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-HEAD = "0012"
+HEAD = "0013"
 """The newest migration; a database at it is opened without loading alembic."""
 
 metadata = sa.MetaData()
@@ -261,6 +261,7 @@ idempotency = sa.Table(
     sa.Column("status", sa.Integer),  # None: under way
     sa.Column("body", sa.JSON),
     sa.Column("created_at", sa.String(32), nullable=False),
+    sa.Column("server", sa.BigInteger),  # that carries it out; None: its answer is kept
 )
 
 webhooks = sa.Table(
@@ -291,5 +292,5 @@ deliveries = sa.Table(
 
 
 def values(row: Any) -> dict[str, Any]:
-    """Give a row's columns by name, as they are: `asdict` copies them one by one."""
+    """Return a row's columns by name, as they are: `asdict` copies them one by one."""
     return {name: getattr(row, name) for name in row.__slots__}

@@ -32,6 +32,7 @@ class Shelf:
 
     def put(self, content: Iterable[bytes]) -> str:
         """Keep a content; return its SHA-256."""
+        # Written elsewhere first: its name is its digest, which is known at the end only.
         digest = hashlib.sha256()
         with TemporaryDirectory(prefix="easeml-meter-") as folder:
             path = Path(folder) / "content"
@@ -76,6 +77,7 @@ class Shelf:
 
     def drop(self, names: Iterable[str], kept: Collection[str]) -> None:
         """Remove backups, then all contents but those that are `kept`."""
+        # Manifests first: whatever is listed as a backup has all its contents.
         for name in names:
             self._files.remove(f"{_MANIFESTS}/{name}")
         for digest in self.contents():

@@ -13,21 +13,24 @@ Contract, for every database behind it:
 from __future__ import annotations
 
 import fcntl
+import secrets
 import select
 import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
 from weakref import WeakKeyDictionary
 
 import sqlalchemy as sa
 
-from easeml_meter.errors import StorageError, invalid
+from easeml_meter.core.idempotency import KeyedRequest
+from easeml_meter.errors import StorageError, UnderWay, invalid
 from easeml_meter.storage import schema
-from easeml_meter.storage.books import Books
+from easeml_meter.storage.books import BEGIN, Books, taking_lock
 
 _LOCK_SECONDS = 60
 # A machine that vanishes in the middle of a transaction must not keep a meter's lock for hours.
@@ -42,8 +45,8 @@ SELECT set_config('lock_timeout', '{_LOCK_SECONDS}s', false),
          WHEN 'off' THEN set_config('synchronous_commit', 'on', false)
        END
 """
-_SNAPSHOT: dict[str, Any] = {"isolation_level": "REPEATABLE READ", "postgresql_readonly": True}
-_ALONE_IS_ENOUGH: dict[str, Any] = {"isolation_level": "AUTOCOMMIT"}
+_BEGIN = "BEGIN ISOLATION LEVEL READ COMMITTED"
+_SNAPSHOT = "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY"
 _TRIED_SECONDS = 5.0
 """How long a connection that was tried is taken to work, unless its end is seen."""
 _PRESENCE_SECONDS = 5.0
@@ -52,7 +55,25 @@ _STILL_THERE = sa.text("SELECT 1")
 _NUMBER = int.from_bytes(b"meterdb")
 _ALONE = sa.text(f"SELECT pg_try_advisory_lock({_NUMBER})")
 _TOGETHER = sa.text(f"SELECT pg_try_advisory_lock_shared({_NUMBER})")
+_HERE = sa.text("SELECT pg_try_advisory_lock_shared(:number)")
 _ADDRESSES = "sqlite:///FILE or postgresql://USER:PASSWORD@HOST/NAME"
+
+
+_CARRIED_OUT: ContextVar[KeyedRequest | None] = ContextVar("carried_out", default=None)
+
+
+@contextmanager
+def carrying_out(request: KeyedRequest) -> Iterator[None]:
+    """Let what this thread writes count as done for a request with a key.
+
+    Whoever repeats the request after a crash then knows whether anything of it counts. A
+    transaction is refused once another one has begun the request again.
+    """
+    before = _CARRIED_OUT.set(request.committed())
+    try:
+        yield
+    finally:
+        _CARRIED_OUT.reset(before)
 
 
 class Store:
@@ -115,30 +136,36 @@ class Store:
         """Hold the write lock; commit at the end, or leave no trace."""
         # First the turn, then the lock of the database: whoever waits holds neither connection nor
         # lock.
-        with self._turn, self._connection("IMMEDIATE") as books:
-            books.lock(meter)
+        with self._turn, self._connection(self._locked(meter)) as books:
+            request = _CARRIED_OUT.get()
+            if request is not None and not books.idempotency.commit(request):
+                raise UnderWay("Idempotency-Key: that request was begun again: ask again")
             yield books
 
     def reading(self) -> AbstractContextManager[Books]:
         """Read a consistent snapshot."""
-        return self._connection("DEFERRED")
+        return self._connection("BEGIN DEFERRED" if self._sqlite else _SNAPSHOT)
 
     def asking(self) -> AbstractContextManager[Books]:
         """Read without a transaction: PostgreSQL then answers a question in one round trip.
 
         A single statement sees one moment; two of them may see two.
         """
-        return self._connection("ALONE")
+        return self._connection("BEGIN DEFERRED" if self._sqlite else "")
+
+    @property
+    def _sqlite(self) -> bool:
+        return self.dialect == "sqlite"
+
+    def _locked(self, meter: str | None) -> str:
+        # In one round trip. What is read afterwards is of a moment after the lock was taken.
+        return "BEGIN IMMEDIATE" if self._sqlite else f"{_BEGIN}; {taking_lock(meter)}"
 
     @contextmanager
-    def _connection(self, mode: str) -> Iterator[Books]:
+    def _connection(self, begin: str) -> Iterator[Books]:
         try:
             with self._engine.connect() as connection:
-                if self.dialect == "sqlite":
-                    connection.info["lock"] = "IMMEDIATE" if mode == "IMMEDIATE" else "DEFERRED"
-                elif mode != "IMMEDIATE":
-                    options = _SNAPSHOT if mode == "DEFERRED" else _ALONE_IS_ENOUGH
-                    connection.execution_options(**options)
+                connection.info[BEGIN] = begin
                 with connection.begin():
                     yield Books(connection)
         except (sa.exc.DBAPIError, sa.exc.TimeoutError) as error:
@@ -161,16 +188,18 @@ class Store:
 
 
 @contextmanager
-def in_use(url: str) -> Iterator[None]:
+def in_use(url: str) -> Iterator[int]:
     """Keep restores away from a database, and from SQLite every other server; make its folder.
 
-    The operating system, or PostgreSQL, frees the lock when the process ends, however it ends.
+    The operating system, or PostgreSQL, frees the lock when the process ends, however it ends. What
+    is yielded is the number by which other processes can tell whether this one is alive.
 
     Raises:
         StorageError: a restore uses the database, or on SQLite another server.
     """
-    with _alone_on_sqlite(url) if _is_sqlite(url) else _Present(url):
-        yield
+    number = secrets.randbits(62)
+    with _alone_on_sqlite(url) if _is_sqlite(url) else _Present(url, number):
+        yield number
 
 
 @contextmanager
@@ -200,12 +229,14 @@ def alone(url: str) -> Iterator[None]:
 
 
 class _Present:
-    """Holds a lock of PostgreSQL that all servers and workers share, and takes it again if lost.
+    """Holds a lock of PostgreSQL that all servers and workers share, and one of its own number.
 
-    A session that ends, as with a restart of the database, takes its locks along.
+    A session that ends, as with a restart of the database, takes its locks along: they are taken
+    again.
     """
 
-    def __init__(self, url: str) -> None:
+    def __init__(self, url: str, number: int) -> None:
+        self._number = number
         self._engine = _engine(url)
         self._connection: sa.Connection | None = None
         self._stopping = threading.Event()
@@ -231,6 +262,8 @@ class _Present:
         if not connection.execute(_TOGETHER).scalar_one():
             connection.close()
             return False
+        # Shared, though nobody shares it: a session that was cut off may hold it for a while.
+        connection.execute(_HERE, {"number": self._number})
         self._connection = connection
         return True
 
@@ -249,7 +282,9 @@ class _Present:
 
 def _session(engine: sa.Engine) -> sa.Connection:
     """Return a connection outside of transactions: its locks last until it is closed."""
-    return engine.connect().execution_options(isolation_level="AUTOCOMMIT")
+    connection = engine.connect()
+    connection.info[BEGIN] = ""
+    return connection
 
 
 def _is_sqlite(url: str) -> bool:
@@ -287,7 +322,7 @@ def _engine(url: str) -> sa.Engine:
             pool_pre_ping=True,
             pool_size=10,
             max_overflow=20,
-            isolation_level="READ COMMITTED",
+            isolation_level="AUTOCOMMIT",  # transactions are begun below, not by the driver
             connect_args={"connect_timeout": 10},
         )
     except ImportError:
@@ -303,8 +338,12 @@ def _engine(url: str) -> sa.Engine:
     def configure(connection: Any, _record: object) -> None:
         connection.autocommit = True
         connection.execute(_SESSION)
-        connection.autocommit = False
 
+    def begin(connection: sa.PoolProxiedConnection) -> None:
+        if how := connection.info.pop(BEGIN, _BEGIN):
+            connection.driver_connection.execute(how, prepare=False)  # type: ignore[union-attr]
+
+    engine.dialect.do_begin = begin  # type: ignore[assignment,method-assign]
     return engine
 
 
@@ -353,8 +392,8 @@ def _sqlite(address: sa.URL) -> sa.Engine:
         connection.execute("PRAGMA foreign_keys = ON")
 
     def begin(connection: sa.PoolProxiedConnection) -> None:
-        mode = connection.info.pop("lock", "DEFERRED")
-        connection.driver_connection.execute(f"BEGIN {mode}")  # type: ignore[union-attr]
+        how = connection.info.pop(BEGIN, "BEGIN DEFERRED")
+        connection.driver_connection.execute(how)  # type: ignore[union-attr]
 
     # Not by an event: SQLAlchemy looks for listeners at every statement once an engine has one.
     engine.dialect.do_begin = begin  # type: ignore[assignment,method-assign]

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import sqlalchemy as sa
 from tests.server.driving import begin, submission
 from tests.server.helpers import Served, serve
 from tests.service.helpers import Labels, StoppedClock, small_spec, with_errors
@@ -146,3 +147,30 @@ def test_a_key_that_is_too_old_stands_for_the_next_submission(
     answered = taken(meter, incoming(served, meter, second, "k"))
     assert brought_back(meter, incoming(served, meter, second, "k")) == answered
     assert steps(served, meter) == 2
+
+
+def test_a_batch_of_answers_is_a_few_questions_to_postgresql(
+    served: Served, tmp_path: Path
+) -> None:
+    """It was 15 statements, besides BEGIN and COMMIT, each of them a round trip."""
+    plain = served.add_meter(small_spec())  # where models are taken, the queue is looked at, too
+    given = begin(served, plain, tmp_path)
+    together = [
+        incoming(served, plain, submission(with_errors(given, n), salt=str(n)), f"k{n}")
+        for n in range(3)
+    ]
+    sent: list[str] = []
+
+    def note(*told: Any) -> None:
+        sent.append(told[2])
+
+    sa.event.listen(sa.Engine, "before_cursor_execute", note)
+    try:
+        found = queue.accept_all(plain, together)
+    finally:
+        sa.event.remove(sa.Engine, "before_cursor_execute", note)
+    assert all(isinstance(each, tuple) for each in found), found
+    # What keys and the meter say; answers to the same bytes; budgets and answers to the same
+    # predictions. Then, under the lock: all of that again; and all that is written.
+    if served.site.store.dialect == "postgresql":
+        assert len(sent) == 5, sent

@@ -10,9 +10,9 @@ from tests.storage.examples import ENTRY, GENERATION, METER
 
 from easeml_meter.core.history import Folded, fold
 from easeml_meter.core.ledger import Account, Ledger
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import State
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 from easeml_meter.storage.store import Store
 
 

@@ -1,4 +1,4 @@
-"""Submissions that come with an Idempotency-Key: what the key brings back, and what is kept."""
+"""Submissions with an Idempotency-Key: the answer it brings back, and how that is kept."""
 
 from __future__ import annotations
 
@@ -24,8 +24,8 @@ class Keyed(Generic[Answer]):
 class Keys:
     """What the keys of a batch bring back, as one transaction sees it.
 
-    A key is entered with the answer, in its transaction. So it stands for a submission from the
-    moment on that this counts, and one that is refused leaves its key unused.
+    A key is entered in the transaction of its answer. So it stands for a submission from the moment
+    that this counts, and a submission that is refused leaves its key unused.
     """
 
     known: dict[Place, KeyedRequest]
@@ -37,7 +37,7 @@ class Keys:
         return cls(books.idempotency.known([each.request for each in given if each is not None]))
 
     def before(self, keyed: Keyed[Answer] | None) -> KeyedRequest | None:
-        """Return a request as it was answered before; None if it is to be carried out.
+        """Return a request as it was answered before; None: it has yet to be carried out.
 
         Raises:
             MeterError: its key came with another request, or is under way elsewhere.

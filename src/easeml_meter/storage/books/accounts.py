@@ -6,7 +6,7 @@ compares both.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from functools import cache
 from typing import Any
 
@@ -17,6 +17,7 @@ from easeml_meter.core.ledger import Account
 from easeml_meter.core.signals import State
 from easeml_meter.stats.priors import Code
 from easeml_meter.storage import schema
+from easeml_meter.storage.books.exchange import Query
 from easeml_meter.storage.books.repository import Repository, columns_of
 
 
@@ -25,28 +26,34 @@ class Accounts(Repository):
 
     def all(self, meter: str, generation: int) -> dict[int, Folded]:
         """Return the accounts of a test set by tenant, as they were stored."""
-        return self._found(_stored(), meter, generation)
+        given = {"meter": meter, "generation": generation}
+        return _found(self._connection.execute(_stored(), given))
 
     def complete(self, meter: str, generation: int) -> dict[int, Folded]:
         """Return the accounts that hold all entries of their tenant; others were left behind.
 
         One index lookup for each tenant, however long its history.
         """
-        return self._found(_complete(), meter, generation)
+        return _found(self._connection.ask(self.question(meter, generation)))
 
     def put(self, meter: str, generation: int, folded: Iterable[Folded]) -> None:
         """Store accounts in the place of older ones."""
-        for each in folded:
-            key = {"meter": meter, "generation": generation, "tenant": each.account.tenant}
-            row = {"step": each.step, "folded": _written(each)}
-            same = {f"its_{name}": value for name, value in key.items()}
-            # Nearly every answer finds an account to update; the first one of a team makes it.
-            if not self._connection.execute(_update(), same | row).rowcount:
-                self._connection.execute(schema.accounts.insert(), key | row)
+        place = {"meter": meter, "generation": generation}
+        self._put(
+            schema.accounts,
+            [
+                place | {"tenant": each.account.tenant, "step": each.step, "folded": _written(each)}
+                for each in folded
+            ],
+        )
 
-    def _found(self, query: sa.Select[Any], meter: str, generation: int) -> dict[int, Folded]:
-        rows = self._connection.execute(query, {"meter": meter, "generation": generation})
-        return {tenant: _read(tenant, step, folded) for tenant, step, folded in rows}
+    def question(self, meter: str, generation: int) -> Query:
+        """Return what `complete` asks."""
+        return Query(_complete(), {"meter": meter, "generation": generation})
+
+
+def _found(rows: Iterable[Sequence[Any]]) -> dict[int, Folded]:
+    return {tenant: _read(tenant, step, folded) for tenant, step, folded in rows}
 
 
 _KEY = ("meter", "generation", "tenant")
@@ -65,15 +72,6 @@ def _complete() -> sa.Select[Any]:
     own = (entries.c[name] == table.c[name] for name in _KEY)
     last = sa.select(sa.func.max(entries.c.step)).where(*own).correlate(table).scalar_subquery()
     return _stored().where(table.c.step == sa.func.coalesce(last, 0))
-
-
-@cache
-def _update() -> sa.Update:
-    table = schema.accounts
-    same = (table.c[name] == sa.bindparam(f"its_{name}") for name in _KEY)
-    return (
-        table.update().where(*same).values(step=sa.bindparam("step"), folded=sa.bindparam("folded"))
-    )
 
 
 def _written(folded: Folded) -> dict[str, Any]:

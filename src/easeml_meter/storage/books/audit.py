@@ -14,6 +14,7 @@ import sqlalchemy as sa
 
 from easeml_meter.core.model import AuditLink
 from easeml_meter.storage import schema
+from easeml_meter.storage.books.exchange import Query
 from easeml_meter.storage.books.repository import Repository
 
 _START = "0" * 64
@@ -44,8 +45,7 @@ class AuditLinks(Repository):
 
     def newest(self, meter: str) -> int:
         """Return the number of a meter's newest link; 0 if it has none."""
-        last = self._connection.execute(_last_link(), {"meter": meter}).first()
-        return last.number if last else 0
+        return self._last(meter)[0]
 
     def append(self, meter: str, at: str, event: str, details: dict[str, Any]) -> AuditLink:
         """Add a link to the chain."""
@@ -53,8 +53,7 @@ class AuditLinks(Repository):
 
     def append_all(self, meter: str, events: Sequence[Noted]) -> list[AuditLink]:
         """Add links to the chain, in their order."""
-        last = self._connection.execute(_last_link(), {"meter": meter}).first()
-        number, previous = (last.number, last.digest) if last else (0, _START)
+        number, previous = self._last(meter)
         links = []
         for at, event, details in events:
             number += 1
@@ -63,6 +62,15 @@ class AuditLinks(Repository):
             previous = links[-1].digest
         self._add(schema.audit, links)
         return links
+
+    def question(self, meter: str) -> Query:
+        """Return what is asked before links are added: where the chain ends."""
+        return Query(_last_link(), {"meter": meter})
+
+    def _last(self, meter: str) -> tuple[int, str]:
+        for number, digest in self._connection.ask(self.question(meter)):
+            return number, digest
+        return 0, _START
 
 
 @cache

@@ -11,7 +11,8 @@ import sqlalchemy as sa
 
 from easeml_meter.core.model import Entry
 from easeml_meter.storage import schema
-from easeml_meter.storage.books.repository import Repository
+from easeml_meter.storage.books.exchange import Query
+from easeml_meter.storage.books.repository import Repository, of_pairs
 
 
 class Entries(Repository):
@@ -35,7 +36,18 @@ class Entries(Repository):
 
         The unique index on entries finds them, however long the histories are.
         """
-        return self._of_pairs(
+        if not submissions:
+            return []
+        rows = self._connection.ask(self.question(meter, generation, submissions))
+        found = (Entry(*row) for row in rows)
+        return [each for each in found if (each.tenant, each.submission) in submissions]
+
+    def question(
+        self, meter: str, generation: int, submissions: Collection[tuple[int, str]]
+    ) -> Query:
+        """Return what `of_submissions` asks."""
+        return of_pairs(
+            self._connection.dialect,
             schema.entries,
             Entry,
             ("tenant", "submission"),

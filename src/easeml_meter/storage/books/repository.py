@@ -11,13 +11,15 @@ import sqlalchemy as sa
 from sqlalchemy.dialects import postgresql, sqlite
 from sqlalchemy.dialects.postgresql import ARRAY
 
+from easeml_meter.storage.books.exchange import Exchange, Query
+
 Value = TypeVar("Value")
 
 
 class Repository:
     """Reads and writes the tables of one noun inside a transaction."""
 
-    def __init__(self, connection: sa.Connection) -> None:
+    def __init__(self, connection: Exchange) -> None:
         self._connection = connection
 
     def _values(
@@ -30,40 +32,40 @@ class Repository:
     def _add(self, table: sa.Table, values: Sequence[object]) -> None:
         """Enter values of one kind as rows."""
         if values:
-            insert = adding(self._connection.dialect.name, table, tuple(columns_of(values[0])))
-            self._run(insert, [columns_of(each) for each in values])
+            insert = adding(self._connection.dialect, table, tuple(columns_of(values[0])))
+            rows = [columns_of(each) for each in values]
+            self._connection.add(insert, rows_of(table), rows)
 
-    def _run(self, insert: sa.Insert, rows: list[dict[str, Any]]) -> None:
-        """Run what `adding` returned."""
-        apart = self._connection.dialect.name == "sqlite"
-        self._connection.execute(insert, rows if apart else {_ROWS: rows})
-
-    def _of_pairs(
-        self,
-        table: sa.Table,
-        kind: Callable[..., Value],
-        names: tuple[str, str],
-        pairs: Collection[tuple[object, object]],
-        **equal: object,
-    ) -> list[Value]:
-        """Return the rows in which two columns have one of these pairs of values.
-
-        An index on them finds the rows, however many there are; `equal` as in `_values`.
-        """
-        if not pairs:
-            return []
-        dialect = self._connection.dialect.name
-        lists: Iterable[Collection[object]] = zip(*pairs, strict=True)
-        if dialect == "sqlite":
-            lists = map(set, lists)  # every value of the one with every value of the other
-        given = {f"{name}s": list(values) for name, values in zip(names, lists, strict=True)}
-        query = _lookup(dialect, table, kind, names, tuple(equal))
-        found = (kind(*row) for row in self._connection.execute(query, equal | given))
-        first, second = names
-        return [each for each in found if (getattr(each, first), getattr(each, second)) in pairs]
+    def _put(self, table: sa.Table, rows: list[dict[str, Any]]) -> None:
+        """Enter rows in the place of those with the same primary keys."""
+        if rows:
+            insert = putting(self._connection.dialect, table, tuple(rows[0]))
+            self._connection.add(insert, rows_of(table), rows)
 
 
-_ROWS = "rows_added"
+def of_pairs(
+    dialect: str,
+    table: sa.Table,
+    kind: Callable[..., Value],
+    names: tuple[str, str],
+    pairs: Collection[tuple[Any, Any]],
+    **equal: object,
+) -> Query:
+    """Ask for the rows in which two columns have one of these pairs of values, of any number.
+
+    An index on them finds the rows, however many there are; `equal` as in `_values`. SQLite also
+    gives rows with the one value of one pair and the other of another.
+    """
+    lists: Iterable[Collection[object]] = zip(*sorted(pairs), strict=True) if pairs else ((), ())
+    if dialect == "sqlite":
+        lists = map(set, lists)  # every value of the one with every value of the other
+    given = {f"{name}s": list(values) for name, values in zip(names, lists, strict=True)}
+    return Query(_lookup(dialect, table, kind, names, tuple(equal)), equal | given)
+
+
+def rows_of(table: sa.Table) -> str:
+    """Return the name of the parameter for rows of a table."""
+    return f"{table.name}_added"
 
 
 @cache
@@ -76,9 +78,20 @@ def adding(dialect: str, table: sa.Table, names: tuple[str, ...]) -> Any:
     if dialect == "sqlite":
         return sqlite.insert(table)
     kind: sa.ColumnElement[Any] = sa.literal_column(f"NULL::{table.name}")
-    given = sa.func.json_populate_recordset(kind, sa.bindparam(_ROWS, type_=sa.JSON))
+    given = sa.func.json_populate_recordset(kind, sa.bindparam(rows_of(table), type_=sa.JSON))
     rows = given.table_valued(*(sa.column(name, table.c[name].type) for name in names))
     return postgresql.insert(table).from_select(names, sa.select(*rows.c))
+
+
+@cache
+def putting(dialect: str, table: sa.Table, names: tuple[str, ...]) -> Any:
+    """Return the statement that enters rows in the place of those with the same primary keys."""
+    keys = [column.name for column in table.primary_key]
+    insert = adding(dialect, table, names)
+    return insert.on_conflict_do_update(
+        index_elements=keys,
+        set_={name: insert.excluded[name] for name in names if name not in keys},
+    )
 
 
 # Building a query takes longer than running it: those that are asked often are built once.
