@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import ipaddress
-
 from fastapi import APIRouter, Request
 from fastapi.responses import PlainTextResponse
 
+from easeml_meter.checks import is_loopback
 from easeml_meter.core.doctor import Finding, Verdict, healthy, ok
 from easeml_meter.server.auth import SettingsHere, SiteHere, noted, token_of
 from easeml_meter.server.metrics import Metrics
@@ -17,6 +16,7 @@ from easeml_meter.service.tokens import recognize
 # Not part of the API, nor of its document.
 router = APIRouter(include_in_schema=False, default_response_class=PlainTextResponse)
 
+# A proxy on this machine connects from here too, but asks for somebody elsewhere.
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
@@ -70,10 +70,7 @@ def metrics(request: Request, site: SiteHere) -> str:
 
 
 def _from_here(request: Request) -> bool:
-    """Whether a program on this machine asks, and not for somebody else."""
+    """Whether a program on this machine asks, and not on behalf of another one."""
     if request.client is None or any(name in request.headers for name in _FORWARDED):
         return False
-    try:
-        return ipaddress.ip_address(request.client.host).is_loopback
-    except ValueError:
-        return False
+    return is_loopback(request.client.host)

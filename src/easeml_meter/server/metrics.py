@@ -5,74 +5,77 @@ Labels are methods, templates of routes, statuses and states: never a path, a na
 
 from __future__ import annotations
 
-import threading
-import time
-from bisect import bisect_left
-from collections import Counter, defaultdict
-from collections.abc import Sequence
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import accumulate
+
+from prometheus_client import (
+    CollectorRegistry,
+    Counter,
+    Gauge,
+    Histogram,
+    Metric,
+    disable_created_metrics,
+    generate_latest,
+)
+from prometheus_client.core import GaugeMetricFamily, HistogramMetricFamily
+from prometheus_client.registry import Collector
 
 from easeml_meter.core.submissions import WAITS
 from easeml_meter.service.actor import Actor
-from easeml_meter.service.metrics import totals
+from easeml_meter.service.metrics import Totals, totals
 from easeml_meter.service.place import Site
 
 _SECONDS = (0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 _SIZES = (1, 2, 4, 8, 16, 32)
 
-
-class Histogram:
-    """How many values there were up to each of some bounds, and their sum."""
-
-    def __init__(
-        self, bounds: tuple[float, ...], counts: Sequence[int] = (), total: float = 0.0
-    ) -> None:
-        self._bounds = bounds
-        self._counts = list(counts) or [0] * (len(bounds) + 1)
-        self._sum = total
-
-    def add(self, value: float) -> None:
-        """Count a value."""
-        self._counts[bisect_left(self._bounds, value)] += 1
-        self._sum += value
-
-    def lines(self, name: str, labels: str = "") -> list[str]:
-        """Return the histogram as Prometheus reads it: each bucket holds those below it, too."""
-        before = f"{labels}," if labels else ""
-        after = f"{{{labels}}}" if labels else ""
-        found, total = [], 0
-        for bound, count in zip([*map(str, self._bounds), "+Inf"], self._counts, strict=True):
-            total += count
-            found.append(f'{name}_bucket{{{before}le="{bound}"}} {total}')
-        return [*found, f"{name}_sum{after} {self._sum:.6g}", f"{name}_count{after} {total}"]
+# Nobody asks when the first request of a route came, and it would be a metric more for each.
+disable_created_metrics()  # type: ignore[no-untyped-call]
 
 
 class Metrics:
-    """What one process has counted since it started."""
+    """What one process has counted since it started, and what the books say."""
 
     def __init__(self) -> None:
-        self._started = time.time()
-        self._requests: Counter[tuple[str, str, int]] = Counter()
-        self._seconds: defaultdict[tuple[str, str], Histogram]
-        self._seconds = defaultdict(lambda: Histogram(_SECONDS))
-        self._batches = Histogram(_SIZES)
-        self._failed_logins = 0
-        self._lock = threading.Lock()
+        self._counted, self._timed = CollectorRegistry(), CollectorRegistry()
+        Gauge(
+            "meter_start_time_seconds", "When this process started.", registry=self._counted
+        ).set_to_current_time()
+        self._requests = Counter(
+            "meter_requests_total",
+            "Requests answered.",
+            ("method", "route", "status"),
+            registry=self._counted,
+        )
+        self._batches = Histogram(
+            "meter_batch_size",
+            "Submissions accepted together.",
+            buckets=_SIZES,
+            registry=self._counted,
+        )
+        self._failed_logins = Counter(
+            "meter_failed_logins_total", "Wrong names or passwords.", registry=self._counted
+        )
+        self._seconds = Histogram(
+            "meter_request_seconds",
+            "How long requests took.",
+            ("method", "route"),
+            buckets=_SECONDS,
+            registry=self._timed,
+        )
 
     def count_request(self, method: str, route: str, status: int, seconds: float) -> None:
         """Count an answer, and how long it took."""
-        with self._lock:
-            self._requests[method, route, status] += 1
-            self._seconds[method, route].add(seconds)
+        self._requests.labels(method, route, status).inc()
+        self._seconds.labels(method, route).observe(seconds)
 
     def count_batch(self, size: int) -> None:
         """Count submissions that were accepted together."""
-        with self._lock:
-            self._batches.add(size)
+        self._batches.observe(size)
 
     def count_failed_login(self) -> None:
         """Count a wrong name or password."""
-        with self._lock:
-            self._failed_logins += 1
+        self._failed_logins.inc()
 
     def text(self, actor: Actor, site: Site, *, timed: bool) -> str:
         """Return all counts as text; those of submissions are read from the books.
@@ -82,58 +85,67 @@ class Metrics:
         Raises:
             Denied: the actor does not manage the site.
         """
-        total = totals(actor, site)
-        with self._lock:
-            requests, failed = sorted(self._requests.items()), self._failed_logins
-            batches = self._batches.lines("meter_batch_size")
-            seconds = [
-                line
-                for (method, route), took in sorted(self._seconds.items())
-                for line in took.lines(_TOOK, f'method="{method}",route="{route}"')
-            ]
-        waits = Histogram(WAITS, total.waits, total.waited).lines(_WAIT)
-        lines = [
-            *_head("meter_start_time_seconds", "gauge", "When this process started."),
-            f"meter_start_time_seconds {self._started:.3f}",
-            *_head("meter_requests_total", "counter", "Requests answered."),
-            *(
-                f'meter_requests_total{{method="{method}",route="{route}",status="{status}"}} {n}'
-                for (method, route, status), n in requests
+        found = totals(actor, site)
+        books = CollectorRegistry()
+        books.register(_Books(found))
+        shown = [self._counted, books]
+        if timed:
+            waits = CollectorRegistry()
+            waits.register(_Waits(found))
+            shown += [self._timed, waits]
+        return "".join(generate_latest(each).decode() for each in shown)
+
+
+@dataclass(frozen=True, eq=False)
+class _Books(Collector):
+    """What the books say, the same at every process."""
+
+    found: Totals
+
+    def collect(self) -> Iterator[Metric]:
+        """Give every number as a metric."""
+        found = self.found
+        yield _by_state(
+            "meter_submissions", "Submissions in the queue's books, by state.", found.submissions
+        )
+        oldest = {state: round(seconds) for state, seconds in found.oldest.items()}
+        yield _by_state(
+            "meter_oldest_submission_seconds", "Since when the oldest one waits.", oldest
+        )
+        single = (
+            ("meter_answers", "Answers given, by all meters.", found.answers),
+            (
+                "meter_test_sets_nearly_spent",
+                "Active ones with few answers left.",
+                found.nearly_spent,
             ),
-            *([*_head(_TOOK, "histogram", "How long requests took."), *seconds] if timed else ()),
-            *([*_head(_WAIT, "histogram", "How long models waited."), *waits] if timed else ()),
-            *_head("meter_batch_size", "histogram", "Submissions accepted together."),
-            *batches,
-            *_head("meter_failed_logins_total", "counter", "Wrong names or passwords."),
-            f"meter_failed_logins_total {failed}",
-            *_head("meter_submissions", "gauge", "Submissions in the queue's books, by state."),
-            *(f'meter_submissions{{state="{name}"}} {n}' for name, n in total.submissions.items()),
-            *_head("meter_oldest_submission_seconds", "gauge", "Since when the oldest one waits."),
-            *(
-                f'meter_oldest_submission_seconds{{state="{name}"}} {age:.0f}'
-                for name, age in total.oldest.items()
-            ),
-            *_head("meter_answers", "gauge", "Answers given, by all meters."),
-            f"meter_answers {total.answers}",
-            *_head("meter_test_sets_nearly_spent", "gauge", "Active ones with few answers left."),
-            f"meter_test_sets_nearly_spent {total.nearly_spent}",
-            *_head("meter_label_requests", "gauge", "Test sets that labels are needed for."),
-            f"meter_label_requests {total.requests}",
-            *_head("meter_label_requests_overdue", "gauge", "Those whose deadline is over."),
-            f"meter_label_requests_overdue {total.overdue}",
-        ]
-        if total.backup is not None:
-            lines += [
-                *_head(_BACKUP, "gauge", "When the newest backup was made that could be restored."),
-                f"{_BACKUP} {total.backup.timestamp():.3f}",
-            ]
-        return "\n".join([*lines, ""])
+            ("meter_label_requests", "Test sets that labels are needed for.", found.requests),
+            ("meter_label_requests_overdue", "Those whose deadline is over.", found.overdue),
+        )
+        for name, text, value in single:
+            yield GaugeMetricFamily(name, text, value)
+        if found.backup is not None:
+            text = "When the newest backup was made that could be restored."
+            yield GaugeMetricFamily("meter_backup_time_seconds", text, found.backup.timestamp())
 
 
-_WAIT = "meter_queue_wait_seconds"
-_TOOK = "meter_request_seconds"
-_BACKUP = "meter_backup_time_seconds"
+@dataclass(frozen=True, eq=False)
+class _Waits(Collector):
+    """How long models waited, as the workers wrote it into the books."""
+
+    found: Totals
+
+    def collect(self) -> Iterator[Metric]:
+        """Give the histogram: each bucket holds those below it, too."""
+        bounds = [*map(str, map(float, WAITS)), "+Inf"]
+        buckets = list(zip(bounds, accumulate(self.found.waits), strict=True))
+        yield HistogramMetricFamily(
+            "meter_queue_wait_seconds", "How long models waited.", buckets, self.found.waited
+        )
 
 
-def _head(name: str, kind: str, text: str) -> list[str]:
-    return [f"# HELP {name} {text}", f"# TYPE {name} {kind}"]
+def _by_state(name: str, text: str, values: dict[str, int]) -> GaugeMetricFamily:
+    family = GaugeMetricFamily(name, text, labels=("state",))
+    for state, value in values.items():
+        family.add_metric((state,), value)
+    return family
