@@ -6,7 +6,7 @@ import base64
 import json
 import re
 import tempfile
-from contextlib import ExitStack
+from contextlib import ExitStack, suppress
 from functools import cached_property
 from pathlib import Path
 from random import Random
@@ -14,14 +14,19 @@ from typing import Any
 from urllib.parse import quote
 
 import httpx
+import pytest
+from tests.hurry import inspect_here, quicken
 from tests.server.driving import begin, submission, submit
 from tests.server.helpers import Served, serve
 from tests.service.helpers import actor_of, small_spec
+from tests.template import upgrade
 
 from easeml_meter.errors import MeterError
 from easeml_meter.service import tokens
+from easeml_meter.storage import migrate
 from easeml_meter.tables.archive import File, pack, unpack
 from easeml_meter.tables.multipart import MEDIA_TYPE
+from easeml_meter.vault.inspection import Delivered
 from fuzz import Failed
 from fuzz.files import Form, Onnx, Tar
 from fuzz.mutation import NUMBERS, change, word
@@ -45,6 +50,7 @@ class Routes:
     name = "routes"
 
     def __init__(self) -> None:
+        self._hurried = False
         self._cases = 0
         self._stack = ExitStack()
         self._served: Served | None = None
@@ -69,12 +75,19 @@ class Routes:
 
     def _renewed(self) -> Served:
         """Return the server; another one from time to time."""
+        if not self._hurried:  # most of a case would be spent waiting for the disk
+            patch = pytest.MonkeyPatch()
+            quicken(patch)
+            patch.setattr(migrate, "upgrade", upgrade)
+            self._hurried = True
         if self._served is None or self._cases % RENEWED == 0:
             self._stack.close()
             folder = Path(self._stack.enter_context(tempfile.TemporaryDirectory()))
             self._served = self._stack.enter_context(serve(folder / "site", **FREE))
             meter = self._served.add_meter(small_spec(tenants=(2, 2), models=True))
-            labels = begin(self._served, meter, folder)
+            with pytest.MonkeyPatch.context() as patch:  # a child to read it starts in a second
+                patch.setattr(Delivered, "inspect_apart", inspect_here)
+                labels = begin(self._served, meter, folder)
             told = submit(self._served.client("developer"), meter, labels).json()
             self._known = {
                 "meter": meter,
@@ -119,13 +132,13 @@ class Routes:
         self._cases += 1
         served, request = self._renewed(), json.loads(data)
         headers = {} if request["kind"] is None else {"Content-Type": request["kind"]}
-        if request["user"] is not None:
-            user = served.users[request["user"]]
-            try:
-                token = tokens.make_token(actor_of(user.id), served.site, "one")[1]
-                headers["Authorization"] = f"Bearer {token}"
-            except MeterError:
-                pass  # somebody closed the account
+        name = request["user"]
+        if name is not None and name not in served.tokens:
+            with suppress(MeterError):  # somebody closed the account
+                user = actor_of(served.users[name].id)
+                served.tokens[name] = tokens.make_token(user, served.site, "one")[1]
+        if name in served.tokens:
+            headers["Authorization"] = f"Bearer {served.tokens[name]}"
         if request["key"] is not None and request["key"].isascii() and request["key"].isprintable():
             headers["Idempotency-Key"] = request["key"]
         try:
@@ -137,6 +150,8 @@ class Routes:
             )
         except (httpx.InvalidURL, UnicodeEncodeError):
             return False  # no client could send it
+        if answer.status_code == 401:  # a request may have ended this token
+            served.tokens.pop(name, None)
         if answer.status_code >= 500:
             shown = f"{answer.status_code} {answer.text[:200]} to {data[:3000].decode()}"
             raise Failed(shown)

@@ -21,6 +21,7 @@ OUT = ROOT / "out" / "fresh"
 PAGE = ROOT / "docs" / "deploy.md"
 BLOCK = re.compile(r"<!-- fresh: (\w+) -->\n```sh\n(.*?)```", re.DOTALL)
 AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
+"""All that Debian trusts; its ca-certificates adds those of this machine, which are copied."""
 MACHINE = (
     *(
         "/etc/resolv.conf",
@@ -28,9 +29,16 @@ MACHINE = (
         "/etc/apt/sources.list.d",
         "/etc/apt/apt.conf.d",
     ),
-    *("/etc/pip.conf", AUTHORITIES),
+    *("/etc/pip.conf", "/usr/local/share/ca-certificates"),
 )
 """How this machine reaches its package registries; a fresh machine would be told the same."""
+PODMAN = """\
+[containers]
+default_ulimits = ["nofile=4096:4096", "nproc=4096:4096"]
+[engine]
+runtime = "runc"
+"""
+"""Else it asks for more files and processes than some machines allow."""
 UNIT = """\
 [Unit]
 After=multi-user.target
@@ -52,8 +60,8 @@ def commands(way: str) -> str:
     if not found:
         raise SystemExit(f"{way}: docs/deploy.md has no commands for it")
     told = "PIP_FIND_LINKS=/wheels DEBIAN_FRONTEND=noninteractive"
-    # Installing ca-certificates writes the list of authorities again, without this machine's own.
-    told += " PIP_CERT=/wheels/authorities.crt"
+    # Debian's pip prefers the variable of requests, which this machine may have set, to its own.
+    told += f" PIP_CERT={AUTHORITIES} REQUESTS_CA_BUNDLE={AUTHORITIES}"
     return f"set -ex\nexport {told}\n" + "".join(found)
 
 
@@ -67,7 +75,6 @@ def fresh(base: Path, way: str) -> Path:
     (folder / "wheels").mkdir()
     for wheel in (ROOT / "dist").glob("*.whl"):
         shutil.copy(wheel, folder / "wheels")
-    shutil.copy(AUTHORITIES, folder / "wheels" / "authorities.crt")
     return folder
 
 
@@ -123,15 +130,22 @@ def by_systemd(base: Path) -> None:
 
 def by_container(base: Path) -> None:
     """Run the commands on this machine, with its Podman; only the base was made before."""
+    for kind in ("container", "volume"):  # at the end it is removed
+        asked = ["podman", kind, "exists", "meter"]
+        if subprocess.run(asked, check=False).returncode == 0:  # noqa: S603  our own words
+            raise SystemExit(f"container: podman has a {kind} meter: remove it first, or keep it")
     folder = fresh(base, "container")
     shutil.rmtree(folder / "wheels")
     _run("tar", "-C", str(folder), "-cf", str(ROOT / "debian.tar"), ".")
     script = commands("container").replace("mmdebstrap --variant=minbase bookworm debian.tar\n", "")
+    (OUT / "containers.conf").write_text(PODMAN)
+    here = ("env", f"CONTAINERS_CONF={OUT / 'containers.conf'}")
     try:
-        _run("sh", "-c", script)
+        _run(*here, "sh", "-c", script)
     finally:
         (ROOT / "debian.tar").unlink()
-        _run("podman", "rm", "--force", "meter")
+        _run(*here, "podman", "rm", "--force", "--volumes", "meter")
+        _run(*here, "podman", "volume", "rm", "--force", "meter")
 
 
 WAYS = {"command": by_command, "systemd": by_systemd, "container": by_container}

@@ -4,7 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from easeml_meter.errors import ANSWERED, InvalidInput, MeterError, error_named
+from easeml_meter.errors import (
+    ANSWERED,
+    InvalidInput,
+    MeterError,
+    error_named,
+    invalid,
+    not_installed,
+)
 
 
 @pytest.mark.parametrize("kind", ANSWERED)
@@ -23,3 +30,17 @@ def test_a_word_of_a_newer_server_is_still_an_error() -> None:
 
 def test_what_is_too_large_is_invalid_for_whoever_sent_it() -> None:
     assert isinstance(error_named("too-large", "a line"), InvalidInput)
+
+
+def test_a_package_that_is_not_installed() -> None:
+    missing = ImportError("No module named 'httpx'", name="httpx")
+    line = "the client needs httpx; run: pip install 'easeml-meter[client]'"
+    assert str(not_installed("the client needs", missing, "client")) == line
+
+
+def test_what_was_given_is_shown_as_far_as_a_line_goes() -> None:
+    """Found by fuzzing: a key of meter.toml may be as long as the file."""
+    assert str(invalid("steps", 0, "one or more")) == "steps: 0 given, one or more"
+    line = str(invalid("meter.toml", "x" * 10_000, "only [meter] is known"))
+    assert len(line) < 400
+    assert line.endswith("xxx... given, only [meter] is known")

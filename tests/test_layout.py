@@ -33,7 +33,7 @@ ELSEWHERE = {
         "spec/scores",
     ),
     # The statistics of the planner, and its charts, are compared as one.
-    "cli/test_plan.py": ("charts", "stats/comparison"),
+    "cli/test_plan.py": ("charts", "core/questions/comparison"),
     "cli/test_lab.py": ("cli/progress",),
     "server/test_worker.py": ("cli/worker",),
     # Values that every test of these handles.

@@ -1,7 +1,8 @@
-"""Checks of single values (names of models and users, numbers, times), and how each is refused."""
+"""Checks of single values (names, ids, hosts, numbers, times), and how each is refused."""
 
 from __future__ import annotations
 
+import ipaddress
 import math
 import re
 from collections.abc import Mapping, Sequence
@@ -74,6 +75,25 @@ NAME = rf"^[^\s{ODD}][^{ODD}]{{0,{MAX_NAME - 1}}}$"
 
 # Halves of characters, which file names on a command line may hold, but no database takes.
 _SURROGATES = re.compile("[\ud800-\udfff]")
+
+
+ID = "[0-9a-f]{32}"
+"""Ids of everything that a server knows: the 32 hexadecimal digits of 16 random bytes."""
+
+
+def is_id(text: str) -> bool:
+    """Whether a text is an id, and not the name of something."""
+    return re.fullmatch(ID, text) is not None
+
+
+def is_loopback(host: str) -> bool:
+    """Whether a host, by its address or its usual name, is this machine."""
+    if host == "localhost":
+        return True
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
 
 
 def check_name(field: str, name: str) -> None:

@@ -107,9 +107,19 @@ class Unreachable(MeterError):
     """The server or a cluster cannot be reached, or was lost meanwhile."""
 
 
+def not_installed(what: str, error: ImportError, extra: str) -> MeterError:
+    """Return an error for a package that only some installations have; `what` is what needs it."""
+    return MeterError(f"{what} {error.name}; run: pip install 'easeml-meter[{extra}]'")
+
+
+_LONGEST_SHOWN = 300
+
+
 def invalid(field: str, given: object, allowed: str) -> InvalidInput:
     """Return the error that names the field, the value given and what is allowed."""
     shown = "nothing" if given is None else repr(given)
+    if len(shown) > _LONGEST_SHOWN:  # a key of a file can be as long as the file
+        shown = f"{shown[:_LONGEST_SHOWN]}..."
     return InvalidInput(f"{field}: {shown} given, {allowed}")
 
 

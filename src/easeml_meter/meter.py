@@ -25,7 +25,7 @@ from easeml_meter.core.model import (
     Wanted,
 )
 from easeml_meter.core.people import Role
-from easeml_meter.core.questions.planning import MeterPlan
+from easeml_meter.core.questions.planning import Plan
 from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import Audit, Consequence, History, SessionView, Signal
 from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, WrongPhase
@@ -98,7 +98,7 @@ class MeterVerbs(Protocol):
         """The specification in force."""
 
     @property
-    def plan(self) -> MeterPlan:
+    def plan(self) -> Plan:
         """How many labels each test set needs, and why."""
 
     @property
@@ -230,7 +230,7 @@ class MeterVerbs(Protocol):
         id_column: str | None = None,
         cluster: str | None = None,
     ) -> ValidationSet:
-        """Give the first validation set (developers); predictions are joined by its ids, if any.
+        """Hand in the first validation set (developers); predictions are joined by its ids, if any.
 
         Raises:
             Denied: the role gives none.
@@ -629,7 +629,7 @@ class Meter(MeterVerbs):
         return meters.meter_state(self._actor, self.workspace).spec
 
     @property
-    def plan(self) -> MeterPlan:
+    def plan(self) -> Plan:
         return meters.show_meter(self._actor, self.workspace).plan
 
     @property
@@ -720,13 +720,14 @@ class Meter(MeterVerbs):
         id_column: str | None = None,
         cluster: str | None = None,
     ) -> ValidationSet:
-        return validation.set_validation(
+        return validation.give_validation(
             self._actor,
             self.workspace,
             as_source(source, "validation set", a_set=True),
             label=label,
             id_column=id_column,
             cluster=cluster,
+            first=True,
         )
 
     def replace_validation(
@@ -738,7 +739,7 @@ class Meter(MeterVerbs):
         cluster: str | None = None,
         reset: bool = False,
     ) -> ValidationSet:
-        return validation.replace_validation(
+        return validation.give_validation(
             self._actor,
             self.workspace,
             as_source(source, "validation set", a_set=True),
@@ -746,6 +747,7 @@ class Meter(MeterVerbs):
             id_column=id_column,
             cluster=cluster,
             reset=reset,
+            first=False,
         )
 
     def submit_any(

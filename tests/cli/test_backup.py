@@ -18,6 +18,7 @@ from tests.service.sites import make_room, make_site, same_key
 from easeml_meter.meter import Meter
 from easeml_meter.server.metrics import Metrics
 from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.users import add_user, list_users
 from easeml_meter.spec import MeterSpec
 from easeml_meter.storage.shelf import Shelf
 
@@ -179,3 +180,29 @@ def test_backups_of_a_server_are_kept_checked_and_restored(
     same_key(tmp_path / "there", site)
     code, out, _ = run(capsys, "restore", shelf, "--folder", str(tmp_path / "there"))
     assert (code, out.endswith("3 now\n")) == (0, True)
+
+
+def test_a_server_without_meters_is_backed_up_and_restored(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """It failed there, so the alert for old backups fired at every new server."""
+    site, there, shelf = tmp_path / "site", tmp_path / "there", str(tmp_path / "shelf")
+    opened = make_site(site, f"sqlite:///{site}/meter.db")
+    add_user(SYSTEM, opened, "anna")
+    for words in (("--to", shelf), (str(tmp_path / "b.tar"),)):
+        code, out, err = run(capsys, "backup", *words, "--folder", str(site))
+        assert (code, err) == (0, "")
+        assert out.startswith("no meter yet: accounts only\nbacked up to")
+    assert "\nmeter_backup_time_seconds " in Metrics().text(SYSTEM, opened, timed=False)
+    opened.close()
+    code, out, err = run(capsys, "restore", shelf, "--check", "--folder", str(site))
+    assert (code, out, err) == (0, "no meter in it; all else can be restored\n", "")
+    same_key(there, site)
+    for source in (shelf, str(tmp_path / "b.tar")):  # at last over what is there
+        code, out, err = run(capsys, "restore", source, "--folder", str(there))
+        assert (code, out, err) == (0, "no meter was in the backup\n", "")
+    reopened = make_site(there, f"sqlite:///{there}/meter.db")
+    assert [user.name for user in list_users(SYSTEM, reopened)] == ["anna"]
+    reopened.close()
+    missing = ("restore", shelf, "--meter", "0" * 32, "--folder", str(there))
+    assert "holds no such meter" in run(capsys, *missing)[2]

@@ -30,6 +30,7 @@ from tests.service.helpers import (
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import InvalidInput, MeterError, Spent, StorageError
 from easeml_meter.meter import Meter
@@ -41,7 +42,6 @@ from easeml_meter.service.submissions.answering import Outcome, Submission, answ
 from easeml_meter.service.submissions.keeping import Keeping
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 from easeml_meter.storage.books.audit import AuditLinks
 from easeml_meter.storage.books.entries import Entries
 from easeml_meter.storage.books.testsets import TestSets

@@ -14,10 +14,11 @@ from tests.server.driving import add, packed, parquet, sealed
 from tests.server.helpers import serve
 from tests.service.helpers import Labels, small_spec
 
+from easeml_meter.core.questions.assumptions import CLUSTERED
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import CLUSTERED, required_labels
 
 EACH = (1, 4, 7)
 """Rows of a document: the sizes take turns."""

@@ -31,6 +31,7 @@ from easeml_meter.core.history import Folded, MeterState, ledger_of, session_vie
 from easeml_meter.core.ledger import Account
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, MeterRecord, TestSet
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import (
     ABOVE_CEILING,
     NO_READING,
@@ -45,7 +46,6 @@ from easeml_meter.report.gauge import plain
 from easeml_meter.report.page import html_page
 from easeml_meter.report.terminal import session_terminal
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 
 GRID = [Fraction(k, 10) for k in (0, 3, 10)]
 METERS: dict[str, dict[str, Any]] = {

@@ -19,13 +19,13 @@ import pytest
 from tests.service.helpers import Clock, small_spec
 
 from easeml_meter.core.people import Role
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.errors import Denied, InvalidInput
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.submissions.answering import Submission, answer_all
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.spec import Bound, MeterSpec
-from easeml_meter.stats.planning import required_labels
 from easeml_meter.tables.source import Held
 
 VISIBLE = [f"v{number}" for number in range(20)]

@@ -6,9 +6,10 @@ They share no folder, and any of them may be killed at any moment.
 from __future__ import annotations
 
 import socket
-from collections.abc import Iterator
+import time
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import ExitStack
+from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -24,7 +25,10 @@ from tests.server.process import Process, started
 from tests.server.team import wait
 from tests.service.helpers import Labels, rows
 
+from easeml_meter.core.idempotency import LOST
 from easeml_meter.service.guesses import FAILURES
+from easeml_meter.storage import schema
+from easeml_meter.storage.store import Store
 
 
 @dataclass
@@ -34,6 +38,8 @@ class Both:
     servers: list[Process]
     meter: str
     tokens: dict[str, str]
+    users: dict[str, str]
+    """Their ids."""
     labels: Labels
     content: bytes
     """A sealed test set for the meter."""
@@ -69,7 +75,8 @@ def both(tmp_path: Path, postgresql: Cluster, s3_url: str) -> Iterator[Both]:
         servers = [
             running.enter_context(started(tmp_path / name, *shared)) for name in ("one", "two")
         ]
-        yield Both(servers, meter, served.tokens, labels, content, database, s3_url)
+        ids = {name: user.id for name, user in served.users.items()}
+        yield Both(servers, meter, served.tokens, ids, labels, content, database, s3_url)
 
 
 def begin(both: Both) -> str:
@@ -158,6 +165,112 @@ def test_a_key_that_one_answered_is_answered_the_same_by_the_other(both: Both) -
     assert again.json() == first.json()
     repeated = submit(both, 1, "k-2").json()["signal"]
     assert (repeated["repeated"], repeated["step"]) == (True, first.json()["signal"]["step"])
+
+
+def soon(until: Callable[[], object]) -> None:
+    """Wait for something, far shorter than a key is kept of which nobody knows the server."""
+    patience = time.monotonic() + LOST.total_seconds() / 5
+    while not until():
+        assert time.monotonic() < patience, "it did not happen"
+        time.sleep(0.05)
+
+
+def ask(server: Process, admin: str, path: str) -> httpx.Response:
+    with server.client(admin) as client:
+        return client.post(path, json={"name": "anna"}, headers={"Idempotency-Key": "one"})
+
+
+@contextmanager
+def writing(url: str, *locks: str | None) -> Iterator[ExitStack]:
+    """Hold locks of the books, as a transaction of another process would."""
+    store = Store.open(url)
+    with ExitStack() as held:
+        for lock in locks:
+            held.enter_context(store.writing(lock))
+        yield held
+    store.close()
+
+
+def keys_begun(url: str) -> list[int | None]:
+    """Return the status of each request that a server carries out."""
+    store = Store.open(url)
+    with store.asking() as books:
+        found = books.select(schema.idempotency)
+    store.close()
+    return [each["status"] for each in found if each["server"] is not None]
+
+
+@pytest.mark.parametrize("path", ["/users", "/tokens"])
+def test_a_request_that_died_with_its_server_is_repeated_at_the_other_soon(
+    both: Both, path: str
+) -> None:
+    admin = both.tokens["admin"]
+    with ThreadPoolExecutor(1) as sending:
+        with writing(both.database, None):
+            first = sending.submit(ask, both.servers[0], admin, path)
+            soon(lambda: keys_begun(both.database) == [None])
+            assert ask(both.servers[1], admin, path).json()["error"] == "under-way"
+            both.kill(0)
+        assert isinstance(first.exception(), httpx.TransportError)
+    soon(lambda: ask(both.servers[1], admin, path).status_code == 201)  # PostgreSQL sees it end
+    with both.servers[1].client(admin) as client:
+        names = [each["name"] for each in client.get(path).json()["items"]]
+    assert names.count("anna") == 1
+
+
+def test_a_token_made_by_a_server_that_died_then_is_not_made_twice(both: Both) -> None:
+    admin = both.tokens["admin"]
+    user = both.users["admin"]
+    with ThreadPoolExecutor(1) as sending, ExitStack() as held:
+        with writing(both.database, None):
+            first = sending.submit(ask, both.servers[0], admin, "/tokens")
+            soon(lambda: keys_begun(both.database) == [None])
+            held.enter_context(writing(both.database, user))  # so that no answer can be kept
+        soon(lambda: keys_begun(both.database) == [409])
+        both.kill(0)
+        held.close()
+        assert isinstance(first.exception(), httpx.TransportError)
+    told: list[httpx.Response] = []
+
+    def lost() -> bool:
+        told.append(ask(both.servers[1], admin, "/tokens"))
+        return str(told[-1].json()["error"]) != "under-way"
+
+    soon(lost)
+    assert told[-1].status_code == 409
+    assert "its answer was lost with its server: look at" in told[-1].json()["message"]
+    with both.servers[1].client(admin) as client:
+        names = [each["name"] for each in client.get("/tokens").json()["items"]]
+    assert names.count("anna") == 1
+
+
+def test_a_delivery_that_died_with_its_server_is_repeated_at_the_next(
+    tmp_path: Path, database: str
+) -> None:
+    """On either database; on SQLite the next server is the first one that is started."""
+    folder, place = tmp_path / "site", f"sqlite:///{tmp_path / 'site' / 'meter.db'}"
+    address = database or place
+    with serve(folder, database=address) as served:
+        meter = served.add_meter()
+        content = sealed(served, meter, rows(labels_for(served, meter), seed=1), tmp_path)
+
+    def deliver(server: Process) -> httpx.Response:
+        with server.client(served.tokens["labeler"]) as labeler:
+            return labeler.post(
+                f"/meters/{meter}/test-sets/file",
+                content=content,
+                headers={"Idempotency-Key": "one"},
+            )
+
+    options = ("--database", address)
+    with started(folder, *options) as server, ThreadPoolExecutor(1) as sending:
+        first = sending.submit(deliver, server)
+        soon(lambda: keys_begun(address) == [None])
+        server.popen.kill()
+        assert isinstance(first.exception(), httpx.TransportError)
+    with started(folder, *options) as server:
+        soon(lambda: deliver(server).status_code == 201)
+        assert deliver(server).headers["Idempotency-Replayed"] == "true"
 
 
 def test_a_sign_in_counts_everywhere_and_so_does_its_end(both: Both) -> None:

@@ -25,6 +25,7 @@ from tests.service.helpers import Clock
 
 from easeml_meter.cli import main
 from easeml_meter.core.questions.asking import plan_question
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import Rules, State
 from easeml_meter.errors import InvalidInput
 from easeml_meter.meter import Meter
@@ -37,7 +38,7 @@ from easeml_meter.service.testsets import checking
 from easeml_meter.spec import Bound, MeterSpec
 from easeml_meter.stats.counting import log_geometric
 from easeml_meter.stats.feedback import possible_bands
-from easeml_meter.stats.planning import log_failure, required_labels
+from easeml_meter.stats.planning import log_failure
 from easeml_meter.stats.scores import log_average_tail, log_strata_tail
 from easeml_meter.stats.tails import log_tail
 

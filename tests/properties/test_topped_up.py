@@ -14,10 +14,10 @@ from tests.properties.test_noninterference_in_a_folder import Side, perform
 from tests.service.helpers import rows, small_spec, write_predictions
 
 from easeml_meter.core.ledger import Account, Ledger
-from easeml_meter.core.questions.planning import labels_needed
+from easeml_meter.core.questions.planning import labels_needed, required_labels
 from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import log_failure, required_labels
+from easeml_meter.stats.planning import log_failure
 
 LATER = 1_000
 """Ids of the rows that join begin here: the validation set has others."""

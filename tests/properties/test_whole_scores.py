@@ -23,6 +23,7 @@ from tests.live import live
 
 from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.questions.asking import plan_question
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import BELOW_FLOOR, TOO_FEW, Rules, State
 from easeml_meter.errors import InvalidInput, Spent
 from easeml_meter.meter import Meter
@@ -35,7 +36,7 @@ from easeml_meter.service.submissions.kinds import Command, Function
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.counting import log_geometric
 from easeml_meter.stats.feedback import possible_bands
-from easeml_meter.stats.planning import log_failure, required_labels
+from easeml_meter.stats.planning import log_failure
 
 ROOT = Path(__file__).parents[1]
 

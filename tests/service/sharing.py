@@ -6,8 +6,8 @@ from pathlib import Path
 
 from tests.service.helpers import Session, make_session, small_spec
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 
 TENANTS = (3, 3)
 

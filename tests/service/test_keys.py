@@ -286,6 +286,24 @@ def test_a_process_with_the_former_key_writes_nothing_that_nobody_can_open(
     assert session.meter.release().is_dir()
 
 
+def test_whoever_only_reads_goes_on_with_the_new_key(tmp_path: Path) -> None:
+    """It said that what is sealed does not open, and asked for rows sealed to the former key."""
+    session = make_session(tmp_path)
+    session.submit(1, 0, model="a")
+    reader, home = Meter.open(tmp_path / "meter"), Home(tmp_path / "meter")
+    told, rows = reader.notices(), reader.export_inputs(tmp_path / "before.parquet")
+    rotate_key(SYSTEM, Place.of_folder(home), home.key)
+    assert reader.notices() == told
+    assert reader.export_inputs(tmp_path / "after.parquet") == rows
+    with Meter.open(tmp_path / "meter") as writer:
+        writer.retire()
+    (asked,) = reader.requests()
+    assert asked.recipients == (Identity.read(home.key).recipient,)
+    with pytest.raises(MeterError, match="key of the meter was changed: open the meter again"):
+        reader.release()
+    reader.close()
+
+
 def test_a_key_changes_between_transactions_only(tmp_path: Path) -> None:
     """What another process is writing, it has sealed to the former key: that is sealed anew."""
     session = make_session(tmp_path)

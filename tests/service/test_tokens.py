@@ -199,3 +199,23 @@ def test_an_unknown_token_is_nobodys(door: Door) -> None:
 def test_the_secret_itself_is_not_kept(door: Door) -> None:
     assert door.secret not in repr(door.caller())
     assert door.secret not in repr(door.site)
+
+
+def test_a_password_that_is_changed_meanwhile_opens_no_session(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Whoever changes a password ends what others began with the old one."""
+    old, new = "an old long secret", "a new long secret"
+    users.change_user(SYSTEM, door.site, door.anna, password=old)
+    verify = users.verify_password
+
+    def slowly(hashed: str | None, password: str) -> bool:
+        monkeypatch.setattr(users, "verify_password", verify)
+        users.change_user(SYSTEM, door.site, door.anna, password=new)
+        return verify(hashed, password)
+
+    monkeypatch.setattr(users, "verify_password", slowly)
+    with pytest.raises(Unauthenticated):
+        tokens.log_in(ANYONE, door.site, "anna", old, days=1, purpose="browser")
+    token, _ = tokens.log_in(ANYONE, door.site, "anna", new, days=1, purpose="browser")
+    assert token.user == door.anna

@@ -81,16 +81,16 @@ def test_the_first_is_set_and_the_others_replace_it(tmp_path: Path) -> None:
     Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
     space = Workspace.open(tmp_path / "meter", Clock())
     with pytest.raises(WrongPhase, match="no validation set yet"):
-        validation.replace_validation(DEVELOPER, space, CSV)
+        validation.give_validation(DEVELOPER, space, CSV, first=False)
     with pytest.raises(InvalidInput, match="name the label column"):
         validation.give_validation(DEVELOPER, space, CSV)
     with pytest.raises(InvalidInput, match=r"validation\.csv: no column 'truth'"):
         validation.give_validation(DEVELOPER, space, CSV, label="truth")
-    first = validation.set_validation(DEVELOPER, space, CSV, label="label")
+    first = validation.give_validation(DEVELOPER, space, CSV, label="label", first=True)
     with pytest.raises(WrongPhase, match="there is a validation set already"):
-        validation.set_validation(DEVELOPER, space, CSV, label="label")
+        validation.give_validation(DEVELOPER, space, CSV, label="label", first=True)
     second = validation.give_validation(DEVELOPER, space, CSV)
-    third = validation.replace_validation(DEVELOPER, space, CSV)
+    third = validation.give_validation(DEVELOPER, space, CSV, first=False)
     assert validation.list_validation_sets(DEVELOPER, space) == [first, second, third]
     assert [each.label for each in (first, second, third)] == ["label"] * 3
     name = validation.validation_file(DEVELOPER, space, 2)
@@ -123,11 +123,13 @@ def test_labelers_do_not_set_it_and_admins_do_not_see_it(tmp_path: Path) -> None
 def test_the_id_column_stays_until_another_is_named(tmp_path: Path) -> None:
     Meter.create(tmp_path / "meter", small_spec(), clock=Clock())
     space = Workspace.open(tmp_path / "meter")
-    first = validation.set_validation(DEVELOPER, space, CSV, label="label", id_column="id")
+    first = validation.give_validation(
+        DEVELOPER, space, CSV, label="label", id_column="id", first=True
+    )
     assert first.to_json()["id_column"] == "id"
-    again = validation.replace_validation(DEVELOPER, space, CSV)
+    again = validation.give_validation(DEVELOPER, space, CSV, first=False)
     assert again.settings["order_digest"] == first.settings["order_digest"] is not None
-    without = validation.replace_validation(DEVELOPER, space, CSV, id_column="")
+    without = validation.give_validation(DEVELOPER, space, CSV, id_column="", first=False)
     assert without.id_column is without.settings["order_digest"] is None
 
 
@@ -136,5 +138,7 @@ def test_ids_of_a_validation_set_exist_and_are_distinct(tmp_path: Path) -> None:
     space = Workspace.open(tmp_path / "meter")
     for column, words in (("key", "no column 'key'"), ("label", "not be the label"), ("y", "0.5")):
         with pytest.raises(InvalidInput, match=words):
-            validation.set_validation(DEVELOPER, space, CSV, label="label", id_column=column)
+            validation.give_validation(
+                DEVELOPER, space, CSV, label="label", id_column=column, first=True
+            )
     assert validation.list_validation_sets(DEVELOPER, space) == []

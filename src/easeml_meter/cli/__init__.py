@@ -113,7 +113,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         _fail(error.format_message(), 2, "invalid")
     except (click.Abort, KeyboardInterrupt):
         _fail("interrupted", 130)
-    except BrokenPipeError:
+    except BrokenPipeError:  # whoever read the output, such as head, has seen enough
         sys.exit(0)
     except OSError as error:  # a disk that fills up or a file that vanishes, whatever was going on
         where = f"{error.filename}: " if error.filename else ""

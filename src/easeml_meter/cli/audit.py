@@ -20,7 +20,7 @@ _MEND = "ask who can write to the books what was done; meter restore brings a ba
 
 
 def _details(details: dict[str, Any]) -> str:
-    """Give the short details of an audit link; --json has them all, in full."""
+    """Return the short details of an audit link; --json has them all, in full."""
     named = {"generation": "test set", "number": "validation set"}
     words = [
         f"{named.get(name, name)} {shown(str(value), 24)}"

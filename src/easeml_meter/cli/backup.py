@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from easeml_meter.cli.common import echo_json, json_option
+from easeml_meter.cli.common import PATH, echo_json, json_option
 from easeml_meter.cli.places import (
     embedded_meter,
     opened_home,
@@ -16,6 +16,7 @@ from easeml_meter.cli.places import (
     place_options,
     server_settings,
     typed_folder,
+    used_server,
 )
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.service.actor import SYSTEM
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.argument("out", type=click.Path(path_type=Path), required=False)
+@click.argument("out", type=PATH, required=False)
 @click.option(
     "--to",
     "shelf",
@@ -100,11 +101,7 @@ def backup(
     if home is not None:
         opened, key = opened_home(home), home.key
     else:
-        settings = server_settings(folder, settings_file, flags)
-        if not settings.key_file.is_file():
-            raise InvalidInput(
-                f"{settings.key_file}: there is no key: name the folder of a meter or of a server"
-            )
+        settings = used_server(folder, settings_file, flags)
         opened, key = opened_site(settings), settings.key_file
     secret = key if with_key else None
     with opened as place:
@@ -160,13 +157,18 @@ def restore(
         else:
             settings = server_settings(folder, settings_file, flags)
             database, key, opened = settings.database_url, settings.key_file, opened_site(settings)
+        # A backup that is only checked must not bring its key here.
         if check:
-            for each in check_backup(SYSTEM, Identity.read(key), source, name=name):
+            checked = check_backup(SYSTEM, Identity.read(key), source, name=name)
+            for each in checked:
                 click.echo(f"meter {each.name} ({each.id}): {each.answers_then} answers, sound")
+            if not checked:
+                click.echo("no meter in it; all else can be restored")
             return
         _place_key(found, key)
         if home is not None:
             home.prepare()
+    # A server that went on answering meanwhile would answer from books that are replaced.
     with alone(database), opened as place:
         meters = bring_back(SYSTEM, place, source, meter=identifier, name=name)
         if home is not None and not home.settings.exists():
@@ -179,6 +181,8 @@ def _echo_restored(meters: list[Restored], *, as_json: bool) -> None:
     if as_json:
         echo_json([asdict(each) for each in meters])
         return
+    if not meters:
+        click.echo("no meter was in the backup")
     for each in meters:
         click.echo(
             f"meter {each.name} ({each.id}): {each.answers_then} answers when it was backed up "
@@ -203,6 +207,8 @@ def _echo_backup(
         return
     for each in contents.meters:
         click.echo(f"meter {each.name} ({each.id}): {each.answers} answers")
+    if not contents.meters:
+        click.echo("no meter yet: accounts only")
     for name in contents.missing:
         click.echo(f"warning: {name} is missing", err=True)
     if out is not None:
@@ -228,6 +234,7 @@ def _place_key(found: Backup, path: Path) -> None:
         raise InvalidInput(
             f"{path}: there is no key, and none in the backup: put the one that belongs to it there"
         )
+    # Whoever reads this file opens every test set.
     path.parent.mkdir(parents=True, exist_ok=True, mode=0o700)
     with new_file(path, private=True) as stream:
         stream.write(key)

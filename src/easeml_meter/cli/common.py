@@ -9,8 +9,8 @@ import shlex
 import shutil
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
+from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
@@ -28,6 +28,8 @@ if TYPE_CHECKING:
     from easeml_meter.spec import MeterSpec
 
 Command = TypeVar("Command", bound=Callable[..., Any])
+PATH = click.Path(path_type=Path)
+"""A file or folder; whether it exists is checked where it is read."""
 
 HONOUR = (
     "Embedded mode is an honour system: this account could read the key that opens the test set."
@@ -47,7 +49,7 @@ class MeterPlace:
 _FOLDER = click.option(
     "--folder",
     "-C",
-    type=click.Path(path_type=Path),
+    type=PATH,
     envvar="METER_FOLDER",
     help="Folder of the meter. Default: this one, or METER_FOLDER.",
 )
@@ -60,7 +62,7 @@ _METER = click.option(
 
 _CA = click.option(
     "--ca",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="Certificate of your own authority (PEM), or METER_CA.",
 )
 
@@ -102,6 +104,7 @@ def _place(
     """
     context = click.get_current_context()
     root = context.find_root()
+    # click fills in variables, too: only its source tells what a person has typed.
     folder_typed = any(
         each.get_parameter_source("folder") is ParameterSource.COMMANDLINE
         for each in (context, root)
@@ -137,7 +140,7 @@ def chart_option(command: Command) -> Command:
     """Add --chart; an ending that cannot be drawn is refused before anything is computed."""
     return click.option(
         "--chart",
-        type=click.Path(path_type=Path),
+        type=PATH,
         callback=_drawable,
         help="Draw to .svg, .png or .html.",
     )(command)
@@ -164,7 +167,7 @@ def save_chart(path: Path, title: str, drawn: str) -> None:
 
 def file_argument(name: str) -> Callable[[Command], Command]:
     """Add a file as an argument; that it exists is checked where it is read."""
-    return click.argument(name, type=click.Path(path_type=Path))
+    return click.argument(name, type=PATH)
 
 
 def open_meter(place: MeterPlace) -> MeterVerbs:
@@ -204,6 +207,7 @@ def _warn_of_git(folder: Path) -> None:
     key = home.key.resolve()
     if not any((each / ".git").exists() for each in key.parents):
         return
+    # Git itself knows best: a folder above, or the user's settings, may ignore the key.
     if git := shutil.which("git"):
         asked = [git, "check-ignore", "--quiet", str(key)]
         found = subprocess.run(asked, cwd=key.parent, capture_output=True, check=False)  # noqa: S603
@@ -226,7 +230,7 @@ def open_remote(place: MeterPlace) -> RemoteMeter:
 
 
 def server_of(place: MeterPlace) -> str:
-    """Give the address of the server, for what is not done in a folder."""
+    """Return the address of the server, for commands that need one."""
     if place.server is None:
         raise invalid("server", None, "name one with --server, or in METER_SERVER")
     return place.server
@@ -235,6 +239,15 @@ def server_of(place: MeterPlace) -> str:
 def echo_json(data: object) -> None:
     """Print for programs."""
     click.echo(json.dumps(data, indent=2, default=str))
+
+
+def echo_either(as_json: bool, data: object, *lines: str) -> None:
+    """Print data for programs, or lines for people."""
+    if as_json:
+        echo_json(data)
+        return
+    for line in lines:
+        click.echo(line)
 
 
 def next_step(place: MeterPlace, step: str, *, reader: str = "") -> None:
@@ -286,7 +299,7 @@ def print_rich(*items: Any) -> None:
 
 
 def at_terminal() -> bool:
-    """Tell whether a person can be asked."""
+    """Whether there is a person to ask."""
     return sys.stdin.isatty() and sys.stdout.isatty()
 
 
@@ -294,19 +307,15 @@ def confirm(question: str, *, yes: bool) -> None:
     """Ask at a terminal before something that cannot be undone; elsewhere, demand --yes."""
     if yes:
         return
+    # A script has nobody to ask, and silence is no consent.
     if not at_terminal():
         raise MeterError("nothing was done: this cannot be undone; confirm it with --yes")
     if not click.confirm(question, default=False):
         raise MeterError("nothing was done: it was not confirmed")
 
 
-@contextmanager
-def connected(place: MeterPlace) -> Iterator[Connection]:
-    """Connect to the server of a command."""
+def connected(place: MeterPlace) -> closing[Connection]:
+    """Connect to the server of a command, until its `with` block ends."""
     from easeml_meter.client.connection import Connection
 
-    connection = Connection.open(server_of(place), ca=place.ca)
-    try:
-        yield connection
-    finally:
-        connection.close()
+    return closing(Connection.open(server_of(place), ca=place.ca))

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import sys
 from pathlib import Path
 
 import click
 
-from easeml_meter.cli.common import echo_json, json_option
+from easeml_meter.cli.common import PATH, at_terminal, echo_json, json_option
 
 
 @click.command()
-@click.argument("folder", type=click.Path(path_type=Path), default=Path("meter-demo"))
+@click.argument("folder", type=PATH, default=Path("meter-demo"))
 @click.option("--yes", is_flag=True, help="Do not wait for Enter.")
 @json_option
 def demo(folder: Path, yes: bool, as_json: bool) -> None:
@@ -27,7 +26,7 @@ def demo(folder: Path, yes: bool, as_json: bool) -> None:
     console = Console(highlight=False, quiet=as_json)
 
     def pause() -> None:
-        if not yes and not as_json and sys.stdin.isatty() and sys.stdout.isatty():
+        if at_terminal() and not yes and not as_json:
             click.prompt("  [Enter]", default="", show_default=False, prompt_suffix="")
 
     tell(folder, console, pause)

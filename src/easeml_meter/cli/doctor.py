@@ -8,7 +8,7 @@ from typing import Any
 
 import click
 
-from easeml_meter.cli.common import echo_json, json_option
+from easeml_meter.cli.common import echo_either, json_option
 from easeml_meter.cli.server import given_settings, settings_options
 from easeml_meter.core.doctor import healthy
 from easeml_meter.service.actor import SYSTEM
@@ -30,9 +30,6 @@ def doctor(settings_file: Path | None, as_json: bool, **flags: Any) -> None:
 
     findings = examine(SYSTEM, installation(given_settings(settings_file, flags)))
     sound = healthy(findings)
-    if as_json:
-        echo_json({"ok": sound, "checks": [asdict(each) for each in findings]})
-    else:
-        for each in findings:
-            click.echo(each.line)
+    shown = {"ok": sound, "checks": [asdict(each) for each in findings]}
+    echo_either(as_json, shown, *(each.line for each in findings))
     raise click.exceptions.Exit(0 if sound else 1)

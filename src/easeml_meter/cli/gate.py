@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from pathlib import Path
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from easeml_meter.cli.common import (
+    PATH,
+    Command,
     MeterPlace,
     echo_json,
     json_option,
@@ -19,9 +20,6 @@ from easeml_meter.cli.common import (
 
 if TYPE_CHECKING:
     from easeml_meter.core.gate import GateVerdict
-
-Command = TypeVar("Command", bound=Callable[..., Any])
-_PATH = click.Path(path_type=Path)
 
 
 def gate_options(command: Command) -> Command:
@@ -40,8 +38,8 @@ def gate_options(command: Command) -> Command:
                 metavar="LOSS",
                 help="Exit with 6 unless the true loss is promised to be at most this.",
             ),
-            click.option("--summary", type=_PATH, help="Write Markdown, for a pull request."),
-            click.option("--junit", type=_PATH, help="Write a JUnit report."),
+            click.option("--summary", type=PATH, help="Write Markdown, for a pull request."),
+            click.option("--junit", type=PATH, help="Write a JUnit report."),
         )
     ):
         command = option(command)
@@ -64,25 +62,26 @@ def gate(model: str, tenant: int | None, place: MeterPlace, as_json: bool, **opt
     """
     from easeml_meter.core.gate import Gate
 
+    # A gate looks at an answer that was given: however often a pipeline runs, nothing is charged.
     wanted = Gate(options["fail_above"], options["most_loss"])
     verdict = open_meter(place).gate(model, wanted, tenant=tenant)
     if as_json:
         echo_json(verdict.to_dict())
-    else:
-        click.echo("\n".join(filter(None, (verdict.sentence, verdict.note))))
-    close(verdict, options["summary"], options["junit"])
+    close(verdict, options, shown=not as_json)
 
 
-def close(verdict: GateVerdict, summary: Path | None, junit: Path | None) -> None:
-    """Write what was asked for, and exit with 6 if the model does not pass."""
+def close(verdict: GateVerdict, options: Mapping[str, Any], *, shown: bool) -> None:
+    """Show and write what was asked for, and exit with 6 if the model does not pass."""
     from easeml_meter.core.gate import CLOSED
     from easeml_meter.report import gate as written
 
-    if summary is not None:
+    if shown:
+        click.echo("\n".join(filter(None, (verdict.sentence, verdict.note))))
+    if options["summary"] is not None:
         # A runner's summary file is shared by all steps of its job.
-        with summary.open("a", encoding="utf-8") as file:
+        with options["summary"].open("a", encoding="utf-8") as file:
             file.write(written.markdown(verdict))
-    if junit is not None:
-        junit.write_text(written.junit(verdict), encoding="utf-8")
+    if options["junit"] is not None:
+        options["junit"].write_text(written.junit(verdict), encoding="utf-8")
     if not verdict.passed:
         click.get_current_context().exit(CLOSED)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from easeml_meter.cli.common import (
+    PATH,
     MeterPlace,
     echo_json,
     json_option,
@@ -74,10 +75,10 @@ def _in_a_row(views: Sequence[SessionView]) -> list[SessionView]:
 
 
 @click.command()
-@click.option("--html", type=click.Path(path_type=Path), help="One self-contained page.")
-@click.option("--svg", type=click.Path(path_type=Path), help="The meter, step by step.")
-@click.option("--badge", type=click.Path(path_type=Path), help="The last answer as a badge (svg).")
-@click.option("--shields", type=click.Path(path_type=Path), help="The badge for shields.io (JSON).")
+@click.option("--html", type=PATH, help="One self-contained page.")
+@click.option("--svg", type=PATH, help="The meter, step by step.")
+@click.option("--badge", type=PATH, help="The last answer as a badge (svg).")
+@click.option("--shields", type=PATH, help="The badge for shields.io (JSON).")
 @click.option("--generation", type=int, help="Number of the test set. Default: the active one.")
 @tenant_option
 @place_options

@@ -8,16 +8,15 @@ from typing import Any
 
 import click
 
-from easeml_meter.cli.common import echo_json, file_argument, json_option
+from easeml_meter.cli.common import echo_either, echo_json, file_argument, json_option
 from easeml_meter.cli.places import (
     embedded_meter,
     opened_home,
     place_options,
-    server_settings,
     server_site,
     typed_folder,
+    used_server,
 )
-from easeml_meter.errors import InvalidInput
 from easeml_meter.service.actor import SYSTEM
 
 
@@ -35,10 +34,8 @@ def new(file: Path, as_json: bool) -> None:
 
     identity = Identity.new()
     identity.write(file)
-    if as_json:
-        echo_json({"file": str(file), "recipient": str(identity.recipient)})
-    else:
-        click.echo(identity.recipient)
+    shown = {"file": str(file), "recipient": str(identity.recipient)}
+    echo_either(as_json, shown, identity.recipient)
 
 
 @key.command()
@@ -63,11 +60,7 @@ def rotate(
         with alone(f"sqlite:///{home.database}"), opened_home(home) as place:
             done = rotate_key(SYSTEM, place, home.key)
     else:
-        settings = server_settings(folder, settings_file, flags)
-        if not settings.key_file.is_file():
-            raise InvalidInput(
-                f"{settings.key_file}: there is no key: name the folder of a meter or of a server"
-            )
+        settings = used_server(folder, settings_file, flags)
         with alone(settings.database_url), server_site(settings) as site:
             done = rotate_key(SYSTEM, Place.of_site(site), settings.key_file, site)
     if as_json:

@@ -38,6 +38,7 @@ def mcp(root: Path, honour: bool, place: MeterPlace) -> None:
 def _meter(place: MeterPlace, *, honour: bool) -> MeterVerbs:
     if place.server is not None:
         return open_remote(place)
+    # An agent runs as this account, which can read the key beside the books.
     if not honour:
         raise Denied(
             "a meter in a folder hides nothing from an agent of this account: use a server that "

@@ -10,16 +10,18 @@ import click
 
 from easeml_meter.cli.common import (
     HONOUR,
+    PATH,
     MeterPlace,
     at_terminal,
     confirm,
+    connected,
+    echo_either,
     echo_json,
     json_option,
     next_step,
     open_meter,
     place_options,
     seal_step,
-    server_of,
     server_options,
     validate_step,
 )
@@ -32,9 +34,7 @@ if TYPE_CHECKING:
 
 
 @click.command()
-@click.option(
-    "--spec", "path", type=click.Path(path_type=Path), help="The meter.toml to start from."
-)
+@click.option("--spec", "path", type=PATH, help="The meter.toml to start from.")
 @click.option("--name", help="Name of the meter. Default: the folder's; required on a server.")
 @click.option("--yes", is_flag=True, help="Do not ask before committing to the plan.")
 @place_options
@@ -66,10 +66,11 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
         check_meter(spec, name)
     else:
         name = name or folder.resolve().name or "meter"
+        # Before the plan is shown, and before anybody is asked to accept it.
         check_new(Home(folder), spec, name)
     plan = plan_of(spec)
     if not as_json:
-        show_plan(plan, labels_given=False, steps_given=False)
+        show_plan(plan)
         _offer_elastic(spec, plan.size)
     if at_terminal() and not yes and not click.confirm("Make this meter?", default=True):
         raise MeterError("nothing was made: the plan was not accepted")
@@ -86,18 +87,13 @@ def init(path: Path | None, name: str | None, yes: bool, place: MeterPlace, as_j
     next_step(place, validate_step(spec) if classes_open(spec) else seal_step(spec))
 
 
-def _of_classes(loss: str) -> bool:
-    from easeml_meter.scoring.losses import parse_loss
-    from easeml_meter.scoring.outputs import OF_CLASSES
-
-    return parse_loss(loss).output in OF_CLASSES
-
-
 def _ask_classes(loss: str) -> tuple[str | int, ...]:
     """Ask for the classes, where the loss has some."""
+    from easeml_meter.scoring.losses import parse_loss
+    from easeml_meter.scoring.outputs import OF_CLASSES
     from easeml_meter.spec import classes_of
 
-    if not _of_classes(loss):
+    if parse_loss(loss).output not in OF_CLASSES:
         return ()
     question = "Classes, with commas between them (none: those of the validation set)?"
     text = click.prompt(question, default="", show_default=False)
@@ -119,8 +115,8 @@ def _init_at(server: str, place: MeterPlace, spec: MeterSpec, name: str, as_json
 
 
 def _offer_elastic(spec: MeterSpec, plain: int) -> None:
-    """Tell what an elastic budget would cost, where one is possible; the plan shows one in use."""
-    from easeml_meter.stats.planning import required_labels
+    """Show what an elastic budget would cost, if one is possible and not planned already."""
+    from easeml_meter.core.questions.planning import required_labels
 
     if spec.elastic:
         return
@@ -137,8 +133,8 @@ def _offer_elastic(spec: MeterSpec, plain: int) -> None:
 
 def _ask() -> MeterSpec:
     """Ask for a meter at the terminal."""
+    from easeml_meter.core.questions.planning import required_labels
     from easeml_meter.spec import Gap, MeterSpec, Protocol, default_edges
-    from easeml_meter.stats.planning import required_labels
 
     steps = click.prompt("How many answers should one test set give (steps)?", default=10, type=int)
     tolerance = click.prompt("Tolerance (test loss against true loss)?", default=0.05, type=float)
@@ -212,17 +208,8 @@ def archive(yes: bool, place: MeterPlace, as_json: bool) -> None:
 def meters(place: MeterPlace, as_json: bool) -> None:
     """List your meters on a server; admins see all of them."""
     from easeml_meter.client import list_meters
-    from easeml_meter.client.connection import Connection
 
-    connection = Connection.open(server_of(place), ca=place.ca)
-    try:
+    with connected(place) as connection:
         found = list_meters(connection)
-    finally:
-        connection.close()
-    if as_json:
-        echo_json(found)
-        return
-    for each in found:
-        click.echo(f"{each['name']} ({', '.join(each['roles'])}), id {each['id']}")
-    if not found:
-        click.echo("you have no seat at any meter")
+    lines = [f"{each['name']} ({', '.join(each['roles'])}), id {each['id']}" for each in found]
+    echo_either(as_json, found, *(lines or ["you have no seat at any meter"]))

@@ -7,6 +7,7 @@ import click
 from easeml_meter.cli.common import (
     MeterPlace,
     connected,
+    echo_either,
     echo_json,
     json_option,
     open_remote,
@@ -80,7 +81,5 @@ def remove_webhook(place: MeterPlace, identifier: str, as_json: bool) -> None:
             remedy = "no webhook of this meter has that id: see meter webhook list"
             raise invalid("webhook", identifier[:80], remedy)
         connection.call("DELETE", f"{path}/{identifier}")
-    if as_json:
-        echo_json({"id": identifier, "removed": True})
-        return
-    click.echo(f"webhook {identifier} is removed")
+    removed = {"id": identifier, "removed": True}
+    echo_either(as_json, removed, f"webhook {identifier} is removed")

@@ -1,4 +1,4 @@
-"""The folder of a meter, or a server, for commands that work on all that either keeps."""
+"""The folder of a meter, or a server, for commands that work on everything in it."""
 
 from __future__ import annotations
 
@@ -9,8 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from easeml_meter.cli.common import Command
-from easeml_meter.errors import MeterError
+from easeml_meter.cli.common import PATH, Command
+from easeml_meter.errors import InvalidInput, MeterError
 
 if TYPE_CHECKING:
     from easeml_meter.server.settings import Settings
@@ -28,7 +28,7 @@ def place_options(command: Command) -> Command:
     return click.option(
         "--folder",
         "-C",
-        type=click.Path(path_type=Path),
+        type=PATH,
         envvar="METER_FOLDER",
         help="Folder of a meter or a server. Default: this one, or the server's settings.",
     )(command)
@@ -40,7 +40,7 @@ def typed_folder(folder: Path | None) -> Path | None:
 
 
 def embedded_meter(folder: Path) -> Home | None:
-    """Give the meter in a folder, if it is one."""
+    """Return the meter in a folder, if there is one."""
     from easeml_meter.service.place import Home
 
     home = Home(folder)
@@ -52,6 +52,20 @@ def server_settings(folder: Path | None, file: Path | None, flags: dict[str, Any
     from easeml_meter.cli.server import given_settings
 
     return given_settings(file, flags | {"folder": folder})
+
+
+def used_server(folder: Path | None, file: Path | None, flags: dict[str, Any]) -> Settings:
+    """Read the settings of a server that has a key already.
+
+    Raises:
+        InvalidInput: there is none, so nothing is here that could be opened.
+    """
+    settings = server_settings(folder, file, flags)
+    if not settings.key_file.is_file():
+        raise InvalidInput(
+            f"{settings.key_file}: there is no key: name the folder of a meter or of a server"
+        )
+    return settings
 
 
 @contextmanager
@@ -80,6 +94,7 @@ def server_site(settings: Settings) -> Iterator[Site]:
     """Open the site of a server."""
     from easeml_meter.service.place import Site
 
+    # The key will lie there, and the hashes of passwords.
     settings.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
     site = Site.open(settings.database_url, settings.files_place, settings.key_file)
     try:

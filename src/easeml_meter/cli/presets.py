@@ -21,7 +21,7 @@ def preset_option(command: Any) -> Any:
     return click.option(
         "--preset",
         type=click.Choice(list(PRESETS)),
-        is_eager=True,
+        is_eager=True,  # before the options whose defaults it sets
         expose_value=False,
         callback=lay_under,
         help="Start from a story; options that you give count more.",

@@ -13,7 +13,7 @@ _HIDDEN = "running on the test set"
 
 @contextmanager
 def progress_bar(*, shown: bool) -> Iterator[Callable[[str, float, float], None]]:
-    """Give a function that is told what is done; without a terminal, let nothing be seen of it."""
+    """Yield a function that reports progress; without a terminal, it shows nothing."""
     if not (shown and sys.stderr.isatty()):
         yield lambda what, done, total: None
         return
@@ -41,7 +41,8 @@ def progress_bar(*, shown: bool) -> Iterator[Callable[[str, float, float], None]
             rate = f"{done:,.0f} of {total:,.0f} {unit}"
             if done and elapsed > 0:
                 rate += f", {done / elapsed:,.0f} per second"
-            if what == _HIDDEN:  # how far it got is not for the eye
+            # How far a model got would tell of hidden rows; the clock, set beforehand, does not.
+            if what == _HIDDEN:
                 rate = f"the answer comes after {total:g} seconds"
                 Thread(target=tick, args=(total,), daemon=True).start()
             if not total:  # at a server: nobody knows how long it takes
@@ -49,7 +50,7 @@ def progress_bar(*, shown: bool) -> Iterator[Callable[[str, float, float], None]
             bars.update(bar, description=what, completed=done, total=total or None, rate=rate)
 
         def tick(seconds: float) -> None:
-            """Let the clock be seen."""
+            """Move the bar with the clock."""
             begun = started
             while current == _HIDDEN and not bars.finished:
                 bars.update(bar, completed=min(seconds, time.monotonic() - begun))

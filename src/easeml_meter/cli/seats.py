@@ -5,16 +5,27 @@ from __future__ import annotations
 import click
 
 from easeml_meter.cli.common import (
+    Command,
     MeterPlace,
     connected,
-    echo_json,
+    echo_either,
     json_option,
     open_remote,
     place_options,
 )
 from easeml_meter.cli.users import user_id_of
 
-_ROLES = click.Choice(["developer", "labeler", "runner"])
+
+def _seat_options(command: Command) -> Command:
+    """Add what names a seat: a user, a role, and the team of some roles."""
+    team = "Number of the team of a developer or runner."
+    for option in (
+        click.option("--tenant", type=int, help=team),
+        click.argument("role", type=click.Choice(["developer", "labeler", "runner"])),
+        click.argument("name"),
+    ):
+        command = option(command)
+    return command
 
 
 @click.group()
@@ -23,9 +34,7 @@ def seat() -> None:
 
 
 @seat.command()
-@click.argument("name")
-@click.argument("role", type=_ROLES)
-@click.option("--tenant", type=int, help="Number of the team of a developer or runner.")
+@_seat_options
 @place_options
 @json_option
 def give(place: MeterPlace, name: str, role: str, tenant: int | None, as_json: bool) -> None:
@@ -38,16 +47,12 @@ def give(place: MeterPlace, name: str, role: str, tenant: int | None, as_json: b
             "tenant": seat_tenant(role, tenant),
         }
         connection.call("POST", path, json=given)
-    if as_json:
-        echo_json({"name": name, **given})
-    else:
-        click.echo(f"{name} is now {described(role, given['tenant'])}")
+    now = described(role, given["tenant"])
+    echo_either(as_json, {"name": name, **given}, f"{name} is now {now}")
 
 
 @seat.command()
-@click.argument("name")
-@click.argument("role", type=_ROLES)
-@click.option("--tenant", type=int, help="Number of the team of a developer or runner.")
+@_seat_options
 @place_options
 @json_option
 def take(place: MeterPlace, name: str, role: str, tenant: int | None, as_json: bool) -> None:
@@ -56,10 +61,8 @@ def take(place: MeterPlace, name: str, role: str, tenant: int | None, as_json: b
         number = seat_tenant(role, tenant)
         user = user_id_of(connection, name)
         connection.call("DELETE", f"/meters/{meter.id}/members/{user}/{role}/{number}")
-    if as_json:
-        echo_json({"name": name, "user": user, "role": role, "tenant": number})
-    else:
-        click.echo(f"{name} is no longer {described(role, number)}")
+    taken = {"name": name, "user": user, "role": role, "tenant": number}
+    echo_either(as_json, taken, f"{name} is no longer {described(role, number)}")
 
 
 @seat.command(name="list")
@@ -73,11 +76,8 @@ def list_seats(place: MeterPlace, as_json: bool) -> None:
             {"name": names[each["user"]], **each}
             for each in connection.listed(f"/meters/{meter.id}/members")
         ]
-    if as_json:
-        echo_json(found)
-        return
-    for each in found:
-        click.echo(f"{each['name']}: {described(each['role'], each['tenant'])}")
+    lines = (f"{each['name']}: {described(each['role'], each['tenant'])}" for each in found)
+    echo_either(as_json, found, *lines)
 
 
 def seat_tenant(role: str, tenant: int | None) -> int:

@@ -10,15 +10,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from easeml_meter.cli.common import Command
-from easeml_meter.errors import InvalidInput, MeterError, invalid
+from easeml_meter.cli.common import PATH, Command
+from easeml_meter.errors import InvalidInput, invalid, not_installed
 
 try:
     from easeml_meter.server.settings import ENVIRONMENT, Settings, read_settings
 except ModuleNotFoundError as error:
-    raise MeterError(
-        f"the server needs {error.name}; run: pip install 'easeml-meter[server]'"
-    ) from error
+    raise not_installed("the server needs", error, "server") from error
 
 if TYPE_CHECKING:
     from pydantic.fields import FieldInfo
@@ -26,8 +24,8 @@ if TYPE_CHECKING:
 _TYPES: dict[Any, Any] = {
     int: int,
     float: float,
-    Path: click.Path(path_type=Path),
-    Path | None: click.Path(path_type=Path),
+    Path: PATH,
+    Path | None: PATH,
 }
 
 
@@ -40,7 +38,7 @@ def settings_options(*names: str) -> Callable[[Command], Command]:
         return click.option(
             "--settings",
             "settings_file",
-            type=click.Path(path_type=Path),
+            type=PATH,
             help="TOML file with settings named like the flags, with _ instead of -.",
         )(command)
 
@@ -125,9 +123,7 @@ def serve(
     try:
         from easeml_meter.server.serve import open_site, run
     except ModuleNotFoundError as error:
-        raise MeterError(
-            f"the server needs {error.name}; run: pip install 'easeml-meter[server]'"
-        ) from error
+        raise not_installed("the server needs", error, "server") from error
     if demo:
         if settings.folder.exists() or settings.database:
             place = settings.database or settings.folder

@@ -3,15 +3,16 @@
 from __future__ import annotations
 
 import shlex
-from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
 from easeml_meter.cli.common import (
+    PATH,
     MeterPlace,
     at_terminal,
     confirm,
+    echo_either,
     echo_json,
     json_option,
     next_step,
@@ -35,26 +36,25 @@ if TYPE_CHECKING:
 
 _EXAMPLE = "meter submit --test PREDICTIONS --validation PREDICTIONS"
 
-_PATH = click.Path(path_type=Path)
 _DIGITS = 10
 """So many digits are no step, but a name."""
 
 
 @click.command(context_settings={"allow_extra_args": True})
-@click.option("--test", type=_PATH, help="Predictions for the test set, with --validation.")
-@click.option("--validation", type=_PATH, help="Predictions for the validation set.")
+@click.option("--test", type=PATH, help="Predictions for the test set, with --validation.")
+@click.option("--validation", type=PATH, help="Predictions for the validation set.")
 @click.option(
     "--from",
     "reader",
     metavar="TOOL",
     help="Both files are logs of a tool: inspect, lm-eval, promptfoo; or scores (id, score).",
 )
-@click.option("--onnx", type=_PATH, help="A model in ONNX format, instead of predictions.")
+@click.option("--onnx", type=PATH, help="A model in ONNX format, instead of predictions.")
 @click.option("--command", help='A command, such as "python predict.py", run in a sandbox.')
 @click.option(
     "--with",
     "files",
-    type=_PATH,
+    type=PATH,
     multiple=True,
     help="A file or folder the command needs, besides those it names. Repeatable.",
 )
@@ -124,6 +124,7 @@ def submit(
     if unnamed := click.get_current_context().args:
         given = " ".join(map(shlex.quote, unnamed))[:200]
         raise InvalidInput(f"{given}: say what they are: {_EXAMPLE}")
+    # Whatever can be wrong with the options is found before an answer is used up.
     reporters = _reporters(options)
     submitted, name = _submitted(options)
     meter = open_meter(place)
@@ -139,6 +140,7 @@ def submit(
         _check(meter, submitted, tenant, options, as_json=as_json)
         return
     model = name if model is None else model
+    # A person may have mistyped, and an answer cannot be given back. Pipelines are not asked.
     if at_terminal() and not (options["yes"] or as_json):
         _ask(meter, model, tenant, number, once=options["once"])
     try:
@@ -155,10 +157,7 @@ def submit(
                 ask=options["ask"],
             )
     except Untold as told:
-        if as_json:
-            echo_json(told.receipt)
-        else:
-            click.echo(str(told))
+        echo_either(as_json, told.receipt, str(told))
         if gate is not None:  # what was not told cannot pass
             needed = "run meter gate with a developer's token"
             raise Denied(f"gate: the answer is not told to this caller: {needed}") from None
@@ -178,15 +177,7 @@ def submit(
     if reporters:
         _report(meter, signal, reporters)
     if gate is not None:
-        _close(gate, signal, options, as_json=as_json)
-
-
-def _close(gate: Gate, signal: Signal, options: dict[str, Any], *, as_json: bool) -> None:
-    """Say whether the model passes, and exit by that."""
-    verdict = gate.judge(signal)
-    if not as_json:
-        click.echo("\n".join(filter(None, (verdict.sentence, verdict.note))))
-    close(verdict, options["summary"], options["junit"])
+        close(gate.judge(signal), options, shown=not as_json)
 
 
 def _ask(meter: MeterVerbs, model: str, tenant: int | None, number: int, *, once: bool) -> None:
@@ -268,10 +259,7 @@ def _check(
         checked = meter.check_any(
             submitted, tenant=tenant, conditions=conditions, ask=options["ask"]
         )
-    if as_json:
-        echo_json(checked.to_json())
-    else:
-        click.echo("\n".join(checked_lines(checked, meter.spec)))
+    echo_either(as_json, checked.to_json(), *checked_lines(checked, meter.spec))
 
 
 @click.command()
@@ -285,10 +273,8 @@ def promote(model: str, tenant: int | None, place: MeterPlace, as_json: bool) ->
     Nothing is charged. A ladder (question = "better") does this by itself.
     """
     step = open_meter(place).promote(model, tenant=tenant)
-    if as_json:
-        echo_json({"model": model, "step": step})
-    else:
-        click.echo(f"the next models are compared with {model}, step {step:,}")
+    line = f"the next models are compared with {model}, step {step:,}"
+    echo_either(as_json, {"model": model, "step": step}, line)
 
 
 @click.command()
@@ -320,11 +306,8 @@ def note(
     step = open_meter(place).note(
         which, text or "", link=link, generation=generation, tenant=tenant
     )
-    if as_json:
-        echo_json({"step": step})
-    else:
-        done = "noted on" if text or link else "no note any more on"
-        click.echo(f"{done} step {step:,}: meter history shows it")
+    done = "noted on" if text or link else "no note any more on"
+    echo_either(as_json, {"step": step}, f"{done} step {step:,}: meter history shows it")
 
 
 class Interrupted(MeterError):

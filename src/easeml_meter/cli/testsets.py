@@ -11,8 +11,10 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from easeml_meter.cli.common import (
+    PATH,
     MeterPlace,
     confirm,
+    echo_either,
     echo_json,
     file_argument,
     json_option,
@@ -41,7 +43,7 @@ def _names(_: click.Context, __: click.Parameter, given: str | None) -> list[str
 @file_argument("data")
 @click.option("--label", help="Name of the label column. None for scores, or labels on demand.")
 @click.option("--id", "id_column", help="Name of the id column, to check predictions against.")
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="The sealed file.")
+@click.option("--out", type=PATH, required=True, help="The sealed file.")
 @click.option(
     "--recipient",
     "recipients",
@@ -91,6 +93,7 @@ def seal(data: Path, out: Path, place: MeterPlace, as_json: bool, **options: Any
     """
     options["drop"] = options["drop"] or ()
     rows, left_out = _rows(data, options)
+    # Here, also for a server: no rows that are not sealed leave the labeler's machine.
     manifest = open_meter(place).seal(rows, out, **options)
     if as_json:
         echo_json(asdict(manifest))
@@ -156,6 +159,7 @@ def add(file: Path, part: bool, place: MeterPlace, as_json: bool, **decisions: b
         return
     view = meter.status()
     about = [each for each in meter.notices() if each["generation"] == row.number]
+    # None is not 0: that there was nothing to compare with is told, too.
     told = [each for each in about if each["rows_shared"] != 0]
     if as_json:
         shown = {"generation": row.number, "rows": row.rows, "steps_left": view.steps_left}
@@ -189,11 +193,9 @@ def _show_window(meter: MeterVerbs, row: TestSet) -> None:
 
 def _show_part(request: LabelRequest, as_json: bool) -> None:
     asked = request.test_set
-    if as_json:
-        numbers = {"labels_here": request.labels_here, "labels_needed": asked.labels_needed}
-        echo_json({"generation": asked.number, **numbers})
-    else:
-        click.echo(f"part added: {_progress_of(request)} of test set {asked.number} have arrived")
+    numbers = {"labels_here": request.labels_here, "labels_needed": asked.labels_needed}
+    line = f"part added: {_progress_of(request)} of test set {asked.number} have arrived"
+    echo_either(as_json, {"generation": asked.number, **numbers}, line)
 
 
 def _progress_of(request: LabelRequest) -> str:
@@ -246,7 +248,7 @@ def _request_json(request: LabelRequest) -> dict[str, Any]:
 @testset.command()
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="File to write, with a label column to fill in: .csv, .jsonl, .parquet, .arrow.",
 )
 @place_options
@@ -310,21 +312,22 @@ def label(file: Path, place: MeterPlace, as_json: bool, **options: Any) -> None:
 
 @testset.command()
 @click.argument("number", type=int)
-@click.option("--out", type=click.Path(path_type=Path), required=True, help="Folder to write to.")
+@click.option("--out", type=PATH, required=True, help="Folder to write to.")
 @place_options
 @json_option
 def fetch(number: int, out: Path, place: MeterPlace, as_json: bool) -> None:
     """Fetch a released test set from a server, with what you may see of the retrospective."""
-    where = open_meter(place).fetch_released(number, out)
+    _show_folder("fetched", open_meter(place).fetch_released(number, out), as_json)
+
+
+def _show_folder(done: str, where: Path, as_json: bool) -> None:
     files = sorted(path.name for path in where.iterdir())
-    if as_json:
-        echo_json({"folder": str(where), "files": files})
-    else:
-        click.echo(f"fetched to {where}: {', '.join(files)}")
+    line = f"{done} to {where}: {', '.join(files)}"
+    echo_either(as_json, {"folder": str(where), "files": files}, line)
 
 
 @testset.command()
-@click.option("--out", type=click.Path(path_type=Path), help="Folder to write all of them to.")
+@click.option("--out", type=PATH, help="Folder to write all of them to.")
 @place_options
 @json_option
 def batches(out: Path | None, place: MeterPlace, as_json: bool) -> None:
@@ -352,7 +355,7 @@ def batches(out: Path | None, place: MeterPlace, as_json: bool) -> None:
 @testset.command()
 @click.option(
     "--out",
-    type=click.Path(path_type=Path),
+    type=PATH,
     required=True,
     help="File to write: .parquet, .arrow, .csv, .jsonl.",
 )
@@ -375,11 +378,7 @@ def inputs(out: Path, place: MeterPlace, as_json: bool) -> None:
 def notices(place: MeterPlace, as_json: bool) -> None:
     """Show what test sets share with validation sets and with each other (labelers only)."""
     found = open_meter(place).notices()
-    if as_json:
-        echo_json(found)
-        return
-    for notice in found:
-        click.echo(str(notice["sentence"]))
+    echo_either(as_json, found, *(str(notice["sentence"]) for notice in found))
 
 
 @testset.command()
@@ -413,12 +412,10 @@ def release(place: MeterPlace, as_json: bool) -> None:
     meter = open_meter(place)
     with progress_bar(shown=not as_json and place.server is not None) as meter.progress:
         where = meter.release()
-    files = sorted(path.name for path in where.iterdir())
+    _show_folder("released", where, as_json)
     if as_json:
-        echo_json({"folder": str(where), "files": files})
+        return
+    if meter.requests():
+        next_step(place, seal_step(meter.spec), reader="labelers")
     else:
-        click.echo(f"released to {where}: {', '.join(files)}")
-        if meter.requests():
-            next_step(place, seal_step(meter.spec), reader="labelers")
-        else:
-            next_step(place, "history")
+        next_step(place, "history")

@@ -4,16 +4,18 @@ from __future__ import annotations
 
 import getpass
 import os
-import re
 import sys
+from contextlib import closing
 from dataclasses import replace
 
 import click
 
+from easeml_meter.checks import is_id
 from easeml_meter.cli.common import (
     MeterPlace,
     at_terminal,
     connected,
+    echo_either,
     echo_json,
     json_option,
     next_step,
@@ -105,17 +107,15 @@ def revoke(place: MeterPlace, identifier: str, as_json: bool) -> None:
     """End one of your tokens (admins: anyone's)."""
     from easeml_meter.errors import NotFound
 
-    if not re.fullmatch("[0-9a-f]{32}", identifier):
+    if not is_id(identifier):
         raise invalid("token", "(hidden)", "the id of one, not the token: see meter token list")
     with connected(place) as connection:
         try:
             connection.call("DELETE", f"/tokens/{identifier}")
         except NotFound as error:
             raise NotFound(f"{error}: see meter token list") from None
-    if as_json:
-        echo_json({"id": identifier, "revoked": True})
-    else:
-        click.echo(f"token {identifier} is revoked")
+    revoked = {"id": identifier, "revoked": True}
+    echo_either(as_json, revoked, f"token {identifier} is revoked")
 
 
 def _per_day(given: str) -> int:
@@ -149,22 +149,17 @@ def login(place: MeterPlace, name: str | None, token: str | None, as_json: bool)
     from easeml_meter.client.connection import TOKEN, Connection
 
     server = server_of(place)
+    # A name that was typed means that account, whatever token the environment has.
     if token is None and name is None:
         token = os.environ.get(TOKEN)
     if token is None:
         name = name or _ask_name()
-        connection = Connection(server, ca=place.ca)
-        try:
+        with closing(Connection(server, ca=place.ca)) as connection:
             given = {"name": name, "password": ask_password()}
             token = connection.call("POST", "/login", json=given)["token"]
-        finally:
-            connection.close()
-    connection = Connection.open(server, token, ca=place.ca)
-    try:
+    with closing(Connection.open(server, token, ca=place.ca)) as connection:
         me = connection.call("GET", "/me")
         meters = list_meters(connection)
-    finally:
-        connection.close()
     expires_at = me["token"]["expires_at"]
     path = credentials.store(connection.server, credentials.Credential(token, expires_at))
     user = me["user"]["name"]
@@ -210,19 +205,15 @@ def logout(place: MeterPlace, as_json: bool) -> None:
     kept = credentials.find(server)
     if kept is None:
         raise invalid("server", server, "you are not logged in there")
-    connection = Connection(server, kept.token, ca=place.ca)
     revoked = True
-    try:
-        connection.call("POST", "/logout")
-    except Unauthenticated:  # it has expired, or was revoked before
-        pass
-    except Unreachable as error:
-        revoked = False
-        click.echo(f"warning: the token was not revoked: {error}", err=True)
-    finally:
-        connection.close()
+    with closing(Connection(server, kept.token, ca=place.ca)) as connection:
+        try:
+            connection.call("POST", "/logout")
+        except Unauthenticated:  # it has expired, or was revoked before
+            pass
+        except Unreachable as error:
+            revoked = False
+            click.echo(f"warning: the token was not revoked: {error}", err=True)
+    # Forgotten here even if the server could not be reached: the warning says what is left to do.
     credentials.forget(server)
-    if as_json:
-        echo_json({"server": server, "revoked": revoked})
-    else:
-        click.echo(f"logged out of {server}")
+    echo_either(as_json, {"server": server, "revoked": revoked}, f"logged out of {server}")

@@ -9,7 +9,7 @@ import click
 from easeml_meter.cli.common import (
     MeterPlace,
     connected,
-    echo_json,
+    echo_either,
     json_option,
     server_options,
 )
@@ -33,14 +33,12 @@ def user() -> None:
 @json_option
 def add_user(place: MeterPlace, name: str, email: str | None, admin: bool, as_json: bool) -> None:
     """Open an account; asks for its password, or reads it from the first line of stdin."""
+    # Not an option: everybody on the machine can see the words of a command.
     password = ask_password(f"Password of {name}", twice=True)
     given = {"name": name, "password": password, "email": email, "admin": admin}
     with connected(place) as connection:
         made = connection.call("POST", "/users", json=given)
-    if as_json:
-        echo_json(made)
-    else:
-        click.echo(f"account {made['name']} opened, its id is {made['id']}")
+    echo_either(as_json, made, f"account {made['name']} opened, its id is {made['id']}")
 
 
 @user.command()
@@ -48,17 +46,14 @@ def add_user(place: MeterPlace, name: str, email: str | None, admin: bool, as_js
 @server_options
 @json_option
 def invite(place: MeterPlace, name: str, as_json: bool) -> None:
-    """Print a link by which whoever is to have the account NAME chooses its password.
+    """Print a link with which the owner of the account NAME chooses its password.
 
     It works once, and for three days. An earlier link no longer works.
     """
     with connected(place) as connection:
         path = f"/users/{user_id_of(connection, name)}/invitations"
         link = connection.server + connection.call("POST", path)["path"]
-    if as_json:
-        echo_json({"link": link})
-    else:
-        click.echo(link)
+    echo_either(as_json, {"link": link}, link)
 
 
 @user.command(name="list")
@@ -68,12 +63,12 @@ def list_users(place: MeterPlace, as_json: bool) -> None:
     """List the accounts."""
     with connected(place) as connection:
         found = list(connection.listed("/users"))
-    if as_json:
-        echo_json(found)
-        return
-    for each in found:
-        marks = "".join(f" ({mark})" for mark in ("admin", "disabled") if each[mark])
-        click.echo(f"{each['name']}{marks}, id {each['id']}")
+    lines = (f"{each['name']}{_marks(each)}, id {each['id']}" for each in found)
+    echo_either(as_json, found, *lines)
+
+
+def _marks(account: dict[str, Any]) -> str:
+    return "".join(f" ({mark})" for mark in ("admin", "disabled") if account[mark])
 
 
 @user.command()
@@ -83,10 +78,8 @@ def list_users(place: MeterPlace, as_json: bool) -> None:
 def disable(place: MeterPlace, name: str, as_json: bool) -> None:
     """Close the account NAME: nobody can sign in with it, and its tokens are revoked."""
     changed = _set_disabled(place, name, True)
-    if as_json:
-        echo_json(changed)
-    else:
-        click.echo(f"account {changed['name']} is disabled, its tokens are revoked")
+    line = f"account {changed['name']} is disabled, its tokens are revoked"
+    echo_either(as_json, changed, line)
 
 
 @user.command()
@@ -96,10 +89,7 @@ def disable(place: MeterPlace, name: str, as_json: bool) -> None:
 def enable(place: MeterPlace, name: str, as_json: bool) -> None:
     """Open the account NAME again; revoked tokens stay revoked."""
     changed = _set_disabled(place, name, False)
-    if as_json:
-        echo_json(changed)
-    else:
-        click.echo(f"account {changed['name']} can sign in again")
+    echo_either(as_json, changed, f"account {changed['name']} can sign in again")
 
 
 def _set_disabled(place: MeterPlace, name: str, disabled: bool) -> Any:

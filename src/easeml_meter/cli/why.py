@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from easeml_meter.cli.common import echo_json, json_option
+from easeml_meter.cli.common import PATH, echo_json, json_option
 from easeml_meter.cli.plan import spec_from
 
 if TYPE_CHECKING:
-    from easeml_meter.stats.reasons import Reasons
+    from easeml_meter.core.questions.reasons import Reasons
 
 _TOML = Path("meter.toml")
 
@@ -24,7 +24,7 @@ _TOML = Path("meter.toml")
 @click.option(
     "--spec",
     "path",
-    type=click.Path(path_type=Path),
+    type=PATH,
     help="A meter.toml. Default: the one in this folder, if neither steps nor tolerance are given.",
 )
 @json_option
@@ -36,7 +36,7 @@ def why(path: Path | None, as_json: bool, **options: Any) -> None:
       meter why --steps 10 --tolerance 0.01
       meter why --spec meter.toml
     """
-    from easeml_meter.stats.reasons import reasons
+    from easeml_meter.core.questions.reasons import reasons
 
     given = options["steps"] is not None or options["tolerance"] is not None
     if path is None and not given and _TOML.is_file():

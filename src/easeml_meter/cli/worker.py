@@ -8,7 +8,7 @@ from typing import Any
 import click
 
 from easeml_meter.cli.server import echo_unit, given_settings, settings_options, systemd_option
-from easeml_meter.errors import MeterError
+from easeml_meter.errors import not_installed
 
 
 @click.command()
@@ -41,7 +41,5 @@ def worker(settings_file: Path | None, heartbeat: float, print_systemd: bool, **
     try:
         from easeml_meter.server.worker import run
     except ImportError as error:
-        raise MeterError(
-            f"a worker needs {error.name}; run: pip install 'easeml-meter[server]'"
-        ) from error
+        raise not_installed("a worker needs", error, "server") from error
     run(settings, click.echo, heartbeat=heartbeat)

@@ -14,6 +14,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from easeml_meter.checks import is_loopback
 from easeml_meter.client import credentials
 from easeml_meter.errors import (
     InvalidInput,
@@ -22,6 +23,7 @@ from easeml_meter.errors import (
     UnderWay,
     Unreachable,
     error_named,
+    not_installed,
 )
 from easeml_meter.tables.files import stamp_of
 from easeml_meter.tables.writing import new_file
@@ -41,7 +43,7 @@ _PIECE = 1 << 18
 _PAGE = 200
 
 Tell = Callable[[float, float], None]
-"""Told how many bytes are done, and how many there are."""
+"""Called with the number of bytes that are done, and of all."""
 
 
 class Connection:
@@ -53,9 +55,7 @@ class Connection:
         try:
             import httpx
         except ImportError as error:
-            raise MeterError(
-                f"the client needs {error.name}; run: pip install 'easeml-meter[client]'"
-            ) from error
+            raise not_installed("the client needs", error, "client") from error
         self.server = credentials.server_address(server)
         url = httpx.URL(self.server)
         self._client = httpx.Client(
@@ -63,7 +63,7 @@ class Connection:
             headers={"Authorization": f"Bearer {token}"} if token else {},
             timeout=httpx.Timeout(_ANSWER_SECONDS, connect=_CONNECT_SECONDS),
             verify=_authorities(ca) if url.scheme == "https" else False,
-            trust_env=not credentials.loopback(url.host),  # no proxy leads to this machine
+            trust_env=not is_loopback(url.host),  # no proxy leads to this machine
         )
 
     @classmethod
@@ -80,12 +80,13 @@ class Connection:
                     f"{address}: no token for it: run meter login --server {address}"
                 )
             token = kept.token
+        # The library that refuses such a header would show it, with the token in it.
         if not (token.isascii() and token.isprintable()):
             raise InvalidInput(f"{TOKEN}: it holds more than a token: letters and digits only")
         return cls(address, token, ca=ca)
 
     def close(self) -> None:
-        """Let go of it."""
+        """Close the connection."""
         self._client.close()
 
     def call(
@@ -97,7 +98,8 @@ class Connection:
         json: object = None,
         content: bytes | None = None,
     ) -> Any:
-        """Ask, and give what the answer holds."""
+        """Send a request; return what the answer holds."""
+        # One key for all tries of this call: a try whose answer was lost is not carried out twice.
         headers = {"Idempotency-Key": secrets.token_hex(16)} if method == "POST" else {}
 
         def send() -> httpx.Response:
@@ -112,7 +114,7 @@ class Connection:
             raise _problem(self.server, answer) from None
 
     def listed(self, path: str, params: dict[str, Any] | None = None) -> Iterator[Any]:
-        """Give the items of a list, page by page."""
+        """Yield the items of a list, page by page."""
         after = ""
         while after is not None:
             page = self.call("GET", path, params={**(params or {}), "limit": _PAGE, "after": after})
@@ -127,6 +129,7 @@ class Connection:
                 if not answer.is_success:
                     answer.read()
                     return answer
+                # Under another name until it is whole: a try that breaks off leaves nothing behind.
                 with new_file(destination) as file:
                     for piece in answer.iter_bytes(_PIECE):
                         file.write(piece)
@@ -135,7 +138,7 @@ class Connection:
         self._repeated(send)
 
     def upload(self, path: str, file: Path, tell: Tell) -> str:
-        """Send a file; after a broken connection go on from what arrived. Give the upload's id."""
+        """Send a file, resuming after broken connections; return the id of the upload."""
         import httpx
 
         size = stamp_of(file)[2]
@@ -158,6 +161,7 @@ class Connection:
                         raise problem
             except httpx.TransportError as error:
                 problem = self._unreachable(error)
+            # The server says what it has on disk: a broken connection says nothing about that.
             here = int(self.call("GET", place)["offset"])
             failures = 0 if here > offset else failures + 1
             offset = here
@@ -169,7 +173,7 @@ class Connection:
         return str(begun["id"])
 
     def _repeated(self, send: Callable[[], httpx.Response]) -> httpx.Response:
-        """Send, and send again as long as that may help."""
+        """Send a request, and again as long as that may help."""
         import httpx
 
         failures = 0
@@ -179,7 +183,7 @@ class Connection:
                 answer = send()
             except httpx.TransportError as error:
                 problem: MeterError = self._unreachable(error)
-                if "CERTIFICATE" in str(error):
+                if "CERTIFICATE" in str(error):  # it will be as wrong the next time
                     raise problem from None
             except httpx.HTTPError as error:
                 raise self._unreachable(error) from None
@@ -188,9 +192,9 @@ class Connection:
                     return answer
                 problem = _problem(self.server, answer)
                 pause = _pause(answer)
-                if isinstance(
-                    problem, UnderWay
-                ):  # the first of two: the server ends this, in its own time
+                # An earlier try is still being carried out. It counts as no failure: the server
+                # ends it in its own time, and then the key brings back its answer.
+                if isinstance(problem, UnderWay):
                     time.sleep(1)
                     continue
             failures += 1
@@ -230,7 +234,7 @@ def _pieces(file: Path, offset: int, size: int, tell: Tell) -> Iterator[bytes]:
 
 
 def _pause(answer: httpx.Response) -> float | None:
-    """Tell after how many seconds to ask again; None: it would not help."""
+    """Return after how many seconds to ask again; None: it would not help."""
     if answer.status_code in (502, 504):
         return 1.0
     if answer.status_code in (429, 503):

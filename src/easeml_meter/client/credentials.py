@@ -5,7 +5,6 @@ It is $XDG_CONFIG_HOME/easeml-meter/credentials.json, where that is not set belo
 
 from __future__ import annotations
 
-import ipaddress
 import json
 import os
 import secrets
@@ -14,6 +13,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
+from easeml_meter.checks import is_loopback
 from easeml_meter.errors import InvalidInput, MeterError, invalid
 
 INSECURE = "METER_INSECURE"
@@ -42,7 +42,7 @@ def server_address(given: str) -> str:
         raise invalid("server", given[:80], _NEEDED)
     if parts.username is not None:
         raise invalid("server", "an address with a user name", f"{_NEEDED}; use meter login")
-    if parts.scheme == "http" and not loopback(host) and os.environ.get(INSECURE) != "1":
+    if parts.scheme == "http" and not is_loopback(host) and os.environ.get(INSECURE) != "1":
         raise invalid(
             "server",
             given[:80],
@@ -52,18 +52,8 @@ def server_address(given: str) -> str:
     return f"{parts.scheme}://{name}{f':{port}' if port else ''}{parts.path.rstrip('/')}"
 
 
-def loopback(host: str) -> bool:
-    """Tell whether a host is this machine."""
-    if host == "localhost":
-        return True
-    try:
-        return ipaddress.ip_address(host).is_loopback
-    except ValueError:
-        return False
-
-
 def credentials_file() -> Path:
-    """Give the place of the file."""
+    """Return the path of the file."""
     home = os.environ.get("XDG_CONFIG_HOME") or Path.home() / ".config"
     return Path(home) / "easeml-meter" / "credentials.json"
 
@@ -75,7 +65,7 @@ def find(server: str) -> Credential | None:
 
 
 def store(server: str, credential: Credential) -> Path:
-    """Keep a token; give the file."""
+    """Keep a token; return the path of the file."""
     return _write(_read() | {server: asdict(credential)})
 
 
@@ -107,6 +97,7 @@ def _write(servers: dict[str, Any]) -> Path:
     try:
         path.parent.mkdir(mode=0o700, parents=True, exist_ok=True)
         try:
+            # Private from its first moment, and new: nobody has it open who may not read tokens.
             handle = os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, 0o600)
             with os.fdopen(handle, "w", encoding="utf-8") as file:
                 json.dump({"servers": servers}, file, indent=2)

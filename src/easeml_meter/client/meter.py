@@ -30,7 +30,7 @@ from easeml_meter.core.model import (
     Wanted,
 )
 from easeml_meter.core.people import Role
-from easeml_meter.core.questions.planning import MeterPlan, plan_of
+from easeml_meter.core.questions.planning import Plan, plan_of
 from easeml_meter.core.submissions import CheckedSubmission
 from easeml_meter.core.views import (
     Audit,
@@ -112,7 +112,7 @@ class RemoteMeter(MeterVerbs):
         return self._spec
 
     @property
-    def plan(self) -> MeterPlan:
+    def plan(self) -> Plan:
         return plan_of(self.spec)
 
     @property
@@ -135,6 +135,7 @@ class RemoteMeter(MeterVerbs):
         cluster: str | None = None,
         judge: str | None = None,
     ) -> Manifest:
+        # What is asked for comes from the server; the rows and their labels stay on this machine.
         requests = self.requests()
         if not requests:
             self._situation().requested()  # says why there is none
@@ -339,6 +340,7 @@ class RemoteMeter(MeterVerbs):
         spent = [row.number for row in generations if row.phase is Phase.SPENT]
         # Where none is spent, the server says what the newest one is instead.
         number = spent[0] if spent else generations[-1].number
+        # Before the test set is released: a folder that cannot be written is found out in time.
         folder = new_folder(Path("released", str(number)))
         place = self._at("test-sets", number, "release")
         answer = self._connection.call("POST", place)

@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-import re
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
+from easeml_meter.checks import is_id
 from easeml_meter.client.connection import Connection
 from easeml_meter.client.meter import RemoteMeter
 from easeml_meter.errors import NotFound, invalid
 from easeml_meter.service.meters import check_meter
 from easeml_meter.spec import MeterSpec
-
-_ID = re.compile("[0-9a-f]{32}")
 
 
 def connect(
@@ -34,11 +33,7 @@ def connect(
         Unreachable: the server does not answer.
     """
     connection = Connection.open(server, token, ca=ca)
-    try:
-        return RemoteMeter(connection, _find(connection, meter))
-    except BaseException:
-        connection.close()
-        raise
+    return _meter_at(connection, lambda: _find(connection, meter))
 
 
 def create_meter(
@@ -59,11 +54,14 @@ def create_meter(
     """
     check_meter(spec, name)
     connection = Connection.open(server, token, ca=ca)
+    given = {"name": name, "settings": spec.to_mapping()}
+    return _meter_at(connection, lambda: connection.call("POST", "/meters", json=given)["id"])
+
+
+def _meter_at(connection: Connection, found: Callable[[], str]) -> RemoteMeter:
+    """Return a meter that keeps the connection; without a meter, nobody else would close it."""
     try:
-        made = connection.call(
-            "POST", "/meters", json={"name": name, "settings": spec.to_mapping()}
-        )
-        return RemoteMeter(connection, made["id"])
+        return RemoteMeter(connection, found())
     except BaseException:
         connection.close()
         raise
@@ -75,7 +73,7 @@ def list_meters(connection: Connection) -> list[dict[str, Any]]:
 
 
 def _find(connection: Connection, meter: str | None) -> str:
-    if meter is not None and _ID.fullmatch(meter):
+    if meter is not None and is_id(meter):
         return meter
     meters = list_meters(connection)
     found = [each["id"] for each in meters if meter in (None, each["name"])]

@@ -60,6 +60,7 @@ def submit(
     conditions.progress(SENDING, 0, 0)
     params = {"model": model, **submitted.options(), **options}
     try:
+        # Until the server has said its id, a submission cannot be taken back.
         with _uninterrupted() as interrupts:
             answer = connection.call("POST", place, params=params, content=submitted.packed())
     except InvalidInput as error:
@@ -133,7 +134,7 @@ def _cancel(connection: Connection, place: str, tenant: dict[str, int]) -> str:
 
 @contextmanager
 def _uninterrupted() -> Iterator[list[int]]:
-    """Note a Ctrl-C instead of acting on it: only what is known can be taken back.
+    """Note Ctrl-C instead of acting on it: only a submission with an id can be taken back.
 
     The second one counts at once.
     """
@@ -164,6 +165,7 @@ def renamed(error: InvalidInput, files: Mapping[str, Source]) -> InvalidInput:
     """Name files in a refusal as they are named here."""
     if not files:
         return error
+    # Whole names only: "test.csv" must not be replaced inside of another path.
     names = "|".join(map(re.escape, files))
     line = re.sub(rf"(?<![\w./-])({names})(?![\w/-])", lambda m: named(files[m[0]]), str(error))
     return InvalidInput(line)

@@ -15,12 +15,12 @@ from pathlib import Path
 from typing import Any, ParamSpec
 
 from easeml_meter.core.gate import Gate
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.errors import InvalidInput, MeterError
 from easeml_meter.meter import MeterVerbs
 from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.service.submissions.kinds import OnnxFile, PredictionFiles, Submitted
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 from easeml_meter.tables.opening import FORMATS
 from easeml_meter.tables.source import Held
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import os
 import secrets
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass, field
@@ -154,7 +155,10 @@ class Order:
             InvalidInput: they do not fit.
         """
         if self._held is not None:
-            return join(self._held, self._committed, lenient=lenient)
+            # One by one: millions of ids are not to be in memory as they came and as texts.
+            held, self._held = deque(self._held), None
+            one_by_one = (held.popleft() for _ in range(len(held)))
+            return join(one_by_one, self._committed, lenient=lenient)
         if self._digest.hexdigest() == self._committed.digest:
             return Joined(rows, rows)
         return join(again(), self._committed, lenient=lenient)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from typing import Annotated
 
 from fastapi import Depends, Request
@@ -11,6 +10,7 @@ from fastapi.openapi.models import HTTPBearer
 from fastapi.security.base import SecurityBase
 from fastapi.security.utils import get_authorization_scheme_param
 
+from easeml_meter.checks import is_id
 from easeml_meter.errors import Unauthenticated
 from easeml_meter.server.batching import Batches
 from easeml_meter.server.limits import USER
@@ -41,7 +41,7 @@ SettingsHere = Annotated[Settings, Depends(the_settings)]
 
 
 def callers(site: Site) -> Batches[None, str, Caller]:
-    """Return what recognizes tokens; those that come at the same time, in one transaction."""
+    """Return what recognizes tokens: those that arrive together, in one query."""
     return Batches(lambda _, tokens: recognize_all(ANYONE, site, tokens), patience=False)
 
 
@@ -71,6 +71,7 @@ def token_of(request: Request) -> str:
 
 def noted(request: Request, caller: Caller) -> Caller:
     """Count a request for its caller, and name them in the log."""
+    # Named first: the log then says whose request was one too many.
     request.scope[USER] = caller.user.id
     request.app.state.limits.users.take(caller.user.id)
     return caller
@@ -92,7 +93,6 @@ def actor_at(site: Site, caller: Caller, meter: str, tenant: int | None = None) 
     return actor
 
 
-_ID = re.compile("[0-9a-f]{32}")
 _METER = "meter.id"
 """Where a request's scope says which meter its path names."""
 
@@ -101,8 +101,9 @@ _METER = "meter.id"
 # over one of the route: so they take the site from the request.
 async def the_meter(request: Request, caller: CallerHere, meter: MeterKey) -> str:
     """Return the id of the meter that the path names, by its id or its name."""
-    if _ID.fullmatch(meter):
+    if is_id(meter):
         return meter
+    # Several dependencies of one route need it: it is looked up once for each request.
     if _METER not in request.scope:
         site, at_site = request.app.state.site, caller.at_site()
         request.scope[_METER] = await run_in_threadpool(find_meter, at_site, site, caller, meter)
@@ -115,7 +116,8 @@ async def at_tenant(
 ) -> Actor:
     """Return who asks at a meter, for the tenant that the query names."""
     identifier = await the_meter(request, caller, meter)
-    if caller.admin:  # the books are read, which must not keep other requests waiting
+    # An admin's actor needs a look at the books, and the event loop must not wait for them.
+    if caller.admin:
         site = request.app.state.site
         return await run_in_threadpool(actor_at, site, caller, identifier, tenant)
     return caller.at(identifier, tenant)
@@ -137,7 +139,7 @@ async def the_user(request: Request, caller: CallerHere, user: UserKey) -> str:
     Only admins have names looked up: what others ask of anybody but themselves is refused alike,
     whether or not there is a user of that name.
     """
-    if _ID.fullmatch(user):
+    if is_id(user):
         return user
     if caller.admin:
         return await run_in_threadpool(find_user, caller.at_site(), request.app.state.site, user)

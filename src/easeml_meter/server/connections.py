@@ -2,9 +2,9 @@
 
 Anybody can open a connection and then say nothing, or a byte from time to time. Where there are
 too many, a newcomer takes the place of the one that has waited longest for a request, so idle
-connections never keep a client out. A request that has arrived and was not read yet counts: its
-client would see a reset, and could not tell whether the request was carried out. What is slow is
-ended by `sweep`, once a second.
+connections never keep a client out. A connection whose request has arrived but was not read yet
+goes last: its client would see a reset, and could not tell whether the request was carried out.
+What is slow is ended by `sweep`, once a second.
 """
 
 from __future__ import annotations
@@ -130,6 +130,7 @@ class Connections:
 
     def forget(self, peer: Peer) -> None:
         """Forget a connection that has ended."""
+        # The same address and port may belong to a newer connection by now, which stays counted.
         if self._peers.get(peer.address) is peer:
             del self._peers[peer.address]
             self._waiting.pop(peer, None)
@@ -187,7 +188,7 @@ class Connections:
         peer.end()
 
     def _counted(self, host: str) -> str:
-        """Return what a connection is counted for; a trusted proxy's are only counted in all."""
+        """Return what a connection counts for; a trusted proxy's count towards the total only."""
         address = ipaddress.ip_address(host.partition("%")[0])
         if any(address in each for each in self._proxies):
             return ""
@@ -216,6 +217,7 @@ class Listener(socket.socket):
         """
         self._in_a_row += 1
         if self._in_a_row > _AT_ONCE:
+            # asyncio takes this for an empty backlog, and comes back when other work had its turn.
             self._in_a_row = 0
             raise BlockingIOError
         try:
@@ -241,9 +243,9 @@ class Listener(socket.socket):
         super().close()
 
     def _drop_one(self) -> None:
-        """Take a connection without a free descriptor, and drop it; then there is one for others.
+        """Accept a connection with the descriptor that is kept for this, and drop it.
 
-        Without that the kernel would report the same connection again at once, and for ever.
+        Otherwise the kernel would report the same connection again at once, and for ever.
         """
         self._connections.refused()
         self._connections.make_room()
@@ -258,6 +260,7 @@ class WatchedProtocol(H11Protocol):
 
     def __init__(self, connections: Connections, **given: Any) -> None:
         super().__init__(**given)
+        # In the place of the parser that uvicorn has just made, before a byte has arrived.
         self.conn = _Parser(h11.SERVER, _LARGEST_HEAD)
         self._all = connections
         self._peer: Peer | None = None
@@ -269,20 +272,21 @@ class WatchedProtocol(H11Protocol):
         return self.conn.their_state is h11.SEND_BODY and not (self.flow.read_paused or waits)
 
     def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
-        """Begin."""
+        """Start to watch the connection."""
         super().connection_made(transport)
         self._peer = self._all.open(transport.get_extra_info("peername"), self)
+        # It had to make room for another one while TLS was negotiated.
         if self._peer is None:
             transport.abort()
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """End."""
+        """Forget the connection."""
         if self._peer is not None:
             self._all.forget(self._peer)
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
-        """Take what arrived."""
+        """Count and parse what arrived."""
         if self._peer is not None:
             self._peer.arrived += len(data)
         super().data_received(data)
@@ -318,6 +322,7 @@ class _Parser(h11.Connection):
                 raise h11.RemoteProtocolError("odd ends of lines")
         event = super().next_event()
         if isinstance(event, h11.Request):
+            # RFC 9112, section 6.3: a request with both may be an attempt at smuggling another.
             names = {name for name, _ in event.headers}
             if {b"content-length", b"transfer-encoding"} <= names:
                 raise h11.RemoteProtocolError("two lengths of one body")

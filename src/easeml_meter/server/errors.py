@@ -45,7 +45,7 @@ _WORDS = {
     429: TooMany.word,
     503: StorageError.word,
 }
-"""What statuses are called that the framework itself answers with."""
+"""Words for the statuses with which the framework itself answers."""
 
 
 def problem(error: MeterError) -> tuple[int, Problem]:
@@ -58,7 +58,7 @@ def problem(error: MeterError) -> tuple[int, Problem]:
 def answers(
     *statuses: int, only: tuple[int, ...] = (401, 403, 422, 429, 503)
 ) -> dict[int | str, dict[str, Any]]:
-    """Document the error answers of a route: those that most have, or `only` these, and more."""
+    """Document the errors of a route: the usual ones, or `only` these, and some more."""
     listed = sorted({*statuses, *only})
     return {
         status: {"model": Problem, "description": HTTPStatus(status).phrase} for status in listed
@@ -77,7 +77,7 @@ def error_response(status: int, body: Problem) -> JSONResponse:
 
 
 def route_of(scope: Scope) -> str:
-    """Give the template of a request's path: ids of others and typing errors stay out."""
+    """Return the template of a request's path, which holds no ids and nothing mistyped."""
     route: str = getattr(scope.get("route"), "path", "-")
     within = scope["path"].startswith(PREFIX) and not route.startswith((PREFIX, "-"))
     return f"{PREFIX}{route}" if within else route  # newer versions of FastAPI leave it out

@@ -1,4 +1,4 @@
-"""Limits of how often, and how much, anyone may ask."""
+"""Limits on how often, and with how many bytes, anyone may ask."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from easeml_meter.service.actor import ANYONE
 from easeml_meter.service.guesses import count_sign_in
 
 SMALL_BODY = 1 << 20
-"""Bytes of a body that a route does not read by itself."""
+"""Most bytes of a body that a route does not read by itself."""
 LARGEST = "meter.largest_body"
 """Where a request's scope says how many bytes its route takes."""
 HELD = "meter.held"
@@ -32,6 +32,8 @@ HELD = "meter.held"
 USER = "meter.user"
 """Where a request's scope says which user it came from."""
 _BUCKETS = 10_000
+"""Names that are remembered before the full buckets among them are forgotten: anybody can come from
+a new address, and memory must not grow with them."""
 MOST_WAITS = 50
 """Requests of one user that wait for a model at the same time, and streams of events."""
 
@@ -60,15 +62,15 @@ class Buckets:
             return
         now = self._clock()
         with self._lock:
-            # A full one needs no entry.
             before = self._full_at.get(name)
             self._full_at[name] = one_taken(before, now, self._rate, self._burst)
+            # A bucket that is full again needs no entry.
             if len(self._full_at) > _BUCKETS:
                 self._full_at = {name: at for name, at in self._full_at.items() if at > now}
 
 
 class HeldBytes:
-    """Bytes of bodies that are in memory, of each user and in all.
+    """Bytes of bodies that are in memory: each user's, and the total.
 
     Unfinished requests hold them for as long as they last, so their number is no limit. Whoever
     holds nothing may always send one body, however large.
@@ -93,14 +95,14 @@ class HeldBytes:
         self._of[name] += count
 
     def give_back(self, name: str, count: int) -> None:
-        """Count bytes no longer."""
+        """Stop counting bytes."""
         self._of[name] -= count
         if not self._of[name]:
             del self._of[name]
 
 
 class Body:
-    """What is received of a request, within the limits of its route, and of what may be held."""
+    """The body of a request as it arrives, within the limits of its route and of memory."""
 
     def __init__(self, scope: Scope, held: HeldBytes) -> None:
         self._scope = scope
@@ -113,7 +115,7 @@ class Body:
     def grow(self, count: int) -> None:
         """Count bytes that arrived, or the announced length where the route knows the user.
 
-        A stranger could otherwise announce so much that nothing is left for the others.
+        If a stranger's announcement counted, it could leave nothing to the others.
 
         Raises:
             HTTPException: there are too many, or would be.
@@ -127,6 +129,7 @@ class Body:
         size = max(self._arrived, self._announced)
         if size > largest:
             raise HTTPException(413, f"more than {largest} bytes")
+        # An announced length counts only on routes that have checked who sends it.
         if HELD not in self._scope:
             size = self._arrived
         more = min(size, self._scope.get(HELD, largest)) - self._counted
@@ -135,7 +138,7 @@ class Body:
             self._counted += more
 
     def end(self) -> None:
-        """Count nothing of it any more."""
+        """Stop counting all of it."""
         if self._name is not None:
             self._held.give_back(self._name, self._counted)
 

@@ -27,7 +27,7 @@ class JsonLines(logging.Formatter):
     """
 
     def format(self, record: logging.LogRecord) -> str:
-        """Write one line."""
+        """Return the record as one line."""
         own = record.name.split(".")[0] == OWN
         line: dict[str, Any] = {
             "time": stamp(datetime.fromtimestamp(record.created, UTC)),
@@ -45,7 +45,7 @@ class JsonLines(logging.Formatter):
 
 
 def described(error: BaseException) -> dict[str, Any]:
-    """Tell the kind of an error and where it arose, never its text."""
+    """Return the kind of an error and where it arose, never its text."""
     frames = traceback.extract_tb(error.__traceback__)
     places = [f"{Path(each.filename).name}:{each.lineno} {each.name}" for each in frames[-8:]]
     return {"error": type(error).__name__, "where": places}
@@ -55,5 +55,6 @@ def configure(level: str) -> None:
     """Send all logs of this process to stderr."""
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonLines())
+    # Libraries from warnings on only: below that they log addresses and statements.
     logging.basicConfig(handlers=[handler], level=logging.WARNING, force=True)
     logging.getLogger(OWN).setLevel(level.upper())

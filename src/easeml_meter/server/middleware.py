@@ -101,6 +101,8 @@ class Frame:
             await send(message)
 
         try:
+            # Pages put the name that a request came to into commands and invitations. A name that
+            # somebody else has pointed at this server must not get there.
             if self._hosts and _host(scope) not in self._hosts:
                 other = Problem(error="wrong-host", message="this server has another name")
                 await self._shape(scope, 421, other)(scope, limited, dressed)

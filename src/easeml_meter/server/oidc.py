@@ -15,13 +15,12 @@ import logging
 import secrets
 import threading
 import time
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any
 from urllib.parse import quote_plus, urlencode, urlsplit
 
 from easeml_meter.core.people import Person
-from easeml_meter.errors import MeterError, Unauthenticated
+from easeml_meter.errors import MeterError, Unauthenticated, not_installed
 from easeml_meter.server.settings import Settings, is_secure
 
 CALLBACK = "/sign-in/callback"
@@ -79,23 +78,20 @@ def provider_of(settings: Settings) -> Provider | None:
     try:
         import joserfc  # noqa: F401
     except ImportError as error:
-        raise MeterError(
-            f"oidc_issuer: signing in by a provider needs {error.name}; run: "
-            "pip install 'easeml-meter[oidc]'"
-        ) from error
+        what = "oidc_issuer: signing in by a provider needs"
+        raise not_installed(what, error, "oidc") from error
     return Provider(settings)
 
 
 class Provider:
     """An OpenID provider, as its discovery document describes it."""
 
-    def __init__(self, settings: Settings, clock: Callable[[], float] = time.time) -> None:
+    def __init__(self, settings: Settings) -> None:
         self.issuer = settings.oidc_issuer
         self._client = settings.oidc_client_id
         self._secret = settings.oidc_client_secret
         self._groups = settings.oidc_groups_claim
         self.callback = f"{settings.public_url}{CALLBACK}"
-        self._clock = clock
         self._lock = threading.Lock()
         self._published: tuple[float, dict[str, Any]] | None = None
         self._keys: tuple[float, Any] | None = None
@@ -140,6 +136,7 @@ class Provider:
         return self._described(claims)
 
     def _check_response(self, begun: Begun, query: dict[str, str]) -> None:
+        # Ties the answer to this browser: nobody can hand somebody else an answer of their own.
         if not secrets.compare_digest(query.get("state", "").encode(), begun.state.encode()):
             raise Refused("state")
         # RFC 9207: a mix-up of two providers is noticed before a code goes to the wrong one.
@@ -165,6 +162,7 @@ class Provider:
         elif isinstance(known, list) and "client_secret_basic" not in known:
             form |= {"client_id": self._client, "client_secret": self._secret}
         else:
+            # RFC 6749, section 2.3.1: each half is form-encoded before the two are joined.
             both = f"{quote_plus(self._client)}:{quote_plus(self._secret)}"
             headers["Authorization"] = f"Basic {base64.b64encode(both.encode()).decode()}"
         told = _fetched(self._endpoint("token_endpoint"), form, headers)
@@ -189,7 +187,7 @@ class Provider:
         raise Refused("signature")
 
     def _check(self, begun: Begun, claims: dict[str, Any]) -> None:
-        now = self._clock()
+        now = time.time()
         audience = claims.get("aud")
         several = audience if isinstance(audience, list) else [audience]
         nonce, subject = claims.get("nonce"), claims.get("sub")
@@ -197,6 +195,8 @@ class Provider:
             raise Refused("issuer")
         if self._client not in several:
             raise Refused("audience")
+        # A token for several audiences must say that it was issued to us, and not to another client
+        # of the provider that now shows it here (OpenID Connect Core, section 3.1.3.7).
         if (len(several) > 1 or "azp" in claims) and claims.get("azp") != self._client:
             raise Refused("authorized party")
         if not _number(claims.get("exp")) or claims["exp"] <= now - LEEWAY:
@@ -205,6 +205,7 @@ class Provider:
             raise Refused("time of issue")
         if "nbf" in claims and (not _number(claims["nbf"]) or claims["nbf"] > now + LEEWAY):
             raise Refused("not yet valid")
+        # Ties the token to this sign-in: one that was caught elsewhere cannot be shown again.
         if not isinstance(nonce, str) or not secrets.compare_digest(
             nonce.encode(), begun.nonce.encode()
         ):
@@ -231,10 +232,12 @@ class Provider:
     # What the provider publishes
 
     def _document(self) -> dict[str, Any]:
+        # Fetched under the lock: a crowd that signs in at once asks the provider once.
         with self._lock:
             if self._published is None or time.monotonic() - self._published[0] > _KEPT:
                 address = f"{self.issuer.rstrip('/')}/.well-known/openid-configuration"
                 found = _fetched(address)
+                # Another issuer's document would lead to endpoints and keys of its own.
                 if found.get("issuer") != self.issuer:
                     line = "the document there is another issuer's"
                     raise MeterError(f"oidc_issuer: {self.issuer!r} given, {line}")
@@ -256,6 +259,7 @@ class Provider:
             limit = _PAUSE if fresh else _KEPT
             if self._keys is None or time.monotonic() - self._keys[0] > limit:
                 listed = _fetched(address).get("keys")
+                # Public keys alone: a shared secret that anybody can read here must sign nothing.
                 usable = [
                     each
                     for each in (listed if isinstance(listed, list) else ())
@@ -282,12 +286,14 @@ def _fetched(
     begun = time.monotonic()
     try:
         with (
+            # No redirects: this address was found secure, and nobody looked at where it leads.
             httpx.Client(timeout=_SECONDS, follow_redirects=False) as client,
             client.stream(method, address, data=form, headers=headers) as answer,
         ):
             content = b""
             for piece in answer.iter_bytes():
                 content += piece
+                # The timeout of httpx is for each read: a server that drips could go on for ever.
                 if len(content) > _LARGEST or time.monotonic() - begun > 2 * _SECONDS:
                     raise MeterError(f"{host}: it answers with too much, or too slowly")
             if answer.status_code != 200:

@@ -8,11 +8,11 @@ from fastapi import Path, Query, Request
 from fastapi.exceptions import RequestValidationError
 from pydantic import BaseModel, ValidationError
 
-from easeml_meter.checks import MAX_NAME
+from easeml_meter.checks import ID, MAX_NAME
 
 Asked = TypeVar("Asked", bound=BaseModel)
 
-Id = Annotated[str, Path(pattern="^[0-9a-f]{32}$", description="32 hexadecimal digits.")]
+Id = Annotated[str, Path(pattern=f"^{ID}$", description="32 hexadecimal digits.")]
 
 MeterKey = Annotated[
     str,
@@ -24,7 +24,14 @@ UserKey = Annotated[
     Path(min_length=1, max_length=MAX_NAME, description="Id of the user, or their name."),
 ]
 
-FileName = Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+
+def one_line(description: str | None = None, *, least: int = 0) -> Any:
+    """Return a parameter of the query that is one line: a column, or the name of a file."""
+    pattern = r"^[^\x00-\x1f\x7f]" + ("+$" if least else "*$")
+    return Query(min_length=least or None, max_length=200, pattern=pattern, description=description)
+
+
+FileName = Annotated[str, one_line()]
 """What somebody calls a file that they send, for refusals."""
 
 Number = Annotated[int, Path(ge=1, le=1_000_000, description="Number, from 1.")]

@@ -23,16 +23,16 @@ _PROPER = re.compile(r"[0-9A-Za-z][0-9A-Za-z._:-]{0,127}")
 
 
 class Peers:
-    """An app behind which scopes say from where a connection came, whatever its headers say.
+    """Middleware that notes where a connection came from, whatever the request's headers say.
 
-    It stands in front of what puts the address that a proxy forwards in the place of the proxy's.
+    It runs before uvicorn replaces the address of a proxy with the one that the proxy forwards.
     """
 
     def __init__(self, app: ASGIApp) -> None:
         self._app = app
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Note the address, and hand on."""
+        """Note the address, and pass the request on."""
         scope[_PEER] = scope.get("client")
         await self._app(scope, receive, send)
 

@@ -23,6 +23,7 @@ from pydantic.fields import FieldInfo
 from pydantic_settings import BaseSettings, EnvSettingsSource, SettingsConfigDict
 from pydantic_settings import PydanticBaseSettingsSource as Source
 
+from easeml_meter.checks import is_loopback
 from easeml_meter.core.people import GroupSeat
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.executors import open_executor
@@ -184,6 +185,7 @@ class Settings(BaseSettings):
     )
     @classmethod
     def _empty_is_default(cls, value: object, info: ValidationInfo) -> object:
+        # A variable that is set to nothing, as compose files do, names no file.
         return cls.model_fields[str(info.field_name)].default if value == "" else value
 
     @model_validator(mode="after")
@@ -221,11 +223,7 @@ class Settings(BaseSettings):
     @property
     def in_the_clear(self) -> bool:
         """Whether tokens travel unencrypted: to other machines, with neither TLS nor a proxy."""
-        try:
-            local = ipaddress.ip_address(self.host).is_loopback
-        except ValueError:
-            local = self.host == "localhost"
-        return not (local or self.tls_key or self.trusted_proxy)
+        return not (is_loopback(self.host) or self.tls_key or self.trusted_proxy)
 
     @property
     def room(self) -> Room:
@@ -268,6 +266,7 @@ def _secret(data: Mapping[str, Any], name: str) -> str:
         with Path(file).open(encoding="utf-8") as stream:
             text = stream.read(_LONGEST_SECRET + 1)
     except (OSError, TypeError, ValueError) as error:
+        # Not the error's own text: that of a decoding error shows the bytes of the secret.
         reason = getattr(error, "strerror", None) or "no text"
         raise InvalidInput(f"{name}_file: {str(file)[:80]!r} cannot be read ({reason})") from None
     secret = text.rstrip("\r\n")
@@ -279,12 +278,8 @@ def _secret(data: Mapping[str, Any], name: str) -> str:
 def is_secure(address: str) -> bool:
     """Whether nobody in between can read or change what an address answers."""
     parts = urlsplit(address)
-    if parts.scheme == "https" and parts.hostname:
-        return True
-    try:
-        return parts.scheme == "http" and ipaddress.ip_address(parts.hostname or "").is_loopback
-    except ValueError:
-        return parts.scheme == "http" and parts.hostname == "localhost"
+    host = parts.hostname or ""
+    return bool(parts.scheme == "https" and host) or (parts.scheme == "http" and is_loopback(host))
 
 
 _TRUTH = {"true": True, "1": True, "false": False, "0": False}
@@ -340,6 +335,7 @@ def read_settings(
     given = {name: value for name, value in flags.items() if value is not None}
     written = {} if file is None else _file_values(file)
     found = Settings(**(written | _Environment(environment)() | given))
+    # The sandbox shows submitted commands some folders of this machine: no secret lies in one.
     check_out_of_sight(
         config=file,
         folder=found.folder,

@@ -15,9 +15,10 @@ from typing import TYPE_CHECKING, Any
 
 from starlette.requests import Request
 
-from easeml_meter.errors import MeterError, invalid
+from easeml_meter.errors import invalid, not_installed
 from easeml_meter.version import __version__
 
+# Imported where they are used: without traces, these packages need not be installed.
 if TYPE_CHECKING:
     from opentelemetry.sdk.trace import TracerProvider
 
@@ -135,9 +136,7 @@ def traces_of(environment: Mapping[str, str]) -> Traces | None:
         return Traces(_provider(exporter))
     except ImportError as error:
         variable = next(each for each in (_EXPORTER, *_ENDPOINTS) if environment.get(each))
-        raise MeterError(
-            f"{variable}: traces need {error.name}; run: pip install 'easeml-meter[otel]'"
-        ) from error
+        raise not_installed(f"{variable}: traces need", error, "otel") from error
 
 
 def _provider(exporter: str) -> TracerProvider:

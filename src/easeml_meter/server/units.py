@@ -113,7 +113,7 @@ Persistent=yes
 [Install]
 WantedBy=timers.target
 """
-"""The timer of the unit of backups, which is to be called meter-backup.service."""
+"""The timer that starts the unit of backups, meter-backup.service."""
 
 
 class Kind(StrEnum):

@@ -58,9 +58,22 @@ def check_key(site: Site) -> None:
         )
 
 
+def site_of(settings: Settings) -> Site:
+    """Open the site that the settings name, as its servers and workers use it."""
+    return Site.open(
+        settings.database_url,
+        settings.files_place,
+        settings.key_file,
+        allowed_losses=settings.allowed_loss,
+        limits=settings.table_limits,
+        room=settings.room,
+    )
+
+
 def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) -> None:
     """Work for the server with these settings until a signal asks to stop."""
     logs.configure(settings.log_level)
+    # Its scheme alone is shown: the address of a database holds the password.
     if not settings.database.startswith("postgres"):
         raise invalid("database", settings.database.partition(":")[0] or None, _NEEDED)
     if not settings.key_file.exists():
@@ -72,16 +85,10 @@ def run(settings: Settings, tell: Callable[[str], None], *, heartbeat: float) ->
 
 def _work(settings: Settings, tell: Callable[[str], None], heartbeat: float) -> None:
     traces = traces_of(os.environ)  # wrong variables are told now
-    site = Site.open(
-        settings.database,
-        settings.files_place,
-        settings.key_file,
-        allowed_losses=settings.allowed_loss,
-        limits=settings.table_limits,
-        room=settings.room,
-    )
+    site = site_of(settings)
     try:
         running = QueueRunner(site, *tasks(settings, traces), heartbeat=heartbeat)
+        # Before the first job: with another key, nothing that waits could be opened.
         check_key(site)
         work(running, tell, patience=settings.shutdown_seconds)
     finally:

@@ -89,6 +89,7 @@ _ALLOWED = {
         Permission.AUDIT,
         Permission.MANAGE,
     },
+    # A folder has one owner, from whom nothing in it is hidden; and the server itself is one.
     Role.OWNER: set(Permission),
     Role.USER: {
         Permission.SIGN_IN,
@@ -172,6 +173,11 @@ class Actor:
         return 1 if self.tenant is None else self.tenant
 
     @property
+    def by_user(self) -> dict[str, str]:
+        """Who acts, as a link of the audit chain says it; empty where there are no accounts."""
+        return {"user": self.user} if self.user else {}
+
+    @property
     def role(self) -> Role:
         """The role of the first seat."""
         return self.seats[0][0]
@@ -181,7 +187,7 @@ SYSTEM = Actor(((Role.OWNER, 0),))
 """The program itself: background tasks, and commands of whoever runs the server."""
 
 ANYONE = Actor(((Role.ANYONE, 0),))
-"""Somebody who has not said yet who they are."""
+"""Somebody who has not signed in."""
 
 UseCase = TypeVar("UseCase", bound=Callable[..., Any])
 
@@ -191,7 +197,7 @@ def needs(*permissions: Permission) -> Callable[[UseCase], UseCase]:
 
     This is the only gate. The use case runs with the actor narrowed to the seats that allow the
     first permission the actor has, so what it reads from the actor was checked. It raises `Denied`
-    for whoever has none of them, which a use case need not say again.
+    for anyone with none of them, which use cases do not repeat.
     """
 
     def declare(use_case: UseCase) -> UseCase:
@@ -214,6 +220,6 @@ def permit(actor: Actor, use_case: Callable[..., Any]) -> None:
     actor.granted(*use_case.needs)  # type: ignore[attr-defined]
 
 
-def allowed(role: Role, deed: Permission) -> bool:
+def allowed(role: Role, permission: Permission) -> bool:
     """Whether a role may do this."""
-    return deed in _ALLOWED[role]
+    return permission in _ALLOWED[role]

@@ -39,6 +39,9 @@ def newest_link(_actor: Actor, space: Workspace) -> int:
 @needs(Permission.AUDIT)
 def verify(actor: Actor, space: Workspace) -> Audit:
     """Verify the chain, the books and the journals against each other."""
+    # The journals first: an answer is committed before its line is written, so whatever they hold
+    # by now is in the books that are read next, also while answers are given.
+    journals = _journals(space)
     with space.reading() as books:
         state = space.state(books)
         links = books.audit.all(state.meter.id)
@@ -50,7 +53,7 @@ def verify(actor: Actor, space: Workspace) -> Audit:
     links = [link for link in links if _legible(link)]
     problems += _edited(state, entered, links)
     problems += _wrong_draws(state, entered, links)
-    problems += _unknown_answers(space, state.generations, entered)
+    problems += _unknown_answers(journals, state.generations, entered)
     listed = {each for link in links for each in _answers_in(link)}
     problems += restorations(links)
     if unlisted := told - listed:
@@ -71,7 +74,7 @@ def _entered(books: Books, state: MeterState) -> dict[Told, Entry]:
 def _edited(
     state: MeterState, entered: dict[Told, Entry], links: Sequence[AuditLink]
 ) -> Iterator[str]:
-    """Replay the chain: what the books say of settings, test sets and answers, it says, too."""
+    """Replay the chain, and compare what it says of settings, test sets and answers."""
     phases: dict[int, Phase] = {}
     sizes: dict[int, int | None] = {}
     for link in links:
@@ -201,16 +204,24 @@ def _legible(link: AuditLink) -> bool:
     return all(isinstance(link.details.get(name), kind) for name, kind in said.items())
 
 
+def _journals(space: Workspace) -> dict[str, list[Entry]]:
+    """Return the answers in all journals, by the fingerprints of their test sets."""
+    names = [name for name in space.files.names(TEST_SETS) if name.endswith(SUFFIX)]
+    return {
+        name.removesuffix(SUFFIX): Journal(space.files, f"{TEST_SETS}/{name}").read()
+        for name in names
+    }
+
+
 def _unknown_answers(
-    space: Workspace, test_sets: Sequence[TestSet], entered: dict[Told, Entry]
+    journals: Mapping[str, Sequence[Entry]],
+    test_sets: Sequence[TestSet],
+    entered: dict[Told, Entry],
 ) -> Iterator[str]:
     """Compare with the journals, which survive a database that was deleted or put back."""
     known = {each.fingerprint: each.number for each in test_sets}
-    for name in space.files.names(TEST_SETS):
-        if not name.endswith(SUFFIX):
-            continue
-        journal = Journal(space.files, f"{TEST_SETS}/{name}").read()
-        number = known.get(name.removesuffix(SUFFIX))
+    for fingerprint, journal in journals.items():
+        number = known.get(fingerprint)
         if number is None:
             yield (
                 f"a test set that these books do not know has answered {len(journal)} "

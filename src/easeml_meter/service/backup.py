@@ -13,7 +13,6 @@ import hmac
 import json
 import re
 import zipfile
-from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
@@ -22,6 +21,7 @@ from io import BytesIO
 from pathlib import Path
 from typing import IO, Any
 
+from easeml_meter.checks import is_id
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import stamp
@@ -66,12 +66,12 @@ class Place:
 
     @classmethod
     def of_site(cls, site: Site) -> Place:
-        """Give a server's site."""
+        """Return a server's site as a place."""
         return cls(site.store, site.identity, site.clock, site.space, files=site.files)
 
     @classmethod
     def of_folder(cls, home: Home) -> Place:
-        """Give the folder of an embedded meter."""
+        """Return the folder of an embedded meter as a place."""
         space = home.workspace()
         return cls(space.store, space.identity, space.clock, lambda _: space, single=True)
 
@@ -117,11 +117,11 @@ def back_up(
 
     Raises:
         InvalidInput: there is a file of that name already.
-        NotFound: there is no such meter, or none at all.
+        NotFound: there is no such meter, or none at all in a folder.
         StorageError: the books or a file cannot be read.
     """
     with new_file(out, private=True) as stream:
-        contents = _fill(_Packing(stream), place, meter, key)
+        contents = _fill(_Writer(partial(_packed, stream)), place, meter, key)
         archive.add(stream, MANIFEST, [_manifest(contents, place.identity)])
         archive.finish(stream)
     return contents
@@ -139,10 +139,11 @@ def shelve(
     """Add a backup to a shelf, where only what changed is new.
 
     Raises:
-        NotFound: there is no such meter, or none at all.
+        NotFound: there is no such meter, or none at all in a folder.
         StorageError: the books or a file cannot be read.
     """
-    contents = _fill(_Shelving(shelf), place, meter, key)
+    contents = _fill(_Writer(lambda _, content: shelf.put(content)), place, meter, key)
+    # The manifest last: a backup that breaks off has none, and does not count.
     shelf.add(contents.name, _manifest(contents, place.identity))
     return contents
 
@@ -166,7 +167,7 @@ def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) ->
         # One snapshot for all tables: rows of different moments would contradict each other.
         at = stamp(place.clock())
         rows = [row for row in books.meters.all() if meter in (None, row.id)]
-        if not rows:
+        if not rows and (meter is not None or place.single):
             raise NotFound("there is no such meter" if meter else "there is no meter")
         for row in rows:
             for table in METER_TABLES:
@@ -199,7 +200,7 @@ def _lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
 
 
 def _named_files(books: Books, state: MeterState) -> set[str]:
-    """Give the files that the books name; folders, which end in a slash, go as a whole."""
+    """Return the files that the books name; folders, which end in a slash, go as a whole."""
     meter, rows = state.meter.id, state.generations
     named = {f"{TEST_SETS}/", f"{ORDERS}/"} | {file_of(name) for name in books.copies.files(meter)}
     named |= set(batch_files(state))
@@ -228,10 +229,11 @@ def _copy_files(writer: _Writer, prefix: str, files: Files, named: set[str]) -> 
             writer.missing.append(f"{prefix}/{name}")
 
 
-class _Writer(ABC):
-    """Writes members, and remembers their digests."""
+class _Writer:
+    """Writes members, and remembers their digests; `put` writes one, and returns its SHA-256."""
 
-    def __init__(self) -> None:
+    def __init__(self, put: Callable[[str, Iterable[bytes]], str]) -> None:
+        self._put = put
         self.members: dict[str, str] = {}
         self.missing: list[str] = []
 
@@ -241,41 +243,20 @@ class _Writer(ABC):
 
     def write(self, name: str, content: Iterable[bytes]) -> None:
         """Write a member."""
-        self.members[name] = self._digest(name, content)
-
-    @abstractmethod
-    def _digest(self, name: str, content: Iterable[bytes]) -> str:
-        """Write a member; return its SHA-256."""
+        self.members[name] = self._put(name, content)
 
 
-class _Packing(_Writer):
-    """Into an archive."""
+def _packed(stream: IO[bytes], name: str, content: Iterable[bytes]) -> str:
+    """Add a member to an archive; return its SHA-256."""
+    digest = hashlib.sha256()
 
-    def __init__(self, stream: IO[bytes]) -> None:
-        super().__init__()
-        self._stream = stream
+    def digested() -> Iterator[bytes]:
+        for piece in content:
+            digest.update(piece)
+            yield piece
 
-    def _digest(self, name: str, content: Iterable[bytes]) -> str:
-        digest = hashlib.sha256()
-
-        def digested() -> Iterator[bytes]:
-            for piece in content:
-                digest.update(piece)
-                yield piece
-
-        archive.add(self._stream, name, digested())
-        return digest.hexdigest()
-
-
-class _Shelving(_Writer):
-    """Onto a shelf, where the same content is kept once."""
-
-    def __init__(self, shelf: Shelf) -> None:
-        super().__init__()
-        self._shelf = shelf
-
-    def _digest(self, name: str, content: Iterable[bytes]) -> str:
-        return self._shelf.put(content)
+    archive.add(stream, name, digested())
+    return digest.hexdigest()
 
 
 class _Shelved:
@@ -355,6 +336,7 @@ class Backup:
             raise _damaged(source) from None
 
     def _read_manifest(self) -> tuple[str, str, Contents]:
+        # Read before it is verified, for the key that it names: believed only after `check`.
         try:
             with self._archive.open(MANIFEST) as source:
                 signed = json.loads(source.read(_LONGEST_MANIFEST))
@@ -383,9 +365,11 @@ class Backup:
         if not hmac.compare_digest(self._signature, _signature(self._manifest, identity)):
             raise _damaged(self._path)
         members = self.contents.members
+        # Not one member more: what the signature does not cover is not restored.
         if {*self._archive.namelist()} != {*members, MANIFEST}:
             raise _damaged(self._path)
-        if not all(re.fullmatch("[0-9a-f]{32}", each.id) for each in self.contents.meters):
+        # They become names of folders, and no name may lead elsewhere.
+        if not all(is_id(each.id) for each in self.contents.meters):
             raise _damaged(self._path)
         for name, expected in members.items():
             digest = hashlib.sha256()
@@ -396,7 +380,7 @@ class Backup:
                 raise _damaged(self._path)
 
     def key(self) -> bytes | None:
-        """Give the secret key, if it is in the backup."""
+        """Return the secret key, if it is in the backup."""
         return self.member(KEY).read() if self.contents.with_key else None
 
     def member(self, name: str) -> IO[bytes]:

@@ -1,4 +1,4 @@
-"""The examination of a server: does all that its settings name work, and is it as safe as it looks?
+"""The examination of a server: does everything in its settings work, and is it safe?
 
 Nothing is made, upgraded or repaired, so it may run beside a server, before its first start, and on
 the machine of a worker.
@@ -192,6 +192,7 @@ def _files(installation: Installation) -> Finding:
     if kind == "folder" and not Path(place).exists():
         remedy = "meter serve makes it at its first start"
         return Finding("files", Verdict.WARN, f"{place}: there is no such folder yet", remedy)
+    # A name of its own: several machines may be examined at the same time.
     probe, content = f"doctor-{secrets.token_hex(8)}", secrets.token_bytes(32)
     try:
         files = open_files(place)

@@ -1,4 +1,4 @@
-"""Hand-overs: one tenant goes on from another's model, once all whom that costs have agreed.
+"""Hand-overs: one tenant continues from another's model, once all who pay for it have agreed.
 
 What it costs them is the rule of `core.ledger`: from then on, one history for all of them.
 """
@@ -107,6 +107,7 @@ def _agree(
         left = {"steps_left": found.steps_left_after}
         _link(actor, space, books, made, Event.HANDED_OVER, **left)
         settled(space, books, space.state(books))  # it may have left nothing to anybody
+    # After the commit, as every line of a journal: it must not know what the books gave up.
     space.journal(test_set).append_handover(row)
     return replace(found, recorded=True)
 
@@ -155,6 +156,6 @@ def _link(
         "giver": about.giver,
         "receiver": about.receiver,
         **more,
+        **actor.by_user,
     }
-    details |= {"user": actor.user} if actor.user else {}
     books.audit.append(about.meter, space.now(), event, details)

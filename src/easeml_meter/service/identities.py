@@ -1,4 +1,4 @@
-"""People whom a provider of identities vouches for: their accounts, and seats by their groups.
+"""People with an account at an OpenID provider: their accounts here, and seats by their groups.
 
 A person is known by issuer and subject, which the provider gives to nobody else. Names and
 addresses change hands, so by these nobody gets an account that is there already.
@@ -86,12 +86,13 @@ def _opened(site: Site, person: Person) -> User:
 
 
 def _follow(site: Site, user: User, groups: Iterable[str], rules: Sequence[GroupSeat]) -> None:
-    """Give and take what the groups of somebody decide.
+    """Give somebody the seats of their groups, and take those of other groups.
 
     What cannot be is left out and logged: nobody has two roles at a meter, and no labeler becomes
     a developer before the labels are released, whatever a group says.
     """
     wanted = {rule for rule in rules if rule.group in groups}
+    # Without a rule about admins, the provider has no say in who is one.
     if any(rule.role is Role.ADMIN for rule in rules):
         admin = any(rule.role is Role.ADMIN for rule in wanted)
         if user.admin != admin:
@@ -101,6 +102,7 @@ def _follow(site: Site, user: User, groups: Iterable[str], rules: Sequence[Group
     ruled = {seat for rule in rules if (seat := _seat(rule, known))}
     due = {seat for rule in wanted if (seat := _seat(rule, known))}
     has = {(seat.meter, seat.role, seat.tenant) for seat in held}
+    # Seats are taken before others are given: nobody has two roles at a meter.
     for meter, role, tenant in sorted((ruled & has) - due):
         place = (SYSTEM, site.space(meter), user.id, role, tenant)
         _tried(partial(seats.remove_seat, *place), user, meter)

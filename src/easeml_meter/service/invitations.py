@@ -1,4 +1,4 @@
-"""Invitations: whoever has the secret of one chooses the password of an account, once."""
+"""Invitations: the secret of one lets somebody choose the password of an account, once."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ DAYS = 3.0
 
 
 @needs(Permission.MANAGE)
-def invite(_actor: Actor, site: Site, user: str, *, days: float = DAYS) -> str:
+def invite(_actor: Actor, site: Site, user: str) -> str:
     """Return the secret of a new invitation to an account; earlier ones no longer count.
 
     Raises:
@@ -23,7 +23,7 @@ def invite(_actor: Actor, site: Site, user: str, *, days: float = DAYS) -> str:
     with site.writing() as books:
         books.users.get(user)
         books.tokens.revoke(site.now(), user=user, kind=INVITATION)
-    return tokens.issue(site, user, "invitation", days=days, kind=INVITATION)[1]
+    return tokens.issue(site, user, "invitation", days=DAYS, kind=INVITATION)[1]
 
 
 @needs(Permission.SIGN_IN)
@@ -46,5 +46,6 @@ def redeem(
     token, user, _ = holder
     if token.revoked_at is not None or token.expires_at <= site.now() or user.disabled:
         raise Unauthenticated("the invitation was used or has expired: ask an admin for another")
+    # Looked at once more under the lock, where it is used up: two people may redeem it at once.
     users.join(actor, site, user.id, token.id, password)
     return tokens.issue(site, user.id, purpose, days=days, kind="session")

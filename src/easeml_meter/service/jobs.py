@@ -53,15 +53,6 @@ class Later(Exception):
         self.moment = moment
 
 
-def _nothing(_site: Site, _key: str) -> None:
-    """Leave a row as it is."""
-
-
-def _no_trace(_site: Site, _key: str) -> str:
-    """Know of no request that queued a row."""
-    return ""
-
-
 @dataclass(frozen=True)
 class Work:
     """What is done for the jobs of one queue."""
@@ -70,9 +61,9 @@ class Work:
     waiting: Waiting
     run: Callable[[Site, str], None]
     """Does the work for a row, by its id; does nothing if there is none left to do."""
-    put_back: Callable[[Site, str], None] = _nothing
+    put_back: Callable[[Site, str], None] = lambda site, key: None
     """Shows in a row that its job waits again, when a runner stops in the middle of it."""
-    trace: Callable[[Site, str], str] = _no_trace
+    trace: Callable[[Site, str], str] = lambda site, key: ""
     """Returns the `traceparent` of the request that queued a row, if it is known."""
 
 
@@ -80,10 +71,10 @@ class Runner(Protocol):
     """Runs the jobs of some queues in the background."""
 
     def start(self) -> None:
-        """Begin."""
+        """Start running jobs."""
 
     def call(self) -> None:
-        """Say that there may be something to do."""
+        """Wake the runner: there may be something to do."""
 
     def stop(self, patience: float) -> bool:
         """Let the jobs under way finish, or put them back; return whether they finished."""
@@ -115,7 +106,7 @@ class ThreadRunner:
         self._thread = threading.Thread(target=self._run, name=self._name, daemon=True)
 
     def start(self) -> None:
-        """Begin, with what an earlier process left undone."""
+        """Start running jobs, with those that an earlier process left undone."""
         self._thread.start()
 
     def call(self) -> None:
@@ -204,7 +195,7 @@ class QueueRunner:
         )
 
     def start(self) -> None:
-        """Begin."""
+        """Start running jobs."""
         # The library logs the text of exceptions, and that may hold what was read.
         logging.getLogger("procrastinate").setLevel(logging.CRITICAL + 1)
         self._thread.start()
@@ -311,6 +302,7 @@ class QueueRunner:
             max_size=4,
             timeout=_CONNECT_SECONDS,
             open=False,
+            # A connection that the database has closed meanwhile is replaced, and not handed out.
             check=AsyncConnectionPool.check_connection,
         )
 

@@ -241,13 +241,17 @@ def _complete_promotions(space: Workspace, books: Books, test_set: TestSet) -> N
     for row in _beyond(told, known):
         journal.append_promotion(row)
     for row in _beyond(known, told):
-        details = {
-            "generation": test_set.number,
-            "tenant": row.tenant,
-            "step": row.step,
-            "model": row.model,
-        }
-        books.audit.append(test_set.meter, space.now(), Event.PROMOTION_MISSING, details)
+        missing = replace(row, at=space.now())
+        enter_promotion(books, test_set, missing, Event.PROMOTION_MISSING)
+
+
+def enter_promotion(
+    books: Books, test_set: TestSet, row: Promotion, event: Event, **by_user: str
+) -> None:
+    """Add a promotion to the audit chain, which is where the books keep them."""
+    said = {"tenant": row.tenant, "step": row.step, "model": row.model}
+    details = {"generation": test_set.number, **said, **by_user}
+    books.audit.append(test_set.meter, row.at, event, details)
 
 
 def _beyond(these: list[Promotion], others: list[Promotion]) -> list[Promotion]:

@@ -40,7 +40,7 @@ class Rotated:
     former: Path
     """Where the former one is kept: backups made before need it."""
     files: int
-    """Files that were sealed anew; after an interruption, those that were left."""
+    """Files that were sealed again; after an interruption, those that were left."""
     unopened: tuple[str, ...]
     """Files that neither key opens: they are damaged, and were so before."""
 
@@ -138,7 +138,7 @@ def _reseal_books(books: Books, meter: str, identity: Identity) -> None:
 
 
 def _reseal_answers(books: Books, identity: Identity) -> None:
-    """Seal anew what keys of requests bring back and only the server may read."""
+    """Seal again the stored answers to requests that only the server may read."""
     again = []
     for request in books.idempotency.texts():
         with suppress(VaultError, ValueError):

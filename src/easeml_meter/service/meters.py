@@ -1,4 +1,4 @@
-"""Meters: what is checked and entered when one is created."""
+"""Meters: creating, showing, listing and archiving them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from easeml_meter.checks import check_name
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import Event, MeterRecord, TestSet
-from easeml_meter.core.questions.planning import MeterPlan, plan_of
+from easeml_meter.core.questions.planning import Plan, plan_of
 from easeml_meter.errors import InvalidInput, MeterError, NotFound, WrongPhase, invalid
 from easeml_meter.scoring.losses import parse_loss
 from easeml_meter.scoring.outputs import OF_CLASSES
@@ -50,7 +50,7 @@ class MeterSummary:
     """What everyone with a seat may know of a meter; nothing of its answers."""
 
     meter: MeterRecord
-    plan: MeterPlan
+    plan: Plan
     current: TestSet
     """The test set in use, or the one requested."""
     recipient: str
@@ -95,8 +95,7 @@ def archive_meter(actor: Actor, space: Workspace) -> MeterState:
         latest, now = state.generations[-1], space.now()
         phase = advance(latest.phase, Phase.ARCHIVED)
         books.testsets.update(replace(latest, phase=phase, changed_at=now))
-        details: dict[str, object] = {"generation": latest.number}
-        details |= {"user": actor.user} if actor.user else {}
+        details = {"generation": latest.number, **actor.by_user}
         books.audit.append(latest.meter, now, Event.ARCHIVED, details)
         return space.state(books)
 
@@ -162,9 +161,7 @@ def show_meter(_: Actor, space: Workspace) -> MeterSummary:
     Raises:
         NotFound: there is no such meter.
     """
-    with space.reading() as books:
-        state = space.state(books)
-    recipient = space.identity.recipient
+    state, recipient = space.read_state(), space.identity.recipient
     return MeterSummary(
         state.meter, state.plan, state.current, recipient, state.spec, state.tenants
     )
@@ -177,8 +174,7 @@ def meter_state(_: Actor, space: Workspace) -> MeterState:
     Raises:
         NotFound: there is no such meter.
     """
-    with space.reading() as books:
-        return space.state(books)
+    return space.read_state()
 
 
 def create_in_folder(home: Home, spec: MeterSpec, name: str, clock: Clock) -> Workspace:
@@ -193,6 +189,7 @@ def create_in_folder(home: Home, spec: MeterSpec, name: str, clock: Clock) -> Wo
         spec.write(home.settings)
     space = home.workspace(clock)
     with space.writing() as books:
+        # Again, under the lock: two commands may have found the folder empty at the same time.
         if books.meters.all():
             raise _taken(home)
         enter(books, spec, name, space.now())

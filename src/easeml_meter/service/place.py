@@ -40,7 +40,7 @@ RECIPIENT = "server.recipient"
 
 
 def utc_now() -> datetime:
-    """Give the time, for everything that is not a test."""
+    """Return the time, for everything that is not a test."""
     return datetime.now(UTC)
 
 
@@ -95,7 +95,7 @@ class Home:
             raise unusable(self.folder, error) from error
 
     def workspace(self, clock: Clock = utc_now) -> Workspace:
-        """Give the meter that lives here."""
+        """Return the meter in this folder."""
         return Workspace(
             FolderFiles(self.state),
             lambda: Store.at(self.database),
@@ -142,17 +142,19 @@ class Workspace:
         """The opened books."""
         return self.open_store()
 
-    @cached_property
+    @property
     def identity(self) -> Identity:
-        """The key to which test sets are sealed."""
-        return self.open_identity()
+        """The key to which test sets are sealed, as it is now: it opens what the former one did."""
+        found = self.open_identity()
+        self.__dict__.setdefault("recipient_at_first", found.recipient)
+        return found
 
     def reading(self) -> AbstractContextManager[Books]:
         """Read a consistent snapshot of the books."""
         return self.store.reading()
 
     def asking(self) -> AbstractContextManager[Books]:
-        """Read what is read again under the lock, each time as it is at that moment.
+        """Read without a snapshot: for advice, which is checked again under the lock.
 
         Raises:
             MeterError: the key was changed since it was read.
@@ -172,15 +174,15 @@ class Workspace:
             yield books
 
     def check_key(self) -> None:
-        """Refuse to go on with a key that another process has changed.
+        """Refuse to write once another process has changed the key.
 
-        Nobody could open what is sealed to it from now on.
+        Something may be sealed to the former one by now, and nobody could open it any more.
 
         Raises:
             MeterError: it was changed.
         """
-        known = self.__dict__.get("identity")
-        if known is not None and self.open_identity().recipient != known.recipient:
+        known = self.__dict__.get("recipient_at_first")
+        if known is not None and self.open_identity().recipient != known:
             raise MeterError("the key of the meter was changed: open the meter again")
 
     def now(self) -> str:
@@ -194,6 +196,15 @@ class Workspace:
             NotFound: there is no such meter.
         """
         return MeterState.of(*books.meters.overview(self.meter))
+
+    def read_state(self) -> MeterState:
+        """Read the state of this meter in a transaction of its own.
+
+        Raises:
+            NotFound: there is no such meter.
+        """
+        with self.reading() as books:
+            return self.state(books)
 
     def loss(self, spec: MeterSpec) -> Loss:
         """Return the loss of a meter, if it may be used here.
@@ -213,7 +224,7 @@ class Workspace:
             self.room.check(self.meter or "", self.files, size)
 
     def journal(self, generation: TestSet) -> Journal:
-        """Give the journal that lies with a test set."""
+        """Return the journal that is kept beside a test set."""
         return Journal(self.files, f"{TEST_SETS}/{generation.fingerprint}{SUFFIX}")
 
 
@@ -266,7 +277,7 @@ class Site:
         return hmac.digest(signing_key(self.identity), purpose, "sha256")
 
     def close(self) -> None:
-        """Let go of the database."""
+        """Close the database."""
         self.store.close()
 
     def now(self) -> str:
@@ -283,7 +294,7 @@ class Site:
             books.meters.get(meter)
 
     def space(self, meter: str) -> Workspace:
-        """Give what the use cases of one meter work with."""
+        """Return what the use cases of one meter work with."""
         return Workspace(
             self.files.under(f"meters/{meter}"),
             lambda: self.store,

@@ -1,4 +1,4 @@
-"""Restoring a backup: what was told since stays told, so it gives no answer back."""
+"""Restoring a backup: answers given since then still count, so none comes back."""
 
 from __future__ import annotations
 
@@ -25,8 +25,6 @@ from easeml_meter.storage.files import FolderFiles
 from easeml_meter.storage.journal import LINES, SUFFIX, Journal, entries_in
 from easeml_meter.storage.store import Store
 from easeml_meter.vault.keys import Identity
-
-RESTORED = Event.RESTORED
 
 Step = tuple[str, int, int]
 """Fingerprint, tenant and step: what can have been answered only once."""
@@ -67,7 +65,7 @@ def restore(
     with Backup.open(source, name) as backup:
         backup.check(place.identity)
         chosen = [each for each in backup.contents.meters if meter in (None, each.id)]
-        if not chosen:
+        if not chosen and (meter is not None or place.single):
             raise NotFound(f"{source}: holds no such meter")
         if place.single:
             _check_single(place, chosen)
@@ -82,6 +80,7 @@ def restore(
             if backup.contents.whole and not books.users.all():
                 for table in SITE_TABLES:
                     books.copies.add(table, backup.rows(table))
+                # One that was revoked since the backup would be valid again.
                 books.tokens.revoke(stamp(place.clock()))
             for case in cases:
                 books.lock(case.meter.id)
@@ -206,6 +205,7 @@ class _Case:
         """Enter the meter, unless the books here are as new; complete them from the journals."""
         meter, now = self.meter.id, self.space.now()
         chain = [AuditLink(**row) for row in self.backup.rows("audit", meter)]
+        # What is here was compared without the lock.
         if books.audit.all(meter) != self.chain:
             raise MeterError("the meter was used meanwhile: try again")
         # Only a chain that goes on from the one here is newer. Otherwise the books here stay, and
@@ -226,13 +226,9 @@ class _Case:
             answers_now=books.copies.answers(meter),
             witnessed=self.witnessed,
         )
-        details = {
-            "backup_at": restored.backup_at,
-            "answers_then": restored.answers_then,
-            "answers_now": restored.answers_now,
-            "witnessed": restored.witnessed,
-        }
-        books.audit.append(meter, now, RESTORED, details)
+        said = ("backup_at", "answers_then", "answers_now", "witnessed")
+        details = {name: getattr(restored, name) for name in said}
+        books.audit.append(meter, now, Event.RESTORED, details)
         return restored
 
     def _enter(self, books: Books) -> None:

@@ -17,7 +17,7 @@ MOST_UPLOADS = 100
 _PAUSE = 10.0
 """Seconds before the files of a meter that is filling up are counted again."""
 _SHARE = 8
-"""After this part of what was left, the files are counted again: so many servers may share it."""
+"""The files are counted again after an eighth of what was left: so eight servers may share it."""
 
 
 class Room:

@@ -28,13 +28,14 @@ def shelve_verified(
 ) -> Contents:
     """Add a backup to a shelf and restore it elsewhere; with `keep`, drop the oldest ones then.
 
-    When a whole site was backed up, its time is noted for the site's servers, who show it.
+    When a whole site was backed up, its time is noted for the site's servers to show.
 
     Raises:
         MeterError: it cannot be restored, or a meter in it is not sound; nothing was dropped.
     """
     shelf = Shelf.at(source)
     contents = shelve(actor, place, shelf, meter=meter, key=key)
+    # Before anything is dropped: the older ones may be all that can be restored.
     check_backup(actor, place.identity, source, name=contents.name)
     if keep is not None:
         thin(actor, shelf, keep)

@@ -71,19 +71,30 @@ class Inbox:
         """Return how many bytes are here, on disk."""
         return upload.size - sum(end - start for start, end in self.missing(upload))
 
+    def check_room(self, size: int) -> None:
+        """Refuse a file unless it fits among the meter's files, and on the disk of this machine.
+
+        Raises:
+            TooLarge: it does not.
+        """
+        if self.space.room is not None:
+            self.space.room.check_free(self.space.files.free(), size)
+            self.space.room.check_disk(self.folder, size)
+
     @contextmanager
     def whole(self, upload: Upload) -> Iterator[Path]:
-        """Give a path on this machine with all bytes of an upload, for reading.
+        """Assemble an upload; yield a path on this machine with all of its bytes.
 
         Always a copy: a slower request for the same bytes may still replace a piece, and what is
         taken in must be what was checked.
         """
-        files, names = self.space.files, [_name(upload, start) for start, _ in self.pieces(upload)]
+        files = self.space.files
         self.folder.mkdir(mode=0o700, parents=True, exist_ok=True)
         with TemporaryDirectory(prefix="upload-", dir=self.folder) as scratch:
             path = Path(scratch) / "whole"
             with path.open("wb") as target:
-                for (start, _), name in zip(self.pieces(upload), names, strict=True):
+                for start, _ in self.pieces(upload):
+                    name = _name(upload, start)
                     with files.local(name) as source, source.open("rb") as stream:
                         # Two requests may have sent the same bytes: the same ones come last.
                         target.seek(start)
@@ -162,9 +173,10 @@ def receive_piece(actor: Actor, inbox: Inbox, identifier: str, offset: int) -> I
         MeterError: a piece that is here has this offset, or there are too many pieces.
     """
     upload = find_upload(actor, inbox, identifier)
-    free = next((gap for gap in inbox.missing(upload) if gap[0] <= offset < gap[1]), None)
+    gaps = inbox.missing(upload)
+    free = next((gap for gap in gaps if gap[0] <= offset < gap[1]), None)
     if free is None:
-        here = next((start for start, _ in inbox.missing(upload)), upload.size)
+        here = gaps[0][0] if gaps else upload.size
         raise MeterError(f"offset: {offset} given, {here} is next")
     if len(inbox.pieces(upload)) >= MOST_PIECES:
         raise MeterError(f"upload: {MOST_PIECES:,} pieces have arrived: send larger ones")
@@ -194,9 +206,7 @@ def finish_upload(
     here = inbox.arrived(upload)
     if here != upload.size:
         raise MeterError(f"upload: {here:,} of {upload.size:,} bytes have arrived: send the rest")
-    if inbox.space.room is not None:
-        inbox.space.room.check_free(inbox.space.files.free(), upload.size)
-        inbox.space.room.check_disk(inbox.folder, upload.size)
+    inbox.check_room(upload.size)
     with inbox.whole(upload) as path:
         added = add_labels(actor, inbox.space, path, decisions, part=part)
     _remove(inbox, upload)
@@ -219,9 +229,7 @@ def take_in_whole(
         TooLarge: there is no room for them.
         MeterError: what `add_labels` raises.
     """
-    if inbox.space.room is not None:
-        inbox.space.room.check_free(inbox.space.files.free(), len(content))
-        inbox.space.room.check_disk(inbox.folder, len(content))
+    inbox.check_room(len(content))
     # Before anything is written: plain labels, sent by mistake, must not touch the disk.
     if not begins_container(content):
         needed = "seal the rows first: meter seal ROWS --label COLUMN --out FILE.sealed"
@@ -261,6 +269,7 @@ def sweep_uploads(_: Actor, site: Site, folder: Path) -> None:
 
 
 def _remove(inbox: Inbox, upload: Upload) -> None:
+    # The row first: whoever still sends a piece finds no upload, and does not finish half of one.
     with inbox.space.writing() as books:
         books.uploads.remove(upload.id)
     for start, _ in inbox.pieces(upload):

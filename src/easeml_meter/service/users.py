@@ -6,11 +6,11 @@ import re
 import secrets
 import threading
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any
 
-from easeml_meter.checks import MAX_NAME, ODD, check_name
+from easeml_meter.checks import MAX_NAME, ODD, check_name, is_id
 from easeml_meter.core.model import Event
 from easeml_meter.core.people import Credentials, ProviderIdentity, User
 from easeml_meter.errors import Denied, MeterError, NotFound, Unauthenticated, invalid
@@ -48,9 +48,9 @@ def add_user(
     admin: bool = False,
     known_as: tuple[str, str] | None = None,
 ) -> User:
-    """Open an account; without a password it is used by tokens, or by whom a provider knows.
+    """Open an account; without a password, tokens or a provider's sign-in are the only ways in.
 
-    `known_as` is issuer and subject of the one whom a provider vouches for.
+    `known_as`: issuer and subject, if a provider vouches for its owner.
 
     Raises:
         InvalidInput: no name, e-mail address or password that an account can have.
@@ -110,7 +110,7 @@ def find_user(_actor: Actor, place: Site | Workspace, key: str) -> str:
     Raises:
         NotFound: no account has this name.
     """
-    if re.fullmatch("[0-9a-f]{32}", key):
+    if is_id(key):
         return key
     with place.reading() as books:
         found = books.users.named(key)
@@ -207,6 +207,7 @@ def _change(
     _check_email(changes.get("email"))
     new_password = "password" in changes
     password = changes.pop("password", None)
+    # Before the lock: hashing takes long by design, and everybody else would wait.
     hashed = hash_password(password) if password is not None else None
     with site.writing() as books:
         if invitation is not None:  # looked at before the password was hashed, and again here
@@ -245,10 +246,18 @@ def _tell_meters(
             books.audit.append_all(meter, [(now, event, {"user": after.id}) for event in events])
 
 
-def check_password(site: Site, name: str, password: str, address: str = "") -> User:
+def check_password(
+    site: Site,
+    name: str,
+    password: str,
+    address: str = "",
+    *,
+    entering: Callable[[Books, User], object] = lambda books, user: None,
+) -> User:
     """Return the user who has this name and password.
 
-    Wrong ones lock the name, as `guesses` says.
+    Wrong ones lock the name, as `guesses` says. What `entering` does is part of the transaction
+    that finds the password right: once it is changed, nothing more comes of the old one.
 
     Raises:
         Unauthenticated: something is wrong; which of name, password or lock is not said.
@@ -260,17 +269,22 @@ def check_password(site: Site, name: str, password: str, address: str = "") -> U
         possible = secret.password is not None and not locked_everywhere(secret, now)
         key = key_of(name, address, secret.password) if possible else idle_key(name, address)
         counts = begin_guess(books, key, now) and possible
-    right = verify_password(secret.password, password)
+    # Between two transactions, so that nobody waits for the hash. The password or a lock may have
+    # been changed meanwhile, so both are looked at again below.
+    hashed = secret.password
+    right = verify_password(hashed, password)
     # An unknown name takes as long as a wrong password: it is hashed and written all the same.
     with site.writing() as books:
         known = books.users.named(name)
         secret = books.users.credentials(known.id if known else "")
+        right = right and secret.password == hashed
         unlocked = counts and not locked_everywhere(secret, now)
         if unlocked:
             books.users.update(counted_everywhere(secret, now, right=right))
         welcome = known is not None and not known.disabled and right and unlocked
-        if welcome:
+        if known is not None and welcome:
             books.guesses.forget(key)
+            entering(books, known)
     if known is None or not welcome:
         raise Unauthenticated(
             f"name or password is wrong: check both; after {FAILURES} wrong ones in a row, "
@@ -302,6 +316,7 @@ def verify_password(hashed: str | None, password: str) -> bool:
     hasher = PasswordHasher()
     try:
         with _HASHING:
+            # Cut to what can be one: hashing megabytes would take as long as their sender likes.
             right = hasher.verify(hashed or _NOBODYS, password[:LONGEST_PASSWORD])
     except (VerificationError, InvalidHashError):
         return False

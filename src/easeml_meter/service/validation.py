@@ -1,4 +1,4 @@
-"""Validation sets: given or replaced by developers; labelers alone learn of shared rows."""
+"""Validation sets: handed in by developers; only labelers learn of rows shared with test sets."""
 
 from __future__ import annotations
 
@@ -30,53 +30,6 @@ from easeml_meter.vault.comparison import Shared
 
 
 @needs(Permission.SET_VALIDATION)
-def set_validation(
-    _: Actor,
-    space: Workspace,
-    source: Source,
-    *,
-    label: str | None = None,
-    id_column: str | None = None,
-    cluster: str | None = None,
-) -> ValidationSet:
-    """Give the first validation set; it is in force from the next submission on.
-
-    With `id_column`, predictions are joined to its rows by that column. No label is named where
-    the loss is made of scores: they are joined by ids.
-
-    Raises:
-        InvalidInput: the table cannot be read, its labels do not fit the loss, or ids are missing
-            or repeated.
-        WrongPhase: there is a validation set already.
-        TooLarge: there is no room for it.
-    """
-    return _enter(space, source, label, id_column, cluster, reset=False, first=True)
-
-
-@needs(Permission.SET_VALIDATION)
-def replace_validation(
-    _: Actor,
-    space: Workspace,
-    source: Source,
-    *,
-    label: str | None = None,
-    id_column: str | None = None,
-    cluster: str | None = None,
-    reset: bool = False,
-) -> ValidationSet:
-    """Replace the validation set, from the next submission on.
-
-    Label, id and cluster column are those of the one before, unless named; "" stands for no ids.
-
-    Raises:
-        InvalidInput: the table cannot be read, or its labels or ids do not fit, or a reset is
-            asked for that was not planned or is used up.
-        WrongPhase: there is no validation set yet.
-    """
-    return _enter(space, source, label, id_column, cluster, reset=reset, first=False)
-
-
-@needs(Permission.SET_VALIDATION)
 def give_validation(
     _: Actor,
     space: Workspace,
@@ -86,32 +39,23 @@ def give_validation(
     id_column: str | None = None,
     cluster: str | None = None,
     reset: bool = False,
+    first: bool | None = None,
 ) -> ValidationSet:
-    """Give the first validation set, or replace it, whichever is due.
+    """Hand in a validation set, for all submissions from now on.
 
-    Label, id and cluster column are those of the one before, unless named; "" stands for no ids.
-
-    Raises:
-        InvalidInput: the table cannot be read, or its labels or ids do not fit, or a reset is
-            asked for that was not planned or is used up.
-    """
-    return _enter(space, source, label, id_column, cluster, reset=reset, first=None)
-
-
-def _enter(
-    space: Workspace,
-    source: Source,
-    label: str | None,
-    id_column: str | None,
-    cluster: str | None,
-    *,
-    reset: bool,
-    first: bool | None,
-) -> ValidationSet:
-    """Take in a validation set; `first` None: the first one or another; columns None: as before.
+    `first`: whether there must be none yet, or one to replace; None: either. Label, id and cluster
+    column are those of the one before, unless named; "" stands for no ids. With an id column,
+    predictions are joined to its rows by that. No label is named where the loss is made of scores,
+    which are joined by ids.
 
     Whether it shares rows with the sealed test set is told to the labelers only: a refusal would
     let a developer probe for test inputs.
+
+    Raises:
+        InvalidInput: the table cannot be read, its labels do not fit the loss, ids are missing or
+            repeated, or a reset is asked for that was not planned or is used up.
+        WrongPhase: there is a validation set already, or none yet.
+        TooLarge: there is no room for it.
     """
     with space.reading() as books:
         state = space.state(books)
@@ -124,30 +68,19 @@ def _enter(
     if reset:
         _check_reset(state, sum(entry.after_reset for entry in entries))
     label, id_column = _named(state, label, id_column)
-    cluster = cluster or (before.cluster if before else None)
-    check_clusters(cluster, clusters=state.spec.clusters)
-    if cluster is not None and cluster in (label, id_column):
-        raise invalid("cluster column", cluster, "it must be neither the label nor the id column")
-    if state.spec.stratified and state.spec.stratum in (label, id_column):
-        needed = "it must be neither the label nor the id column"
-        raise invalid("stratum column", state.spec.stratum, needed)
-    classes = classes_in_force(state.spec, before)
+    cluster = _cluster(state, cluster, (label, id_column))
     table = Validation.open(
         source,
         label=label,
         loss=space.loss(state.spec),
-        classes=classes,
+        classes=classes_in_force(state.spec, before),
         id_column=id_column or None,
         cluster=cluster,
         strata=strata_of(state.spec),
     )
     check_whole(source)
     with about(source):
-        counted = counted_in(table.loss, table.classes, table.labels(), secret=False)
-        if counted == 0:
-            corpus = state.spec.corpus
-            what = corpus.counted(state.spec.classes) if corpus else "rows"
-            raise InvalidInput(f"no {what}: the loss {state.spec.loss} is counted of them")
+        _check_counted(state, table)
     digest = None
     if id_column:
         with about(source):
@@ -186,6 +119,26 @@ def _enter(
         details = {"number": number, "rows": found.rows, "digest": found.digest, "reset": reset}
         books.audit.append(found.meter, found.added_at, event, details)
     return found
+
+
+def _cluster(state: MeterState, cluster: str | None, others: tuple[str | None, ...]) -> str | None:
+    """Return the column of clusters, if rows are in some; refuse one that is used already."""
+    cluster = cluster or (state.validation.cluster if state.validation else None)
+    check_clusters(cluster, clusters=state.spec.clusters)
+    needed = "it must be neither the label nor the id column"
+    if cluster is not None and cluster in others:
+        raise invalid("cluster column", cluster, needed)
+    if state.spec.stratified and state.spec.stratum in others:
+        raise invalid("stratum column", state.spec.stratum, needed)
+    return cluster
+
+
+def _check_counted(state: MeterState, table: Validation) -> None:
+    """Refuse a set that has nothing of what the loss is counted of."""
+    if counted_in(table.loss, table.classes, table.labels(), secret=False) == 0:
+        corpus = state.spec.corpus
+        what = corpus.counted(state.spec.classes) if corpus else "rows"
+        raise InvalidInput(f"no {what}: the loss {state.spec.loss} is counted of them")
 
 
 def _named(state: MeterState, label: str | None, id_column: str | None) -> tuple[str, str | None]:

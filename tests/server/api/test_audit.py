@@ -8,12 +8,12 @@ import numpy as np
 import pytest
 from tests.server.driving import begin, submit
 from tests.server.helpers import Served
-from tests.service.helpers import small_spec
+from tests.service.helpers import make_session, small_spec
 
 from easeml_meter.core.model import AuditLink, Event
 from easeml_meter.core.people import Role
 from easeml_meter.service.actor import Actor
-from easeml_meter.service.audit import _readable
+from easeml_meter.service.audit import _readable, verify
 
 
 def test_the_audit_shows_each_role_its_part(served: Served, tmp_path: Path) -> None:
@@ -56,3 +56,20 @@ def test_a_hand_over_is_read_by_the_teams_it_concerns(event: Event) -> None:
     for other in (Actor(((Role.DEVELOPER, 3),)), Actor(((Role.ADMIN, 0),))):
         (shown,) = _readable(other, [link])
         assert (shown.details, shown.digest) == ({}, "")
+
+
+def test_an_answer_that_is_given_during_an_audit_is_no_problem(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    session = make_session(tmp_path)
+    session.submit(1, 0, model="a")
+    space = session.meter.workspace
+    names = space.files.names
+
+    def after_an_answer(folder: str) -> list[str]:
+        monkeypatch.setattr(space.files, "names", names)
+        session.submit(2, 0, model="b")
+        return names(folder)
+
+    monkeypatch.setattr(space.files, "names", after_an_answer)
+    assert verify(Actor.embedded(), space).problems == ()

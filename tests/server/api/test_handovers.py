@@ -8,7 +8,7 @@ from tests.server.driving import begin
 from tests.server.helpers import serve
 from tests.service.helpers import small_spec
 
-from easeml_meter.stats.planning import required_labels
+from easeml_meter.core.questions.planning import required_labels
 
 
 def test_shown_then_confirmed(tmp_path: Path) -> None:

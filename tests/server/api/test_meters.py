@@ -13,11 +13,11 @@ from tests.server.helpers import Served
 from tests.service.helpers import small_spec, with_errors
 from tests.service.sites import make_site
 
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.errors import InvalidInput, WrongPhase
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.meters import archive_meter, create_meter
 from easeml_meter.service.submissions import answering
-from easeml_meter.stats.planning import required_labels
 
 SETTINGS = small_spec().to_mapping()
 

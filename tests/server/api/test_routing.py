@@ -147,3 +147,15 @@ def test_who_is_no_admin_cannot_tell_which_names_are_taken(served: Served) -> No
     ):
         assert (answer.status_code, answer.json()["error"]) == (404, "not-found")
         assert answer.json()["message"] == "user 'nobody': none of that name"
+
+
+def test_every_route_that_takes_a_key_says_that_it_may_have_come_before(served: Served) -> None:
+    """With another request, or with one whose answer is lost: that is a 409."""
+    keyed = [
+        operation
+        for item in served.client().get("/openapi.json").json()["paths"].values()
+        for operation in item.values()
+        if any(each["name"] == "Idempotency-Key" for each in operation.get("parameters", ()))
+    ]
+    assert len(keyed) > 5
+    assert [each["operationId"] for each in keyed if "409" not in each["responses"]] == []

@@ -259,4 +259,4 @@ class TestLogin:
     def test_failures_are_counted(self, served: Served) -> None:
         log_in(served, "nobody", "wrong")
         text = served.client("admin").get("http://server/metrics").text
-        assert "\nmeter_failed_logins_total 1\n" in text
+        assert "\nmeter_failed_logins_total 1.0\n" in text

@@ -53,7 +53,7 @@ class TestPasswords:
             ]
             assert codes == [401, 401, 429]
             text = served.client("admin").get("http://server/metrics").text
-            assert "\nmeter_failed_logins_total 2\n" in text
+            assert "\nmeter_failed_logins_total 2.0\n" in text
 
     def test_whoever_waits_for_a_hash_holds_up_nobody(
         self, served: Served, monkeypatch: pytest.MonkeyPatch

@@ -11,7 +11,7 @@ from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, words
 from tests.service.helpers import small_spec
 
-from easeml_meter.stats.planning import required_labels
+from easeml_meter.core.questions.planning import required_labels
 
 
 class TestHandover:

@@ -80,7 +80,7 @@ class TestSigningIn:
         assert "Name or password is wrong" in words(answers[0])
         assert not is_signed_in(visitor)
         text = served.client("admin").get("http://server/metrics").text
-        assert "\nmeter_failed_logins_total 3\n" in text
+        assert "\nmeter_failed_logins_total 3.0\n" in text
 
     def test_what_was_typed_is_shown_as_text(self, served: Served) -> None:
         answer = sign_in(Visitor(served), name='"><script>alert(1)</script>')

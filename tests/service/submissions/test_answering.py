@@ -24,6 +24,7 @@ from tests.service.helpers import (
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.people import Role
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.signals import true_gap
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput, Spent, WrongPhase
@@ -36,7 +37,6 @@ from easeml_meter.service.submissions import kinds
 from easeml_meter.service.submissions.answering import Submission, answer_all
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.planning import required_labels
 from easeml_meter.stats.rounding import at_most
 
 

@@ -114,14 +114,14 @@ def test_without_a_sandbox_nothing_runs(session: Session) -> None:
     assert session.meter.status().signals == ()
 
 
-def test_a_trusted_function(session: Session) -> None:
+def test_a_trusted_function(session: Session, sandboxed: None) -> None:
     first = run(session, Function(FunctionModel(by_x, "by x, 1")))
     assert run(session, program()).name == first.name  # the same model, sandboxed
     assert run(session, Function(FunctionModel(by_x, "by x, 1"))).repeated
     assert run(session, Function(FunctionModel(fails, "fails"))).name == "no-reading"
 
 
-def test_an_onnx_model(session: Session, tmp_path: Path) -> None:
+def test_an_onnx_model(session: Session, tmp_path: Path, sandboxed: None) -> None:
     model = threshold(tmp_path / "model.onnx")
     told = run(session, model)
     assert told.name == run(session, program()).name

@@ -15,6 +15,7 @@ from easeml_meter.core.ledger import Ledger
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import LabelRequest, TestSet
 from easeml_meter.core.people import Role
+from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.views import Signal, signal_from_json
 from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, Spent, WrongPhase
 from easeml_meter.meter import Meter
@@ -25,7 +26,6 @@ from easeml_meter.service.submissions.measuring import Conditions
 from easeml_meter.service.testsets import requests
 from easeml_meter.service.testsets.release import retrospective
 from easeml_meter.spec import Count
-from easeml_meter.stats.planning import required_labels
 
 LABELER = Actor.embedded(Role.LABELER)
 

@@ -1,4 +1,4 @@
-"""What the routes share: shapes of what is given, pages of lists."""
+"""What the routes share: request bodies, pages of lists, files."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def pair_of(kind: str) -> WithJsonSchema:
 
 
 class Given(BaseModel):
-    """Base of what a request may hold: nothing unknown, nothing converted."""
+    """Base class of request bodies: no unknown fields, no conversions."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
 
@@ -59,7 +59,7 @@ def paged(
     show: Callable[[Item], Shown],
     falling: bool = False,
 ) -> Listed[Shown]:
-    """Give one page of items that are sorted by `key`, which no two of them share."""
+    """Return one page of items that are sorted by `key`, which no two of them share."""
     after = page.after
 
     def left(item: Item) -> bool:

@@ -59,7 +59,7 @@ async def _received(request: Request, settings: Settings) -> tuple[bytes, bytes 
 
 def packed(body: bytes, boundary: bytes) -> bytes:
     """Make the tar that a form stands for."""
-    fields = _read(body, boundary, MOST_FILES + 1, _SUBMISSION)
+    fields = _read(body, boundary, MOST_FILES + 1, _SUBMISSION)  # one more: the command itself
     files: dict[str, File] = {}
     for field in fields:
         name = _name_in_tar(field)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Annotated, Any
 
 from fastapi import APIRouter, Depends, Query
@@ -57,12 +58,19 @@ def history(actor: TenantActorHere, space: WorkspaceHere, page: PageHere) -> Lis
     return paged(found, page, key=lambda view: f"{view.generation:09}", show=SessionView.to_dict)
 
 
-@router.get(
-    "/meters/{meter}/report.html",
-    operation_id="draw_report",
-    responses=answers(404) | gives("text/html", "One page, with all it needs."),
-    response_class=Response,
-)
+def _drawing(
+    path: str, operation: str, media_type: str, text: str
+) -> Callable[[Callable[..., Response]], Callable[..., Response]]:
+    """Declare a route that draws a session."""
+    return router.get(
+        f"/meters/{{meter}}/{path}",
+        operation_id=operation,
+        responses=answers(404) | gives(media_type, text),
+        response_class=Response,
+    )
+
+
+@_drawing("report.html", "draw_report", "text/html", "One page, with all it needs.")
 def report(view: ViewHere) -> Response:
     """Draw a session as a page."""
     from easeml_meter.report.page import html_page
@@ -71,12 +79,7 @@ def report(view: ViewHere) -> Response:
     return Response(html_page(view), media_type="text/html", headers=headers)
 
 
-@router.get(
-    "/meters/{meter}/report.svg",
-    operation_id="draw_picture",
-    responses=answers(404) | gives("image/svg+xml", "The meter, step by step."),
-    response_class=Response,
-)
+@_drawing("report.svg", "draw_picture", "image/svg+xml", "The meter, step by step.")
 def picture(view: ViewHere) -> Response:
     """Draw a session."""
     from easeml_meter.report.meter import meter_svg
@@ -84,12 +87,7 @@ def picture(view: ViewHere) -> Response:
     return Response(meter_svg(view), media_type="image/svg+xml")
 
 
-@router.get(
-    "/meters/{meter}/badge.svg",
-    operation_id="draw_badge",
-    responses=answers(404) | gives("image/svg+xml", "The last signal."),
-    response_class=Response,
-)
+@_drawing("badge.svg", "draw_badge", "image/svg+xml", "The last signal.")
 def badge(view: ViewHere) -> Response:
     """Draw the last answer as a badge."""
     from easeml_meter.report.badges import badge_svg

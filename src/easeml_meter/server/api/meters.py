@@ -87,7 +87,7 @@ def list_meters(
 async def create_meter(
     site: SiteHere, actor: SiteActorHere, once: OnceHere, given: NewMeter
 ) -> JSONResponse:
-    """Make a meter, and ask for its first test set (an admin's deed)."""
+    """Make a meter, and ask for its first test set (admins)."""
 
     def make() -> tuple[int, MeterShown]:
         made = meters.create_meter(actor, site, MeterSpec.from_mapping(given.settings), given.name)
@@ -104,7 +104,7 @@ def show_meter(actor: ActorHere, space: WorkspaceHere) -> MeterShown:
 
 @router.post("/meters/{meter}/archive", responses=answers(404, 409), response_model=MeterShown)
 async def archive_meter(actor: ActorHere, space: WorkspaceHere, once: OnceHere) -> JSONResponse:
-    """Give a meter up before its first answer, for good (an admin's deed)."""
+    """Give a meter up before its first answer, for good (admins)."""
 
     def make() -> tuple[int, MeterShown]:
         meters.archive_meter(actor, space)

@@ -1,4 +1,4 @@
-"""A route of the API: as FastAPI's, and it refuses query parameters that it does not have."""
+"""A route of the API: FastAPI's, except that it refuses unknown query parameters."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from easeml_meter.errors import invalid
 
 
 class ApiRoute(APIRoute):
-    """Says so where a parameter is mistyped, which would else do nothing."""
+    """Refuses a mistyped parameter, which would otherwise be ignored."""
 
     def get_route_handler(self) -> Callable[[Request], Coroutine[Any, Any, Response]]:
         """Look at the names before anything else is done."""

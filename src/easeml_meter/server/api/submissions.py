@@ -33,7 +33,14 @@ from easeml_meter.server.auth import (
 )
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, OnceHere, once_streamed, replayed
-from easeml_meter.server.parameters import Id, MeterKey, Tenant, documented_query, read_query
+from easeml_meter.server.parameters import (
+    Id,
+    MeterKey,
+    Tenant,
+    documented_query,
+    one_line,
+    read_query,
+)
 from easeml_meter.server.traces import current_trace
 from easeml_meter.service.actor import Actor, permit
 from easeml_meter.service.place import Workspace
@@ -49,12 +56,7 @@ Wait = Annotated[float, Query(ge=0, le=60, description="Seconds to wait for the 
 Model = Annotated[str, Query(min_length=1, max_length=200, description="Name of the model.")]
 
 IdColumn = Annotated[
-    str,
-    Query(
-        max_length=200,
-        pattern=r"^[^\x00-\x1f\x7f]*$",
-        description="Column of the ids in both files; by default the name it has in each set.",
-    ),
+    str, one_line("Column of the ids in both files; by default the name it has in each set.")
 ]
 NoIds = Annotated[bool, Query(description="Rely on the order of the rows, and do not look at ids.")]
 Missing = Annotated[
@@ -127,7 +129,7 @@ class SubmissionAsked(BaseModel):
 
     @property
     def matching(self) -> RowMatching:
-        """How rows are to be matched."""
+        """How rows are matched."""
         return _matching(self.id_column, self.no_ids, self.missing)
 
 
@@ -264,8 +266,15 @@ async def submit(request: Request, given: AskedHere, key: Key = None) -> Respons
     permit(actor, queue.accept)  # before a body is read that may be large
     body = await submission_of(request, request.app.state.settings)
     keyed: Keyed[Accepted] | None = None
+    # What the key brings back later is what is told now, so it is made once.
+    told: list[tuple[int, dict[str, Any]]] = []
     if (known := once_streamed(request, actor, key).asked(body)) is not None:
-        keyed = Keyed(known, lambda found: known.answered(*_told(found)))
+
+        def answered(found: Accepted) -> KeyedRequest:
+            told.append(_told(found))
+            return known.answered(*told[-1])
+
+        keyed = Keyed(known, answered)
     incoming = Incoming(
         actor,
         space,
@@ -281,7 +290,7 @@ async def submit(request: Request, given: AskedHere, key: Key = None) -> Respons
     if isinstance(found, KeyedRequest):
         answer = replayed(found)
     else:
-        status, content = _told(found)
+        status, content = told[-1] if told else _told(found)
         answer = JSONResponse(content, status)
     if answer.status_code != 202:
         return answer
@@ -356,7 +365,7 @@ async def note_submission(
 
 
 async def _accepted(request: Request, incoming: Incoming) -> Taken:
-    """Take small submissions that come at the same time together; a large one makes none wait."""
+    """Accept small submissions that arrive together in one batch, and a large one by itself."""
     meter = incoming.space.meter or ""
     # A batch is answered as one: a large body would make all the small ones beside it wait.
     if len(incoming.body) <= _SMALL:
@@ -392,6 +401,7 @@ async def _settled(
         while True:
             receipt = await run_in_threadpool(queue.receipt, actor, space, submission)
             left = end - time.monotonic()
+            # A server that stops does not wait for a model: the client asks again.
             if receipt.final or left <= 0 or request.app.state.stopping.is_set():
                 return receipt
             await asyncio.sleep(min(left, _LOOK))
@@ -442,6 +452,7 @@ async def submission_events(
     submission: Id,
 ) -> StreamingResponse:
     """Send each change of a submission's state until it is answered."""
+    # Counted here to be refused with a status, and again for as long as the stream lasts.
     with request.app.state.limits.waits.counted(actor.user):
         first = await run_in_threadpool(queue.receipt, actor, space, submission)
     return StreamingResponse(_events(request, actor, space, first), media_type="text/event-stream")

@@ -267,7 +267,7 @@ def describe_request(
     "/meters/{meter}/requests/{number}/parts/{part}", status_code=204, responses=answers(404, 409)
 )
 def withdraw_part(actor: ActorHere, space: WorkspaceHere, number: Number, part: Number) -> Response:
-    """Take back labels that turned out wrong, before the test set begins (a labeler)."""
+    """Take back labels that turned out wrong, before the test set begins (labelers)."""
     parts.withdraw_part(actor, space, number, part)
     return Response(status_code=204)
 
@@ -302,7 +302,7 @@ async def give_labels(  # noqa: PLR0917
     file_name: FileName = "",
     key: Key = None,
 ) -> JSONResponse:
-    """Give the labels on demand that a step waits for, which is then answered (a labeler's deed).
+    """Give the labels on demand that a step waits for, which is then answered (labelers).
 
     The file, a table with ids and labels, is encrypted (age) to a key of `recipients`.
     """
@@ -343,7 +343,7 @@ def list_test_sets(actor: ActorHere, space: WorkspaceHere, page: PageHere) -> Li
 async def add_test_set(
     request: Request, inbox: InboxHere, actor: ActorHere, once: OnceHere, given: NewTestSet
 ) -> JSONResponse:
-    """Take in a sealed file that was uploaded (a labeler's deed).
+    """Take in a sealed file that was uploaded (labelers).
 
     With fewer rows than are needed, or `part`, it is a part; the test set begins with the part
     that makes them enough.
@@ -380,7 +380,7 @@ async def add_test_set_file(  # noqa: PLR0917
     ] = False,
     key: Key = None,
 ) -> JSONResponse:
-    """Take in a sealed file that is sent with this request (a labeler's deed).
+    """Take in a sealed file that is sent with this request (labelers).
 
     The file is the body itself, or the field `file` of a form. One that is too large for one
     request is uploaded in pieces, with POST /uploads.
@@ -443,7 +443,7 @@ async def retire_test_set(
 async def release_test_set(
     request: Request, actor: ActorHere, space: WorkspaceHere, once: OnceHere, number: Number
 ) -> JSONResponse:
-    """Hand a spent test set to the developers, with what really happened (a labeler's deed).
+    """Hand a spent test set to the developers, with what really happened (labelers).
 
     Where models were submitted, they run once more on a worker: the answer is then 202.
     """
@@ -490,6 +490,7 @@ def released_file(
     actor: TenantActorHere,
     space: WorkspaceHere,
     number: Number,
+    # A fixed list: no other file, here or elsewhere, can be named.
     file: Literal["testset.parquet", "retrospective.json", "report.html"],
 ) -> Response:
     """Download a file of a released test set; of retrospective and report, your own team's."""

@@ -86,6 +86,7 @@ async def login(
     request: Request, site: SiteHere, settings: SettingsHere, _: LoginCounted, given: Login
 ) -> LoggedIn:
     """Exchange a name and a password for a token."""
+    # In threads of its own: hashing is slow by design, and strangers decide how often it happens.
     try:
         token, secret = await request.app.state.hashing(
             partial(
@@ -115,6 +116,7 @@ def logout(site: SiteHere, caller: CallerHere) -> Response:
 @router.get("/me", operation_id="show_me", responses=answers())
 def me(caller: CallerHere) -> Me:
     """Return who is asking."""
+    # A token with scopes may be used for some of its owner's seats only.
     seats = [seat for seat in caller.members if seat in caller.seats(seat.meter)]
     return Me(
         user=user_shown(caller.user),
@@ -151,6 +153,7 @@ async def new_token(
         token, secret = tokens.make_token(actor, site, **given.model_dump())
         return 201, TokenMade(**_shown(token).model_dump(), token=secret)
 
+    # Secret: what the key of this request brings back is stored sealed to the server's key.
     return await once.answer(make, actor=actor, use_case=tokens.make_token, secret=True)
 
 

@@ -63,7 +63,7 @@ InboxHere = Annotated[Inbox, Depends(the_inbox)]
 async def begin_upload(
     inbox: InboxHere, actor: ActorHere, once: OnceHere, given: NewUpload
 ) -> JSONResponse:
-    """Announce a sealed file (a labeler's deed)."""
+    """Announce a sealed file (labelers)."""
 
     def make() -> tuple[int, UploadShown]:
         upload = uploads.begin_upload(actor, inbox, given.name, given.size)
@@ -103,6 +103,7 @@ async def send_piece(
     Pieces may be sent in any order, at the same time, and to any server of several. What arrived
     before a connection broke is kept.
     """
+    # Entered and left in threads: both look at the books and wait for the disk.
     receiving = uploads.receive_piece(actor, inbox, upload, offset)
     piece = await run_in_threadpool(receiving.__enter__)
     try:
@@ -117,6 +118,8 @@ async def _receive(request: Request, piece: Piece) -> None:
     waiting = bytearray()
     left = piece.left
     try:
+        # A little more than is missing may come, so that the line below says what is wrong, and
+        # not the one about any body that is too large.
         async for data in streamed(request, left + _BUFFER, held=2 * _BUFFER):
             waiting += data
             left -= len(data)

@@ -104,10 +104,11 @@ async def change_user(
 ) -> UserShown:
     """Change an account (admins); of one's own, e-mail and password.
 
-    A new password, or disabling the account, revokes its tokens. Who is no admin has to know the
-    old password; a wrong one counts as at login.
+    A new password, or disabling the account, revokes its tokens. Anyone but an admin has to know
+    the old password; a wrong one counts as at login.
     """
     changes = given.model_dump(exclude_unset=True)
+    # Somebody with a stolen session could guess the old password here instead of at the door.
     if "password" in changes and user == actor.user:
         await count_login(request)
     run = request.app.state.hashing if "password" in changes else run_in_threadpool
@@ -124,12 +125,15 @@ async def change_user(
     operation_id="invite_user",
     status_code=201,
     response_model=InvitationMade,
-    responses=answers(404),
+    responses=answers(404, 409),
 )
 async def invite(
     site: SiteHere, actor: SiteActorHere, once: OnceHere, user: UserHere
 ) -> JSONResponse:
-    """Invite whoever is to have an account to choose its password (admins). Good once, for days."""
+    """Invite the future owner of an account to choose its password (admins).
+
+    The link works once, and for three days.
+    """
 
     def make() -> tuple[int, InvitationMade]:
         secret = invitations.invite(actor, site, user)

@@ -21,7 +21,7 @@ from easeml_meter.server.api.routing import ApiRoute
 from easeml_meter.server.auth import ActorHere, SettingsHere, WorkspaceHere
 from easeml_meter.server.errors import answers
 from easeml_meter.server.idempotency import Key, once_streamed
-from easeml_meter.server.parameters import Number
+from easeml_meter.server.parameters import Number, one_line
 from easeml_meter.service import validation
 from easeml_meter.service.actor import permit
 from easeml_meter.tables.source import Held
@@ -33,22 +33,12 @@ GivenSuffix = Annotated[
     Suffix,
     Query(description="Format of the file; by default the ending of its name, or parquet."),
 ]
-Label = Annotated[str, Query(min_length=1, max_length=200, pattern=r"^[^\x00-\x1f\x7f]+$")]
+Label = Annotated[str, one_line(least=1)]
 IdColumn = Annotated[
-    str,
-    Query(
-        max_length=200,
-        pattern=r"^[^\x00-\x1f\x7f]*$",
-        description="Column that predictions are joined by; empty: none. Default: as before.",
-    ),
+    str, one_line("Column that predictions are joined by; empty: none. Default: as before.")
 ]
 Cluster = Annotated[
-    str,
-    Query(
-        max_length=200,
-        pattern=r"^[^\x00-\x1f\x7f]*$",
-        description="Column that says which rows belong together, for a meter of clusters.",
-    ),
+    str, one_line("Column that says which rows belong together, for a meter of clusters.")
 ]
 
 

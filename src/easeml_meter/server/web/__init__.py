@@ -69,7 +69,7 @@ _KEPT = ("retry-after", "allow")
 
 
 def install(app: FastAPI) -> None:
-    """Add the pages to an app, and make errors of pages be pages."""
+    """Add the pages to an app, and show their errors as pages, too."""
     app.state.live = Live(app.state.site)
     for router in ROUTERS:
         app.include_router(router)
@@ -80,6 +80,7 @@ def install(app: FastAPI) -> None:
 def _shaped(inner: Callable[..., Any]) -> Callable[[Request, Exception], Awaitable[Response]]:
     async def answer(request: Request, error: Exception) -> Response:
         told: Response = await inner(request, error)
+        # Who asks stands in the books, and the event loop must not wait for them.
         await run_in_threadpool(recognise, request)
         problem = Problem(**json.loads(bytes(told.body)))
         shown = shape(request.scope, told.status_code, problem)

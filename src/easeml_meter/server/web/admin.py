@@ -5,7 +5,8 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Annotated, Any
+from functools import partial
+from typing import Annotated
 
 from fastapi import APIRouter, Query, Response
 
@@ -152,13 +153,9 @@ def _meter_page(
     )
 
 
-def at_meter(visit: Visit, meter: str, form: str, deed: Callable[[], Response]) -> Response:
+def at_meter(visit: Visit, meter: str, form: str, act: Callable[[], Response]) -> Response:
     """Do what a form on the page of a meter asks for, or show that page again with the problem."""
-
-    def again(visit: Visit, **values: Any) -> Response:
-        return _meter_page(visit, meter, **values)
-
-    return fill(visit, form, deed, again)
+    return fill(visit, form, act, partial(_meter_page, meter=meter))
 
 
 @router.post("/admin/meters/{meter}/archive")
@@ -176,7 +173,7 @@ def archive_meter(visit: VisitHere, meter: Id) -> Response:
 
 @router.post("/admin/meters/{meter}/webhooks")
 def add_webhook(visit: VisitHere, meter: Id) -> Response:
-    """Tell an address what happens from now on; the signing secret is shown once."""
+    """Notify an address from now on; the signing secret is shown once."""
 
     def add() -> Response:
         events = [name.removeprefix("on ") for name in visit.form if name.startswith("on ")]
@@ -190,7 +187,7 @@ def add_webhook(visit: VisitHere, meter: Id) -> Response:
 
 @router.post("/admin/meters/{meter}/webhooks/remove")
 def remove_webhook(visit: VisitHere, meter: Id) -> Response:
-    """Tell an address nothing more."""
+    """Stop notifying an address."""
 
     def remove() -> Response:
         webhook = visit.field("webhook", longest=32)

@@ -30,6 +30,7 @@ def shields(site: SiteHere, settings: SettingsHere, meter: str, _: PlanCounted) 
 def _published(site: SiteHere, settings: SettingsHere, meter: str) -> SessionView:
     if not settings.badges:
         raise NotFound("badges: this site shows none")
+    # For everybody, as the setting says: a badge shows the last answer, and nothing else of it.
     return show_session(SYSTEM, site.space(meter))
 
 

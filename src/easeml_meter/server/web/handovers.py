@@ -17,7 +17,7 @@ router = APIRouter(include_in_schema=False)
 
 @router.post("/meters/{meter}/handover")
 def handover(visit: VisitHere, meter: Id) -> Response:
-    """Tell what a hand-over would do to the budget; confirmed, request it."""
+    """Show what a hand-over would do to the budget; once confirmed, request it."""
     giver, receiver = _tenant(visit, "giver"), _tenant(visit, "receiver")
     actor, space = visit.at(meter), visit.site.space(meter)
     confirmed = "confirm" in visit.form

@@ -35,7 +35,7 @@ from easeml_meter.report.words import (
 )
 from easeml_meter.server.api.history import Generation
 from easeml_meter.server.parameters import Tenant
-from easeml_meter.server.web.pages import Visit, VisitHere
+from easeml_meter.server.web.pages import Visit, VisitHere, download
 from easeml_meter.service import users
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.history import show_session
@@ -371,9 +371,7 @@ def history_csv(
         )
         noted = (_cell(line.note.text), line.note.link) if line.note else ("", "")
         table.writerow([*row, when(signal.told_at), *noted])
-    name = f"answers-{view.generation}.csv"
-    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
-    return Response(written.getvalue(), media_type="text/csv", headers=headers)
+    return download(written.getvalue(), "text/csv", f"answers-{view.generation}.csv")
 
 
 def _cell(text: str) -> str:

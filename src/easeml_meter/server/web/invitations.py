@@ -6,7 +6,6 @@ form. So it is in no log, and nothing that only follows the link uses it up.
 
 from __future__ import annotations
 
-import secrets
 from functools import partial
 
 from fastapi import APIRouter, Request, Response
@@ -16,19 +15,16 @@ from easeml_meter.errors import InvalidInput, Unauthenticated
 from easeml_meter.server.auth import SiteHere
 from easeml_meter.server.limits import LoginCounted
 from easeml_meter.server.web.pages import (
-    DOOR,
     SESSION,
     SESSION_DAYS,
     FormHere,
-    check_csrf,
-    csrf_token,
-    get_cookie,
-    render,
+    check_door,
+    door_form,
+    sentence,
     set_cookie,
 )
 from easeml_meter.service.actor import ANYONE
 from easeml_meter.service.invitations import redeem
-from easeml_meter.service.place import Site
 from easeml_meter.service.users import LONGEST_PASSWORD, SHORTEST_PASSWORD
 
 router = APIRouter(include_in_schema=False)
@@ -43,9 +39,7 @@ def join_page(request: Request) -> Response:
 def _form(
     request: Request, *, invitation: str = "", problem: str = "", status: int = 200
 ) -> Response:
-    site: Site = request.app.state.site
-    door = get_cookie(request, DOOR) or secrets.token_urlsafe(24)
-    answer = render(
+    return door_form(
         request,
         "join.html",
         status=status,
@@ -53,31 +47,24 @@ def _form(
         problem=problem,
         shortest=SHORTEST_PASSWORD,
         longest=LONGEST_PASSWORD,
-        door_csrf=csrf_token(site, door),
     )
-    set_cookie(request, answer, DOOR, door)
-    return answer
 
 
 @router.post("/join")
 async def join(request: Request, site: SiteHere, form: FormHere, _: LoginCounted) -> Response:
     """Set the password, and open a session with it."""
     secret, password = form.get("invitation", "").strip(), form.get("password", "")
-    door = get_cookie(request, DOOR)
-    if not door:
-        problem = "This browser sent no cookie back: allow cookies of this site, and try again."
+    if problem := check_door(request, form):
         return _form(request, problem=problem, status=403)
-    check_csrf(request, form, csrf_token(site, door))
-
     exchange = partial(redeem, ANYONE, site, secret, password, days=SESSION_DAYS)
     try:
         _, session = await request.app.state.hashing(partial(exchange, purpose="browser"))
     except Unauthenticated as error:
         request.app.state.metrics.count_failed_login()
-        return _form(request, problem=f"{str(error).capitalize()}.", status=401)
+        return _form(request, problem=sentence(error), status=401)
     except InvalidInput as error:
-        problem = f"{str(error).capitalize()}."
-        return _form(request, invitation=secret[:200], problem=problem, status=422)
+        given = secret[:200]
+        return _form(request, invitation=given, problem=sentence(error), status=422)
     answer = RedirectResponse("/meters", 303)
     set_cookie(request, answer, SESSION, session)
     return answer

@@ -106,6 +106,7 @@ class Live:
             before = self._newest
             self._newest = await run_in_threadpool(self._look, tuple(self._open))
             changing = any(before.get(each, new) != new for each, new in self._newest.items())
+            # What changes in two looks in a row is busy: a single answer slows no page down.
             self._busy, self._changing = changing and self._changing, changing
             # Whoever waits now holds the old event; those who come later wait for the next look.
             looked, self._looked = self._looked, asyncio.Event()
@@ -131,7 +132,7 @@ async def follow(
 async def _events(request: Request, user: str, meter: str, after: int) -> AsyncIterator[str]:
     state = request.app.state
     if state.limits.waits.full(user):
-        return
+        return  # by now it is too late to refuse: the status was sent
     with state.limits.waits.counted(user), state.live.following(meter):
         yield ": open\n\n"
         for look in range(_LONGEST):
@@ -141,6 +142,7 @@ async def _events(request: Request, user: str, meter: str, after: int) -> AsyncI
             newest = state.live.newest(meter)
             if newest > after:
                 await state.live.turn()
+                # More may have happened while it waited for its turn: that is told as well.
                 after = newest = max(newest, state.live.newest(meter))
                 yield f"id: {newest}\nevent: changed\ndata: {newest}\n\n"
             elif look % _SIGN_OF_LIFE == 0:

@@ -27,7 +27,6 @@ from easeml_meter.server.api.history import report as report_of
 from easeml_meter.server.parameters import Tenant
 from easeml_meter.server.web.history import NEWEST_FIRST, HistoryLook, LookHere, Session
 from easeml_meter.server.web.pages import Visit, VisitHere
-from easeml_meter.server.web.planner import toml_of
 from easeml_meter.server.web.timeline import TimelineSpan, spans
 from easeml_meter.service import meters
 from easeml_meter.service.actor import Actor, Permission
@@ -93,7 +92,7 @@ class MeterPage:
 
     @property
     def others(self) -> list[int]:
-        """Tenants to whom, or from whom, a checkpoint can be handed."""
+        """Tenants that a checkpoint can be handed to, or come from."""
         every = range(1, self.state.tenants + 1)
         return [tenant for tenant in every if tenant != self.tenant]
 
@@ -190,11 +189,6 @@ class MeterPage:
     def settings(self) -> list[tuple[str, str, str]]:
         """What was planned: a name, its value, and a note."""
         return settings_words(self.state.spec)
-
-    @property
-    def toml(self) -> str:
-        """What was planned, as a file has it."""
-        return toml_of(self.state.spec)
 
     @property
     def together(self) -> str:

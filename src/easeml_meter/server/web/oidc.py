@@ -30,6 +30,7 @@ from easeml_meter.server.web.pages import (
     own_address,
     packed_message,
     render,
+    sentence,
     set_cookie,
     signature,
 )
@@ -47,12 +48,12 @@ _MINUTES = 10
 
 @dataclass(frozen=True)
 class Way:
-    """A way to the provider and back, as the browser's cookie has it."""
+    """A round trip to the provider, as the browser's cookie holds it."""
 
     begun: Begun
     back: str
     account: str
-    """The account that is to be connected; empty: somebody signs in."""
+    """The account to connect; empty: somebody signs in."""
     until: str
 
     def packed(self, site: Site) -> str:
@@ -62,9 +63,10 @@ class Way:
 
     @classmethod
     def unpacked(cls, site: Site, cookie: str) -> Way | None:
-        """Read a cookie of ours that is not too old."""
+        """Return what a cookie holds, if this site made it and it is not too old."""
         text, _, given = cookie.partition(".")
         expected = signature(site, f"provider {text}")
+        # Before anything of it is parsed: only what this site has written is read.
         if not hmac.compare_digest(given.encode(), expected.encode()):
             return None
         plain = json.loads(base64.urlsafe_b64decode(f"{text}==="))
@@ -89,7 +91,7 @@ async def begin(
 
 @router.get("/account/connect")
 async def begin_connecting(request: Request, visit: VisitHere, _: LoginCounted) -> Response:
-    """Send somebody who is signed in there, to connect their account."""
+    """Send somebody with a session to the provider, to connect their account."""
     # Connected, the account has one more way in, without the limits of this token.
     if visit.caller.token.scopes:
         raise Unauthenticated("a session by a token with scopes cannot do this: sign in")
@@ -115,7 +117,7 @@ async def _sent(request: Request, site: Site, *, back: str, account: str) -> Res
 async def come_back(
     request: Request, site: SiteHere, settings: SettingsHere, _: LoginCounted
 ) -> Response:
-    """Take in what the provider says, and sign the person in or connect their account."""
+    """Check what the provider says, and sign the person in or connect their account."""
     provider, query = _provider(request), dict(request.query_params)
     way = Way.unpacked(site, get_cookie(request, COOKIE))
     rules = tuple(map(GroupSeat.parse, settings.oidc_seat))
@@ -125,6 +127,8 @@ async def come_back(
             raise Unauthenticated("the sign-in took too long, or began elsewhere: try again")
         person = provider.person(way.begun, query)
         if way.account:
+            # The session's cookie does not come along from elsewhere: the signed one says whose
+            # account it is, and that its owner began this.
             actor = Actor(((Role.USER, 0),), user=way.account)
             identities.connect(actor, site, person)
             return ""
@@ -137,8 +141,7 @@ async def come_back(
         secret = await request.app.state.providing(done)
     except MeterError as error:
         request.app.state.metrics.count_failed_login()
-        problem = str(error)[:1].upper() + str(error)[1:] + "."
-        answer = sign_in_form(request, back=back, problem=problem, status=401)
+        answer = sign_in_form(request, back=back, problem=sentence(error), status=401)
     else:
         answer = render(request, "again.html", address=back)
         if secret:

@@ -7,6 +7,7 @@ import gzip
 import hashlib
 import hmac
 import re
+import secrets
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
@@ -107,7 +108,7 @@ def signature(site: Site, text: str) -> str:
 
 
 def check_csrf(request: Request, form: dict[str, str], expected: str) -> None:
-    """Refuse what changes something and was not sent by a page of ours."""
+    """Refuse a request that changes something and does not come from a page of this site."""
     given = request.headers.get("x-csrf-token") or form.get("csrf", "")
     if not hmac.compare_digest(given.encode(), expected.encode()):
         raise Denied("the form is too old, or not from this site: load the page again")
@@ -178,6 +179,7 @@ VisitHere = Annotated[Visit, Depends(signed_in)]
 
 def _caller(request: Request, site: Site) -> Caller:
     caller = recognize(ANYONE, site, get_cookie(request, SESSION))
+    # Only what signing in has made: a token for scripts may last for years.
     if caller.token.kind != "session":
         raise Unauthenticated("this token is no session: sign in")
     request.scope[_CALLER] = caller
@@ -203,6 +205,7 @@ def _templates() -> Environment:
     found = Environment(
         loader=PackageLoader("easeml_meter.server.web"),
         autoescape=True,
+        # A name that is misspelt fails in the tests, and does not leave a gap in a page.
         undefined=StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
@@ -260,9 +263,48 @@ def render(
     text = _templates().get_template(template).render(shared | values)
     # A form may tell from which page it was sent: one returns there after signing in again.
     answer = HTMLResponse(text, status, {"Referrer-Policy": "same-origin"})
+    # A fragment shows no message, so it must not use one up.
     if message and not shared["fragment"]:
         set_cookie(request, answer, MESSAGE, "")
     return answer
+
+
+def door_form(request: Request, template: str, *, status: int = 200, **values: Any) -> HTMLResponse:
+    """Answer with a form for somebody without a session, which only their browser can send back.
+
+    Otherwise another site could sign a visitor in, to an account whose owner then watches.
+    """
+    site: Site = request.app.state.site
+    door = get_cookie(request, DOOR) or secrets.token_urlsafe(24)
+    values["door_csrf"] = csrf_token(site, door)
+    answer = render(request, template, status=status, **values)
+    set_cookie(request, answer, DOOR, door)
+    return answer
+
+
+def check_door(request: Request, form: dict[str, str]) -> str:
+    """Check a form of `door_form`; return what to tell a browser that keeps no cookies.
+
+    Raises:
+        Denied: it was made for another browser.
+    """
+    door = get_cookie(request, DOOR)
+    if not door:
+        return "This browser sent no cookie back: allow cookies of this site, and try again."
+    check_csrf(request, form, csrf_token(request.app.state.site, door))
+    return ""
+
+
+def sentence(error: Exception) -> str:
+    """Return a refusal as a page says it."""
+    text = str(error)
+    return f"{text[:1].upper()}{text[1:]}."
+
+
+def download(content: str | bytes, media_type: str, name: str) -> Response:
+    """Answer with a file that the browser saves under a name."""
+    headers = {"Content-Disposition": f'attachment; filename="{name}"'}
+    return Response(content, media_type=media_type, headers=headers)
 
 
 def fragment(site: Site, template: str, **values: Any) -> str:
@@ -287,7 +329,7 @@ def packed_message(site: Site, message: str) -> str:
 
 
 def _unpacked(site: Site, cookie: str) -> str:
-    """Read a message of ours: nobody else puts words into the mouth of this site."""
+    """Read a message that this site has signed: nobody else may speak in its name."""
     text, _, given = cookie.partition(".")
     if not hmac.compare_digest(given.encode(), signature(site, f"message {text}").encode()):
         return ""
@@ -300,6 +342,8 @@ def _unpacked(site: Site, cookie: str) -> str:
 @cache
 def _static(name: str) -> tuple[bytes, str]:
     """Return a file's content, compressed, and its digest."""
+    # Looked up in a listing: no name leads out of the folder, and none that strangers make up is
+    # cached.
     there = {each.name: each for each in (files("easeml_meter.server.web") / "static").iterdir()}
     if name not in there:
         raise NotFound(f"file {name[:80]!r}: there is none")
@@ -352,7 +396,7 @@ def recognise(request: Request) -> None:
 
 
 def error_page(request: Request, status: int, problem: Problem) -> Response:
-    """Answer with what went wrong; who is not signed in is sent to sign in, and back."""
+    """Answer with what went wrong; visitors without a session are sent to sign in, and back."""
     if status == 401:
         return _to_sign_in(request)
     caller = cast(Caller | None, request.scope.get(_CALLER))
@@ -403,6 +447,7 @@ def here(request: Request) -> str:
 
 def own_address(address: str) -> str:
     """Return an address if it is on this site, else that of the list of meters."""
+    # Browsers read a backslash as a slash, and // as the beginning of another host.
     plain = address.isprintable() and "\\" not in address
     own = address.startswith("/") and not address.startswith(("//", "/sign-in"))
     return address if plain and own else "/meters"

@@ -1,4 +1,4 @@
-"""The sheet of components and tokens, for whoever works on the pages."""
+"""The sheet of components and tokens, for those who work on the pages."""
 
 from __future__ import annotations
 

@@ -45,7 +45,7 @@ async def submit(  # noqa: PLR0917
     tenant: Tenant = None,
     ask: Ask = "",
 ) -> Response:
-    """Take a submission: the tar that the API takes; answer with what to put into the page."""
+    """Accept a submission, as the tar that the API takes; answer with a part of the page."""
     # Before the body is read, which may be large.
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
     body = await body_of(visit.request, visit.settings)
@@ -101,7 +101,7 @@ def _told(visit: Visit, meter: str, receipt: Receipt, signal: Signal | None) -> 
 def show_submission(
     visit: VisitHere, meter: str, submission: str, tenant: Tenant = None
 ) -> Response:
-    """Tell how far a submission has got."""
+    """Show how far a submission has got."""
     actor, space = visit.caller.at(meter, tenant), visit.site.space(meter)
     receipt = queue.receipt(actor, space, submission)
     if not wants_fragment(visit.request):
@@ -144,7 +144,7 @@ def write_note(
 
 @router.post("/meters/{meter}/submissions/{submission}/cancel")
 def cancel(visit: VisitHere, meter: str, submission: str, tenant: Tenant = None) -> Response:
-    """Take a submission back before it was begun."""
+    """Withdraw a submission before a worker starts it."""
     actor = visit.caller.at(meter, tenant).granted(Permission.SUBMIT)
     queue.cancel(actor, visit.site.space(meter), submission)
     message = "The submission was taken back. It cost nothing."

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
 from functools import partial
@@ -19,7 +20,7 @@ from easeml_meter.server.api.testsets import released_file as file_of_released
 from easeml_meter.server.api.testsets import test_inputs as inputs_of
 from easeml_meter.server.limits import streamed
 from easeml_meter.server.parameters import FileName, Id, Number, Tenant
-from easeml_meter.server.web.pages import Visit, VisitHere
+from easeml_meter.server.web.pages import Visit, VisitHere, download
 from easeml_meter.service import users
 from easeml_meter.service.actor import Actor, Permission
 from easeml_meter.service.meters import classes_open, meter_state, show_meter
@@ -124,7 +125,7 @@ def _asked_release(actor: Actor, space: Workspace, number: int) -> ReleaseReques
 
 
 def _commands(server: str, meter: str, columns: KnownColumns, spec: MeterSpec) -> str:
-    """Say how to seal at home, in lines that a shell takes as they are."""
+    """Return the commands to seal on one's own machine, quoted for a shell."""
     place, scores = ["--server", server, "--meter", meter], not spec.seals_labels
     named = {
         "--label": "" if scores else columns.label,
@@ -142,7 +143,7 @@ def _commands(server: str, meter: str, columns: KnownColumns, spec: MeterSpec) -
 
 
 def _label_commands(server: str, meter: str) -> str:
-    """Say how to give labels on demand from a terminal."""
+    """Return the commands to give labels on demand."""
     place = ["--server", server, "--meter", meter]
     lines = (
         ["meter", "login", "--server", server],
@@ -177,32 +178,33 @@ async def add_labels(
         drop=dropped,
         keep_unknown_labels=keep_unknown_labels,
     )
-    largest = parts.LARGEST_FROM_BROWSER + _HEADER
+    decisions = LabelerDecisions(ids_renumbered, accept_shared)
+
+    def add(content: bytes) -> Response:
+        added = parts.add_labels_from_browser(
+            page.actor, page.space, content, choices, decisions, kind=kind, title=file_name
+        )
+        return page.back(_progress(added, _unit(page)))
+
+    return await _taken_in(page, add)
+
+
+async def _taken_in(page: Labeling, work: Callable[[bytes], Response]) -> Response:
+    """Do something with a file that the page's script encrypted."""
+    request, largest = page.visit.request, parts.LARGEST_FROM_BROWSER + _HEADER
     # In memory alone: what the page sends is encrypted, and is decrypted there, too.
-    pieces = [piece async for piece in streamed(page.visit.request, largest)]
-    add = partial(
-        parts.add_labels_from_browser,
-        page.actor,
-        page.space,
-        b"".join(pieces),
-        choices,
-        LabelerDecisions(ids_renumbered, accept_shared),
-        kind=kind,
-        title=file_name,
-    )
+    content = b"".join([piece async for piece in streamed(request, largest)])
     try:
-        added = await page.visit.request.app.state.labeling(add)
+        answer = await request.app.state.labeling(partial(work, content))
     except InvalidInput as error:
         raise InvalidInput(_in_boxes(str(error))) from None
-    return _gone_to(page.back(_progress(added, _unit(page))))
+    return _gone_to(answer)
 
 
 @router.get("/meters/{meter}/labels/wanted.csv")
 def wanted_sheet(page: LabelingHere) -> Response:
-    """Give the ids whose labels a step waits for, with a column to fill in."""
-    found = orders.wanted_sheet(page.actor, page.space)
-    named = {"Content-Disposition": 'attachment; filename="wanted.csv"'}
-    return Response(found, media_type="text/csv", headers=named)
+    """Return the ids whose labels a step waits for, with a column to fill in."""
+    return download(orders.wanted_sheet(page.actor, page.space), "text/csv", "wanted.csv")
 
 
 @router.post("/meters/{meter}/labels/wanted")
@@ -219,26 +221,18 @@ async def give_labels(
     columns = orders.Columns(
         label=label, id_column=id_column or None, keep_unknown_labels=keep_unknown_labels
     )
-    largest = parts.LARGEST_FROM_BROWSER + _HEADER
-    pieces = [piece async for piece in streamed(page.visit.request, largest)]
-    give = partial(
-        orders.give_encrypted,
-        page.actor,
-        page.space,
-        b"".join(pieces),
-        columns,
-        kind=kind,
-        title=file_name,
-    )
-    try:
-        given = await page.visit.request.app.state.labeling(give)
-    except InvalidInput as error:
-        raise InvalidInput(_in_boxes(str(error))) from None
-    return _gone_to(page.back(f"Received {given.labels:,} labels: the submission is answered."))
+
+    def give(content: bytes) -> Response:
+        given = orders.give_encrypted(
+            page.actor, page.space, content, columns, kind=kind, title=file_name
+        )
+        return page.back(f"Received {given.labels:,} labels: the submission is answered.")
+
+    return await _taken_in(page, give)
 
 
 def _gone_to(answer: Response) -> Response:
-    """Let the browser go there: if the page's script followed by itself, it ate the message."""
+    """Have the browser load the page: a script that followed would use up the message."""
     answer.status_code = 204
     answer.headers["HX-Redirect"] = answer.headers["location"]
     return answer
@@ -307,13 +301,13 @@ def retire_test_set(visit: VisitHere, meter: Id, number: Number) -> Response:
 
 @router.get("/meters/{meter}/test-sets/{number}/inputs.parquet")
 def test_inputs(visit: VisitHere, meter: str, number: Number) -> Response:
-    """Give the test inputs, to those who may see them."""
+    """Return the test inputs, to those who may see them."""
     return inputs_of(visit.at(meter), visit.site.space(meter), number)
 
 
 @router.get("/meters/{meter}/batches/{number}")
 def released_batch(visit: VisitHere, meter: Id, number: Number) -> Response:
-    """Give a batch that has left the window of a rolling test set."""
+    """Return a batch that has left the window of a rolling test set."""
     return batch_of_released(visit.at(meter), visit.site.space(meter), number)
 
 
@@ -325,5 +319,5 @@ def released_file(
     file: Literal["testset.parquet", "retrospective.json", "report.html"],
     tenant: Tenant = None,
 ) -> Response:
-    """Give a file of a released test set."""
+    """Return a file of a released test set."""
     return file_of_released(visit.at(meter, tenant), visit.site.space(meter), number, file)

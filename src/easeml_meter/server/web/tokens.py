@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import secrets
 from functools import partial
 from typing import Annotated
 
@@ -17,23 +16,20 @@ from easeml_meter.server.limits import LoginCounted, address_of
 from easeml_meter.server.settings import Settings
 from easeml_meter.server.web.forms import fill, show_forms
 from easeml_meter.server.web.pages import (
-    DOOR,
     SESSION,
     SESSION_DAYS,
     FormHere,
     MaybeCaller,
     Visit,
     VisitHere,
-    check_csrf,
-    csrf_token,
-    get_cookie,
+    check_door,
+    door_form,
     own_address,
-    render,
+    sentence,
     set_cookie,
 )
 from easeml_meter.service import tokens, users
 from easeml_meter.service.actor import ANYONE, Permission
-from easeml_meter.service.place import Site
 from easeml_meter.service.tokens import TOKEN_PREFIX, log_in, log_in_by_token
 
 router = APIRouter(include_in_schema=False)
@@ -51,7 +47,7 @@ def start(caller: MaybeCaller) -> Response:
 def sign_in_page(
     request: Request, caller: MaybeCaller, back: Back = "/meters", ended: bool = False
 ) -> Response:
-    """Show the form; who is signed in already goes on."""
+    """Show the form; somebody who is signed in already is sent on."""
     if caller is not None:
         return RedirectResponse(own_address(back), 303)
     return sign_in_form(request, back=back, ended=ended)
@@ -67,10 +63,8 @@ def sign_in_form(
     status: int = 200,
 ) -> HTMLResponse:
     """Show the form, with what was wrong."""
-    site: Site = request.app.state.site
     settings: Settings = request.app.state.settings
-    door = get_cookie(request, DOOR) or secrets.token_urlsafe(24)
-    answer = render(
+    return door_form(
         request,
         "sign_in.html",
         status=status,
@@ -78,23 +72,18 @@ def sign_in_form(
         name=name,
         ended=ended,
         problem=problem,
-        door_csrf=csrf_token(site, door),
         provider=settings.oidc_name if settings.oidc_issuer else "",
     )
-    set_cookie(request, answer, DOOR, door)
-    return answer
 
 
 @router.post("/sign-in")
 async def sign_in(request: Request, site: SiteHere, form: FormHere, _: LoginCounted) -> Response:
     """Exchange a name and a password for a session."""
     name, given, address = (form.get(each, "") for each in ("name", "password", "back"))
-    door = get_cookie(request, DOOR)
-    if not door:
-        problem = "This browser sent no cookie back: allow cookies of this site, and try again."
+    if problem := check_door(request, form):
         return sign_in_form(request, back=address, name=name[:200], problem=problem, status=403)
-    check_csrf(request, form, csrf_token(site, door))
     exchange = partial(log_in, address=address_of(request))
+    # A token may stand in the place of the password. Nobody guesses one, so it locks nothing.
     if given.startswith(TOKEN_PREFIX):
         exchange = partial(log_in_by_token)
     session = partial(exchange, ANYONE, site, name.strip(), given, days=SESSION_DAYS)
@@ -102,7 +91,7 @@ async def sign_in(request: Request, site: SiteHere, form: FormHere, _: LoginCoun
         _, secret = await request.app.state.hashing(partial(session, purpose="browser"))
     except Unauthenticated as error:
         request.app.state.metrics.count_failed_login()
-        problem = str(error).capitalize() + "."
+        problem = sentence(error)
         return sign_in_form(request, back=address, name=name[:200], problem=problem, status=401)
     answer = RedirectResponse(own_address(address), 303)
     set_cookie(request, answer, SESSION, secret)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import Any
 
 from fastapi import APIRouter, Response
@@ -115,7 +116,4 @@ def change_user(visit: VisitHere, user: Id) -> Response:
         changed = service.change_user(actor, visit.site, user, **{field: value})
         return visit.redirect(f"/admin/users/{user}", f"{changed.name} {told}.")
 
-    def again(visit: Visit, **values: Any) -> Response:
-        return _user(visit, user, **values)
-
-    return fill(visit, "change", change, again)
+    return fill(visit, "change", change, partial(_user, user=user))

@@ -1,16 +1,16 @@
-"""Validation sets: given, replaced and fetched at a meter's page."""
+"""Validation sets: handed in, replaced and downloaded on a meter's page."""
 
 from __future__ import annotations
 
 from typing import Annotated
 
-from fastapi import APIRouter, Query, Response
+from fastapi import APIRouter, Response
 from fastapi.concurrency import run_in_threadpool
 
 from easeml_meter.server.api.common import body_of
 from easeml_meter.server.api.validation import Suffix
 from easeml_meter.server.api.validation import validation_file as file_of_validation
-from easeml_meter.server.parameters import FileName, Number, Tenant
+from easeml_meter.server.parameters import FileName, Number, Tenant, one_line
 from easeml_meter.server.web.meters import MeterPage
 from easeml_meter.server.web.pages import VisitHere
 from easeml_meter.service.actor import Permission
@@ -19,7 +19,7 @@ from easeml_meter.tables.source import Held
 
 router = APIRouter(include_in_schema=False)
 
-LongestLabel = Annotated[str, Query(max_length=200, pattern=r"^[^\x00-\x1f\x7f]*$")]
+Column = Annotated[str, one_line()]
 
 
 @router.post("/meters/{meter}/validation")
@@ -27,13 +27,13 @@ async def set_validation(  # noqa: PLR0917
     visit: VisitHere,
     meter: str,
     suffix: Suffix,
-    label: LongestLabel = "",
-    id_column: LongestLabel = "",
-    cluster: LongestLabel = "",
+    label: Column = "",
+    id_column: Column = "",
+    cluster: Column = "",
     reset: bool = False,
     file_name: FileName = "",
 ) -> Response:
-    """Give the first validation set, or replace it."""
+    """Hand in the first validation set, or replace it."""
     # Refused before the body is read: a stranger's may be long.
     actor = visit.at(meter).granted(Permission.SET_VALIDATION)
     body = await body_of(visit.request, visit.settings)

@@ -68,13 +68,15 @@ def deliver(actor: Actor, site: Site, identifier: str, send: Send) -> None:
 
     Raises:
         Denied: the actor is not the server itself.
-        Later: it did not arrive, and is to be tried again then.
+        Later: it did not arrive, and is tried again then.
     """
     with site.reading() as books:
         delivery = books.deliveries.get(identifier)
         secret = books.webhooks.secret(delivery.webhook) if delivery and delivery.webhook else None
     if delivery is None or delivery.state is not DeliveryState.WAITING:
         return
+    # Sent outside of a transaction: a receiver that takes its time must hold no lock. Whoever dies
+    # before the end sends it again, and receivers know it by its id.
     tried = replace(delivery, attempts=delivery.attempts + 1)
     try:
         send(_message(site, tried, secret))

@@ -119,6 +119,7 @@ def reach(mail: MailServer) -> None:
 def _signed_in(mail: MailServer) -> Iterator[smtplib.SMTP]:
     with smtplib.SMTP(mail.host, mail.port, timeout=_SECONDS) as server:
         if mail.starttls:
+            # With its certificate checked: otherwise anybody in between would get the password.
             server.starttls(context=ssl.create_default_context())
         if mail.user and mail.password:
             server.login(mail.user, mail.password)

@@ -12,7 +12,7 @@ from datetime import timedelta
 from fractions import Fraction
 from typing import Any
 
-from easeml_meter.core.model import AuditLink, stamp
+from easeml_meter.core.model import AuditLink, Event, stamp
 from easeml_meter.core.notifications import Delivery, Webhook
 from easeml_meter.core.signals import Rules, answer_named
 from easeml_meter.errors import invalid
@@ -25,24 +25,24 @@ from easeml_meter.storage.books import Books
 from easeml_meter.storage.jobs import Job, Queue
 
 EVENTS = {
-    "labels requested": "requested",
-    "labels received": "part added",
-    "test set added": "test set added",
-    "labels asked for": "labels asked for",
-    "spent": "spent",
-    "released": "released",
-    "hand-over requested": "hand-over requested",
-    "hand-over declined": "hand-over declined",
-    "handed over": "handed over",
+    "labels requested": Event.REQUESTED,
+    "labels received": Event.PART_ADDED,
+    "test set added": Event.TEST_SET_ADDED,
+    "labels asked for": Event.LABELS_ASKED,
+    "spent": Event.SPENT,
+    "released": Event.RELEASED,
+    "hand-over requested": Event.HAND_OVER_REQUESTED,
+    "hand-over declined": Event.HAND_OVER_DECLINED,
+    "handed over": Event.HANDED_OVER,
 }
 """What can be sent, and the audit link that says it. Signals (`told:TENANT`) have to be named."""
 
-TOLD = "told"
+TOLD = Event.TOLD.value
 
-_COUNTED = {"part added": 1, "part withdrawn": -1}
+_COUNTED = {Event.PART_ADDED: 1, Event.PART_WITHDRAWN: -1}
 # Of a signal only what its developers see: not who submitted, nor the digest of the submission.
 _TOLD = ("generation", "tenant", "step", "answer", "model")
-_HAND_OVERS = ("hand-over requested", "hand-over declined", "handed over")
+_HAND_OVERS = (Event.HAND_OVER_REQUESTED, Event.HAND_OVER_DECLINED, Event.HANDED_OVER)
 _HANDED_OVER = ("generation", "giver", "receiver")
 _KEPT = timedelta(days=30)
 """How long the records of messages are kept."""
@@ -141,11 +141,11 @@ def _details(books: Books, link: AuditLink) -> dict[str, Any]:
         return {name: link.details[name] for name in _TOLD} | _edges(books, link)
     if link.event in _HAND_OVERS:
         return {name: link.details[name] for name in _HANDED_OVER}
-    if link.event != EVENTS["labels received"]:
+    if link.event != Event.PART_ADDED:
         return link.details
     number = link.details["generation"]
     here = sum(
-        _COUNTED[each.event] * each.details["rows"]
+        _COUNTED[Event(each.event)] * each.details["rows"]
         for each in books.audit.all(link.meter)[: link.number]
         if each.event in _COUNTED and each.details["generation"] == number
     )

@@ -16,6 +16,7 @@ from collections.abc import Sequence
 from datetime import datetime
 from urllib.parse import urlsplit
 
+from easeml_meter.core.model import Event
 from easeml_meter.core.notifications import Message, Undelivered, Webhook
 from easeml_meter.errors import NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
@@ -71,7 +72,7 @@ def add_webhook(
         webhook = Webhook(secrets.token_hex(16), meter, url, chosen, site.now())
         # Only the host: the rest of an address may be a secret, and many people read the audit.
         details = {"webhook": webhook.id, "host": urlsplit(url).hostname, "events": list(chosen)}
-        link = books.audit.append(meter, webhook.created_at, "webhook added", details)
+        link = books.audit.append(meter, webhook.created_at, Event.WEBHOOK_ADDED, details)
         # It begins after its own link: what happened before is not sent to a new address.
         books.webhooks.add(webhook, secret=sealed, seen=link.number)
     return webhook, secret
@@ -102,7 +103,8 @@ def remove_webhook(actor: Actor, site: Site, meter: str, identifier: str) -> Non
         books.lock(meter)
         if not books.webhooks.remove(meter, identifier):
             raise NotFound(f"webhook {identifier[:32]!r}: none with that id")
-        books.audit.append(meter, site.now(), "webhook removed", {"webhook": identifier})
+        details = {"webhook": identifier}
+        books.audit.append(meter, site.now(), Event.WEBHOOK_REMOVED, details)
 
 
 def check_url(url: str) -> None:

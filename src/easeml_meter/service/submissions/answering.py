@@ -31,6 +31,7 @@ from easeml_meter.service.submissions.deciding import (
     Decisions,
     Draft,
     Known,
+    digests_of,
     validation_in_force,
 )
 from easeml_meter.service.submissions.keeping import (
@@ -203,12 +204,14 @@ def answer_all(
     """
     digests = [_same_bytes(each) for each in submissions]
     with space.asking() as books:
+        given = [each.keyed.request for each in submissions if each.keyed is not None]
+        books.read_ahead(space.meter or "", state=True, requests=given)
         keys = Keys.read(books, (each.keyed for each in submissions))
         before = [_each(keys.before, each.keyed) for each in submissions]
         state = space.state(books)
-        given = books.validation.all(state.meter.id) if conditions.reached else []
+        sets = books.validation.all(state.meter.id) if conditions.reached else []
         try:
-            test_set, validation = in_use(state, conditions, given)
+            test_set, validation = in_use(state, conditions, sets)
         except MeterError as error:
             return [found or error for found in before]
         drafted = [
@@ -236,6 +239,9 @@ def answer_all(
         fresh = [each.draft for each in opened if isinstance(each, Opened)]
         # Budgets before answers: what used up a budget is then among the answers that are known.
         with space.asking() as books:
+            books.read_ahead(
+                test_set.meter, generation=test_set.number, submissions=digests_of(fresh)
+            )
             decisions = Decisions.read(books, state, test_set, fresh, space.clock)
         outcomes = [
             _each(_measure, decisions, each, measured) if isinstance(each, Opened) else each
@@ -516,6 +522,14 @@ def _tell(
     with Keeping(space, together) as keeping, space.writing() as books:
         names = iter(keeping.names)
         blobs = [next(names) if draft.kept else "" for draft in drafts]
+        books.read_ahead(
+            test_set.meter,
+            state=True,
+            requests=[each.request for each in keyed if each is not None],
+            generation=test_set.number,
+            submissions=digests_of(drafts),
+            chain=True,
+        )
         state = space.state(books)
         test_set = state.numbered(test_set.number)
         histories, unjournaled = reconcile(space, books, state, test_set)
@@ -530,9 +544,10 @@ def _tell(
             except MeterError as error:  # nothing is entered for it
                 outcome = error
             outcomes.append(outcome)
-        if fresh:
-            _enter(books, decisions, fresh)
-        keys.enter(books)
+        with books.entering():
+            if fresh:
+                _enter(books, decisions, fresh)
+            keys.enter(books)
         if test_set.phase is Phase.ACTIVE and decisions.histories.all_spent:
             retire(space, books, state, test_set)
         keeping.wait()
@@ -565,11 +580,12 @@ def _decided(decisions: Decisions, draft: Draft, blob: str, now: str, fresh: lis
 def _enter(books: Books, decisions: Decisions, fresh: Sequence[Entry]) -> None:
     """Write answers, their audit links and the accounts they lead to in one transaction."""
     test_set, histories = decisions.test_set, decisions.histories
+    links = [(entry.told_at, Event.TOLD, _disclosed(entry)) for entry in fresh]
+    # First: where the chain ends was read ahead, which counts until something is written.
+    books.audit.append_all(test_set.meter, links)
     books.entries.add(fresh)
     changed = {entry.tenant: histories.folded[entry.tenant] for entry in fresh}
     books.accounts.put(test_set.meter, test_set.number, changed.values())
-    links = [(entry.told_at, Event.TOLD, _disclosed(entry)) for entry in fresh]
-    books.audit.append_all(test_set.meter, links)
 
 
 def _disclosed(entry: Entry) -> dict[str, object]:

@@ -51,7 +51,7 @@ def check(
         Spent: the test set has no answer left.
         WrongPhase: there is no test set or no validation set yet.
     """
-    state, submission = _state(space), submission_of(actor, submitted, "check", ask=ask)
+    state, submission = space.read_state(), submission_of(actor, submitted, "check", ask=ask)
     test_set, validation = in_use(state, conditions)
     with Measured(space, state.spec, test_set, validation, conditions) as measured:
         opened = open_submission(actor, state, submission, measured)
@@ -94,15 +94,10 @@ def check_packed(
     submitted = unpack(body, matching, space.limits, titles)
     if not submitted.queued:
         return check(actor, space, submitted, ask=ask)
-    state, submission = _state(space), submission_of(actor, submitted, "check", ask=ask)
+    state, submission = space.read_state(), submission_of(actor, submitted, "check", ask=ask)
     check_models(state.spec, onnx=submitted.kind == "onnx")
     draft = draft_of(state.spec, submission, *in_use(state, USUAL))
     return _cost(space, state, submission, draft)
-
-
-def _state(space: Workspace) -> MeterState:
-    with space.reading() as books:
-        return space.state(books)
 
 
 def _cost(

@@ -1,7 +1,7 @@
 """Deciding on a submission: its answer, "no reading" too, and its cost; repetitions cost nothing.
 
 The same code gives advice before the lock is taken, and decides under it. What the answers are is
-in `core.signals` and `core.verdicts`, what they cost in `core.ledger`.
+in `core.signals` and `core.questions`, what they cost in `core.ledger`.
 """
 
 from __future__ import annotations
@@ -62,15 +62,8 @@ class Known:
     def read(cls, books: Books, test_set: TestSet, drafts: Sequence[Draft]) -> Known:
         """Read what the books say about drafts."""
         place = (test_set.meter, test_set.number)
-        # Before submissions were known by what they predict, entries held the digest of the files.
-        digests = {
-            (draft.entry.tenant, digest)
-            for draft in drafts
-            for digest in (draft.entry.submission, draft.same_bytes)
-            if digest
-        }
         found = cls({}, {})
-        for entry in books.entries.of_submissions(*place, digests):
+        for entry in books.entries.of_submissions(*place, digests_of(drafts)):
             found.by_digest[_identity(entry, entry.submission)] = entry
         if names := {draft.entry.model for draft in drafts if draft.once}:
             tenants = {draft.entry.tenant for draft in drafts}
@@ -92,6 +85,17 @@ class Known:
         """Add an answer, so that the next draft may repeat it."""
         self.by_digest[_identity(entry, entry.submission)] = entry
         self.by_name[_identity(entry, entry.model)] = entry
+
+
+def digests_of(drafts: Sequence[Draft]) -> set[tuple[int, str]]:
+    """Return what drafts may be known by, each with its tenant."""
+    # Before submissions were known by what they predict, entries held the digest of the files.
+    return {
+        (draft.entry.tenant, digest)
+        for draft in drafts
+        for digest in (draft.entry.submission, draft.same_bytes)
+        if digest
+    }
 
 
 @dataclass

@@ -40,11 +40,12 @@ class Kept:
 
 
 class Keeping:
-    """Writes submissions into one file, beside whoever goes on meanwhile."""
+    """Writes submissions into one file in the background."""
 
     def __init__(self, space: Workspace, together: Sequence[Kept]) -> None:
         self.names: list[str] = []
         """What an entry says to find each of them again."""
+        # Encrypting and syncing go on beside the transaction, which waits for both before it ends.
         self._pool = ThreadPoolExecutor(1)
         self._written: Future[str] | None = None
         if not together:
@@ -58,7 +59,7 @@ class Keeping:
         self._written = self._pool.submit(_write, space, name, together)
 
     def wait(self) -> None:
-        """Wait until they are on disk, or say why not."""
+        """Wait until they are on disk; raise what went wrong."""
         if self._written is not None:
             self._written.result()
 
@@ -83,7 +84,7 @@ def _write(space: Workspace, name: str, together: Sequence[Kept]) -> str:
 
 
 def read_kept(space: Workspace, name: str) -> tuple[bytes, str]:
-    """Give the bytes of a submission, and their ending."""
+    """Return the bytes of a submission that was kept, and their ending."""
     part = _PART.fullmatch(name)
     content = unwrap(space.files.read(file_of(name)), space.identity, "the kept submission")
     if part is not None:
@@ -113,7 +114,7 @@ def split_curve(corpus: Corpus, content: bytes) -> tuple[bytes, Score]:
 
 
 def suffix_of(name: str) -> str:
-    """Give the ending that tells what the bytes are that an entry names."""
+    """Return the ending of what an entry names, which says what the bytes are."""
     part = _PART.fullmatch(name)
     if part is None:
         return PurePosixPath(PurePosixPath(name).stem).suffix
@@ -121,5 +122,5 @@ def suffix_of(name: str) -> str:
 
 
 def file_of(name: str) -> str:
-    """Give the file that holds what an entry names."""
+    """Return the file that holds what an entry names."""
     return name.partition("#")[0]

@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Protocol
 import pyarrow as pa
 
 from easeml_meter.conditions import Comparison
+from easeml_meter.core.model import Entry
 from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.scoring.bundle import MOST_FILES, Bundle
 from easeml_meter.scoring.comparing import compare
@@ -27,6 +28,7 @@ from easeml_meter.scoring.ids import BY_IDS, IN_ORDER, RowMatching
 from easeml_meter.scoring.missing import may_miss
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import Score, Unscorable
+from easeml_meter.service.submissions.keeping import read_kept
 from easeml_meter.service.submissions.measuring import (
     Attempt,
     Losses,
@@ -70,14 +72,18 @@ class Submitted(Protocol):
         """Return the files that it is sent as, by the names that a server knows them by."""
 
     def packed(self) -> bytes:
-        """Return the body that it is sent to a server as."""
+        """Return the body that it is sent to a server as: a tar of its files."""
+        for source in (files := self.files()).values():
+            stamp_of(source)  # a file that cannot be read is named before anything is sent
+        return archive.pack({name: File(source.read_bytes()) for name, source in files.items()})
 
     def options(self) -> dict[str, str]:
         """Return what goes into the query beside the body."""
+        return {}
 
 
 @dataclass(frozen=True)
-class PredictionFiles:
+class PredictionFiles(Submitted):
     """Predictions on both sets."""
 
     kind: ClassVar[str] = "predictions"
@@ -109,11 +115,11 @@ class PredictionFiles:
         return _PredictionAttempt(self, visible, hidden, on.spec.inputs == "public")
 
     def same_bytes(self) -> str:
-        """Return the digest of both files, and of how they are to be read."""
+        """Return the digest of both files, and of how their rows are matched."""
         return self.identity(file_digest(self.test), file_digest(self.validation))
 
     def identity(self, test: str, validation: str) -> str:
-        """Return the digest of files with these digests, read as they are to be read."""
+        """Return the digest of files with these digests, whose rows are matched like these."""
         given = f"{test}|{validation}"
         if self.matching != BY_IDS:
             given += json.dumps(self.options(), sort_keys=True)
@@ -123,10 +129,6 @@ class PredictionFiles:
         """Return both files."""
         names = (f"test{self.test.suffix}", f"validation{self.validation.suffix}")
         return dict(zip(names, (self.test, self.validation), strict=True))
-
-    def packed(self) -> bytes:
-        """Return a tar of both files."""
-        return _packed(self.files())
 
     def options(self) -> dict[str, str]:
         """Return how rows are matched."""
@@ -227,7 +229,7 @@ class _PredictionAttempt:
 
 
 @dataclass(frozen=True)
-class OnnxFile:
+class OnnxFile(Submitted):
     """A model in ONNX format."""
 
     kind: ClassVar[str] = "onnx"
@@ -251,14 +253,6 @@ class OnnxFile:
         """Return the one file."""
         return {"model.onnx": self.path}
 
-    def packed(self) -> bytes:
-        """Return a tar of the one file."""
-        return _packed(self.files())
-
-    def options(self) -> dict[str, str]:
-        """Return none."""
-        return {}
-
     @classmethod
     def unpack(cls, _body: bytes, files: Mapping[str, File], _: object) -> OnnxFile | None:
         """Return the model in a body, or None if it holds something else."""
@@ -275,7 +269,7 @@ class OnnxFile:
 
 
 @dataclass(frozen=True)
-class Command:
+class Command(Submitted):
     """A command and its files, to be run in a sandbox."""
 
     kind: ClassVar[str] = "command"
@@ -307,10 +301,6 @@ class Command:
         """Return the bundle, which is a tar already."""
         return self.content()
 
-    def options(self) -> dict[str, str]:
-        """Return none."""
-        return {}
-
     @classmethod
     def unpack(cls, body: bytes, files: Mapping[str, File], _: object) -> Command | None:
         """Return the command in a body, or None if it holds something else."""
@@ -329,7 +319,7 @@ class Command:
 
 
 @dataclass(frozen=True)
-class Function:
+class Function(Submitted):
     """A Python function of the caller's own, which is trusted: no sandbox, no limits, no waiting.
 
     Nothing of it is kept, so that the retrospective has no losses for it.
@@ -349,21 +339,13 @@ class Function:
         """Return nothing: a function has no bytes."""
 
     def open(self, on: Measured, *, sees_inputs: bool = False) -> Attempt:
-        """Take it as it is."""
+        """Return it as an attempt that runs without a sandbox."""
         return checked(ModelAttempt(self.model, b"", "", trusted=True), on)
 
     def files(self) -> dict[str, Source]:
         """Raise `InvalidInput`: a function stays where it is."""
         needed = "at a server predictions, an OnnxFile or a Command"
         raise invalid("submission", "a function", needed)
-
-    def packed(self) -> bytes:
-        """Raise `InvalidInput`: a function stays where it is."""
-        return _packed(self.files())
-
-    def options(self) -> dict[str, str]:
-        """Return none."""
-        return {}
 
 
 Model = OnnxFile | Command
@@ -407,12 +389,6 @@ def unpack(
     raise invalid("body", "a tar of other files", _WANTED)
 
 
-def _packed(files: Mapping[str, Source]) -> bytes:
-    for source in files.values():
-        stamp_of(source)  # a file that cannot be read is named before anything is sent
-    return archive.pack({name: File(source.read_bytes()) for name, source in files.items()})
-
-
 def model_kept(suffix: str) -> type[Model] | None:
     """Return the kind of model that was kept under an ending; None: predictions were."""
     return next((model for model in MODELS.values() if suffix in model.kept), None)
@@ -432,6 +408,12 @@ def compared(on: Measured, new: Predictions, old: Predictions) -> Comparison | N
         return compare(new, old, groups)
     except Unscorable:
         return None
+
+
+def accepted_predictions(on: Measured, entry: Entry) -> Predictions:
+    """Return the predictions of an answered submission, as they were accepted."""
+    content, suffix = read_kept(on.space, entry.blob)
+    return kept_predictions(Held(f"submission{suffix}", content), on)
 
 
 def kept_predictions(kept: Held, on: Measured) -> Predictions:

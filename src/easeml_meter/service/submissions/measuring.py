@@ -104,7 +104,7 @@ class Losses:
 
 @dataclass(frozen=True, kw_only=True)
 class Conditions:
-    """How a submission is to be measured."""
+    """How a submission is measured."""
 
     executor: str | None = None
     """Where row groups are scored: None for here, or as `scoring.executors.open_executor` says."""
@@ -540,7 +540,7 @@ def hidden_score(
 
 
 def _gathered(sealed: SealedTestSet, predictions: Predictions) -> list[range]:
-    """Gather row groups for tasks: each opens the set anew, and takes its predictions along."""
+    """Gather row groups for tasks: each opens the set again, and takes its predictions along."""
     expected = predictions.expected
     if expected.shape is None:  # predictions of any size
         return shards(sealed.group_rows, most=1)

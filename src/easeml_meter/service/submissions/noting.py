@@ -59,8 +59,7 @@ def note(
         ]
         if len(before) >= MOST_NOTES:
             raise invalid("note", said.text[:40], f"a submission has at most {MOST_NOTES} notes")
-        by = {"user": actor.user} if actor.user else {}
-        details = place | {"text": said.text, "link": said.link} | by
+        details = {**place, "text": said.text, "link": said.link, **actor.by_user}
         books.audit.append(test_set.meter, space.now(), Event.NOTED, details)
         return replace(entry, step=shown_step(state.spec, entry))
 

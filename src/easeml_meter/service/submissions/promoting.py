@@ -12,7 +12,7 @@ from easeml_meter.core.model import Entry, Event, Promotion, TestSet
 from easeml_meter.core.signals import PASS, name_of
 from easeml_meter.errors import invalid
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.journal import promotions_of, reconcile
+from easeml_meter.service.journal import enter_promotion, promotions_of, reconcile
 from easeml_meter.service.place import Workspace
 from easeml_meter.storage.books import Books
 
@@ -70,15 +70,10 @@ def promote(actor: Actor, space: Workspace, model: str) -> Entry:
         if len(own) >= MOST_FOR_EACH * histories.folded[tenant].step:
             allowed = f"at most {MOST_FOR_EACH} promotions for each answer: submit first"
             raise invalid("promote", model, allowed)
-        details = {
-            "generation": entry.generation,
-            "tenant": entry.tenant,
-            "step": entry.step,
-            "model": entry.model,
-        }
-        by, now = {"user": actor.user} if actor.user else {}, space.now()
-        books.audit.append(test_set.meter, now, Event.PROMOTED, details | by)
+        made = Promotion(tenant, entry.step, entry.model, space.now())
+        enter_promotion(books, test_set, made, Event.PROMOTED, **actor.by_user)
+    # After the commit: a line for a promotion that was given up would bring it back.
     journal = space.journal(test_set)
     journal.append(unjournaled, histories.answers)
-    journal.append_promotion(Promotion(tenant, entry.step, entry.model, now))
+    journal.append_promotion(made)
     return entry

@@ -104,7 +104,7 @@ def keep_labels(
 ) -> None:
     """Write down the labels that an order asked for, in its order; `known` are the classes.
 
-    All take the same room: who sees the size of the file must not learn how long the names are.
+    All take the same room: the size of the file must not tell how long the names are.
 
     Raises:
         InvalidInput: one is longer than all classes, and than any name of a class should be.

@@ -63,6 +63,7 @@ class Asked:
         cls, request: LabelRequest, spec: MeterSpec, latest: ValidationSet | None
     ) -> Asked:
         """Return what a server asks for; no function that the server names is imported."""
+        # MODULE:FUNCTION would be code of the server's choosing on the labeler's machine.
         loss = None if ":" in spec.loss else hidden_loss(parse_loss(spec.loss), spec)
         classes = classes_in_force(spec, latest)
         return cls.of(request, spec, classes, loss)
@@ -208,6 +209,7 @@ class UnknownLabels:
         counts, more = dict(self.counts), self.more
         for each in pc.value_counts(labels):
             text, count = str(each["values"].as_py()), each["counts"].as_py()
+            # A column of free texts would otherwise fill the memory with its values.
             if text in counts or len(counts) < _MOST_STRANGERS:
                 counts[text] = counts.get(text, 0) + count
             else:

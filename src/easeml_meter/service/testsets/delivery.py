@@ -235,8 +235,7 @@ def add_test_set(
         VaultError: the file does not open, or was sealed for another test set.
         WrongPhase: no test set is requested.
     """
-    with space.reading() as books:
-        state = space.state(books)
+    state = space.read_state()
     with open_delivered(space, state, path) as sealed:
         return take_in(actor, space, state, sealed, path, decisions=decisions, parts=parts)
 
@@ -264,6 +263,7 @@ def take_in(
     if windows.before(state) is None:
         fingerprint = fresh_rows(space, state, sealed, path)
         notices = check_reuse(actor, space, state, sealed, decisions)
+        # The last check: if it fails, that is entered as a try, and tries are few.
         check_enough(space, state, sealed, fingerprint, parts)
         return _begin(space, state, sealed, path, fingerprint=fingerprint, notices=notices)
     notices = check_reuse(actor, space, state, sealed, decisions)
@@ -284,6 +284,8 @@ def _begin(
     """Enter a test set whose rows were checked; the oldest batch of the window before is free."""
     wanted, manifest, earlier = state.requested(), sealed.manifest, windows.before(state)
     committed = None if state.spec.drawn is None else sealed.draws.commitment
+    # Files and notes come before the transaction, so that what the books name is always there. A
+    # delivery that is refused under the lock leaves some that the books do not name.
     claim(space, wanted.meter, fingerprint)
     rolling = state.spec.window is not None
     if earlier is not None and not rolling:

@@ -21,13 +21,12 @@ from easeml_meter.scoring.comparing import losses_of
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
-from easeml_meter.service.submissions.keeping import read_kept, suffix_of
-from easeml_meter.service.submissions.kinds import MODELS, kept_predictions
+from easeml_meter.service.submissions.keeping import suffix_of
+from easeml_meter.service.submissions.kinds import MODELS, accepted_predictions
 from easeml_meter.service.submissions.measuring import Measured
 from easeml_meter.service.testsets.release import TEST_SET, released_folder, released_session
 from easeml_meter.spec import MeterSpec, is_zero_one
 from easeml_meter.tables.clusters import Clusters
-from easeml_meter.tables.source import Held
 from easeml_meter.tables.strata import Strata
 
 PAGE = 20
@@ -76,12 +75,11 @@ def compare_submissions(
         raise invalid("labels", "on demand", "most rows of this test set have no label")
     # Only of the actor's own team, also after release: what others predicted stays theirs.
     chosen = [_entry(spec, entries, step) for step in _pair(spec, entries, steps)]
-    with space.reading() as books:
-        validation = space.state(books).validation
+    validation = space.read_state().validation
     if validation is None:  # there are answers, so there was one
         raise InvalidInput("there is no validation set: hand one in")
     with Measured(space, spec, test_set, validation, again=True) as on:
-        both = [_kept(on, entry) for entry in chosen]
+        both = [accepted_predictions(on, entry) for entry in chosen]
         groups = [on.sealed.labels(index) for index in range(on.sealed.row_groups)]
         losses = [losses_of(each, groups) for each in both]
         strata = on.hidden_clusters
@@ -154,11 +152,6 @@ def _entry(spec: MeterSpec, entries: Sequence[Entry], step: int) -> Entry:
         return kept[step]
     known = ", ".join(map(str, kept)) or "none"
     raise invalid("step", step, f"one that predictions were kept of: {known}")
-
-
-def _kept(on: Measured, entry: Entry) -> Predictions:
-    content, suffix = read_kept(on.space, entry.blob)
-    return kept_predictions(Held(f"submission{suffix}", content), on)
 
 
 def _examples(

@@ -60,6 +60,7 @@ def stream_inputs(actor: Actor, space: Workspace, number: int) -> Iterator[bytes
         NotFound: there is no test set of that number.
         WrongPhase: it was not delivered yet.
     """
+    # This is no generator itself: an answer that has begun could not be refused any more.
     test_set = _visible_state(actor, space).numbered(number)
     if test_set.rows is None:
         raise WrongPhase(f"test set {number} was not delivered yet")
@@ -67,8 +68,7 @@ def stream_inputs(actor: Actor, space: Workspace, number: int) -> Iterator[bytes
 
 
 def _visible_state(actor: Actor, space: Workspace) -> MeterState:
-    with space.reading() as books:
-        state = space.state(books)
+    state = space.read_state()
     if not inputs_visible(state.spec, actor):
         raise Denied(
             f"{actor.role}s may not {Permission.SEE_TEST_INPUTS}: the meter does not say public"

@@ -144,8 +144,7 @@ def give_labels(actor: Actor, space: Workspace, source: Source, columns: Columns
         keep_labels(space, order, labels, classes)
         now = space.now()
         details = {"generation": order.generation, "order": order.number, "labels": order.labels}
-        by = {"user": actor.user} if actor.user else {}
-        books.audit.append(test_set.meter, now, Event.LABELS_GIVEN, details | by)
+        books.audit.append(test_set.meter, now, Event.LABELS_GIVEN, details | actor.by_user)
     # A transaction of its own: if answering fails, the labels stay given, and it is done later.
     settle(space)
     return replace(order, given_at=now)
@@ -169,8 +168,7 @@ def _labels(
                 f"missing for {id_column} {first}{', ...' * (len(missing) > _NAMED)}: add them"
             )
         labels = [found[each] for each in asked.ids]
-        with space.reading() as books:
-            state = space.state(books)
+        state = space.read_state()
         checks = asked_of(space, state, LabelRequest(state.current, (), ()))
         unknown = checks.unknown_labels([pa.array(labels, pa.string())])
         if not columns.keep_unknown_labels:

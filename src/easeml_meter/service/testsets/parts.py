@@ -92,6 +92,7 @@ def add_labels(
                 _keep(actor, space, wanted, path, sealed.manifest, before=len(earlier))
                 return _as_it_stands(space, wanted)
             added = _merge(actor, space, [*others, sealed], decisions, earlier)
+    # Once all is entered: until then, nothing else holds the rows of these parts.
     for each in earlier:
         space.files.remove(each.blob)
     return _as_it_stands(space, added)
@@ -129,8 +130,7 @@ def add_labels_from_browser(
     with tempfile.TemporaryDirectory(prefix="easeml-meter-") as folder:
         sealed = Path(folder) / "labels.sealed"
         # Clusters and strata come all at once, and so do rows with a judge.
-        with space.reading() as books:
-            stratified = space.state(books).spec.stratified
+        stratified = space.read_state().spec.stratified
         at_once = stratified or choices.cluster is not None or choices.judge is not None
         some = replace(choices, part=not at_once)
         delivery.seal_labels(actor, space, plain, sealed, some)
@@ -170,6 +170,7 @@ def withdraw_part(_: Actor, space: Workspace, generation: int, number: int) -> N
         if number not in parts:
             raise NotFound(f"part {number}: there is none of that number")
         withdraw(space, books, parts[number])
+    # After the commit: the file of a part that the books name is there.
     space.files.remove(parts[number].blob)
 
 

@@ -11,21 +11,23 @@ from typing import Any
 import pyarrow as pa
 
 from easeml_meter.conditions import Variable
-from easeml_meter.core.changes import Changes
 from easeml_meter.core.history import MeterState, ledger_of, spec_of
 from easeml_meter.core.lifecycle import Phase, advance
 from easeml_meter.core.model import DRAWS, Entry, Event, TestSet
-from easeml_meter.core.signals import PASS, Rules, State, answer_named
-from easeml_meter.core.verdicts import Verdicts, rules_of
+from easeml_meter.core.questions.kinds import rules_of
+from easeml_meter.core.signals import Rules, answer_named
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import NotFound, WrongPhase
-from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile, session_of
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.deciding import too_few
 from easeml_meter.service.submissions.keeping import read_kept, split_curve
-from easeml_meter.service.submissions.kinds import compared, kept_predictions, measure_again
+from easeml_meter.service.submissions.kinds import (
+    accepted_predictions,
+    compared,
+    measure_again,
+)
 from easeml_meter.service.submissions.measuring import Measured, open_sealed
 from easeml_meter.service.submissions.waiting import KnownLabels, orders_of
 from easeml_meter.service.testsets.elsewhere import refuse_elsewhere
@@ -48,8 +50,7 @@ RETROSPECTIVE = "retrospective.json"
 @needs(Permission.RELEASE)
 def releasable(_: Actor, space: Workspace) -> TestSet | None:
     """Return the test set that can be released now, if there is one."""
-    with space.reading() as books:
-        return space.state(books).releasable
+    return space.read_state().releasable
 
 
 @needs(Permission.RELEASE)
@@ -286,8 +287,7 @@ def released_test_set(_: Actor, space: Workspace, number: int) -> str:
     Raises:
         NotFound: there is no such test set, or it was not released yet.
     """
-    with space.reading() as books:
-        return f"{released_folder(_released(space, books, number).number)}/{TEST_SET}"
+    return f"{released_folder(_released(space.read_state(), number).number)}/{TEST_SET}"
 
 
 @needs(Permission.SEE_SIGNALS)
@@ -297,8 +297,7 @@ def retrospective(actor: Actor, space: Workspace, number: int) -> list[dict[str,
     Raises:
         NotFound: there is no such test set, or it was not released yet.
     """
-    with space.reading() as books:
-        test_set = _released(space, books, number)
+    test_set = _released(space.read_state(), number)
     records = json.loads(space.files.read(f"{released_folder(test_set.number)}/{RETROSPECTIVE}"))
     return [record for record in records if record["tenant"] == actor.tenant]
 
@@ -312,14 +311,14 @@ def released_session(actor: Actor, space: Workspace, number: int) -> SessionView
     """
     with space.reading() as books:
         state = space.state(books)
-        test_set = _released(space, books, number)
+        test_set = _released(state, number)
         tenant = state.tenant(actor.acting_for)
         truths = truths_of(space, test_set, tenant)
         return session_of(books, state, test_set, tenant, truths)
 
 
-def _released(space: Workspace, books: Books, number: int) -> TestSet:
-    found = space.state(books).numbered(number)
+def _released(state: MeterState, number: int) -> TestSet:
+    found = state.numbered(number)
     if found.phase is not Phase.RELEASED:
         raise NotFound(
             f"test set {number} is {found.phase}: its losses and examples are shown once it is "
@@ -343,16 +342,11 @@ def truths_of(space: Workspace, test_set: TestSet, tenant: int) -> tuple[Truth |
     return tuple(Truth(**row["truth"]) if row["truth"] else None for row in own)
 
 
-def _kept(on: Measured, entry: Entry) -> Predictions:
-    content, suffix = read_kept(on.space, entry.blob)
-    return kept_predictions(Held(f"submission{suffix}", content), on)
-
-
 def _change(on: Measured, entry: Entry, old: Entry | None, known: KnownLabels) -> float | None:
     """Return n - o as the labels show it that were asked for; None where it cannot be known."""
     if old is None or not entry.blob:
         return None
-    against = known.compared(_kept(on, entry), _kept(on, old))
+    against = known.compared(*(accepted_predictions(on, each) for each in (entry, old)))
     if against is None or against.apart(predictions=True) > as_written(on.spec.disagreement or 1):
         return None
     return float(against.value(Variable.CHANGE))
@@ -380,18 +374,10 @@ def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
         test_loss = float(score.mean) if score.counted else 1.0
         return Truth(float(validation_loss), test_loss, None, too_few=True)
     rules = _told(on.spec, entry)
-    if isinstance(rules, Verdicts | Changes):
-        losses = float(validation_loss), float(score.mean)
-        against = None if old is None else compared(on, _kept(on, entry), _kept(on, old))
-        if rules.spec.compares and against is None:
-            return Truth(*losses, None)
-        told = rules.answer(State(based=True), validation_loss, score.mean, against=against)
-        change = None if against is None else float(against.value(Variable.CHANGE))
-        if isinstance(rules, Changes):
-            return Truth(*losses, told if told > 0 else None, change=change)
-        return Truth(*losses, None, passed=told == PASS, change=change)
     if not entry.first_edge:  # an answer without a reading has edges that were not told
         rules = rules.drawing(on.first_edge(entry))
-    band = rules.band_of(rules.gap(validation_loss, score.mean))
-    variance = None if on.spec.variance_ceiling is None else float(score.variance)
-    return Truth(float(validation_loss), float(score.mean), band, variance)
+    against = None
+    if old is not None:
+        against = compared(on, *(accepted_predictions(on, each) for each in (entry, old)))
+    found = rules.truth(validation_loss, score.mean, score.variance, against)
+    return Truth(float(validation_loss), float(score.mean), **found)

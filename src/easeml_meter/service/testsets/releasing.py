@@ -51,6 +51,7 @@ def request_release(
         return None
     meter = chosen.test_set.meter
     with space.writing() as books:
+        # Another labeler may have asked while this one's request was examined.
         before = books.releases.of(meter, number)
         if before is not None and before.problem is None:
             return before

@@ -22,8 +22,7 @@ LONGEST_REASON = 500
 @needs(Permission.SEE_METER)
 def list_test_sets(_: Actor, space: Workspace) -> tuple[TestSet, ...]:
     """Return all test sets, requested or delivered, the oldest first."""
-    with space.reading() as books:
-        return space.state(books).generations
+    return space.read_state().generations
 
 
 @needs(Permission.SEE_METER)
@@ -33,8 +32,7 @@ def show_test_set(_: Actor, space: Workspace, number: int) -> TestSet:
     Raises:
         NotFound: there is none of that number.
     """
-    with space.reading() as books:
-        return space.state(books).numbered(number)
+    return space.read_state().numbered(number)
 
 
 @needs(Permission.SEE_REQUESTS)
@@ -48,7 +46,7 @@ def list_requests(_: Actor, space: Workspace) -> list[LabelRequest]:
             settled(space, books, space.state(books))
     with space.reading() as books:
         test_sets = space.state(books).generations
-        return [as_request(space, books, each) for each in test_sets if _is_open(each)]
+        return [as_request(space, books, each) for each in test_sets if each.needs_labels]
 
 
 @needs(Permission.SEE_REQUESTS)
@@ -100,13 +98,9 @@ def strata_needed(spec: MeterSpec, test_set: TestSet) -> tuple[tuple[str, int], 
 def open_request(space: Workspace, books: Books, number: int) -> TestSet:
     """Return a test set that labels are still needed for."""
     found = space.state(books).numbered(number)
-    if not _is_open(found):
+    if not found.needs_labels:
         raise WrongPhase(f"test set {number} is {found.phase}: its labels have already arrived")
     return found
-
-
-def _is_open(test_set: TestSet) -> bool:
-    return test_set.phase is Phase.REQUESTED
 
 
 @needs(Permission.RETIRE)
@@ -128,8 +122,7 @@ def retire_test_set(actor: Actor, space: Workspace, number: int | None = None) -
             )
         answers = histories_of(books, state, test_set).answers
         now = space.now()
-        details: dict[str, object] = {"generation": test_set.number}
-        details |= {"user": actor.user} if actor.user else {}
+        details = {"generation": test_set.number, **actor.by_user}
         books.audit.append(test_set.meter, now, Event.RETIRED, details)
         retire(space, books, state, test_set)
         retired = space.state(books).numbered(test_set.number)

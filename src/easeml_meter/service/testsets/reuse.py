@@ -59,7 +59,7 @@ class Overlap:
         return f"test set {self.test_set}"
 
     def notice(self, generation: int, at: str) -> Notice:
-        """Tell the labelers."""
+        """Return what the labelers are told of it."""
         rows = np.union1d(self.shared.again, self.shared.inputs)
         return Notice(
             at=at,
@@ -220,7 +220,7 @@ def kept_notices(space: Workspace) -> list[Notice]:
 
 
 def own_notice(rows: Rows, generation: int, at: str) -> Notice:
-    """Tell the labelers how often inputs repeat within a test set."""
+    """Return what the labelers are told of inputs that repeat within a test set."""
     return Notice(at=at, generation=generation, rows_shared=rows.repeated_inputs())
 
 

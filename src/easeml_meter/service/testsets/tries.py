@@ -1,4 +1,4 @@
-"""Tries at sealing: whether a drawn test set has enough of what its score is counted of.
+"""Tries at sealing: whether a test set has enough of the rows that its score counts.
 
 Whoever draws again until a test set suits has chosen it. So the check is made once for each test
 set that is delivered, every failure is in the audit chain, and after as many as delta was divided

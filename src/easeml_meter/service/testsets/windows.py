@@ -1,6 +1,6 @@
 """Rows that join a test set: a batch of a rolling one, whose oldest leaves, or a top-up.
 
-Each window is a test set of its own, sealed anew from the batches it keeps and the one that joins.
+Each window is a test set of its own, sealed from the batches it keeps and the one that joins.
 A test set that is topped up keeps all of its rows. Rows are decrypted into memory, a row group at a
 time; plain labels of batches in use touch no disk.
 """
@@ -171,9 +171,7 @@ def _file(number: int) -> str:
 @needs(Permission.SEE_METER)
 def released_batches(_: Actor, space: Workspace) -> list[Batch]:
     """Return the batches that have left the window of a rolling test set, the oldest first."""
-    with space.reading() as books:
-        state = space.state(books)
-    return _released(state)
+    return _released(space.read_state())
 
 
 @needs(Permission.SEE_RELEASED)
@@ -183,9 +181,7 @@ def released_batch(_: Actor, space: Workspace, number: int) -> str:
     Raises:
         NotFound: there is no such batch, or it was not released yet.
     """
-    with space.reading() as books:
-        state = space.state(books)
-    if number not in [each.number for each in _released(state)]:
+    if number not in [each.number for each in _released(space.read_state())]:
         raise NotFound(f"batch {number} was not released yet")
     return _file(number)
 
