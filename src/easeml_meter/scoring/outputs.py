@@ -153,6 +153,8 @@ def _ranked(
             needed += f" or of {len(classes)} scores that are not whole numbers needed"
             raise rows.refuse(0, f"a list of {width}", needed)
         codes = _codes(flat, classes, rows[width]).reshape(-1, width)
+    elif len(columns) == k == 1 and expected.loss.output is Output.CLASS:
+        return _codes(column, classes, rows)  # as most submissions are
     elif len(columns) == k:
         codes = np.stack([_codes(column, classes, rows) for column in columns], axis=1)
     else:
@@ -163,7 +165,7 @@ def _ranked(
 def _codes(column: Any, classes: Classes, rows: RowPlaces) -> NDArray[Any]:
     no_nulls(column, rows)
     codes = classes.codes(column, or_places=True)
-    if len(codes) and codes.max() == len(classes):
+    if len(codes) and np.maximum.reduce(codes) == len(classes):
         raise rows.refuse_first(codes == len(classes), column, f"one of {classes} needed")
     return codes
 

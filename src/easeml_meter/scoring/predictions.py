@@ -279,7 +279,8 @@ def _check_part(
     for batch in part.batches():
         if order is not None:
             order.add(batch.column(batch.num_columns - 1))
-        fitting = batch.slice(0, max(0, min(last, expected.rows) + 1 - row))
+        most = max(0, min(last, expected.rows) + 1 - row)
+        fitting = batch if batch.num_rows <= most else batch.slice(0, most)
         if fitting.num_rows:  # rows beyond the expected number are only counted
             columns = fitting.columns[: len(layout.columns)]
             values = layout.read(columns, expected, row)

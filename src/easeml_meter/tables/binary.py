@@ -28,8 +28,8 @@ from easeml_meter.tables.table import (
 from easeml_meter.tables.wording import named
 
 _BATCH_BYTES = 16 << 20
-_MANNER: dict[str, Any] = {"pre_buffer": False, "buffer_size": 1 << 20}
-"""How Parquet is read: piece by piece."""
+_BUFFER = 1 << 20
+"""Bytes of a column that are read from a file at once: Parquet is read piece by piece."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class ParquetTable(FileTable):
         layout = None
         if isinstance(path, Held) and path.limits:
             layout = parquet_layout(path.content, path.limits)
-        file = pq.ParquetFile(for_arrow(path), **_MANNER)
+        file = pq.ParquetFile(for_arrow(path), **_manner(path))
         with nullcontext() if isinstance(path, Held) else file:
             # Only what is asked here is safe to ask: a broken footer makes pyarrow end the process
             # when it is asked about a column of a row group.
@@ -95,7 +95,7 @@ class ParquetTable(FileTable):
         return parts
 
     def _read(self, columns: list[str], groups: Sequence[int] | None = None) -> Batches:
-        most = rows_at_once(pa.schema([self.schema.field(name) for name in columns]))
+        most = rows_at_once([self.schema.field(name).type for name in columns])
         rows = min(most, max(LEAST_ROWS, int(_BATCH_BYTES / max(1.0, self.row_bytes))))
         # A dot in a name is no path: more columns may come than were asked for. Without names, a
         # file of one column may call it what it likes.
@@ -115,7 +115,10 @@ class ParquetTable(FileTable):
             return nullcontext(self.opened)
         footer = None if self.opened is None else self.opened.metadata
         opened: AbstractContextManager[Any] = pq.ParquetFile(
-            for_arrow(self.path), metadata=footer, read_dictionary=dictionaries, **_MANNER
+            for_arrow(self.path),
+            metadata=footer,
+            read_dictionary=dictionaries,
+            **_manner(self.path),
         )
         return opened
 
@@ -127,6 +130,11 @@ class ParquetTable(FileTable):
             )
             batch = batch.cast(pa.schema(list(wanted)))
         return batch
+
+
+def _manner(path: Source) -> dict[str, Any]:
+    # What is in memory already needs no buffer to be copied to.
+    return {"pre_buffer": False, "buffer_size": 0 if isinstance(path, Held) else _BUFFER}
 
 
 @dataclass(frozen=True)

@@ -90,15 +90,22 @@ class Table(ABC):
         return list(self.columns if columns is None else columns)
 
     def _stream(self, names: list[str], read: Callable[[], Batches]) -> Batches:
-        chosen = (b if b.schema.names == names else b.select(names) for b in read())
-        for checked in self._checked(chosen):
-            batch = self._written_out(checked)
-            size = rows_at_once(batch.schema)
-            for start in range(0, batch.num_rows, size):
+        check = self._check()
+        for given in read():
+            chosen = given if given.schema.names == names else given.select(names)
+            if check is not None:
+                check(chosen)
+            batch = self._written_out(chosen)
+            rows, size = batch.num_rows, rows_at_once(batch.schema.types)
+            if 0 < rows <= size:
+                yield batch
+                continue
+            for start in range(0, rows, size):
                 yield batch.slice(start, size)
 
-    def _checked(self, batches: Batches) -> Batches:
-        return batches
+    def _check(self) -> Callable[[pa.RecordBatch], None] | None:
+        """Return what looks at each batch of a reading before it is used; None: nothing does."""
+        return None
 
     def _written_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         """Lay out plainly what Arrow can do little with."""
@@ -152,14 +159,16 @@ class FileTable(Table):
         with reading(self.path, self.kind):
             yield from super()._stream(names, read)
 
-    def _checked(self, batches: Batches) -> Batches:
+    def _check(self) -> Callable[[pa.RecordBatch], None]:
         tally = TableTally(self.limits) if self.limits else None
-        for batch in batches:
+
+        def check(batch: pa.RecordBatch) -> None:
             # Arrow trusts offsets and text to be in order; a stranger's may lead out of memory.
             batch.validate(full=True)
             if tally:
                 tally.add(batch)
-            yield batch
+
+        return check
 
 
 def without_views(schema: pa.Schema) -> pa.Schema:
@@ -168,10 +177,10 @@ def without_views(schema: pa.Schema) -> pa.Schema:
     return pa.schema(list(zip(schema.names, kinds, strict=True)))
 
 
-def rows_at_once(schema: pa.Schema) -> int:
-    """Return how many rows of these columns make a batch."""
-    most = LIST_ROWS if any(map(pa.types.is_nested, schema.types)) else MOST_ROWS
-    return min(most, max(LEAST_ROWS, _MOST_VALUES // max(1, len(schema))))
+def rows_at_once(types: Sequence[pa.DataType]) -> int:
+    """Return how many rows of columns of these types make a batch."""
+    most = LIST_ROWS if any(map(pa.types.is_nested, types)) else MOST_ROWS
+    return min(most, max(LEAST_ROWS, _MOST_VALUES // max(1, len(types))))
 
 
 def check_columns(names: Sequence[str]) -> None:
