@@ -23,7 +23,6 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Entry, Event, TestSet, ValidationSet
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, MeterError, to_keep
-from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import catch_up, histories_of, reconcile
 from easeml_meter.service.place import Workspace
@@ -37,12 +36,15 @@ from easeml_meter.service.submissions.deciding import (
 from easeml_meter.service.submissions.keeping import (
     Keeping,
     Kept,
-    read_kept,
     room_of_curve,
     with_curve,
 )
 from easeml_meter.service.submissions.keyed import Keyed, Keys
-from easeml_meter.service.submissions.kinds import Submitted, kept_predictions
+from easeml_meter.service.submissions.kinds import (
+    Submitted,
+    accepted_predictions,
+    kept_predictions,
+)
 from easeml_meter.service.submissions.measuring import (
     USUAL,
     Attempt,
@@ -447,16 +449,10 @@ def _losses(spec: MeterSpec, attempt: Attempt, measured: Measured, old: Entry | 
         return attempt.measure(measured)
     if old is None:
         return Losses(attempt.validation_loss(measured), None)
-    before = _before(measured, old)
+    before = accepted_predictions(measured, old)
     losses = attempt.measure(measured)
     against = attempt.compare(measured, before)
     return replace(losses, against=against, test=None if against is None else losses.test)
-
-
-def _before(measured: Measured, old: Entry) -> Predictions:
-    """Return what the old model predicts."""
-    content, suffix = read_kept(measured.space, old.blob)
-    return kept_predictions(Held(f"submission{suffix}", content), measured)
 
 
 def _on_demand(draft: Draft, attempt: Attempt, measured: Measured, old: Entry) -> Draft:
@@ -467,7 +463,7 @@ def _on_demand(draft: Draft, attempt: Attempt, measured: Measured, old: Entry) -
     """
     loss = attempt.validation_loss(measured)
     draft = replace(draft, entry=replace(draft.entry, validation_loss=str(loss)))
-    new, before = attempt.predictions["test"], _before(measured, old)
+    new, before = attempt.predictions["test"], accepted_predictions(measured, old)
     against = compared_on_demand(measured, draft, new, before)
     return replace(draft, losses=Losses(loss, None, against=against))
 
@@ -497,7 +493,7 @@ def settle(space: Workspace) -> bool:
     validation = next(each for each in given if each.number == entry.validation_number)
     with Measured(space, state.spec, test_set, validation) as measured:
         new = kept_predictions(Held(f"submission{kept.suffix}", kept.content), measured)
-        against = KnownLabels.read(space, orders).compared(new, _before(measured, old))
+        against = KnownLabels.read(space, orders).compared(new, accepted_predictions(measured, old))
     losses = Losses(Fraction(entry.validation_loss), None, against=against)
     (outcome,) = _tell(space, test_set, [replace(draft, losses=losses)], [None])
     if isinstance(outcome, Exception):
