@@ -6,7 +6,7 @@ import re
 import secrets
 import threading
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -120,10 +120,15 @@ def find_user(_actor: Actor, place: Site | Workspace, key: str) -> str:
 
 
 @needs(Permission.SEE_METER)
-def user_names(_actor: Actor, place: Site | Workspace) -> dict[str, str]:
-    """Return the names of all users by id, to show who did what at a meter."""
+def user_names(
+    _actor: Actor, place: Site | Workspace, identifiers: Collection[str]
+) -> dict[str, str]:
+    """Return the names of these users by id, to show who did what at a meter.
+
+    A site may have far more users than a meter, and a page may show many meters.
+    """
     with place.reading() as books:
-        return {user.id: user.name for user in books.users.all()}
+        return books.users.names(identifiers)
 
 
 @needs(Permission.MANAGE, Permission.CHANGE_ACCOUNT)

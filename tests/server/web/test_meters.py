@@ -6,6 +6,7 @@ import re
 from fractions import Fraction
 from pathlib import Path
 
+import pytest
 from tests.server.driving import begin, submit
 from tests.server.helpers import Served
 from tests.server.web.helpers import Visitor, body_with, words
@@ -18,6 +19,7 @@ from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.submissions import queue
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import at_least, at_most
+from easeml_meter.storage.books.users import Users
 
 
 class TestList:
@@ -54,6 +56,18 @@ class TestList:
             "stranger": False,
         }
         assert "You have no seat" in words(Visitor(served, "stranger").get("/meters"))
+
+    def test_reads_no_users_but_those_who_submitted(
+        self, served: Served, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It read every account of the site, once for each meter."""
+        meter = served.add_meter()
+        submit(served.client("developer"), meter, begin(served, meter, tmp_path))
+        visitors = [Visitor(served, name) for name in ("developer", "labeler")]
+        monkeypatch.delattr(Users, "all")
+        for path in ("/meters", f"/meters/{meter}"):
+            assert all("band 1" in words(each.get(path)) for each in visitors)
+        assert "labels" in words(visitors[1].get(f"/meters/{meter}/labels"))
 
 
 class TestMeter:

@@ -210,7 +210,7 @@ class Session:
         cls, visit: Visit, meter: str, view: SessionView, actor: Actor, look: HistoryLook
     ) -> Session:
         """Put the names of people to a session of the actor's team."""
-        known = users.user_names(visit.at(meter), visit.site)
+        known = users.user_names(visit.at(meter), visit.site, {*view.submitters})
         pairs = zip(view.signals, view.submitters, strict=True)
         names = {each.step: known.get(who, "") for each, who in pairs}
         return cls(view, actor.role, names, look)

@@ -92,11 +92,13 @@ def labels_page(page: LabelingHere) -> Response:
     releasable = release.releasable(actor, space)
     given = state.validation.settings.get("classes") if state.validation else None
     class_list = [str(each) for each in spec.classes or given or ()]
+    asked = requests.list_requests(actor, space)
+    senders = {part.added_by for each in asked for part in each.parts}
     return visit.render(
         "labels.html",
         meter=shown.meter,
-        requests=requests.list_requests(actor, space),
-        names=users.user_names(actor, space),
+        requests=asked,
+        names=users.user_names(actor, space, senders),
         generations=requests.list_test_sets(actor, space),
         releasable=releasable,
         asked_release=releasable and _asked_release(actor, space, releasable.number),

@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
+from functools import cache
 from typing import Any
+
+import sqlalchemy as sa
 
 from easeml_meter.core.people import Credentials, ProviderIdentity, User
 from easeml_meter.errors import NotFound
@@ -37,6 +41,11 @@ class Users(Repository):
         """Return the account of this name, if there is one."""
         return next(iter(self._values(schema.users, User, name=name)), None)
 
+    def names(self, identifiers: Collection[str]) -> dict[str, str]:
+        """Return the names of those of these accounts that there are, by id."""
+        rows = self._connection.execute(_names(), {"ids": list(identifiers)})
+        return {row.id: row.name for row in rows}
+
     def known_as(self, issuer: str, subject: str) -> User | None:
         """Return the account of whom a provider knows by this name, if there is one."""
         found = self._values(schema.users, User, issuer=issuer, subject=subject)
@@ -61,3 +70,10 @@ class Users(Repository):
         columns: dict[str, Any] = columns_of(changed)
         same = schema.users.c.id == changed.id
         self._connection.execute(schema.users.update().where(same), columns)
+
+
+@cache
+def _names() -> sa.Select[Any]:
+    table = schema.users
+    chosen = table.c.id.in_(sa.bindparam("ids", expanding=True))
+    return sa.select(table.c.id, table.c.name).where(chosen)
