@@ -58,12 +58,12 @@ TESTS: dict[int, tuple[str, ...]] = {
     71: ("scoring/test_escapes.py::test_memory_that_no_limit_counts_cannot_be_had",),
     73: ("scoring/test_escapes.py::test_a_file_that_all_can_read_carries_no_message",),
     74: (
-        "service/submissions/test_measuring.py::"
+        "service/submissions/test_running.py::"
         "test_a_validation_set_replaced_while_a_model_runs_does_not_make_it_free",
     ),
     75: (
-        "service/submissions/test_measuring.py::test_no_answer_leaves_before_its_time",
-        "service/submissions/test_measuring.py::test_how_long_a_model_takes_to_end_is_not_seen",
+        "service/submissions/test_running.py::test_no_answer_leaves_before_its_time",
+        "service/submissions/test_running.py::test_how_long_a_model_takes_to_end_is_not_seen",
     ),
     76: ("server/test_settings.py::test_what_submitted_commands_could_read_is_refused",),
     78: ("scoring/test_escapes.py::test_all_failures_on_hidden_inputs_look_the_same",),

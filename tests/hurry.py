@@ -19,12 +19,12 @@ import pytest
 import sqlalchemy as sa
 
 from easeml_meter.service import users
-from easeml_meter.service.submissions import measuring
+from easeml_meter.service.submissions import running
 from easeml_meter.storage import store
 from easeml_meter.tables.limits import TableLimits
 from easeml_meter.vault.inspection import Delivered, Inspected
 
-_wait_until = measuring.wait_until
+_wait_until = running.wait_until
 _inspect_apart = Delivered.inspect_apart
 _fsync = os.fsync
 _sqlite = store._sqlite
@@ -55,14 +55,14 @@ def quicken(patch: pytest.MonkeyPatch) -> None:
 
 def hurry() -> None:
     """Let answers leave at once, in this process."""
-    measuring.wait_until = lambda moment: None
+    running.wait_until = lambda moment: None
 
 
 @pytest.fixture(scope="session", autouse=True)
 def _hurried() -> Iterator[None]:
     """Wait for nothing in any test, nor in what modules of tests share."""
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(measuring, "wait_until", lambda moment: None)
+        patch.setattr(running, "wait_until", lambda moment: None)
         patch.setattr(Delivered, "inspect_apart", inspect_here)
         quicken(patch)
         yield
@@ -91,4 +91,4 @@ def apart(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def patient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Let answers wait, as they do for users."""
-    monkeypatch.setattr(measuring, "wait_until", _wait_until)
+    monkeypatch.setattr(running, "wait_until", _wait_until)

@@ -12,7 +12,7 @@ from tests.scoring.onnx_models import classifier
 from tests.service.helpers import write_predictions
 
 from easeml_meter.errors import Denied, InvalidInput
-from easeml_meter.service.submissions import measuring
+from easeml_meter.service.submissions import running
 from easeml_meter.service.submissions.kinds import Function, OnnxFile
 from easeml_meter.service.submissions.measuring import Conditions
 
@@ -58,7 +58,7 @@ def sent_in(folder: Path) -> OnnxFile:
 
 
 def test_a_model_is_waited_for(site: Live, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(measuring, "allotted", lambda estimate: 0.5)
+    monkeypatch.setattr(running, "allotted", lambda estimate: 0.5)
     told: list[str] = []
     for people in people_at(site, tmp_path, f"{tmp_path.name}-", models=True):
         people.begin()

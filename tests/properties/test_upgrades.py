@@ -40,8 +40,11 @@ LAST = {
 }
 """The last commit whose newest migration had this number; docs/deploy.md names the first."""
 HURRIED = f"""
-from easeml_meter.service.submissions import measuring
-measuring.wait_until = lambda moment: None
+try:
+    from easeml_meter.service.submissions import running
+except ImportError:  # up to 0012
+    from easeml_meter.service.submissions import measuring as running
+running.wait_until = lambda moment: None
 {METER}"""
 """A program whose answers to models leave as soon as they are known."""
 

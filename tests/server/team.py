@@ -32,12 +32,12 @@ from .helpers import serve
 # repeated less often is over in that time on a busy machine, too.
 METER = """
 import sys
-from easeml_meter.scoring import running
-from easeml_meter.service.submissions import measuring
+from easeml_meter.scoring import running as scoring
+from easeml_meter.service.submissions import running
 seconds = float(sys.argv[1])
-measuring.allotted = lambda estimate: seconds
-measuring._SETTLING = 0.1
-running.HIDDEN_RUNS = 1
+running.allotted = lambda estimate: seconds
+running._SETTLING = 0.1
+scoring.HIDDEN_RUNS = 1
 import os
 if (file := os.environ.get("METER_TEST_CLOCK")) is not None:
     # The clock of this machine is wrong by as many seconds as the file says.

@@ -1,1 +1,1 @@
-"""Submissions: kinds, measuring, deciding, answering, keeping, and the queue of models."""
+"""Submissions: kinds, measuring, running, deciding, answering, keeping, and the queue of models."""

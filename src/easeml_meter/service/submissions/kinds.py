@@ -33,14 +33,12 @@ from easeml_meter.service.submissions.measuring import (
     Attempt,
     Losses,
     Measured,
-    ModelAttempt,
     digest_of,
     hidden_score,
-    model_identity,
-    model_score,
     rehearse,
     visible_score,
 )
+from easeml_meter.service.submissions.running import ModelAttempt, model_identity, model_score
 from easeml_meter.spec import MeterSpec
 from easeml_meter.tables import archive
 from easeml_meter.tables.archive import File
