@@ -94,9 +94,13 @@ class TooSoon(TooMany):
 
 
 class StorageError(MeterError):
-    """The database cannot be used; nothing was written."""
+    """The database cannot be used; what was asked may be written all the same, in part or whole."""
 
     word, status = "unavailable", 503
+
+
+class FilesUnusable(MeterError):
+    """A file cannot be used; what was asked may be done all the same, in part or whole."""
 
 
 class VaultError(MeterError):

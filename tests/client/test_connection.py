@@ -3,21 +3,25 @@
 from __future__ import annotations
 
 import threading
+import time
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
+import httpx
 import numpy as np
 import pytest
 from tests.client.people import People, fresh, people_at
 from tests.live import Live, live, wire
 
 from easeml_meter.client import connect, connection
+from easeml_meter.core.idempotency import KEPT
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import (
     InvalidInput,
     MeterError,
+    UnderWay,
 )
 from easeml_meter.service.submissions import queue
 from easeml_meter.service.submissions.answering import answer_all
@@ -63,7 +67,8 @@ def test_an_answer_that_takes_long_is_asked_for_again_and_made_once(
         asked_again.set()  # the client has waited long enough, and sends the same key once more
 
     monkeypatch.setattr(queue, "answer_all", slow)
-    monkeypatch.setattr(f"{connection.__name__}.time", SimpleNamespace(sleep=pause))
+    fake = SimpleNamespace(sleep=pause, monotonic=time.monotonic)
+    monkeypatch.setattr(f"{connection.__name__}.time", fake)
     monkeypatch.setattr(connection, "_ANSWER_SECONDS", 1.0)
     prefix = f"{tmp_path.name}-"
     with site.meter(f"{prefix}developer", f"{prefix}meter") as developer:
@@ -71,6 +76,26 @@ def test_an_answer_that_takes_long_is_asked_for_again_and_made_once(
     assert asked_again.is_set()
     assert (signal.step, signal.repeated) == (1, False)
     assert len(at_server.developer.status().signals) == 1
+
+
+def test_one_that_stays_under_way_is_given_up_long_before_its_key_is_forgotten(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """With a key that is forgotten, the server would carry it out again."""
+    passed = [0.0]
+
+    def sleep(seconds: float) -> None:
+        passed[0] += seconds
+        assert passed[0] < KEPT.total_seconds() / 2, "it waits for ever"
+
+    fake = SimpleNamespace(sleep=sleep, monotonic=lambda: passed[0])
+    monkeypatch.setattr(f"{connection.__name__}.time", fake)
+    body = {"error": "under-way", "message": "that request is still under way: wait"}
+    opened = connection.Connection("http://127.0.0.1:9")
+    with pytest.raises(UnderWay, match="still under way"):
+        opened._repeated(lambda: httpx.Response(409, json=body))
+    assert passed[0] > 60 * 30
+    opened.close()
 
 
 def test_an_upload_goes_on_where_it_broke_off(

@@ -238,7 +238,7 @@ def test_a_token_made_by_a_server_that_died_then_is_not_made_twice(both: Both) -
 
     soon(lost)
     assert told[-1].status_code == 409
-    assert "its answer was lost with its server: look at" in told[-1].json()["message"]
+    assert "but its answer was lost: look at" in told[-1].json()["message"]
     with both.servers[1].client(admin) as client:
         names = [each["name"] for each in client.get("/tokens").json()["items"]]
     assert names.count("anna") == 1

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.server.helpers import Served, serve
@@ -95,6 +96,27 @@ def test_a_disabled_account_stays_outside(served: Served) -> None:
     users.change_user(SYSTEM, served.site, ann.id, disabled=True)
     with pytest.raises(Unauthenticated, match="disabled"):
         roles(served, ANN, "dev")
+
+
+def test_an_account_disabled_during_a_sign_in_gets_no_session(
+    served: Served, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It got one that nothing ended: disabling ends the sessions that there are at that moment."""
+    roles(served, ANN)
+    with served.site.reading() as books:
+        ann = books.users.named("ann")
+    assert ann is not None
+    follow = identities._follow
+
+    def disabled_meanwhile(*given: Any) -> None:
+        follow(*given)
+        users.change_user(SYSTEM, served.site, ann.id, disabled=True)
+
+    monkeypatch.setattr(identities, "_follow", disabled_meanwhile)
+    with pytest.raises(Unauthenticated, match="disabled"):
+        roles(served, ANN)
+    with served.site.reading() as books:
+        assert all(token.revoked_at is not None for token in books.tokens.of(ann.id))
 
 
 def test_the_last_admin_stays_one(served: Served) -> None:

@@ -7,6 +7,7 @@ from collections.abc import Iterator
 from contextlib import closing
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.service.helpers import Clock, small_spec
@@ -14,7 +15,7 @@ from tests.service.helpers import Clock, small_spec
 from easeml_meter.core.model import Event
 from easeml_meter.core.people import Role, User
 from easeml_meter.errors import Denied, InvalidInput, NotFound, Unauthenticated
-from easeml_meter.service import invitations, tokens
+from easeml_meter.service import invitations, tokens, users
 from easeml_meter.service.actor import ANYONE, SYSTEM
 from easeml_meter.service.invitations import DAYS, invite
 from easeml_meter.service.meters import create_meter
@@ -119,6 +120,23 @@ def test_of_two_who_redeem_it_at_the_same_time_one_joins(site: Site, anna: User)
         thread.join()
     (joined,) = filter(None, outcomes)
     check_password(site, "anna", joined)
+
+
+def test_a_password_that_is_changed_at_once_ends_the_session_that_it_began(
+    site: Site, anna: User, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The session begins in the transaction that sets the password, or it would begin later."""
+    secret, join = invite(SYSTEM, site, anna.id), users.join
+
+    def joined(*given: Any, **options: Any) -> User:
+        user = join(*given, **options)
+        change_user(SYSTEM, site, anna.id, password="another secret, too")  # noqa: S106
+        return user
+
+    monkeypatch.setattr(users, "join", joined)
+    session = redeem(site, secret, PASSWORD)
+    with pytest.raises(Unauthenticated, match="revoked"):
+        tokens.recognize(ANYONE, site, session)
 
 
 def test_the_chain_of_a_meter_says_that_a_password_was_chosen(site: Site, anna: User) -> None:

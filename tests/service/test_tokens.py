@@ -6,6 +6,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from datetime import timedelta
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -219,3 +220,30 @@ def test_a_password_that_is_changed_meanwhile_opens_no_session(
         tokens.log_in(ANYONE, door.site, "anna", old, days=1, purpose="browser")
     token, _ = tokens.log_in(ANYONE, door.site, "anna", new, days=1, purpose="browser")
     assert token.user == door.anna
+
+
+@pytest.mark.parametrize("change", [new_password, disable, revoke])
+def test_a_token_that_is_revoked_meanwhile_makes_no_other(
+    door: Door, change: Callable[[Site, Door], None]
+) -> None:
+    """Its holder was recognized before that."""
+    caller = door.caller()
+    change(door.site, door)
+    with pytest.raises(Unauthenticated, match="the token was revoked: log in again"):
+        tokens.make_token(caller.at_site(), door.site, "later")
+    assert [token.name for token in tokens.list_tokens(actor_of(door.anna), door.site)] == ["test"]
+
+
+def test_a_token_that_is_revoked_meanwhile_opens_no_session(
+    door: Door, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recognize = tokens.recognize
+
+    def recognized(*given: Any) -> Caller:
+        caller = recognize(*given)
+        revoke(door.site, door)
+        return caller
+
+    monkeypatch.setattr(tokens, "recognize", recognized)
+    with pytest.raises(Unauthenticated, match="the token was revoked: log in again"):
+        tokens.log_in_by_token(ANYONE, door.site, "anna", door.secret, days=1, purpose="browser")

@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import psycopg
@@ -434,4 +435,28 @@ def test_servers_share_a_database_that_no_restore_may_use_meanwhile(
             pass
     with in_use(url):
         pass
+    postgresql.drop(url)
+
+
+def test_a_server_that_lost_its_session_is_there_again_at_the_next_look(
+    postgresql: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Until it is, others take it for dead, and carry out what it has begun."""
+    url = postgresql.new_database(empty=True)
+    present = store_module._Present(url, 7)
+    assert present._take()
+    assert present._connection is not None
+    mine = present._connection.exec_driver_sql("SELECT pg_backend_pid()").scalar_one()
+    with psycopg.connect(Store.look(url).address, autocommit=True) as other:  # type: ignore[union-attr]
+        other.execute("SELECT pg_terminate_backend(%s)", [mine])
+    free: list[bool] = []
+
+    def wait(_: float) -> bool:
+        free.append(is_free(url))
+        return len(free) > 1
+
+    monkeypatch.setattr(present, "_stopping", SimpleNamespace(wait=wait))
+    present._stay()
+    present._engine.dispose()
+    assert free == [True, False]
     postgresql.drop(url)

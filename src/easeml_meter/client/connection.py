@@ -39,6 +39,8 @@ _LONGEST_PAUSE = 60.0
 _CONNECT_SECONDS = 10.0
 _ANSWER_SECONDS = 60.0
 """What takes longer is asked for again by its key, which the server does not carry out twice."""
+_UNDER_WAY_SECONDS = 3600.0
+"""How long a call that the server is at work on is waited for; it forgets keys after a day."""
 _PIECE = 1 << 18
 _PAGE = 200
 
@@ -176,7 +178,7 @@ class Connection:
         """Send a request, and again as long as that may help."""
         import httpx
 
-        failures = 0
+        failures, begun = 0, time.monotonic()
         while True:
             pause: float | None = FIRST_PAUSE * 2**failures
             try:
@@ -193,8 +195,11 @@ class Connection:
                 problem = _problem(self.server, answer)
                 pause = _pause(answer)
                 # An earlier try is still being carried out. It counts as no failure: the server
-                # ends it in its own time, and then the key brings back its answer.
+                # ends it in its own time, and then the key brings back its answer. Not for ever: a
+                # key that the server has forgotten would have it carried out again.
                 if isinstance(problem, UnderWay):
+                    if time.monotonic() - begun > _UNDER_WAY_SECONDS:
+                        raise problem
                     time.sleep(1)
                     continue
             failures += 1

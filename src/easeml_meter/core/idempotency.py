@@ -10,14 +10,16 @@ from typing import Any
 from easeml_meter.errors import MeterError, UnderWay
 
 KEPT = timedelta(days=1)
-# Servers that died are known. This is for one that is alive and could not free the key, for want of
-# a database, and for those of an earlier version, which do not say who they are.
+# Whether a server has died is known, unless it is of an earlier version: those do not say who they
+# are.
 LOST = timedelta(minutes=10)
-"""After this, a request still under way is taken for one that nobody carries out any more."""
+"""After this, a request under way at a server that is not known is taken for given up."""
+NOBODY = 0
+"""In the place of a server: nobody carries the request out any more, but something of it counts."""
 
 _ANSWER_LOST = (
-    "Idempotency-Key: that request was carried out, at least in part, but its answer was lost with "
-    "its server: look at what is there before you ask again, with a new key"
+    "Idempotency-Key: that request was carried out, at least in part, but its answer was lost: "
+    "look at what is there before you ask again, with a new key"
 )
 
 
@@ -34,7 +36,10 @@ class KeyedRequest:
     """HTTP status of the answer; None: under way, and nothing is committed yet."""
     body: Any = None
     server: int | None = None
-    """Number of the server that carries it out; None: this is its answer."""
+    """Number of the server that carries it out, or NOBODY.
+
+    None: this is its answer; without a status, a server of an earlier version carries it out.
+    """
 
     @property
     def place(self) -> Place:
@@ -48,7 +53,7 @@ class KeyedRequest:
     def committed(self) -> KeyedRequest:
         """Return it as it is from its first commit on, until its answer is kept.
 
-        Should that never happen, this is the answer: done again, it could count twice.
+        Servers of earlier versions, which look at no server, read this as its answer.
         """
         error = MeterError(_ANSWER_LOST)
         return replace(self, status=error.status, body={"error": error.word, "message": str(error)})
@@ -61,7 +66,7 @@ class KeyedRequest:
         `servers` are those that are alive; None: all of them.
 
         Raises:
-            MeterError: its key came with another request, or its answer died with its server.
+            MeterError: its key came with another request, or its answer was lost.
             UnderWay: it is being carried out.
         """
         found = known.get(self.place)
@@ -79,11 +84,16 @@ class KeyedRequest:
         age = datetime.fromisoformat(now) - datetime.fromisoformat(self.created_at)
         if self.status is not None:
             return age > KEPT
-        return age > LOST or (self.server is not None and not self._carried_out_by(servers))
+        if self.server is None:
+            return age > LOST
+        # However long it takes: what it has done would not count once its key is another's.
+        return not self._carried_out_by(servers)
 
     def _carried_out_by(self, servers: Collection[int] | None) -> bool:
         """Whether a server that is alive carries it out; unknown for those that do not say."""
-        return self.server is not None and (servers is None or self.server in servers)
+        if self.server is None or self.server == NOBODY:
+            return False
+        return servers is None or self.server in servers
 
 
 Place = tuple[str, str]

@@ -6,6 +6,7 @@ import base64
 import hashlib
 import json
 import secrets
+from asyncio import CancelledError
 from collections import deque
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, replace
@@ -17,9 +18,9 @@ from fastapi.concurrency import run_in_threadpool
 from fastapi.responses import JSONResponse
 from pydantic import BaseModel
 
-from easeml_meter.core.idempotency import KEPT, KeyedRequest, Place
+from easeml_meter.core.idempotency import KEPT, NOBODY, KeyedRequest, Place
 from easeml_meter.core.model import stamp
-from easeml_meter.errors import MeterError, StorageError, UnderWay, to_keep
+from easeml_meter.errors import FilesUnusable, MeterError, StorageError, UnderWay, to_keep
 from easeml_meter.server.auth import CallerHere
 from easeml_meter.server.batching import Batches
 from easeml_meter.service.actor import Actor, permit
@@ -72,8 +73,8 @@ class Once:
         `make` has the actor run the use case, in a thread that `run` has. What it needs is checked
         here, too: a stored answer is only for those who may still ask for it. `body` is the body if
         it was streamed.
-        A request that fails leaves its key unused. With `secret`, only the server's key opens what
-        is stored.
+        A request that is refused leaves its key unused, and so does one that fails, unless a part
+        of it was committed. With `secret`, only the server's key opens what is stored.
         """
         permit(actor, use_case)
         asked = self.asked(body)
@@ -85,15 +86,18 @@ class Once:
         if entered.status is not None:
             content = _opened(self.site, entered.body) if secret else entered.body
             return replayed(replace(entered, body=content))
+        made = False
         try:
             status, content = await _made(partial(_carried_out, entered, make), run)
+            made = True
+            kept = _sealed(self.site, content) if secret else content
         except BaseException as error:
-            # Also if it was cancelled: a key that stays begun refuses its client for minutes. What
+            # Also if it was cancelled: its client would wait for as long as this server lives. What
             # is not a refusal may have been committed, and must then not be done again.
-            refused = isinstance(error, MeterError) and not isinstance(error, StorageError)
-            await run_in_threadpool(self.keys.give_up, entered, uncommitted=not refused)
+            uncommitted, running = made or not _refuses(error), isinstance(error, CancelledError)
+            give_up = partial(self.keys.give_up, uncommitted=uncommitted, running=running)
+            await run_in_threadpool(give_up, entered)
             raise
-        kept = _sealed(self.site, content) if secret else content
         # The answer is kept before it leaves: a client that never hears it asks again.
         await self.keys.finished(self.user, entered.answered(status, kept))
         return JSONResponse(content, status)
@@ -115,6 +119,12 @@ def replayed(request: KeyedRequest) -> JSONResponse:
 def _carried_out(request: KeyedRequest, make: Callable[[], Answer]) -> Answer:
     with carrying_out(request):
         return make()
+
+
+def _refuses(error: BaseException) -> bool:
+    """Whether an error says that nothing was done; disks and databases fail at any moment."""
+    fails = isinstance(error, StorageError | FilesUnusable)
+    return isinstance(error, MeterError) and not fails
 
 
 async def _made(make: Callable[[], Answer], run: Run) -> Answer:
@@ -140,7 +150,7 @@ class KeyBatches:
         self._site = site
         self.server = secrets.randbits(62) if server is None else server
         """The number of this process, which others look for when it may have died."""
-        self._left: deque[tuple[KeyedRequest, bool]] = deque()
+        self._left: deque[Callable[[], None]] = deque()
         self.begun = Batches(self._begin)
         self.finished = Batches(self._finish)
 
@@ -149,7 +159,7 @@ class KeyBatches:
         with self._site.store.writing(user) as books:
             before = books.idempotency.known(given)
             others = {each.server for each in before.values() if each.server is not None}
-            alive = books.idempotency.alive(others - {self.server}) | {self.server}
+            alive = books.idempotency.alive(others - {self.server, NOBODY}) | {self.server}
             known = dict(before)
             found = [_found(known, request, alive) for request in given]
             for number, request in enumerate(given):
@@ -160,31 +170,47 @@ class KeyBatches:
             books.idempotency.add(fresh)
         return found
 
-    def give_up(self, request: KeyedRequest, *, uncommitted: bool) -> None:
+    def give_up(self, request: KeyedRequest, *, uncommitted: bool, running: bool = False) -> None:
         """Free the key of a request that failed; with `uncommitted` only if nothing counts.
 
-        Without a database, it is freed as soon as there is one.
+        If something does, whoever repeats it is told so, unless its thread is still `running`:
+        what that commits next would be refused. Without a database, all this is done as soon as
+        there is one.
         """
+        give_up = partial(self._give_up, request, uncommitted=uncommitted, running=running)
         try:
-            self._give_up(request, uncommitted=uncommitted)
+            give_up()
         except StorageError:
-            self._left.append((request, uncommitted))
+            self._left.append(give_up)
 
     def free_left(self) -> None:
-        """Free the keys that could not be freed."""
+        """Free the keys that could not be freed, and keep the answers that could not be kept."""
         while self._left:
-            request, uncommitted = self._left[0]
-            self._give_up(request, uncommitted=uncommitted)
-            self._left.popleft()
+            end = self._left.popleft()
+            try:
+                end()
+            except Exception:
+                self._left.append(end)  # behind the others: it may be the only one that fails
+                raise
 
-    def _give_up(self, request: KeyedRequest, *, uncommitted: bool) -> None:
+    def _give_up(self, request: KeyedRequest, *, uncommitted: bool, running: bool) -> None:
         with self._site.store.writing(request.user) as books:
             books.idempotency.give_up(request, uncommitted=uncommitted)
+            if uncommitted and not running:
+                books.idempotency.leave(request)
 
     def _finish(self, user: str, given: list[KeyedRequest]) -> list[Exception | None]:
+        try:
+            self._answer(user, given)
+        except Exception:
+            # Each by itself: one of them may be what fails. Until then their clients wait.
+            self._left.extend(partial(self._answer, user, [each]) for each in given)
+            raise
+        return [None for _ in given]
+
+    def _answer(self, user: str, given: list[KeyedRequest]) -> None:
         with self._site.store.writing(user) as books:
             books.idempotency.answer(given)
-        return [None for _ in given]
 
 
 def _found(

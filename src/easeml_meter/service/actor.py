@@ -116,7 +116,7 @@ class Actor:
     user: str = ""
     """Id of the user, where people have accounts."""
     token: str = ""
-    """Id of the token, if that has a pace."""
+    """Id of the token: at a meter if that has a pace, and for what belongs to no meter."""
     pace: int | None = None
     """How many answers the token gets in 24 hours; None: as many as there are."""
 

@@ -45,10 +45,12 @@ def sign_in(
         user = books.users.known_as(person.issuer, person.subject)
     if user is None:
         user = _opened(site, person)
-    if user.disabled:
-        raise Unauthenticated("the account is disabled: ask an admin")
+    _check_enabled(user)
     _follow(site, user, person.groups, rules)
-    return tokens.issue(site, user.id, purpose, days=days, kind="session")
+    with site.writing() as books:
+        # Once more under the lock: disabling an account ends the sessions that there are then.
+        _check_enabled(books.users.get(user.id))
+        return tokens.issue(site, user.id, purpose, days=days, kind="session", books=books)
 
 
 @needs(Permission.CHANGE_ACCOUNT)
@@ -67,6 +69,11 @@ def connect(actor: Actor, site: Site, person: Person) -> None:
         if before.subject is not None and before != wanted:
             raise MeterError("this account belongs to another one at the provider: ask an admin")
         books.users.update(wanted)
+
+
+def _check_enabled(user: User) -> None:
+    if user.disabled:
+        raise Unauthenticated("the account is disabled: ask an admin")
 
 
 def _opened(site: Site, person: Person) -> User:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from easeml_meter.core.people import Token
+from easeml_meter.core.people import Token, User
 from easeml_meter.errors import Unauthenticated
 from easeml_meter.service import tokens, users
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Site
 from easeml_meter.service.tokens import INVITATION
+from easeml_meter.storage.books import Books
 
 DAYS = 3.0
 """How long an invitation is good for."""
@@ -46,6 +47,12 @@ def redeem(
     token, user, _ = holder
     if token.revoked_at is not None or token.expires_at <= site.now() or user.disabled:
         raise Unauthenticated("the invitation was used or has expired: ask an admin for another")
-    # Looked at once more under the lock, where it is used up: two people may redeem it at once.
-    users.join(actor, site, user.id, token.id, password)
-    return tokens.issue(site, user.id, purpose, days=days, kind="session")
+    made: list[tuple[Token, str]] = []
+
+    def enter(books: Books, user: User) -> None:
+        made.append(tokens.issue(site, user.id, purpose, days=days, kind="session", books=books))
+
+    # Looked at once more under the lock, where it is used up: two people may redeem it at once. The
+    # session begins there, too, so that the next change of the password ends it.
+    users.join(actor, site, user.id, token.id, password, entering=enter)
+    return made[0]

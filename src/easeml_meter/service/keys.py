@@ -62,7 +62,7 @@ def rotate_key(_: Actor, place: Place, key: Path, site: Site | None = None) -> R
     if identity.former is None:
         identity = identity.successor()
         # On disk, with the former key, before anything is sealed to the new one. In a folder,
-        # others may be writing: they go on with the key that they find under the lock.
+        # others may be writing: under the lock they find another key than before, and are refused.
         with place.store.writing():
             identity.replace(key)
     former = identity.former

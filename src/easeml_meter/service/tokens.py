@@ -81,7 +81,8 @@ class Caller:
     def at_site(self) -> Actor:
         """Return the caller as an actor for what belongs to no meter."""
         own = (Role.LIMITED if self.token.limited else Role.USER, 0)
-        return Actor(((Role.ADMIN, 0), own) if self.admin else (own,), user=self.user.id)
+        seats = ((Role.ADMIN, 0), own) if self.admin else (own,)
+        return Actor(seats, user=self.user.id, token=self.token.id)
 
 
 @needs(Permission.SIGN_IN)
@@ -173,7 +174,9 @@ def log_in_by_token(
     # A session has no limits, so a token that has some must not become one.
     if caller.token.limited or caller.user.name != name:
         raise Unauthenticated("the token is limited, or another user's: give your password")
-    return issue(site, caller.user.id, purpose, days=days, kind="session")
+    with site.writing() as books:
+        _check_still_valid(books, caller.token.id)
+        return issue(site, caller.user.id, purpose, days=days, kind="session", books=books)
 
 
 @needs(Permission.MAKE_TOKENS)
@@ -192,8 +195,24 @@ def make_token(
 
     Raises:
         InvalidInput: no name, scope, number of days or pace that a token can have.
+        Unauthenticated: the token that the actor uses was revoked meanwhile.
     """
-    return issue(site, actor.user, name, scopes=tuple(scopes), days=days, pace=pace)
+    with site.writing() as books:
+        if actor.token:
+            _check_still_valid(books, actor.token)
+        return issue(
+            site, actor.user, name, scopes=tuple(scopes), days=days, pace=pace, books=books
+        )
+
+
+def _check_still_valid(books: Books, token: str) -> None:
+    """Look again, under the lock, at a token by which somebody was recognized.
+
+    What revokes all tokens of an account, such as a new password, leaves none to be made later.
+    """
+    found = books.tokens.find(token)
+    if found is None or found.revoked_at is not None:
+        raise Unauthenticated("the token was revoked: log in again")
 
 
 def issue(

@@ -191,13 +191,25 @@ def change_password(actor: Actor, site: Site, current: str, new: str, address: s
     _change(actor, site, actor.user, password=new)
 
 
-def join(actor: Actor, site: Site, identifier: str, invitation: str, password: str) -> User:
+def join(
+    actor: Actor,
+    site: Site,
+    identifier: str,
+    invitation: str,
+    password: str,
+    *,
+    entering: Callable[[Books, User], object],
+) -> User:
     """Set the password of an account by an invitation, given by its id.
+
+    What `entering` does is part of the transaction that sets the password.
 
     Raises:
         Unauthenticated: somebody else was faster.
     """
-    return _change(actor, site, identifier, invitation=invitation, password=password)
+    return _change(
+        actor, site, identifier, invitation=invitation, entering=entering, password=password
+    )
 
 
 def _check_current(site: Site, identifier: str, password: str, address: str) -> None:
@@ -207,7 +219,13 @@ def _check_current(site: Site, identifier: str, password: str, address: str) -> 
 
 
 def _change(
-    actor: Actor, site: Site, identifier: str, *, invitation: str | None = None, **changes: Any
+    actor: Actor,
+    site: Site,
+    identifier: str,
+    *,
+    invitation: str | None = None,
+    entering: Callable[[Books, User], object] = lambda books, user: None,
+    **changes: Any,
 ) -> User:
     _check_email(changes.get("email"))
     new_password = "password" in changes
@@ -229,6 +247,7 @@ def _change(
         if user.disabled or new_password:
             # Whoever knew the old password may have made tokens with it.
             books.tokens.revoke(site.now(), user=identifier)
+        entering(books, user)
         if identifier != actor.user:
             event = Event.PASSWORD_SET if invitation is None else Event.INVITATION_REDEEMED
             _tell_meters(books, site.now(), before, user, [event] if new_password else [])

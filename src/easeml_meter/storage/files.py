@@ -19,7 +19,7 @@ from copy import copy
 from pathlib import Path, PurePosixPath
 from typing import Protocol
 
-from easeml_meter.errors import MeterError, invalid
+from easeml_meter.errors import FilesUnusable, MeterError, invalid
 
 
 class Files(Protocol):
@@ -222,7 +222,7 @@ class FolderFiles:
 def _check_regular(path: Path) -> None:
     """Refuse a pipe or a device in the place of a journal: reading it would never end."""
     if not stat.S_ISREG(path.stat().st_mode):
-        raise MeterError(f"{path}: not a regular file: put the journal back from a backup")
+        raise FilesUnusable(f"{path}: not a regular file: put the journal back from a backup")
 
 
 _TOTAL = "#"
@@ -368,7 +368,7 @@ class RemoteFiles:
             if missing and isinstance(error, FileNotFoundError):
                 raise
             reason = str(error).split("\n", maxsplit=1)[0]
-            raise MeterError(f"{self.location(name)}: {reason}: nothing was changed") from error
+            raise _unusable(self.location(name), reason) from error
 
 
 def _safe(name: str) -> str:
@@ -407,6 +407,12 @@ def free_bytes(folder: Path) -> int:
     return found.f_bavail * found.f_frsize
 
 
-def unusable(path: Path, error: OSError) -> MeterError:
+def unusable(path: Path, error: OSError) -> FilesUnusable:
     """Say in one line why a folder or file cannot be used."""
-    return MeterError(f"{path}: {error.strerror or error}: nothing was changed")
+    return _unusable(str(path), error.strerror or str(error))
+
+
+def _unusable(place: str, reason: str) -> FilesUnusable:
+    # Nobody here knows what was committed before: some files are written or removed after that.
+    what = "fix that, and check what was already done before you try again"
+    return FilesUnusable(f"{place}: {reason}: {what}")

@@ -258,10 +258,11 @@ idempotency = sa.Table(
     sa.Column("user", sa.String(32), primary_key=True),
     sa.Column("key", sa.String(200), primary_key=True),
     sa.Column("request", sa.String(64), nullable=False),  # digest of method, path and body
-    sa.Column("status", sa.Integer),  # None: under way
+    sa.Column("status", sa.Integer),  # None: under way, and nothing of it counts yet
     sa.Column("body", sa.JSON),
     sa.Column("created_at", sa.String(32), nullable=False),
-    sa.Column("server", sa.BigInteger),  # that carries it out; None: its answer is kept
+    # That carries it out; 0: nobody does. None: its answer is kept, or an earlier version has it.
+    sa.Column("server", sa.BigInteger),
 )
 
 webhooks = sa.Table(

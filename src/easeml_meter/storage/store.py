@@ -19,7 +19,7 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext, suppress
 from contextvars import ContextVar
 from pathlib import Path
 from typing import Any
@@ -270,12 +270,15 @@ class _Present:
     def _stay(self) -> None:
         while not self._stopping.wait(_PRESENCE_SECONDS):
             try:
-                if self._connection is None:
-                    self._take()
-                else:
+                if self._connection is not None:
                     self._connection.execute(_STILL_THERE)
-            except sa.exc.DBAPIError:  # the database is away: it comes back, or nothing works
+            except sa.exc.DBAPIError:
                 self._connection = None
+            if self._connection is None:
+                # At once: without the lock, others take this server for dead. If the database is
+                # away, it comes back, or nothing works.
+                with suppress(sa.exc.DBAPIError):
+                    self._take()
         if self._connection is not None:
             self._connection.close()
 
@@ -317,6 +320,8 @@ def _engine(url: str) -> sa.Engine:
         return _sqlite(address)
     try:
         # A pooled connection may have outlived a restart of the database: each is tried first.
+        # Never with `skip_autocommit_rollback`: transactions are not begun by the driver here, and
+        # one that failed would go on for whoever gets its connection next.
         engine = sa.create_engine(
             address,
             pool_pre_ping=True,

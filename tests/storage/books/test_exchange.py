@@ -15,7 +15,9 @@ from easeml_meter.core.history import Folded
 from easeml_meter.core.idempotency import KeyedRequest
 from easeml_meter.core.ledger import Account
 from easeml_meter.errors import StorageError
+from easeml_meter.storage import schema
 from easeml_meter.storage.books import Books
+from easeml_meter.storage.books.repository import columns_of
 from easeml_meter.storage.store import Store
 
 KEY = KeyedRequest("anna", "key", "r", NOW, 200, {"n": 1})
@@ -113,6 +115,28 @@ def test_what_is_entered_at_once_is_what_is_entered_one_by_one(store: Store) -> 
         assert books.accounts.complete(METER.id, 1) == {1: changed}
         assert books.idempotency.known([KEY])[KEY.place].body == {"n": 2}
         assert books.audit.all(METER.id) == links
+
+
+def test_what_was_read_ahead_of_a_lock_is_read_again(store: Store) -> None:
+    """Whoever held it may have written what was read."""
+    with store.writing("another") as books:
+        look(books)
+        if store.dialect == "postgresql":
+            with store.writing(METER.id) as others:
+                others.idempotency.put([KEY])
+        else:
+            books.connection.execute(schema.idempotency.insert(), columns_of(KEY))
+        books.lock(METER.id)
+        asked = [KEY, OTHER, replace(KEY, key="unknown")]
+        assert books.idempotency.known(asked) == {KEY.place: KEY}
+
+
+def test_what_is_changed_inside_is_changed_after_what_was_added_before(store: Store) -> None:
+    with store.writing(METER.id) as books, books.entering():
+        books.idempotency.put([replace(KEY, created_at="2026"), replace(OTHER, created_at="2027")])
+        books.idempotency.forget_before("2027")
+    with store.reading() as books:
+        assert set(books.idempotency.known([KEY, OTHER])) == {OTHER.place}
 
 
 def test_rows_of_one_table_keep_their_order(store: Store) -> None:

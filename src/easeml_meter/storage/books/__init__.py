@@ -173,6 +173,7 @@ class Books:
     def lock(self, meter: str | None) -> None:
         """Wait for the lock of a meter, unless beginning to write has taken it already."""
         if self.connection.dialect.name != "sqlite":
+            self._exchange.forget()  # whoever held the lock may have written what was read
             self.connection.exec_driver_sql(taking_lock(meter))
 
     def read_ahead(
@@ -189,7 +190,7 @@ class Books:
 
         The meter's `state`, the keys of `requests`, the accounts and `submissions` of a test set,
         and where the audit `chain` ends. All of it is of one moment, and is read again if anything
-        is written before it is asked for.
+        is written, or a lock is taken, before it is asked for.
         """
         asked: list[Query] = []
         if state:

@@ -38,8 +38,9 @@ class Exchange:
         self, statement: sa.Executable, given: Any = None
     ) -> sa.CursorResult[*tuple[Any, ...]]:
         """Carry out a statement; whatever is written, what was read ahead counts no longer."""
-        if self._ahead and not statement.is_select:
-            self._ahead.clear()
+        if not statement.is_select:
+            self.forget()
+            self._enter()  # what was added before it may be what it changes
         return self.connection.execute(statement, given)
 
     def ask(self, question: Query) -> Rows:
@@ -61,9 +62,13 @@ class Exchange:
         answers = self.connection.execute(_at_once(*(each.statement for each in questions)), given)
         self._ahead = list(zip(questions, answers.one(), strict=True))
 
+    def forget(self) -> None:
+        """Let what was read ahead count no longer."""
+        self._ahead.clear()
+
     def add(self, insert: sa.Insert, name: str, rows: list[dict[str, Any]]) -> None:
         """Enter rows, with a statement that takes them as one parameter of this name."""
-        self._ahead.clear()
+        self.forget()
         if self.dialect == "sqlite":
             self.connection.execute(insert, rows)
         elif self._collected is None:
@@ -75,7 +80,7 @@ class Exchange:
 
     @contextmanager
     def entering(self) -> Iterator[None]:
-        """Enter the rows that are added inside with one statement, at the end.
+        """Enter the rows that are added inside with one statement, at the end or before a change.
 
         They are of tables that do not depend on each other, and are read after the end only.
         """

@@ -8,7 +8,7 @@ from typing import Any
 
 import sqlalchemy as sa
 
-from easeml_meter.core.idempotency import KeyedRequest, Place
+from easeml_meter.core.idempotency import NOBODY, KeyedRequest, Place
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.exchange import Query
 from easeml_meter.storage.books.repository import Repository, columns_of, of_pairs
@@ -35,6 +35,8 @@ _COMMIT = (
 )
 _GIVE_UP = _TABLE.delete().where(_BEGUN)
 _GIVE_UP_UNCOMMITTED = _GIVE_UP.where(_TABLE.c.status.is_(None))
+# Not without a server: what was written for older versions would be taken for the answer.
+_LEAVE = _TABLE.update().where(_BEGUN, _TABLE.c.status.is_not(None)).values(server=NOBODY)
 _TAKE_OVER = _TABLE.delete().where(
     _SAME,
     _TABLE.c.created_at == sa.bindparam("begun"),
@@ -91,6 +93,10 @@ class KeyedRequests(Repository):
         """Free the key of a request; with `uncommitted` only if nothing of it counts."""
         statement = _GIVE_UP_UNCOMMITTED if uncommitted else _GIVE_UP
         self._connection.execute(statement, _begun(request))
+
+    def leave(self, request: KeyedRequest) -> None:
+        """Record that nobody carries out a request any more, if something of it counts."""
+        self._connection.execute(_LEAVE, _begun(request))
 
     def take_over(self, found: KeyedRequest) -> bool:
         """Free a key, unless it changed since it was read."""
