@@ -416,3 +416,71 @@ def test_the_table_of_small_evaluations_is_what_the_planner_says(
         for column, tolerance in zip(columns, shown.split(" | "), strict=True):
             reached = plan_json(capsys, *asked, *column)["tolerances"][0]
             assert reached <= float(tolerance) < reached + 0.001
+
+
+def test_steps_and_labels_of_a_condition_are_one_too_many(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "meter.toml"
+    path.write_text('[meter]\nsteps = 3\ndelta = 0.1\nquestion = "n > 0.5 +/- 0.3"\n')
+    assert plan_json(capsys, "--spec", str(path), "--labels", "60")["steps"] > 3
+    for more in ([], ["--toml"]):
+        asked = ["plan", "--spec", str(path), "--labels", "60", "--steps", "3", *more]
+        code, out, err = run(capsys, *asked)
+        assert (code, out) == (2, "")
+        assert "give two of steps, tolerance and labels, not all" in err
+
+
+@pytest.mark.parametrize(
+    ("settings", "explained"),
+    [
+        ('question = "n > 0.5 +/- 0.3"', False),
+        ('loss = "f1[1]"', False),
+        ("window = 4", False),
+        ("", True),
+    ],
+)
+def test_the_next_command_is_one_that_works(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path, settings: str, explained: bool
+) -> None:
+    path = tmp_path / "meter.toml"
+    bands = "" if "question" in settings else "[[bands]]\nlower = 0\nupper = 1\ntolerance = 0.2\n"
+    path.write_text(f"[meter]\nsteps = 3\ndelta = 0.1\n{settings}\n{bands}")
+    _, out, _ = run(capsys, "plan", "--spec", str(path))
+    assert ("meter why" in out) is explained
+    assert "Next: meter init" in out
+    code, _, err = run(capsys, "why", "--spec", str(path))
+    assert code == (0 if explained else 2)
+    assert err.count("\n") == (0 if explained else 1)
+
+
+def test_labels_of_strata_are_said_to_be_used(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    path = tmp_path / "meter.toml"
+    path.write_text(
+        '[meter]\nsteps = 3\ndelta = 0.01\nstratum = "part"\nstrata = ["a", "b"]\n'
+        "weights = [0.123, 0.877]\n[[bands]]\nlower = 0\nupper = 1\ntolerance = 0.02\n"
+    )
+    _, out, _ = run(capsys, "plan", "--spec", str(path), "--labels", "6500")
+    assert "labels used 6,000" in " ".join(out.split())
+    assert "of them a 738 of them b 5,262" in " ".join(out.split())
+
+
+@pytest.mark.parametrize("asked", [[], ["--metric", "f1"]], ids=str)
+def test_a_decimal_comma_is_seen_in_every_question(
+    capsys: pytest.CaptureFixture[str], asked: list[str]
+) -> None:
+    code, _, err = run(capsys, "plan", *asked, "--steps", "3", "--tolerance", "0,1")
+    assert code == 2
+    assert "is that a decimal comma? Write 0.1" in err
+
+
+def test_what_was_not_given_is_named_for_every_question(
+    capsys: pytest.CaptureFixture[str],
+) -> None:
+    _, out, _ = run(capsys, "plan", "--question", "gap", "--labels", "50000", "--steps", "10")
+    assert "tolerance reached 0.00989798" in " ".join(out.split())
+    _, out, _ = run(capsys, "plan", "--rolling", "--window", "52", "--batch", "160")
+    assert "labels a batch given 160" in " ".join(out.split())
+    assert "tolerance reached" in out

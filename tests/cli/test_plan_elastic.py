@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from tests.cli.running import plan_json, run
 
-from easeml_meter.core.questions.assumptions import assumptions_of
+from easeml_meter.core.questions.assumptions import gap_assumptions
 from easeml_meter.spec import MeterSpec
 
 ROOT = Path(__file__).parents[2]
@@ -96,7 +96,7 @@ def test_the_table_shows_both_prices_and_what_it_rests_on(
 
 def test_the_assumption_is_listed_only_where_it_is_made() -> None:
     spec = MeterSpec.uniform(signals=5, tolerance=0.01, steps=10, delta=0.01)
-    more = set(assumptions_of(spec.replace(elastic=True))) - set(assumptions_of(spec))
+    more = set(gap_assumptions(spec.replace(elastic=True))) - set(gap_assumptions(spec))
     assert len(more) == 1
     assert "about people" not in more.pop()  # nobody has to behave for it
 

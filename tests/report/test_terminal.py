@@ -21,7 +21,7 @@ from tests.report.test_checks import told
 from tests.report.test_words import ANY_TEXT
 
 from easeml_meter.core.lifecycle import Phase
-from easeml_meter.core.questions.assumptions import assumptions_of
+from easeml_meter.core.questions.assumptions import gap_assumptions
 from easeml_meter.core.signals import ABOVE_CEILING, NO_READING, REVERTED, TOO_SPREAD, UNCHANGED
 from easeml_meter.core.views import Signal
 from easeml_meter.report.gauge import plain
@@ -167,9 +167,9 @@ def test_status() -> None:
 def test_status_says_what_the_count_of_consistent_histories_assumes() -> None:
     assumed = "This assumes that validation sets are drawn and replaced without looking"
     view = session([1])
-    counted = replace(view, assumptions=assumptions_of(view.spec))
+    counted = replace(view, assumptions=gap_assumptions(view.spec))
     assert assumed in " ".join(printed(session_terminal(counted)).split())
-    every = replace(view, assumptions=assumptions_of(view.spec.replace(count="all")))
+    every = replace(view, assumptions=gap_assumptions(view.spec.replace(count="all")))
     assert assumed not in " ".join(printed(session_terminal(every)).split())
 
 

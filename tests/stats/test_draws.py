@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 from tests.stats import oracle
 
-from easeml_meter.core.questions.assumptions import assumptions_of
+from easeml_meter.core.questions.assumptions import gap_assumptions
 from easeml_meter.core.questions.planning import (
     reachable_tolerance,
     required_labels,
@@ -142,7 +142,7 @@ def test_answers_within_reach_are_no_more_than_expected(
 
 def test_a_plan_says_what_drawn_edges_rest_on() -> None:
     spec = meter(0.05, ceiling=0.1, above=1)
-    said = " ".join(assumptions_of(spec))
+    said = " ".join(gap_assumptions(spec))
     assert "the band edges are drawn by the meter, secretly and independently of" in said
     assert "validation sets are drawn and replaced without looking at the test set" in said
     plan = required_labels(spec)

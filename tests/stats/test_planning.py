@@ -10,7 +10,7 @@ import pytest
 from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
-from easeml_meter.core.questions.assumptions import assumptions_of
+from easeml_meter.core.questions.assumptions import gap_assumptions
 from easeml_meter.core.questions.planning import (
     Plan,
     reachable_tolerance,
@@ -405,7 +405,7 @@ def test_a_plan_from_labels_needs_no_more_than_they_are(labels: int, ceiling: fl
 
 
 def about_people(spec: MeterSpec) -> list[str]:
-    return [line for line in assumptions_of(spec) if "about people" in line]
+    return [line for line in gap_assumptions(spec) if "about people" in line]
 
 
 @pytest.mark.parametrize(
@@ -462,7 +462,7 @@ def test_every_meter_rests_on_predictions_of_single_rows(options: dict[str, Any]
     for models in (False, True):
         if models and options.get("published"):  # the paper has no models
             return
-        lines = assumptions_of(meter(**options, models=models))
+        lines = gap_assumptions(meter(**options, models=models))
         (line,) = (line for line in lines if "its own row only" in line)
         assert ("which is checked" in line) is models
 
@@ -470,12 +470,12 @@ def test_every_meter_rests_on_predictions_of_single_rows(options: dict[str, Any]
 @any_meter
 def test_every_meter_rests_on_independent_randomness(options: dict[str, Any]) -> None:
     """Given it, the next model is a function of the answers: that is what is counted."""
-    lines = assumptions_of(meter(**options))
+    lines = gap_assumptions(meter(**options))
     assert sum("randomness is independent of the test set" in line for line in lines) == 1
 
 
 def test_marching_is_no_matter_with_one_tolerance() -> None:
-    assert not any("climbed" in line for line in assumptions_of(meter(protocol="incremental")))
+    assert not any("climbed" in line for line in gap_assumptions(meter(protocol="incremental")))
 
 
 def test_the_promise_names_its_numbers() -> None:
@@ -521,6 +521,6 @@ def test_teams_assume_that_the_shared_validation_set_tells_nothing() -> None:
     """Replaced because of one team's answers, it would carry them to the others."""
     spec = MeterSpec.uniform(signals=3, tolerance=0.1, steps=4, delta=0.1, tenants=(2, 2))
     sentence = "nor does anyone replace the validation set, which all teams share"
-    assert any(sentence in each for each in assumptions_of(spec))
+    assert any(sentence in each for each in gap_assumptions(spec))
     for other in (spec.replace(tenants=()), spec.replace(handover=True)):
-        assert not any(sentence in each for each in assumptions_of(other))
+        assert not any(sentence in each for each in gap_assumptions(other))

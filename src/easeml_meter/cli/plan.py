@@ -5,7 +5,6 @@ from __future__ import annotations
 import dataclasses
 import json
 import math
-import re
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +15,7 @@ from easeml_meter.cli.presets import check_alone, preset_option
 from easeml_meter.cli.questions import (
     delta_of,
     meter_asked,
+    numbers,
     planned_question,
     question_options,
 )
@@ -25,19 +25,6 @@ from easeml_meter.spec import METERS, Bound, Count, MeterSpec, Protocol
 if TYPE_CHECKING:
     from easeml_meter.core.questions.comparison import Form, MeterPrices, Setting
     from easeml_meter.core.questions.planning import Plan
-
-
-def _numbers(option: str, text: str) -> list[float]:
-    """Read one number or a comma list."""
-    # Neither a tolerance nor an inner edge may be 0, so this is no list.
-    if re.fullmatch(r"\s*0,\d+\s*", text):
-        raise invalid(
-            option, text, f"is that a decimal comma? Write {text.strip().replace(',', '.')}"
-        )
-    try:
-        return [float(part) for part in text.split(",")]
-    except ValueError:
-        raise invalid(option, text, "a number, or numbers with commas between them") from None
 
 
 def _integers(option: str, text: str | None) -> tuple[int, ...]:
@@ -167,8 +154,10 @@ def _planned(
         return required_labels(spec), "size"
     if spec.window is not None:
         raise invalid("labels", labels, "of a rolling test set, plan --rolling with --batch")
-    if options["steps"] is None or not spec.bands or spec.also:  # conditions have their tolerances
+    if options["steps"] is None:
         return supported_steps(spec, labels), "steps"
+    if not spec.bands or spec.also:
+        raise invalid("labels", labels, "give two of steps, tolerance and labels, not all")
     own = named or any(options[name] for name in ("signals", "edges", "drawn"))
     if own or len(set(spec.tolerances)) > 1:
         return reachable_tolerance(spec, labels), "tolerance"
@@ -196,9 +185,14 @@ def _tell(plan: Plan, answer: str, wanted: Plan | None = None, *, as_json: bool)
         click.echo(_compared(wanted, plan.labels))
     if plan.meter is None:
         click.echo("\nNext: --toml, with the same options, prints a meter.toml for meter init.")
-    else:
+        return
+    from easeml_meter.core.questions.reasons import why_unexplained
+
+    if why_unexplained(plan.meter) is None:
         click.echo("\nNext: meter init makes a meter; meter why, with the same options, says what")
         click.echo("would need fewer labels.")
+    else:
+        click.echo("\nNext: meter init makes a meter.")
 
 
 def _write_page(context: click.Context, path: Path | None) -> None:
@@ -246,8 +240,8 @@ def spec_from(path: Path | None, labels: int | None, options: dict[str, Any]) ->
     for name in ("tenants", "reverts"):
         if name in given:
             given[name] = _integers(name, given[name])
-    tolerances = _numbers("tolerance", given.pop("tolerance")) if "tolerance" in given else None
-    edges = _numbers("edges", given.pop("edges")) if "edges" in given else None
+    tolerances = numbers("tolerance", given.pop("tolerance")) if "tolerance" in given else None
+    edges = numbers("edges", given.pop("edges")) if "edges" in given else None
     signals = given.pop("signals", None)
     if edges is not None and "drawn" in given:
         raise invalid("edges", edges, "the meter draws them: give --edges or --drawn, not both")
@@ -320,7 +314,9 @@ def show_plan(plan: Plan, answer: str = "size") -> None:
     if plan.rows is not None and plan.prevalence is not None:
         share = f"{100 * plan.prevalence:g} %"
         rows["rows to draw"] = f"{plan.rows:,}, of which {share} count"
-    names = {"size": f"{plan.unit} {'needed' if answer == 'size' else 'given'}"}
+    # Of the labels given, only whole strata are drawn.
+    given = "used" if plan.meter is not None and plan.meter.stratified else "given"
+    names = {"size": f"{plan.unit} {'needed' if answer == 'size' else given}"}
     if answer != "size":
         names[answer] = _ANSWERED[answer]
     table = Table(show_header=False, box=None, padding=(0, 2))
@@ -360,11 +356,11 @@ def compare(steps: int, price: float | None, chart: Path | None, **options: Any)
 
     if price is not None and not (math.isfinite(price) and price >= 0):
         raise invalid("price", price, "an amount of money, 0 or more")
-    given = _numbers("tolerance", options["tolerance"])
+    given = numbers("tolerance", options["tolerance"])
     spec = MeterSpec.uniform(
         signals=options["signals"],
         tolerance=given[0] if len(given) == 1 else given,
-        edges=None if options["edges"] is None else _numbers("edges", options["edges"]),
+        edges=None if options["edges"] is None else numbers("edges", options["edges"]),
         steps=steps,
         delta=options["delta"],
     )

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any, TypeVar
 
@@ -44,10 +45,7 @@ def planned_question(
     for option in asking.options():
         if option.of_meter and option.name in asked and not for_meter:
             raise invalid(option.name, asked[option.name], "only with --toml")
-    given = labels is not None or "batch" in asked
-    steps = "question" in asked or "tolerance" in asked
-    answer = "size" if not given else "steps" if steps else "tolerance"
-    return asking.plan_question(**asked, labels=labels), answer
+    return asking.answered(**asked, labels=labels)
 
 
 def meter_asked(options: dict[str, Any], plan: Plan | None = None) -> MeterSpec | None:
@@ -70,7 +68,7 @@ def _asked(options: dict[str, Any]) -> dict[str, Any] | None:
         return None
     for name in ("tolerance", "weights", "edges"):
         if name in asked:
-            asked[name] = _numbers(name, asked[name])
+            asked[name] = numbers(name, asked[name])
     if "tolerance" in asked:
         asked["tolerance"] = _one(asked["tolerance"])
     asked["delta"] = delta_of(asked)
@@ -85,12 +83,17 @@ def _one(tolerances: list[float]) -> float:
     return tolerances[0]
 
 
-def _numbers(name: str, text: str) -> list[float]:
-    """Read numbers with commas between them."""
+def numbers(option: str, text: str) -> list[float]:
+    """Read one number or a comma list."""
+    # Neither a tolerance nor an inner edge nor a weight may be 0, so this is no list.
+    if re.fullmatch(r"\s*0,\d+\s*", text):
+        raise invalid(
+            option, text, f"is that a decimal comma? Write {text.strip().replace(',', '.')}"
+        )
     try:
         return [float(part) for part in text.split(",")]
     except ValueError:
-        raise invalid(name, text, "a number, or numbers with commas between them") from None
+        raise invalid(option, text, "a number, or numbers with commas between them") from None
 
 
 def delta_of(given: dict[str, Any]) -> float:

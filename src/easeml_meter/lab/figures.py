@@ -9,7 +9,7 @@ from pathlib import Path
 from tempfile import TemporaryFile
 
 from easeml_meter import charts
-from easeml_meter.core.questions.assumptions import assumptions_of
+from easeml_meter.core.questions.assumptions import gap_assumptions
 from easeml_meter.errors import MeterError, invalid
 from easeml_meter.lab import curves, drawings
 from easeml_meter.lab.claims import CLAIMS
@@ -187,6 +187,6 @@ def conditions(figure: Figure) -> tuple[str, ...]:
     return tuple(
         f"{meter.name}: {line.replace(' (about people)', '')}"
         for meter in figure.meters
-        for line in assumptions_of(curves.spec_of(meter, curves.Case(10, reverts=3)))
+        for line in gap_assumptions(curves.spec_of(meter, curves.Case(10, reverts=3)))
         if "about people" in line
     )

@@ -10,7 +10,7 @@ from fractions import Fraction
 from easeml_meter.checks import finite, settle
 from easeml_meter.errors import invalid
 
-_SMALLEST_TOLERANCE = 1e-6
+SMALLEST_TOLERANCE = 1e-6
 """A smaller one takes more than the 10^12 labels that any meter can have."""
 DEFAULT_EDGES = (0.02, 0.05, 0.1, 0.2)
 """Where bands of a meter begin for which no others are given, as far as its tolerance allows."""
@@ -50,8 +50,8 @@ class Band:
             raise invalid("band", f"[{self.lower}, {self.upper})", "0 <= lower < upper <= 1 needed")
         if self.tolerance <= 0:
             raise invalid("tolerance", self.tolerance, "it must be a number above 0")
-        if self.tolerance < _SMALLEST_TOLERANCE:
-            raise invalid("tolerance", self.tolerance, f"at least {_SMALLEST_TOLERANCE:g}")
+        if self.tolerance < SMALLEST_TOLERANCE:
+            raise invalid("tolerance", self.tolerance, f"at least {SMALLEST_TOLERANCE:g}")
 
 
 def read_band(number: int, data: object) -> Band:

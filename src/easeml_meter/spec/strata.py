@@ -82,5 +82,10 @@ def stratum_shares(spec: MeterSpec) -> tuple[Fraction, ...]:
 
 def whole_strata(spec: MeterSpec, rows: int) -> int:
     """Return the fewest rows, from these on, of which every stratum has a whole number."""
-    step = math.lcm(*(share.denominator for share in stratum_shares(spec)))
+    step = strata_step(spec)
     return -(-rows // step) * step
+
+
+def strata_step(spec: MeterSpec) -> int:
+    """Return the fewest rows of which every stratum has a whole number."""
+    return math.lcm(*(share.denominator for share in stratum_shares(spec)))

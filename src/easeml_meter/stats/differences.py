@@ -70,8 +70,11 @@ def rate(tolerance: float, most: float) -> float:
 
 
 def summed_rows(labels: int) -> float:
-    """Return about how many rows sums look at, up to this size, and what they cost besides."""
-    return 1_000 + 8 * math.sqrt(min(labels, _MOST_LABELS))
+    """Return about how many rows the sum of a tail looks at, and what it costs besides.
+
+    Beyond `_MOST_LABELS` nothing is summed.
+    """
+    return 1_000.0 if labels > _MOST_LABELS else 1_000 + 8 * math.sqrt(labels)
 
 
 def log_pass_tail(labels: int, change: Fraction, tolerance: Fraction, most: Fraction) -> float:

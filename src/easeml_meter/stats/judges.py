@@ -67,6 +67,9 @@ def enough(tolerance: float, error: float, pool: int, nats: float) -> int:
     return math.ceil((nats + 2) / differences.rate(tolerance - part, error)) + 1
 
 
-def work(size: int) -> float:
-    """Return what one tail costs, in rows that are summed over: its worst place is searched."""
-    return 20 * differences.summed_rows(size)
+def work(size: int, tolerances: int = 1) -> float:
+    """Return what the tails cost, in rows that are summed over: the worst place is searched.
+
+    At larger tolerances than the first that place is far out, and the search longer.
+    """
+    return (10 if tolerances == 1 else 20 * tolerances) * differences.summed_rows(size)

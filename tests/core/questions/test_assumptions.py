@@ -11,7 +11,7 @@ from easeml_meter.core.questions.assumptions import (
     COMMON_ASSUMPTIONS,
     DRAWN_EDGES,
     PUBLIC_INPUTS,
-    assumptions_of,
+    gap_assumptions,
     sessions_words,
 )
 from easeml_meter.spec import MeterSpec
@@ -27,8 +27,8 @@ from easeml_meter.spec import MeterSpec
     ],
 )
 def test_each_setting_says_what_it_takes(spec: MeterSpec, said: str) -> None:
-    assert said in assumptions_of(spec)
-    assert said not in assumptions_of(small_spec(count="all", inputs="hidden"))
+    assert said in gap_assumptions(spec)
+    assert said not in gap_assumptions(small_spec(count="all", inputs="hidden"))
 
 
 @pytest.mark.parametrize("spec", [small_spec(inputs="public"), condition_spec(inputs="public")])

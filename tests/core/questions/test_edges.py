@@ -52,3 +52,12 @@ def test_where_bands_are_narrow_one_more_makes_one_more_possible() -> None:
 )
 def test_nothing_is_said_of_edges_that_are_drawn_or_not_counted(options: dict[str, Any]) -> None:
     assert with_another_edge(meter(**options)) is None
+
+
+def test_another_edge_needs_whole_strata_too() -> None:
+    strata: dict[str, Any] = {"stratum": "region", "strata": ("a", "b"), "weights": (0.123, 0.877)}
+    spec = meter(tolerance=0.02, delta=0.01, steps=10, **strata)
+    away, close = with_another_edge(spec) or (0, 0)
+    assert away == required_labels(spec).labels == 13_000
+    assert close % 1_000 == 0
+    assert with_another_edge(spec.replace(sizes=(4_000, 16_000))) is None

@@ -63,3 +63,39 @@ def test_answers_are_named() -> None:
     )
     assert len(GapQuestion(spec_of(drawn=0.2, count="consistent")).answers) == 1
     assert "reverted" in GapQuestion(spec_of(masked_reverts=2, mask_above=2)).answers
+
+
+def test_answers_of_scores_and_sticky_meters_are_named() -> None:
+    f1 = GapQuestion(spec_of(loss="f1[fraud]", floor=0.8))
+    assert "below the floor" in f1.answers
+    assert "above the ceiling" not in f1.answers
+    precision = GapQuestion(spec_of(loss="precision[fraud]"))
+    assert precision.answers[-1] == "too few predicted positives"
+    sticky = GapQuestion(spec_of(protocol="incremental", ceiling=0.1, sticky=True))
+    assert sticky.answers[-2:] == ("above the ceiling", "unchanged")
+
+
+@pytest.mark.parametrize(
+    ("options", "said"),
+    [
+        ({}, "the gap between validation loss and test loss"),
+        ({"loss": "f1[fraud]"}, "the gap between validation and test set in F1"),
+        ({"loss": "auc[fraud]"}, "the gap between validation and test set in AUC"),
+        (
+            {"loss": "roc[fraud]"},
+            "the distance of a model's ROC curves on validation and test set",
+        ),
+        (
+            {"judge_error": 0.1, "pool": 10**6},
+            "the gap between validation loss and test loss, with a judge",
+        ),
+    ],
+)
+def test_what_is_asked_is_said_of_each_score(options: dict[str, Any], said: str) -> None:
+    assert plan_of(spec_of(**options)).to_dict()["question"] == said
+
+
+def test_one_step_is_not_several() -> None:
+    assert ", in its one step, each model" in plan_of(spec_of(steps=1)).promise
+    topped = plan_of(spec_of(steps=1, top_up=5)).promise
+    assert ", in its one step and 5 more after the top-up together, each" in topped

@@ -7,7 +7,9 @@ import math
 import numpy as np
 import pytest
 
+from easeml_meter.core.questions.assumptions import DRAWN_EDGES, gap_assumptions
 from easeml_meter.core.questions.bands import Bands
+from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.judge import Judge, labels_alone
 from easeml_meter.core.questions.planning import Budget, required_size
 from easeml_meter.errors import InvalidInput
@@ -77,3 +79,29 @@ def test_judges_are_checked() -> None:
     asked = Judge(Bands(0.05), 0.1, 10**5)
     assert any("fixed before" in line for line in asked.assumptions)
     assert asked.answers == Bands(0.05).answers
+
+
+@pytest.mark.parametrize("drawn", [None, 0.2])
+def test_a_judge_rests_on_what_its_meter_rests_on(drawn: float | None) -> None:
+    """But for how often it is drawn, which the plan says of several tries, and for how long."""
+    asked = Judge(Bands(0.05, drawn=drawn), 0.1, 10**5)
+    meter = gap_assumptions(
+        asked.bands.spec().replace(judge_error=0.1, pool=10**5, steps=10, delta=0.05)
+    )
+    missing = [line for line in meter if line not in asked.assumptions]
+    assert [line.split(" ")[:4] for line in missing] == [
+        ["a", "test", "set", "is"],
+        ["delta", "applies", "to", "one"],
+    ]
+    assert (DRAWN_EDGES in asked.assumptions) is (drawn is not None)
+
+
+@pytest.mark.parametrize(("tolerance", "size"), [(0.001, 30_451_484), (0.003, 3_189_535)])
+def test_a_judge_is_planned_as_its_meter_is(tolerance: float, size: int) -> None:
+    """The question was refused as too much work, which the closed form is not."""
+    asked, budget = Judge(Bands(tolerance), 0.2, 10**12), Budget(100, 0.01)
+    meter = GapQuestion(asked.bands.spec().replace(judge_error=0.2, pool=10**12, steps=100))
+    assert required_size(asked, budget).size == size == required_size(meter, budget).size
+    for rows in (10**3, 10**6, 4 * 10**6, 4 * 10**6 + 1, 10**9):
+        assert asked.work(rows) == meter.work(rows)
+    assert asked.work(10**7) < asked.work(10**6)

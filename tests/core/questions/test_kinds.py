@@ -37,7 +37,12 @@ from easeml_meter.core.questions.question import Option, Question
 class Coin(Question):
     bias: float
 
-    options = (Option("coin", float, "How far a coin may be from fair."),)
+    options = (
+        Option("coin", float, "How far a coin may be from fair."),
+        Option("window", int, "How many coins there are."),
+        Option("tosses", int, "Tosses that you have."),
+    )
+    size_option = "tosses"
 
     statistic = "whether the coin is fair"
     answers = ("heads", "tails")
@@ -46,6 +51,7 @@ class Coin(Question):
 
     @classmethod
     def asked(cls, given):
+        given.pop("window", None)
         return cls(given.pop("coin"))
 
     @classmethod
@@ -109,10 +115,20 @@ def test_a_module_is_all_that_the_planner_needs() -> None:
     assert (plan.size, plan.unit) == (381, "labels")
     assert "each coin is as fair" in plan.promise
     assert "coins are tossed" in plan.assumptions
-    assert asking.plan_question(coin=0.1, labels=381, delta=0.01).budget.steps == 10
-    with pytest.raises(InvalidInput, match="window: 3 given, only with rolling"):
-        asking.plan_question(coin=0.1, steps=10, window=3)
+    assert asking.plan_question(coin=0.1, tosses=381, delta=0.01).budget.steps == 10
+    with pytest.raises(InvalidInput, match="submissions: 3 given, only with rolling"):
+        asking.plan_question(coin=0.1, steps=10, submissions=3)
     assert "coin" in [each.name for each in asking.options()]
+
+
+@pytest.mark.usefixtures("coin")
+def test_two_kinds_may_share_an_option() -> None:
+    assert asking.plan_question(coin=0.1, steps=10, window=3).size == 381
+    assert asking.plan_question(rolling=True, window=3, tolerance=0.1, steps=10).size > 1
+    with pytest.raises(InvalidInput, match="window: 3 given, only with coin or rolling"):
+        asking.plan_question(metric="f1", tolerance=0.1, steps=10, window=3)
+    names = [each.name for each in asking.options()]
+    assert len(set(names)) == len(names)
 
 
 @pytest.mark.usefixtures("coin")
@@ -128,14 +144,23 @@ def test_the_command_line_has_its_option(monkeypatch: pytest.MonkeyPatch) -> Non
     shown = CliRunner().invoke(plan, ["--coin", "0.1", "--steps", "10"]).output
     assert "381" in shown
     assert "coins are tossed" in shown
+    given = CliRunner().invoke(plan, ["--coin", "0.1", "--tosses", "381"]).output
+    assert "steps supported" in given
 
 
 @pytest.mark.usefixtures("coin")
 def test_two_kinds_never_ask_of_one_meter() -> None:
     """A meter that two kinds lay claim to is a fault of theirs, and is not answered."""
-    spec = small_spec(steps=77)
+    spec = condition_spec(steps=77)
     with pytest.raises(AssertionError, match="2 kinds of question"):
         kinds.question_of(spec)
+
+
+@pytest.mark.usefixtures("coin")
+def test_a_meter_with_bands_asks_the_gap_if_no_other_kind_says_so() -> None:
+    """The gap need not know which settings other kinds have."""
+    assert type(kinds.question_of(small_spec(steps=77))).__name__ == "Coin"
+    assert type(kinds.question_of(small_spec(steps=7))) is GapQuestion
 
 
 def test_the_rule_of_several_questions_is_that_of_the_usual_one() -> None:

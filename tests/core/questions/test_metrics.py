@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import dataclasses
 import math
 from typing import Any
 
 import pytest
 
+from easeml_meter.core.questions.assumptions import BLIND_VALIDATION, DRAWN_EDGES, FIXED_SIZE
 from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.metrics import KINDS, Metric
 from easeml_meter.core.questions.planning import Budget, most_steps, required_size
@@ -99,3 +101,20 @@ def test_the_promise_names_the_floor_and_the_denominator() -> None:
     assert "below the floor" in plan.question.answers
     assert "too few predicted positives" in metric("precision").answers
     assert "at every threshold" in metric("roc").promised
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_every_metric_says_all_that_it_rests_on(name: str) -> None:
+    fixed = metric(name)
+    assert BLIND_VALIDATION in fixed.assumptions
+    assert DRAWN_EDGES not in fixed.assumptions
+    assert (FIXED_SIZE in fixed.assumptions) is (name != "accuracy")
+    drawn = dataclasses.replace(fixed, bands=Bands(0.01, drawn=0.2))
+    assert DRAWN_EDGES in drawn.assumptions
+
+
+def test_a_precision_may_be_counted_of_too_few() -> None:
+    excused = '(or is reported as "too few predicted positives", which promises nothing).'
+    assert metric("precision").promised.endswith(excused)
+    assert '"below the floor", 0.8) (or is' in metric("precision", floor=0.8).promised
+    assert "too few" not in metric("recall").promised

@@ -6,17 +6,26 @@ import dataclasses
 import math
 
 import pytest
+from tests.service.helpers import condition_spec
 
-from easeml_meter.core.questions.bands import Bands
+from easeml_meter.core.questions.bands import Bands, InBands
+from easeml_meter.core.questions.gap import GapQuestion
+from easeml_meter.core.questions.judge import Judge
 from easeml_meter.core.questions.metrics import Metric
 from easeml_meter.core.questions.passing import PassFail
 from easeml_meter.core.questions.planning import (
     Budget,
     least_tolerance,
     most_steps,
+    reachable_tolerance,
+    required_labels,
     required_size,
+    supported_steps,
 )
+from easeml_meter.core.questions.question import Question
+from easeml_meter.core.questions.rolling import Rolling
 from easeml_meter.errors import InvalidInput
+from easeml_meter.spec import MeterSpec
 
 QUESTION = PassFail.parse("n > 0.8 +/- 0.02")
 
@@ -70,8 +79,97 @@ def test_too_few_labels_are_refused_with_the_number_needed() -> None:
 
 def test_the_tolerance_reached_is_the_one_that_needs_these_labels() -> None:
     budget = Budget(10, 0.05)
-    plan = least_tolerance(lambda eps: Metric("f1", Bands(eps)), 2_073, budget)
+    plan = least_tolerance(Metric("f1", Bands(0.1, 2, (0.2,))), 2_073, budget)
     assert plan.question.tolerance == pytest.approx(0.05, rel=1e-3)
     assert required_size(plan.question, budget).size <= 2_073
     with pytest.raises(InvalidInput, match="at any tolerance"):
-        least_tolerance(lambda eps: Metric("f1", Bands(eps)), 1, budget)
+        least_tolerance(Metric("f1", Bands(0.1)), 1, Budget(10, 1e-200))
+
+
+TENTHS = tuple(k / 10 for k in range(1, 10))
+
+
+def _in_bands(bands: Bands) -> list[Question]:
+    return [
+        GapQuestion(bands.spec()),
+        Metric("accuracy", bands),
+        Metric("f1", bands),
+        Judge(bands, 0.1, 10**6),
+        Rolling(bands, 4),
+    ]
+
+
+@pytest.mark.parametrize("number", range(5))
+@pytest.mark.parametrize("size", [60, 2_000])
+def test_no_smaller_tolerance_holds_at_fixed_edges(number: int, size: int) -> None:
+    """A larger tolerance reaches over more bands, so one may hold below others that do not."""
+    budget = Budget(50, 0.01)
+    found = least_tolerance(_in_bands(Bands(0.1, 10, TENTHS))[number], size, budget)
+    least = found.question.tolerance or 0.0
+    assert found.failure_probability <= 0.01
+    for tolerance in (least * k / 24 for k in range(3, 24)):
+        smaller = _in_bands(Bands(tolerance, 10, TENTHS))[number]
+        assert smaller.log_failure(50, size, onwards=True) > math.log(0.01)
+
+
+def test_every_kind_with_bands_finds_what_the_gap_finds() -> None:
+    budget = Budget(50, 0.01)
+    asked = _in_bands(Bands(0.1, 10, TENTHS))
+    gap, accuracy = (least_tolerance(each, 8_000, budget).question for each in asked[:2])
+    assert gap.tolerance == accuracy.tolerance == 0.0480561
+    assert all(isinstance(each, InBands) for each in asked[1:])
+
+
+@pytest.mark.parametrize("number", range(2))
+def test_six_digits_that_reach_over_another_band_are_not_taken(number: int) -> None:
+    """Rounded up, the tolerance would be more than half the distance of two edges."""
+    budget, size = Budget(10, 0.01), 2_003
+    wide = _in_bands(Bands(0.1, 2, (0.5,)))[number]
+    rounded = least_tolerance(wide, size, budget).question.tolerance or 0.0
+    low, exact = rounded * (1 - 2e-5), rounded
+    while exact - low > 1e-12:
+        middle = (low + exact) / 2
+        failure = wide.with_tolerances([middle] * 2).log_failure(10, size, onwards=True)
+        low, exact = (low, middle) if failure <= math.log(0.01) else (middle, exact)
+    apart = 2 * exact * (1 + 3e-7)
+    narrow = _in_bands(Bands(0.1, 3, (0.3, 0.3 + apart)))[number]
+    assert narrow.with_tolerances([rounded] * 3).possible_bands == 3
+    found = least_tolerance(narrow, size, budget).question
+    assert exact <= (found.tolerance or 0.0) <= apart / 2 < rounded
+    assert found.possible_bands == 2
+
+
+def test_a_question_that_has_its_own_tolerance_is_not_asked_for_one() -> None:
+    with pytest.raises(InvalidInput, match="it has its own tolerance") as refused:
+        reachable_tolerance(condition_spec(), 100)
+    assert "plan_question" not in str(refused.value)
+
+
+def _strata(**options: object) -> MeterSpec:
+    given = {"tolerance": 0.02, "steps": 10, "delta": 0.01, "stratum": "region"}
+    strata = {"strata": ("a", "b"), "weights": (0.123, 0.877)}
+    return MeterSpec.uniform(**given | strata | options)  # type: ignore[arg-type]
+
+
+def test_labels_are_rounded_down_to_whole_strata() -> None:
+    for plan in (supported_steps(_strata(), 6_500), reachable_tolerance(_strata(), 6_500)):
+        assert plan.labels == 6_000
+        assert plan.spec.stratum_rows(plan.labels) == {"a": 738, "b": 5_262}
+        assert required_labels(plan.spec).labels <= 6_000
+    with pytest.raises(InvalidInput, match="650 given, too few: test sets have 1,000 or more"):
+        reachable_tolerance(_strata(), 650)
+    with pytest.raises(InvalidInput, match="4999 given, too few for one step: 5,000 needed"):
+        supported_steps(_strata(), 4_999)
+
+
+def test_strata_with_sizes_have_no_other_size() -> None:
+    sized = _strata(sizes=(2_000, 7_000), tolerance=0.05)
+    for answer in (supported_steps, reachable_tolerance):
+        assert answer(sized, 9_500).labels == answer(sized, 9_000).labels == 9_000
+        with pytest.raises(InvalidInput, match=r"8999 given, too few.* 9,000"):
+            answer(sized, 8_999)
+
+
+def test_steps_of_teams_are_fixed_whatever_is_asked() -> None:
+    with pytest.raises(InvalidInput, match=r"^tenants: \[3, 3\] given, they fix the steps"):
+        supported_steps(condition_spec(steps=6, tenants=(3, 3)), 14)

@@ -2,10 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import pytest
+from tests.service.helpers import condition_spec, small_spec
 
 from easeml_meter.core.questions.planning import required_labels
-from easeml_meter.core.questions.reasons import reasons
+from easeml_meter.core.questions.reasons import reasons, why_unexplained
+from easeml_meter.errors import InvalidInput
 from easeml_meter.spec import MeterSpec, Protocol
 
 HEADLINE = MeterSpec.uniform(tolerance=0.01, steps=10, delta=0.01)
@@ -55,3 +59,37 @@ def test_other_meters_are_taken_apart_too(options: dict[str, object]) -> None:
     found = reasons(MeterSpec.uniform(**settings))  # type: ignore[arg-type]
     assert 0 < found.unadapted <= found.plan.labels
     assert all(knob.plan.labels < found.plan.labels for knob in found.knobs)
+
+
+@pytest.mark.parametrize(
+    "spec",
+    [
+        condition_spec(),
+        small_spec(count="consistent", window=4),
+        small_spec(count="consistent", also=("n > 0.5 +/- 0.3",)),
+        small_spec(loss="f1[1]"),
+        small_spec(judge_error=0.1, pool=10**6),
+    ],
+    ids=["condition", "rolling", "several", "score", "judge"],
+)
+def test_what_is_not_taken_apart_is_refused_in_one_line(spec: MeterSpec) -> None:
+    with pytest.raises(InvalidInput, match=r"^question: .* taken apart[^\n]*$"):
+        reasons(spec)
+    assert why_unexplained(spec)
+    assert why_unexplained(HEADLINE) is None
+
+
+def test_strata_are_taken_apart_in_whole_ones() -> None:
+    strata: dict[str, Any] = {"stratum": "region", "strata": ("a", "b"), "weights": (0.123, 0.877)}
+    found = reasons(MeterSpec.uniform(tolerance=0.02, steps=10, delta=0.01, **strata))
+    assert (found.plan.labels, found.unadapted) == (13_000, 7_000)
+    assert all(knob.plan.labels % 1_000 == 0 for knob in found.knobs)
+    few = reasons(MeterSpec.uniform(tolerance=0.15, steps=10, delta=0.01, **strata))
+    assert few.plan.labels == few.unadapted == 1_000
+
+
+def test_a_ceiling_counts_for_models_that_nobody_adapts_too() -> None:
+    """Without it, more labels were said to do for less."""
+    found = reasons(HEADLINE.replace(ceiling=0.1))
+    assert found.plan.labels == 17_943
+    assert found.unadapted < 12_000

@@ -131,7 +131,7 @@ def test_a_test_set_that_is_topped_up_asks_for_more(served: Served, tmp_path: Pa
     assert f"then {labels_needed(spec, 2)} more for 2 more answers" in said
     assert f"Top-up 2 after {labels_needed(spec, 2)} labels more" in said
     said = words(developer.get(f"/meters/{meter}/promise"))
-    assert "in all 1 answers and 2 more after the top-up together" in said
+    assert "in its one answer and 2 more after the top-up together" in said
     assert submit(served.client(f"{prefix}developer"), meter, labels).status_code in (200, 201)
     waiting = words(developer.get(f"/meters/{meter}"))
     assert f"Wait for more labels in test set 1 The labelers deliver {more} labels" in waiting

@@ -14,6 +14,7 @@ from easeml_meter.checks import listed
 from easeml_meter.conditions import Condition, parse_question
 from easeml_meter.core.questions import planning
 from easeml_meter.core.questions.bands import Bands
+from easeml_meter.core.questions.edges import with_default_edges
 from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.kinds import kinds
 from easeml_meter.core.questions.mixed import Mixed
@@ -48,9 +49,15 @@ def _by_option() -> dict[str, type[Question]]:
 
 
 def options() -> tuple[Option, ...]:
-    """List the options that ask for something else than the gap, and those that belong to them."""
+    """List the options that ask for something else than the gap, and those that belong to them.
+
+    Kinds may share one: it is listed once, as the first of them describes it.
+    """
+    found: dict[str, Option] = {}
     of_kinds = (option for kind in _by_option().values() for option in kind.options)
-    return (*_BY_TEXT, *of_kinds, _TRIES)
+    for option in (*_BY_TEXT, *of_kinds, _TRIES):
+        found.setdefault(option.name, option)
+    return tuple(found.values())
 
 
 def asks(given: Mapping[str, Any]) -> bool:
@@ -71,6 +78,11 @@ def plan_question(**options: Any) -> planning.Plan:
     Raises:
         InvalidInput: They ask no question, or do not fit together.
     """
+    return answered(**options)[0]
+
+
+def answered(**options: Any) -> tuple[planning.Plan, str]:
+    """Do the same; say what was not given, too: size, steps or tolerance."""
     given = {name: value for name, value in options.items() if value is not None}
     asking = _asking(given)
     if asking is None:
@@ -84,9 +96,13 @@ def plan_question(**options: Any) -> planning.Plan:
         raise invalid("labels", given["labels"], allowed)
     steps, delta, tries = (given.pop(*each) for each in _BUDGET)
     budget = planning.Budget(1 if steps is None else steps, delta, tries)
-    plan = _planned(asking, given, size, steps, budget)
+    plan, answer = _planned(asking, given, size, steps, budget)
+    if tries > 1 and not plan.question.may_be_tried:
+        raise invalid("tries", tries, f"sealing checks nothing for {plan.question.statistic}")
     prevalence = given.get("prevalence")
-    return plan if prevalence is None else dataclasses.replace(plan, prevalence=prevalence)
+    if prevalence is not None:
+        plan = dataclasses.replace(plan, prevalence=prevalence)
+    return plan, answer
 
 
 _BUDGET = (("steps", None), ("delta", 0.01), ("tries", 1))
@@ -94,23 +110,42 @@ _BUDGET = (("steps", None), ("delta", 0.01), ("tries", 1))
 
 def _planned(
     asking: str, given: Options, size: int | None, steps: int | None, budget: planning.Budget
-) -> planning.Plan:
-    """Answer the one of size, steps and tolerance that is not there."""
-    has_bands = _by_option().get(asking, Question).has_bands
-    if size is not None and "tolerance" not in given and has_bands:
+) -> tuple[planning.Plan, str]:
+    """Answer the one of size, steps and tolerance that is not there, and name it."""
+    if size is not None and "tolerance" not in given and _has_bands(asking, given):
         if steps is None:
             raise invalid("steps", None, "give the steps or a tolerance")
-        return planning.least_tolerance(
-            lambda tolerance: _built(asking, given | {"tolerance": tolerance}), size, budget
-        )
+        return _least(asking, given, size, budget), "tolerance"
     question = _built(asking, given)
     if size is None:
         if steps is None:
             raise invalid("steps", None, "give the steps, or the labels to ask for them")
-        return planning.required_size(question, budget)
+        return planning.required_size(question, budget), "size"
     if steps is not None:
         raise invalid("labels", size, "give two of steps, tolerance and labels, not all")
-    return planning.most_steps(question, size, budget)
+    return planning.most_steps(question, size, budget), "steps"
+
+
+def _has_bands(asking: str, given: Options) -> bool:
+    """Whether the tolerance of what is asked can be asked for."""
+    if asking in _by_option():
+        return _by_option()[asking].has_bands
+    found = given["question"]
+    texts = [found] if isinstance(found, str) else list(listed("question", found))
+    return [text.strip() for text in texts if isinstance(text, str)] == [GAP]
+
+
+def _least(asking: str, given: Options, size: int, budget: planning.Budget) -> planning.Plan:
+    """Return the smallest tolerance, with the default bands for it if options give no others."""
+    # Only the ratios of tolerances matter, and these questions have one.
+    given = given | {"tolerance": 0.1}
+
+    def reached(**edges: Any) -> planning.Plan:
+        return planning.least_tolerance(_built(asking, given | edges), size, budget)
+
+    if {"edges", "signals", "drawn"} & set(given):
+        return reached()
+    return with_default_edges(lambda edges: reached(edges=edges))
 
 
 def meter_of(plan: planning.Plan, given: Options) -> MeterSpec:
@@ -123,15 +158,16 @@ def meter_of(plan: planning.Plan, given: Options) -> MeterSpec:
 
 def _asking(given: Mapping[str, Any]) -> str | None:
     """Return the option that asks for another question than the gap, if one does."""
-    own = {asking: kind.options[1:] for asking, kind in _by_option().items()}
-    own = {_BY_TEXT[0].name: _BY_TEXT[1:]} | own
+    all_options = (_BY_TEXT, *(kind.options for kind in _by_option().values()))
+    own = {first.name: [each.name for each in others] for first, *others in all_options}
     asked = [asking for asking in own if asking in given]
     if len(asked) > 1:
         raise invalid(_option(asked[1]), given[asked[1]], f"not with {_option(asked[0])}")
-    for asking, others in own.items():
-        for name in sorted({each.name for each in others} & set(given)):
-            if asking not in asked:
-                raise invalid(_option(name), given[name], f"only with {_option(asking)}")
+    for name in sorted({name for names in own.values() for name in names} & set(given)):
+        having = [asking for asking, names in own.items() if name in names]
+        if not set(having) & set(asked):
+            needed = " or ".join(map(_option, having))
+            raise invalid(_option(name), given[name], f"only with {needed}")
     if not asked and "tries" in given:
         raise invalid("tries", given["tries"], f"only with {', '.join(map(_option, own))}")
     return asked[0] if asked else None
@@ -162,22 +198,34 @@ def _questions(given: Options) -> Question:
     asked: list[Question] = []
     # Conditions have tolerances of their own; the two that have none take that of the options.
     tolerance = None
-    if "gap" in texts:
+    if GAP in texts:
         bands = Bands.asked(given)
         tolerance = bands.tolerance
         asked.append(GapQuestion(bands.spec()))
     elif "better" in texts:
         tolerance = given.pop("tolerance", None)
     for text in texts:
-        if text != "gap":
+        if text != GAP:
             own = tolerance if text == "better" else None
             asked.append(_one(text, own, passes, disagreement, alone=len(texts) == 1))
+    _check_used(asked, disagreement=disagreement, passes=passes)
     question = asked[0] if len(asked) == 1 else Mixed(tuple(asked))
     if not given.pop("on_demand", False):
         return question
     if not isinstance(question, PassFail):
         raise invalid("on-demand", question.statistic, "only for one condition")
     return OnDemand(question)
+
+
+def _check_used(asked: list[Question], *, disagreement: float | None, passes: int | None) -> None:
+    """Refuse options that no question takes: nobody would see that they were left out."""
+    conditions = [each for each in asked if isinstance(each, PassFail)]
+    reads = any(isinstance(each, DifferenceReading) for each in asked)
+    compared = reads or any(each.compares for each in conditions)
+    if disagreement is not None and not compared:
+        raise invalid("disagreement", disagreement, 'only with "n - o"')
+    if passes is not None and not conditions:
+        raise invalid("passes", passes, "only with a condition, which models pass or fail")
 
 
 def _one(

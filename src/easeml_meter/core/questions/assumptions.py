@@ -26,6 +26,16 @@ STRATIFIED = (
 """The same where a test set is drawn stratum by stratum."""
 BLIND_VALIDATION = "validation sets are drawn and replaced without looking at the test set"
 """What the count of consistent histories assumes, and the count of all histories does not."""
+RIGHT_OR_WRONG = "each prediction is right or wrong"
+FIXED_SIZE = "the size of the test set was fixed before it was drawn, and it is sealed as drawn"
+"""What a check at sealing rests on: the size of the sample was no choice."""
+JUDGED = (
+    RIGHT_OR_WRONG,
+    "the judge was fixed before the labels were drawn",
+    "the rows with labels and those without are random samples of the same distribution",
+    FIXED_SIZE,
+)
+"""What every estimate with a judge rests on."""
 DRAWN_EDGES = "the band edges are drawn by the meter, secretly and independently of the test set"
 TOPPED_UP = (
     "the labels that top up a test set are a random sample of the same distribution, independent "
@@ -34,8 +44,8 @@ TOPPED_UP = (
 PUBLIC_INPUTS = "no model treats the test inputs, which are public, specially (about people)"
 
 
-def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
-    """List, in plain words, everything the promise rests on."""
+def gap_assumptions(spec: MeterSpec) -> tuple[str, ...]:
+    """List, in plain words, everything the promise of a gap rests on."""
     found = list(COMMON_ASSUMPTIONS)
     if spec.clusters:
         found[0] = CLUSTERED
@@ -87,20 +97,16 @@ def assumptions_of(spec: MeterSpec) -> tuple[str, ...]:
 
 
 def _sealing_assumptions(spec: MeterSpec) -> list[str]:
-    """Say what a check at sealing rests on: the size of the sample was no choice."""
+    """Say what a check at sealing rests on, and how often it may be tried."""
     if not spec.fixes_rows:
         return []
     tries = "once" if spec.tries == 1 else f"at most {spec.tries:,} times, of which delta has room"
-    size = "the size of the test set was fixed before it was drawn, and it is sealed as drawn"
     if spec.corpus is not None:
         refused = f"one with too few {spec.corpus.kind.unit}"
-        return [size, f"a test set is drawn {tries}: {refused} is refused"]
+        return [FIXED_SIZE, f"a test set is drawn {tries}: {refused} is refused"]
     most = at_most(spec.judge_error or 0.0)
     return [
-        "each prediction is right or wrong",
-        "the judge was fixed before the labels were drawn",
-        "the rows with labels and those without are random samples of the same distribution",
-        size,
+        *JUDGED,
         f"a test set is drawn {tries}: one on whose labels the judge errs more often than {most} "
         "is refused",
     ]

@@ -2,15 +2,34 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from fractions import Fraction
-from typing import Any, Self
+from typing import Any, Self, cast
 
 from easeml_meter.checks import finite, listed
+from easeml_meter.core.questions.assumptions import BLIND_VALIDATION, DRAWN_EDGES
+from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Count, MeterSpec, default_edges
 from easeml_meter.stats.draws import expected_edges
 from easeml_meter.stats.feedback import possible_bands
+
+TOO_FEW = "too few predicted positives"
+"""What is said of a model that predicts fewer positives than its precision is counted of."""
+TOO_FEW_EXCUSED = f' (or is reported as "{TOO_FEW}", which promises nothing)'
+"""The same as part of a promise."""
+BELOW_FLOOR = "below the floor"
+LOSS_GAP = "the gap between validation loss and test loss"
+JUDGED_GAP = f"{LOSS_GAP}, with a judge"
+"""What is asked where a judge stands in for most labels."""
+
+
+def score_gap(word: str, *, curve: bool = False) -> str:
+    """Say what is asked of a score of the whole test set."""
+    if curve:
+        return "the distance of a model's ROC curves on validation and test set"
+    return f"the gap between validation and test set in {word}"
 
 
 @dataclass(frozen=True)
@@ -23,9 +42,13 @@ class Bands:
     """The inner edges; None: equal bands."""
     drawn: float | None = None
     """The distance of edges that are drawn for every answer; None: fixed edges."""
+    supposed: int | None = None
+    """How many bands of one model are taken to be possible, while the smallest tolerance is
+    searched; None: as many as are."""
 
     def __post_init__(self) -> None:
-        self.spec()
+        if self.supposed is None:  # a search changes nothing that was not checked before
+            self.spec()
 
     @classmethod
     def asked(cls, given: dict[str, Any]) -> Self:
@@ -61,8 +84,27 @@ class Bands:
     @property
     def consistent(self) -> Fraction:
         """How many bands can be told of one model while no promise is broken, on average."""
-        spec = self.spec()
-        return possible_bands(spec) + expected_edges(spec)
+        drawn = Fraction(0) if self.drawn is None else expected_edges(self.spec())
+        return self.possible + drawn
+
+    @property
+    def possible(self) -> int:
+        """How many bands can be told of one model while no promise is broken."""
+        return possible_bands(self.spec()) if self.supposed is None else self.supposed
+
+    @property
+    def tolerances(self) -> tuple[float, ...]:
+        """That of each band, as a meter has them."""
+        return self.spec().tolerances
+
+    def with_tolerances(self, tolerances: Sequence[float], possible: int | None = None) -> Self:
+        """Return the same bands with another tolerance, which is one for all."""
+        return replace(self, tolerance=tolerances[0], supposed=possible)
+
+    @property
+    def assumptions(self) -> tuple[str, ...]:
+        """What the count of consistent histories rests on, whatever is read in bands."""
+        return (BLIND_VALIDATION, *([DRAWN_EDGES] if self.drawn is not None else []))
 
     @property
     def answers(self) -> tuple[str, ...]:
@@ -70,3 +112,31 @@ class Bands:
         if self.drawn is not None:
             return (f"a band {self.drawn:g} wide, with edges drawn for this answer",)
         return tuple(f"band {number}" for number in range(1, self.signals + 1))
+
+
+class InBands(Question):
+    """A question that is answered in bands with one tolerance, which can be asked for."""
+
+    bands: Bands
+    has_bands = True
+
+    @property
+    def tolerance(self) -> float:
+        """That of the bands."""
+        return self.bands.tolerance
+
+    @property
+    def tolerances(self) -> tuple[float, ...]:
+        """The same for each of them."""
+        return self.bands.tolerances
+
+    @property
+    def possible_bands(self) -> int:
+        """How many bands can be told of one model while no promise is broken."""
+        return self.bands.possible
+
+    def with_tolerances(self, tolerances: Sequence[float], possible: int | None = None) -> Self:
+        """Return the question with another tolerance, and as if so many bands were possible."""
+        bands = self.bands.with_tolerances(tolerances, possible)
+        # Each kind is a dataclass, with its fields in an order of its own.
+        return cast(Self, replace(cast(Any, self), bands=bands))

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from easeml_meter.core.questions.assumptions import BLIND_VALIDATION, assumptions_of
+from easeml_meter.core.questions.assumptions import BLIND_VALIDATION, gap_assumptions
 from easeml_meter.core.questions.planning import Plan, required_labels
 from easeml_meter.errors import InvalidInput
 from easeml_meter.showing import Shown
@@ -30,7 +30,7 @@ class MeterPrices:
     @property
     def rests_on_people(self) -> bool:
         """Whether the promise holds only if people behave as assumed."""
-        return any("about people" in line for line in assumptions_of(self.consistent.spec))
+        return any("about people" in line for line in gap_assumptions(self.consistent.spec))
 
 
 @dataclass(frozen=True)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from dataclasses import replace
 
 from easeml_meter.core.questions.gap import GapQuestion
@@ -19,11 +20,21 @@ def reachable_with_default_bands(spec: MeterSpec, labels: int) -> Plan:
     Fewer bands never need more labels, so the most that the tolerance leaves room for are taken.
     """
     (tolerance,) = set(spec.tolerances)
+
+    def reached(edges: tuple[float, ...]) -> Plan:
+        ends = itertools.pairwise((0.0, *edges, 1.0))
+        bands = tuple(Band(*each, tolerance) for each in ends)
+        return reachable_tolerance(spec.replace(bands=bands), labels)
+
+    return with_default_edges(reached)
+
+
+def with_default_edges(reached: Callable[[tuple[float, ...]], Plan]) -> Plan:
+    """Return the plan with the most default edges that the tolerance reached with them allows."""
     for first in range(len(DEFAULT_EDGES)):
-        ends = (0.0, *DEFAULT_EDGES[first:], 1.0)
-        bands = tuple(Band(*each, tolerance) for each in itertools.pairwise(ends))
-        found = reachable_tolerance(spec.replace(bands=bands), labels)
-        if len(found.spec.edges) <= len(default_edges(found.spec.tolerances[0])):
+        edges = DEFAULT_EDGES[first:]
+        found = reached(edges)
+        if len(edges) <= len(default_edges(found.question.tolerances[0])):
             break
     return found
 
@@ -32,13 +43,13 @@ def with_another_edge(spec: MeterSpec) -> tuple[int, int] | None:
     """Return the labels if a meter had one more edge: away from the others, or close to one.
 
     Close is less than two tolerances. None where there are none, or they are drawn, cost nothing,
-    or are counted step by step.
+    or are counted step by step, and where strata have sizes that no edge changes.
     """
     if not isinstance(question_of(spec), GapQuestion):
         return None
     if spec.published or spec.drawn is not None or spec.protocol is not Protocol.REGULAR:
         return None
-    if not has_closed_form(spec):
+    if spec.sizes or not has_closed_form(spec):
         return None
     *others, last = spec.bands
     middle = (last.lower + last.upper) / 2
@@ -46,5 +57,6 @@ def with_another_edge(spec: MeterSpec) -> tuple[int, int] | None:
     close = min(possible_bands(spec), spec.signals) + 1
     away = close if spec.count is Count.ALL else max(2, close - 1)
     budget = Budget.of_meter(more)
-    labels = (smallest_size(GapQuestion(more, bands), budget) for bands in (away, close))
+    asked = (GapQuestion(more, bands) for bands in (away, close))
+    labels = (question.rounded_up(smallest_size(question, budget)) for question in asked)
     return next(labels), next(labels)

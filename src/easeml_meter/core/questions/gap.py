@@ -3,16 +3,25 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
-from easeml_meter.core.questions.assumptions import assumptions_of
+from easeml_meter.core.questions.assumptions import gap_assumptions
+from easeml_meter.core.questions.bands import (
+    BELOW_FLOOR,
+    JUDGED_GAP,
+    LOSS_GAP,
+    TOO_FEW,
+    TOO_FEW_EXCUSED,
+    score_gap,
+)
 from easeml_meter.core.questions.question import Question
 from easeml_meter.core.signals import Rules
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Count, Gap, MeterSpec, Protocol
-from easeml_meter.spec.strata import whole_strata
+from easeml_meter.spec.strata import strata_step, whole_strata
 from easeml_meter.stats import counting, judges, planning, scores
 from easeml_meter.stats.draws import expected_edges
 from easeml_meter.stats.feedback import possible_bands
@@ -36,10 +45,12 @@ class GapQuestion(Question):
     supposed: tuple[float, ...] | None = None
     """Tolerances in place of the meter's own, while the smallest ones are searched."""
 
+    usual = True
+
     @classmethod
     def of_meter(cls, spec: MeterSpec) -> Self | None:
-        """Every meter with bands asks it, unless it asks more, or rolls."""
-        return cls(spec) if spec.bands and not spec.also and spec.window is None else None
+        """Every meter with bands asks it, unless another kind says that it is asked."""
+        return cls(spec) if spec.bands else None
 
     def rules(self, spec: MeterSpec) -> Rules:
         """Return the rule of bands."""
@@ -47,8 +58,11 @@ class GapQuestion(Question):
 
     @property
     def statistic(self) -> str:
-        """The gap."""
-        return "the gap between validation loss and test loss"
+        """The gap of the loss, or of the score that it is made of."""
+        corpus = self.spec.corpus
+        if corpus is not None:
+            return score_gap(corpus.word, curve=corpus.curve)
+        return JUDGED_GAP if self.spec.judged else LOSS_GAP
 
     @property
     def unit(self) -> str:
@@ -62,10 +76,16 @@ class GapQuestion(Question):
         bands = [f"band {number}" for number in range(1, spec.signals + 1)]
         if spec.drawn is not None:
             bands = [f"a band {spec.drawn:g} wide, with edges drawn for this answer"]
-        above = ["above the ceiling"] if spec.ceiling is not None else []
-        above += ["too spread"] if spec.variance_ceiling is not None else []
-        reverted = ["reverted"] if spec.masked_reverts else []
-        return (*bands, *above, *reverted, *(["no reading"] if spec.may_fail else []))
+        instead = {
+            BELOW_FLOOR: spec.floor is not None,
+            "above the ceiling": spec.ceiling is not None and spec.floor is None,
+            "too spread": spec.variance_ceiling is not None,
+            TOO_FEW: spec.may_be_too_few,
+            "unchanged": spec.sticky,
+            "reverted": spec.masked_reverts > 0,
+            "no reading": spec.may_fail,
+        }
+        return (*bands, *(answer for answer, can_come in instead.items() if can_come))
 
     @property
     def consistent(self) -> Fraction | None:
@@ -80,6 +100,26 @@ class GapQuestion(Question):
     def tolerance(self) -> float:
         """The smallest of all bands."""
         return self.spec.tolerances[0]
+
+    @property
+    def tolerances(self) -> tuple[float, ...]:
+        """That of each band."""
+        return self.spec.tolerances
+
+    @property
+    def possible_bands(self) -> int:
+        """How many bands can be told of one model while no promise is broken."""
+        return possible_bands(self.spec)
+
+    def with_tolerances(self, tolerances: Sequence[float], possible: int | None = None) -> Self:
+        """Return the question of the same meter with other tolerances.
+
+        With `possible` bands, it is only counted with them: a meter is checked when it is made, and
+        a search makes many. How many drawn edges a tolerance reaches depends on it, though.
+        """
+        if possible is None or self.spec.drawn is not None:
+            return type(self)(self.spec.with_tolerances(tolerances))
+        return replace(self, possible=possible, supposed=tuple(tolerances))
 
     @property
     def counting(self) -> str:
@@ -151,18 +191,18 @@ class GapQuestion(Question):
         """Say which steps share the probability: a top-up has more of them, an elastic budget."""
         spec = self.spec
         if spec.top_up is not None:
-            more = f"{spec.top_up:,} more after the top-up"
-            return f"in all {steps:,} steps and {more} together"
+            first = "its one step" if steps == 1 else f"all {steps:,} steps"
+            return f"in {first} and {spec.top_up:,} more after the top-up together"
         if spec.elastic:
             promised = "1 is" if steps == 1 else f"{steps:,} are"
             more = "more if the answers are predictable"
             return f"in all steps together ({promised} promised, {more})"
-        return f"in all {steps:,} steps together"
+        return super().together(steps)
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Those of the meter."""
-        return assumptions_of(self.spec)
+        return gap_assumptions(self.spec)
 
     @property
     def promised(self) -> str:
@@ -181,7 +221,7 @@ class GapQuestion(Question):
         if spec.floor is not None:
             top = min(as_written(spec.floor) + as_written(tolerances[0]), Fraction(1))
             then = f": then its true one is at most {at_most(top)}" if spec.merges else ""
-            excuse = f' (or is reported as "below the floor", {at_most(spec.floor)}{then})'
+            excuse = f' (or is reported as "{BELOW_FLOOR}", {at_most(spec.floor)}{then})'
         elif spec.ceiling is not None:
             least = max(as_written(spec.ceiling) - as_written(tolerances[0]), Fraction(0))
             then = f": then its true loss is at least {at_least(least)}" if spec.merges else ""
@@ -193,7 +233,7 @@ class GapQuestion(Question):
             spread = at_least(spec.variance_ceiling)
             excuse += f' (or is reported as "too spread": losses that vary more than {spread})'
         if spec.may_be_too_few:
-            excuse += ' (or is reported as "too few predicted positives", which promises nothing)'
+            excuse += TOO_FEW_EXCUSED
         if spec.sticky:
             excuse += ' (or is reported as "unchanged", which promises nothing)'
         # A running maximum may be another model's band: its lower edge says nothing of this one.
@@ -268,19 +308,15 @@ class GapQuestion(Question):
         return highest * self._test_sets(spec.steps)
 
     def work(self, size: int) -> float:
-        """Return what the tails cost; several of a judge are dear, each searched for its worst."""
-        tolerances = len(set(self.spec.tolerances))
-        if not self.spec.judged or self.spec.protocol is not Protocol.INCREMENTAL:
+        """Return what the tails cost: those of a judge are dear, each searched for its worst."""
+        if not self.spec.judged:
             return super().work(size)
-        return tolerances * judges.work(size) if tolerances > 1 else super().work(size)
+        running_max = self.spec.protocol is Protocol.INCREMENTAL
+        return judges.work(size, len(set(self.spec.tolerances)) if running_max else 1)
 
     def supported_steps(self, size: int, nats: float) -> int:
         """Return the most steps; those of meters that are counted step by step one by one."""
         spec, found = self.spec, 0
-        if spec.tenants:
-            raise invalid(
-                "tenants", list(spec.tenants), "they fix the steps: give the steps as well"
-            )
         if counting.has_closed_form(spec):
             return super().supported_steps(size, nats)
         tails = planning.log_tails(spec, size, log_tail_from)
@@ -295,6 +331,13 @@ class GapQuestion(Question):
         """Return a size of whole strata."""
         spec = self.spec
         return whole_strata(spec, size) if spec.stratified and not spec.sizes else size
+
+    def rounded_down(self, size: int) -> int:
+        """Return a size of whole strata; a meter that gives their sizes has no other one."""
+        spec = self.spec
+        if spec.sizes:
+            return sum(spec.sizes) if sum(spec.sizes) <= size else 0
+        return size - size % strata_step(spec) if spec.stratified else size
 
     def drawn_size(self, size: int) -> int:
         """Return the sum of the sizes that the meter gives its strata, which must be enough."""

@@ -11,9 +11,9 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.checks import finite, whole
-from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS
-from easeml_meter.core.questions.bands import Bands
-from easeml_meter.core.questions.question import Option, Question
+from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS, JUDGED
+from easeml_meter.core.questions.bands import JUDGED_GAP, Bands, InBands
+from easeml_meter.core.questions.question import Option
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Bound, MeterSpec
 from easeml_meter.stats import judges
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 @dataclass(frozen=True)
-class Judge(Question):
+class Judge(InBands):
     """The size is the number of labels."""
 
     bands: Bands
@@ -40,7 +40,6 @@ class Judge(Question):
         Option("judge_error", float, "Few labels and a judge that errs on this share."),
         Option("pool", int, "With --judge-error: inputs without labels."),
     )
-    has_bands = True
 
     @classmethod
     def asked(cls, given: dict[str, Any]) -> Self:
@@ -69,17 +68,12 @@ class Judge(Question):
     @property
     def statistic(self) -> str:
         """The gap, with the judge's help."""
-        return "the gap between validation loss and test loss, with a judge"
+        return JUDGED_GAP
 
     @property
     def answers(self) -> tuple[str, ...]:
         """The bands."""
         return self.bands.answers
-
-    @property
-    def tolerance(self) -> float:
-        """That of the bands."""
-        return self.bands.tolerance
 
     @property
     def promised(self) -> str:
@@ -92,10 +86,8 @@ class Judge(Question):
         """The judge was fixed first, and both samples are of one distribution."""
         return (
             *COMMON_ASSUMPTIONS,
-            "each prediction is right or wrong",
-            "validation sets are drawn and replaced without looking at the test set",
-            "the judge was fixed before the labels were drawn",
-            "pool and labels are random samples of the same distribution",
+            *self.bands.assumptions,
+            *JUDGED,
             f"a test set on which the judge errs on more than {at_most(self.error)} of the labels "
             "is refused when it is sealed",
         )
@@ -108,7 +100,7 @@ class Judge(Question):
         return (f"without the judge, {alone:,} labels are needed",)
 
     def work(self, size: int) -> float:
-        """A correction has its worst place in two dimensions."""
+        """Return what a tail costs whose worst place is searched in two dimensions."""
         return judges.work(size)
 
     def log_models(self, steps: int) -> float:

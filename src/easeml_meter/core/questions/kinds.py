@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 import pkgutil
 from functools import cache, lru_cache
 from importlib import import_module
@@ -20,7 +21,7 @@ def kinds() -> tuple[type[Question], ...]:
     for module in sorted(each.name for each in modules):
         for value in vars(import_module(module)).values():
             mine = isinstance(value, type) and value.__module__ == module
-            if mine and issubclass(value, Question) and value is not Question:
+            if mine and issubclass(value, Question) and not inspect.isabstract(value):
                 found.append(value)
     return tuple(found)
 
@@ -28,10 +29,15 @@ def kinds() -> tuple[type[Question], ...]:
 @lru_cache(maxsize=256)
 def question_of(spec: MeterSpec) -> Question:
     """Return the question that a meter asks, or all of them as one."""
-    asked = [question for kind in kinds() if (question := kind.of_meter(spec)) is not None]
+    asked = _asked(spec, usual=False) or _asked(spec, usual=True)
     if len(asked) != 1:
         raise AssertionError(f"{len(asked)} kinds of question say that a meter asks them: {spec}")
     return asked[0]
+
+
+def _asked(spec: MeterSpec, *, usual: bool) -> list[Question]:
+    found = (kind.of_meter(spec) for kind in kinds() if kind.usual is usual)
+    return [question for question in found if question is not None]
 
 
 @lru_cache(maxsize=256)

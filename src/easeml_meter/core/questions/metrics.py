@@ -13,9 +13,16 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.checks import finite, listed, whole
-from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS
-from easeml_meter.core.questions.bands import Bands
-from easeml_meter.core.questions.question import Option, Question
+from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS, FIXED_SIZE
+from easeml_meter.core.questions.bands import (
+    BELOW_FLOOR,
+    TOO_FEW,
+    TOO_FEW_EXCUSED,
+    Bands,
+    InBands,
+    score_gap,
+)
+from easeml_meter.core.questions.question import Option
 from easeml_meter.corpus import KINDS as SCORES
 from easeml_meter.corpus import PLANNED_ONLY, WEIGHTED, why_not
 from easeml_meter.errors import invalid
@@ -47,7 +54,6 @@ class MetricKind:
     """Whether it is an average over classes."""
     silent: str | None = None
     """An answer without a reading that can always come."""
-    rests_on: str | None = None
 
 
 def _share(metric: Metric, size: int) -> float:
@@ -82,20 +88,18 @@ def _curve(metric: Metric, size: int) -> float:
     return scores.log_curve_tail(size, metric.tolerance)
 
 
-_DENOMINATOR = "the size of the test set was fixed before it was drawn, and it is sealed as drawn"
 KINDS: dict[str, MetricKind] = {
     "accuracy": MetricKind("labels", _share, _share_from, floor=True),
-    "recall": MetricKind("positives", _share, _share_from, floor=True, rests_on=_DENOMINATOR),
+    "recall": MetricKind("positives", _share, _share_from, floor=True),
     "precision": MetricKind(
         "predicted positives",
         _share,
         _share_from,
         floor=True,
-        silent="too few predicted positives",
-        rests_on=_DENOMINATOR,
+        silent=TOO_FEW,
     ),
     # The variance of F1 is at most 0.31, so 1.24 times as many labels do for the closed form.
-    "f1": MetricKind("positives", _f1, _f1_from, nats=0.7, floor=True, rests_on=_DENOMINATOR),
+    "f1": MetricKind("positives", _f1, _f1_from, nats=0.7, floor=True),
     "macro-f1": MetricKind(
         "positives of each class",
         _f1,
@@ -103,7 +107,6 @@ KINDS: dict[str, MetricKind] = {
         nats=0.7,
         floor=True,
         classes=True,
-        rests_on=_DENOMINATOR,
     ),
     "balanced-accuracy": MetricKind("labels of each class", _average, _average, classes=True),
     "macro-recall": MetricKind("labels of each class", _average, _average, classes=True),
@@ -116,7 +119,7 @@ _OF_POSITIVES = ("recall", "precision", "f1", "accuracy")
 
 
 @dataclass(frozen=True)
-class Metric(Question):
+class Metric(InBands):
     """The gap of one score, in bands."""
 
     name: str
@@ -140,7 +143,6 @@ class Metric(Question):
         ),
         Option("positive", str, "With --metric and --toml: the positive class.", of_meter=True),
     )
-    has_bands = True
 
     @classmethod
     def asked(cls, given: dict[str, Any]) -> Self:
@@ -172,6 +174,11 @@ class Metric(Question):
             floor=self.floor,
             rows=plan.rows,
         )
+
+    @property
+    def may_be_tried(self) -> bool:
+        """Whether the labels alone say how much there is of what it is counted of."""
+        return self.name in SCORES and SCORES[self.name].sealed
 
     def _loss(self, positive: str | None) -> str:
         """Return the loss of a meter with this score."""
@@ -227,9 +234,7 @@ class Metric(Question):
     @property
     def statistic(self) -> str:
         """The gap of this score."""
-        if self.name == "roc":
-            return "the distance of a model's ROC curves on validation and test set"
-        return f"the gap between validation and test set in {self.name}"
+        return score_gap(self.name, curve=self.name == "roc")
 
     @property
     def unit(self) -> str:
@@ -240,12 +245,7 @@ class Metric(Question):
     def answers(self) -> tuple[str, ...]:
         """The bands, and what is said instead."""
         silent = () if self.kind.silent is None else (self.kind.silent,)
-        return (*self.bands.answers, *(("below the floor",) if self.floor else ()), *silent)
-
-    @property
-    def tolerance(self) -> float:
-        """That of the bands."""
-        return self.bands.tolerance
+        return (*self.bands.answers, *((BELOW_FLOOR,) if self.floor else ()), *silent)
 
     @property
     def promised(self) -> str:
@@ -256,16 +256,17 @@ class Metric(Question):
         excuse = ""
         if self.floor is not None:
             some = "with a class " if self.kind.classes else ""
-            excuse = f' (or is reported as {some}"below the floor", {at_most(self.floor)})'
+            excuse = f' (or is reported as {some}"{BELOW_FLOOR}", {at_most(self.floor)})'
+        if self.kind.silent is not None:
+            excuse += TOO_FEW_EXCUSED
         return f"each model's {self.name} on the test set {within}{excuse}."
 
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Those of every question, and what this one adds."""
-        found = [*COMMON_ASSUMPTIONS]
-        found.append("validation sets are drawn and replaced without looking at the test set")
-        if self.kind.rests_on is not None:
-            found.append(self.kind.rests_on)
+        found = [*COMMON_ASSUMPTIONS, *self.bands.assumptions]
+        if self.unit != "labels":  # how many of the rows count is seen once they are drawn
+            found.append(FIXED_SIZE)
         if self.floor is not None:
             edge = at_least(self.floor)
             found.append(f"no answer tells a band edge within two tolerances above {edge}")

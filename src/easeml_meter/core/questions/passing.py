@@ -13,7 +13,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.conditions import Clause, Comparison, Condition, Variable
-from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS
+from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
 from easeml_meter.core.questions.question import Question, Words, log_difference
 from easeml_meter.core.signals import BASELINE, FAIL, PASS, Rules, State
 from easeml_meter.errors import invalid
@@ -116,7 +116,7 @@ class PassFail(Condition, Question):
     @property
     def assumptions(self) -> tuple[str, ...]:
         """Those of every question, and what this one adds."""
-        found = [*COMMON_ASSUMPTIONS, "each prediction is right or wrong"]
+        found = [*COMMON_ASSUMPTIONS, RIGHT_OR_WRONG]
         if self.needs_old:
             found.append("the old model was fixed before the session, or is one that was submitted")
         if self.disagreement is not None:

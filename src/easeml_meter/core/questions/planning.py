@@ -8,20 +8,18 @@ from __future__ import annotations
 
 import dataclasses
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
 from fractions import Fraction
 from functools import lru_cache
 from typing import Any, Self
 
 from easeml_meter.checks import finite, whole
-from easeml_meter.core.questions.gap import GapQuestion
 from easeml_meter.core.questions.kinds import question_of
 from easeml_meter.core.questions.question import Question
 from easeml_meter.errors import invalid
 from easeml_meter.showing import Shown
 from easeml_meter.spec import MeterSpec
-from easeml_meter.stats.feedback import possible_bands
+from easeml_meter.spec.bands import SMALLEST_TOLERANCE
 from easeml_meter.stats.planning import MAX_LABELS, MAX_STEPS, smallest
 from easeml_meter.stats.rounding import as_written, at_most, confidence_of
 from easeml_meter.stats.scores import rows_for
@@ -210,64 +208,20 @@ def required_labels(spec: MeterSpec) -> Plan:
 
 def supported_steps(spec: MeterSpec, labels: int) -> Plan:
     """Return the largest number of steps that `labels` labels support (spec.steps is ignored)."""
-    question, budget = question_of(spec), Budget.of_meter(spec)
-    plan = most_steps(question, labels, budget)
-    # Teams have steps of their own, whatever the labels would carry.
-    return _of_meter(spec if spec.tenants else spec.replace(steps=plan.budget.steps), plan)
+    if spec.tenants:
+        raise invalid("tenants", list(spec.tenants), "they fix the steps: give the steps as well")
+    plan = most_steps(question_of(spec), labels, Budget.of_meter(spec))
+    return _of_meter(spec.replace(steps=plan.budget.steps), plan)
 
 
 def reachable_tolerance(spec: MeterSpec, labels: int) -> Plan:
     """Return the smallest tolerances, in the ratios of spec's, that `labels` labels support.
 
     Raises:
-        InvalidInput: They support none, or the question of the meter has its own.
+        InvalidInput: They support none, or what the meter asks has its own.
     """
-    _check_size(labels)
-    if not isinstance(question_of(spec), GapQuestion):
-        asked = "; ".join(spec.questions)
-        raise invalid(
-            "question", asked, "only for the gap on one test set: plan_question asks others"
-        )
-    budget = Budget.of_meter(spec)
-    _check_work(GapQuestion(spec), labels)
-    # Larger tolerances reach over more bands, so each number of possible bands is tried in turn.
-    for possible in range(1, max(2, spec.signals) + 1):
-        found = _scaled(spec, labels, possible)
-        if found is not None and possible_bands(found) <= possible:
-            return _of_meter(found, _checked(GapQuestion(found), budget, labels))
-    raise invalid("labels", labels, f"too few for {_steps(spec.steps)} at any tolerance")
-
-
-def _scaled(spec: MeterSpec, labels: int, possible: int) -> MeterSpec | None:
-    """Return a meter with the smallest tolerances if so many bands are possible, or None."""
-    budget = Budget.of_meter(spec)
-
-    def scaled(factor: float) -> tuple[float, ...]:
-        return tuple(eps * factor for eps in spec.tolerances)
-
-    def holds(factor: float) -> bool:
-        question = GapQuestion(spec, possible, scaled(factor))
-        if spec.drawn is not None:  # how many drawn edges a tolerance reaches depends on it
-            question = GapQuestion(spec.with_tolerances(scaled(factor)))
-        return question.log_failure(spec.steps, labels, onwards=True) + budget.nats <= 0
-
-    too_large = 1 / spec.tolerances[0]  # a later band may promise nothing
-    high = _lowest(holds, 0.0, too_large * (1 - 1e-9))
-    if high is None:
-        return None
-    # Six digits, rounded up, read better and are still true: a larger tolerance is easier.
-    first, *others = (float(at_most(eps)) for eps in scaled(high))
-    return spec.with_tolerances((min(first, 1 - 1e-12), *others))
-
-
-def _lowest(holds: Callable[[float], bool], low: float, high: float) -> float | None:
-    """Return the smallest number that holds, to seven digits; None if not even `high` does."""
-    if not holds(high):
-        return None
-    while high - low > 1e-7 * high:
-        middle = (low + high) / 2
-        low, high = (low, middle) if holds(middle) else (middle, high)
-    return high
+    plan = least_tolerance(question_of(spec), labels, Budget.of_meter(spec))
+    return _of_meter(spec.with_tolerances(plan.question.tolerances), plan)
 
 
 def _of_meter(spec: MeterSpec, plan: Plan) -> Plan:
@@ -314,6 +268,7 @@ def smallest_size(question: Question, budget: Budget) -> int:
         raise invalid("tolerance", given, "too small: over 10^15 labels needed")
     # Refused before it is calculated: the planner answers strangers, too.
     _check_work(question, highest)
+    _check_work(question, highest // 2)  # where tails may still be summed that are not up there
 
     def excess(size: int) -> float:
         return question.log_failure(budget.steps, size, onwards=True) + nats
@@ -324,29 +279,79 @@ def smallest_size(question: Question, budget: Budget) -> int:
 def most_steps(question: Question, size: int, budget: Budget) -> Plan:
     """Return the most steps that a test set of this size carries (budget.steps is ignored)."""
     _check_size(size)
-    _check_work(question, size)
-    most = question.supported_steps(size, budget.nats)
+    drawn = question.rounded_down(size)
+    _check_work(question, drawn)
+    most = question.supported_steps(drawn, budget.nats) if drawn else 0
     if not most:
         fewest = dataclasses.replace(budget, steps=question.fewest_steps)
         needed = required_size(question.for_steps(fewest.steps), fewest).size
         few = f"too few for {_steps(fewest.steps)}: {needed:,} needed"
         raise invalid(question.unit, size, few)
-    return _checked(question.for_steps(most), dataclasses.replace(budget, steps=most), size)
+    return _checked(question.for_steps(most), dataclasses.replace(budget, steps=most), drawn)
 
 
-def least_tolerance(ask: Callable[[float], Question], size: int, budget: Budget) -> Plan:
-    """Return the plan with the smallest tolerance, to six digits, that this size carries."""
+def least_tolerance(question: Question, size: int, budget: Budget) -> Plan:
+    """Return the plan with the smallest tolerances, in the ratios of its own, for this size.
+
+    Larger tolerances reach over more bands, which more models can be told of. So they are searched
+    for one number of possible bands; if they reach over more than that, for this larger one.
+
+    Raises:
+        InvalidInput: There are none, or the question has no bands.
+    """
     _check_size(size)
-    _check_work(ask(0.5), size)
+    if not question.tolerances:
+        allowed = "it has its own tolerance, and labels say how many steps they carry"
+        raise invalid("question", question.statistic[:200], allowed)
+    if not (drawn := question.rounded_down(size)):
+        fewest = question.drawn_size(question.rounded_up(1))
+        raise invalid("labels", size, f"too few: test sets have {fewest:,} or more")
+    _check_work(question, drawn, times=2)
+    possible = _scaled(question, SMALLEST_TOLERANCE / question.tolerances[0]).possible_bands
+    while (factor := _least_factor(question, drawn, budget, possible)) is not None:
+        # Six digits read better. They are all but always true, as a larger tolerance is easier;
+        # where they are not, or reach over one band more, what was found is taken itself.
+        for digits in (6, 15):
+            found = _scaled(question, factor, digits)
+            reached = found.possible_bands
+            if reached <= possible and _holds(found, drawn, budget):
+                return _checked(found, budget, drawn)
+        possible = max(possible + 1, reached)
+    raise invalid("labels", size, f"too few for {_steps(budget.steps)} at any tolerance")
 
-    def holds(tolerance: float) -> bool:
-        failure = ask(tolerance).log_failure(budget.steps, size, onwards=True)
-        return failure + budget.nats <= 0
 
-    found = _lowest(holds, 1e-6, 0.999)
-    if found is None:
-        raise invalid("labels", size, f"too few for {_steps(budget.steps)} at any tolerance")
-    return _checked(ask(min(0.999, float(at_most(found)))), budget, size)
+_LARGEST = 1 - 1e-9
+"""Up to here the first tolerance is searched; a later band may promise nothing."""
+
+
+def _scaled(question: Question, factor: float, digits: int = 15) -> Question:
+    """Return the question with its tolerances times a factor, rounded up."""
+    scaled = (float(at_most(eps * factor, digits)) for eps in question.tolerances)
+    first, *others = scaled
+    return question.with_tolerances((min(first, 1 - 1e-12), *others))
+
+
+def _least_factor(question: Question, size: int, budget: Budget, possible: int) -> float | None:
+    """Return by what to multiply the tolerances if so many bands are possible, to seven digits."""
+
+    def holds(factor: float) -> bool:
+        scaled = [eps * factor for eps in question.tolerances]
+        if scaled[0] < SMALLEST_TOLERANCE:
+            return False
+        return _holds(question.with_tolerances(scaled, possible), size, budget)
+
+    low, high = 0.0, _LARGEST / question.tolerances[0]
+    if not holds(high):
+        return None
+    while high - low > 1e-7 * high:
+        middle = (low + high) / 2
+        low, high = (low, middle) if holds(middle) else (middle, high)
+    return high
+
+
+def _holds(question: Question, size: int, budget: Budget) -> bool:
+    """Whether the inequality holds for this size and all larger ones."""
+    return question.log_failure(budget.steps, size, onwards=True) + budget.nats <= 0
 
 
 def _checked(question: Question, budget: Budget, size: int) -> Plan:
@@ -358,9 +363,12 @@ def _checked(question: Question, budget: Budget, size: int) -> Plan:
     return Plan(question, budget, size, budget.tries * math.exp(failure))
 
 
-def _check_work(question: Question, size: int) -> None:
-    """Refuse what would take more than about a second, before anything is summed."""
-    if question.work(size) > _MOST_WORK:
+def _check_work(question: Question, size: int, times: int = 1) -> None:
+    """Refuse what would take more than a second or two, before anything is summed.
+
+    A search for a tolerance looks at two or more `times` as many tails as one for a size.
+    """
+    if times * question.work(size) > _MOST_WORK:
         allowed = "too much to plan at once: ask fewer, or take one tolerance, or a larger one"
         raise invalid("question", question.statistic[:200], allowed)
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import TYPE_CHECKING, Any, ClassVar, Self
@@ -71,6 +71,8 @@ class Question(ABC):
     """Whether options give it bands, so that their tolerance can be asked for."""
     size_option: ClassVar[str] = "labels"
     """The option that gives the size, where the steps or the tolerance are asked for."""
+    usual: ClassVar[bool] = False
+    """Whether meters ask it that no other kind says are its own."""
 
     @classmethod
     def asked(cls, given: dict[str, Any]) -> Question:
@@ -139,6 +141,25 @@ class Question(ABC):
         """How far a reading may be off; None: the question says so itself."""
         return None
 
+    @property
+    def tolerances(self) -> tuple[float, ...]:
+        """That of each band, if the smallest ones can be asked for; empty: they cannot."""
+        return ()
+
+    @property
+    def possible_bands(self) -> int:
+        """How many bands can be told of one model while no promise is broken."""
+        return 1
+
+    def with_tolerances(self, tolerances: Sequence[float], possible: int | None = None) -> Self:
+        """Return the question with other tolerances, and as if so many bands were possible."""
+        raise AssertionError(f"{self.statistic} has no bands")
+
+    @property
+    def may_be_tried(self) -> bool:
+        """Whether several tries at sealing can be planned: not where it has nothing to check."""
+        return True
+
     def together(self, steps: int) -> str:
         """Say which answers share the probability of the promise, as part of a sentence."""
         return "in its one step" if steps == 1 else f"in all {steps:,} steps together"
@@ -193,6 +214,10 @@ class Question(ABC):
 
     def rounded_up(self, size: int) -> int:
         """Return the smallest size from this one on that can be drawn."""
+        return size
+
+    def rounded_down(self, size: int) -> int:
+        """Return the largest size up to this one that can be drawn; 0 for none."""
         return size
 
     def drawn_size(self, size: int) -> int:

@@ -11,7 +11,7 @@ from fractions import Fraction
 from typing import TYPE_CHECKING, Any
 
 from easeml_meter.conditions import Comparison, Difference, Variable
-from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS
+from easeml_meter.core.questions.assumptions import COMMON_ASSUMPTIONS, RIGHT_OR_WRONG
 from easeml_meter.core.questions.question import Question, Words
 from easeml_meter.core.signals import BASELINE, TOO_FAR, Rules, State
 from easeml_meter.spec import MeterSpec
@@ -96,7 +96,7 @@ class DifferenceReading(Question):
         limit = at_most(float(self.difference.most))
         return (
             *COMMON_ASSUMPTIONS,
-            "each prediction is right or wrong",
+            RIGHT_OR_WRONG,
             "the old model was fixed before the session, or is one that was submitted",
             f"a model that differs from the old one on more than {limit} of the rows is answered "
             '"too far"',

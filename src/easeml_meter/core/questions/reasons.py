@@ -2,15 +2,24 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from dataclasses import dataclass
 from fractions import Fraction
 from typing import Any
 
 from easeml_meter.core.questions.comparison import DRAWN_TOLERANCES
-from easeml_meter.core.questions.planning import Plan, reachable_tolerance, required_labels
-from easeml_meter.errors import InvalidInput
+from easeml_meter.core.questions.gap import GapQuestion
+from easeml_meter.core.questions.kinds import question_of
+from easeml_meter.core.questions.planning import (
+    Budget,
+    Plan,
+    reachable_tolerance,
+    required_labels,
+)
+from easeml_meter.errors import InvalidInput, invalid
 from easeml_meter.spec import MeterSpec, Protocol, default_edges
+from easeml_meter.stats.planning import smallest
 from easeml_meter.stats.rounding import at_most
 
 _CEILING = 0.1
@@ -50,22 +59,41 @@ class Reasons:
         return found | {"adaptivity": self.adaptivity, "knobs": knobs}
 
 
+def why_unexplained(spec: MeterSpec) -> str | None:
+    """Say why the labels of a meter cannot be taken apart; None: they can."""
+    question = question_of(spec)
+    if not isinstance(question, GapQuestion):
+        return "only the gap on one test set is taken apart: plan it with other steps, or tolerance"
+    if spec.sized:  # its labels are those of the rows drawn, whatever the promise is counted of
+        return f"the {question.unit} of a score or a judge are not taken apart: plan other settings"
+    return None
+
+
 def reasons(spec: MeterSpec) -> Reasons:
-    """Say why a meter needs its labels, and which settings would spare some."""
+    """Say why a meter needs its labels, and which settings would spare some.
+
+    Raises:
+        InvalidInput: It does not ask for the gap of a loss on one test set.
+    """
+    if (why := why_unexplained(spec)) is not None:
+        raise invalid("question", question_of(spec).statistic[:200], why)
     plan = required_labels(spec)
-    ideal = MeterSpec.uniform(
-        signals=spec.signals,
-        edges=spec.edges,
-        tolerance=spec.tolerances,
-        steps=spec.steps,
-        delta=spec.delta,
-        loss=spec.loss,
-        clusters=spec.clusters,
-        protocol=Protocol.INDEPENDENT,
-    )
     fewer = [each for each in _knobs(spec, plan.labels) if each.plan.labels < plan.labels]
-    unadapted = min(plan.labels, required_labels(ideal).labels)
+    unadapted = min(plan.labels, _unadapted(spec))
     return Reasons(plan, unadapted, tuple(sorted(fewer, key=lambda each: each.plan.labels)))
+
+
+def _unadapted(spec: MeterSpec) -> int:
+    """Return the labels for as many models as there are steps, each fixed before any answer.
+
+    They are those of the same test set: with its ceiling and its strata, by the tightest bound.
+    """
+    tightest = spec.replace(published=False, bound=None)
+    question = question_of(tightest)
+    budget = Budget(spec.steps, spec.delta, sessions=spec.sessions)
+    nats = math.log(spec.steps) + budget.nats
+    needed = smallest(lambda size: question.log_tail_from(size) + nats, question.enough(nats))
+    return question.rounded_up(needed)
 
 
 def _knobs(spec: MeterSpec, labels: int) -> Iterator[Knob]:
@@ -74,7 +102,10 @@ def _knobs(spec: MeterSpec, labels: int) -> Iterator[Knob]:
             yield Knob(change, required_labels(spec.replace(**options)), costs)
         except InvalidInput:  # it does not go together with something else
             continue
-    half = reachable_tolerance(spec, max(1, labels // 2))
+    try:
+        half = reachable_tolerance(spec, max(1, labels // 2))
+    except InvalidInput:  # so few cannot be drawn of all strata, or promise nothing
+        return
     wider = ", ".join(dict.fromkeys(map(at_most, half.spec.tolerances)))
     yield Knob(f"tolerance {wider}", half, "answers that are less exact")
 

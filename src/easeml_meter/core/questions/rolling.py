@@ -12,13 +12,12 @@ from typing import TYPE_CHECKING, Any, Self
 
 from easeml_meter.checks import whole
 from easeml_meter.core.questions.assumptions import (
-    BLIND_VALIDATION,
     COMMON_ASSUMPTIONS,
-    DRAWN_EDGES,
     PUBLIC_INPUTS,
+    RIGHT_OR_WRONG,
 )
-from easeml_meter.core.questions.bands import Bands
-from easeml_meter.core.questions.question import Option, Question, check_tried_once
+from easeml_meter.core.questions.bands import Bands, InBands
+from easeml_meter.core.questions.question import Option, check_tried_once
 from easeml_meter.core.signals import Rules
 from easeml_meter.errors import invalid
 from easeml_meter.spec import Bound, MeterSpec
@@ -32,7 +31,7 @@ MAX_WINDOW = 10**6
 
 
 @dataclass(frozen=True)
-class Rolling(Question):
+class Rolling(InBands):
     """The size is that of one batch; steps are those that share one delta, such as a year's."""
 
     bands: Bands
@@ -52,7 +51,6 @@ class Rolling(Question):
         Option("submissions", int, "With --rolling: answers for each batch. Default: 1."),
     )
     size_option = "batch"
-    has_bands = True
 
     @classmethod
     def asked(cls, given: dict[str, Any]) -> Self:
@@ -119,11 +117,6 @@ class Rolling(Question):
         return (*self.bands.answers, *(["no reading"] if self.silent else []))
 
     @property
-    def tolerance(self) -> float:
-        """That of the bands."""
-        return self.bands.tolerance
-
-    @property
     def promised(self) -> str:
         """What holds of each reading; if the world drifts, of the window's average."""
         return (
@@ -139,11 +132,10 @@ class Rolling(Question):
             "each batch is a random sample of its time, and developers learn nothing about a batch "
             "in use except the meter's answers; what has left the window is known to them",
             *common,
-            "each prediction is right or wrong",
-            BLIND_VALIDATION,
+            RIGHT_OR_WRONG,
+            *self.bands.assumptions,
             "batches are independent of each other and do not react to answers: no deployed model "
             "changes what is sampled",
-            *([DRAWN_EDGES] if self.bands.drawn is not None else []),
             *([PUBLIC_INPUTS] if self.public else []),
             "delta covers the first so many windows; as many further ones cost another delta",
         )
