@@ -7,6 +7,7 @@ import math
 import numpy as np
 import pytest
 
+from easeml_meter.core.questions.asking import plan_question
 from easeml_meter.core.questions.assumptions import DRAWN_EDGES, gap_assumptions
 from easeml_meter.core.questions.bands import Bands
 from easeml_meter.core.questions.gap import GapQuestion
@@ -105,3 +106,10 @@ def test_a_judge_is_planned_as_its_meter_is(tolerance: float, size: int) -> None
     for rows in (10**3, 10**6, 4 * 10**6, 4 * 10**6 + 1, 10**9):
         assert asked.work(rows) == meter.work(rows)
     assert asked.work(10**7) < asked.work(10**6)
+
+
+def test_a_tolerance_that_takes_long_to_find_is_refused_at_once() -> None:
+    """Anybody may ask a server for a plan: a hundred bytes took it 16 seconds."""
+    asked = {"judge_error": 0.2, "pool": 10**6, "steps": 1000, "signals": 50}
+    with pytest.raises(InvalidInput, match="too much to plan at once"):
+        plan_question(**asked, labels=600_000)

@@ -306,7 +306,7 @@ def least_tolerance(question: Question, size: int, budget: Budget) -> Plan:
     if not (drawn := question.rounded_down(size)):
         fewest = question.drawn_size(question.rounded_up(1))
         raise invalid("labels", size, f"too few: test sets have {fewest:,} or more")
-    _check_work(question, drawn, times=2)
+    _check_work(question, drawn, times=5)
     possible = _scaled(question, SMALLEST_TOLERANCE / question.tolerances[0]).possible_bands
     while (factor := _least_factor(question, drawn, budget, possible)) is not None:
         # Six digits read better. They are all but always true, as a larger tolerance is easier;
@@ -366,7 +366,8 @@ def _checked(question: Question, budget: Budget, size: int) -> Plan:
 def _check_work(question: Question, size: int, times: int = 1) -> None:
     """Refuse what would take more than a second or two, before anything is summed.
 
-    A search for a tolerance looks at two or more `times` as many tails as one for a size.
+    A search for a tolerance looks at several `times` as many tails as one for a size, and may be
+    repeated for other edges.
     """
     if times * question.work(size) > _MOST_WORK:
         allowed = "too much to plan at once: ask fewer, or take one tolerance, or a larger one"
