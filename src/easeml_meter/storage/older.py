@@ -11,7 +11,7 @@ RELEASED = "0002"
 """The schema of version 0.1.0, whose rows have to be raised."""
 READABLE = (
     *(RELEASED, "0003", "0004", "0005", "0006", "0007", "0008", "0009", "0010", "0011", "0012"),
-    schema.HEAD,
+    *("0013", schema.HEAD),
 )
 """Schemas whose rows can be restored."""
 

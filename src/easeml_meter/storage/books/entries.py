@@ -34,7 +34,7 @@ class Entries(Repository):
     ) -> list[Entry]:
         """Return the answers that tenants got to submissions, each given with its digest.
 
-        The unique index on entries finds them, however long the histories are.
+        An index finds them, however long the histories are.
         """
         if not submissions:
             return []
@@ -52,6 +52,7 @@ class Entries(Repository):
             Entry,
             ("tenant", "submission"),
             submissions,
+            by="submission",
             meter=meter,
             generation=generation,
         )

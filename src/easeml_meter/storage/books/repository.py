@@ -49,18 +49,21 @@ def of_pairs(
     kind: Callable[..., Value],
     names: tuple[str, str],
     pairs: Collection[tuple[Any, Any]],
+    *,
+    by: str | None = None,
     **equal: object,
 ) -> Query:
     """Ask for the rows in which two columns have one of these pairs of values, of any number.
 
-    An index on them finds the rows, however many there are; `equal` as in `_values`. SQLite also
-    gives rows with the one value of one pair and the other of another.
+    An index on them finds the rows, however many there are; `equal` as in `_values`. PostgreSQL has
+    no choice of an index where `by` names one of the two: the one on that column alone is used.
+    SQLite also gives rows with the one value of one pair and the other of another.
     """
     lists: Iterable[Collection[object]] = zip(*sorted(pairs), strict=True) if pairs else ((), ())
     if dialect == "sqlite":
         lists = map(set, lists)  # every value of the one with every value of the other
     given = {f"{name}s": list(values) for name, values in zip(names, lists, strict=True)}
-    return Query(_lookup(dialect, table, kind, names, tuple(equal)), equal | given)
+    return Query(_lookup(dialect, table, kind, names, by=by, equal=tuple(equal)), equal | given)
 
 
 def rows_of(table: sa.Table) -> str:
@@ -107,21 +110,37 @@ def query(
 
 @cache
 def _lookup(
-    dialect: str, table: sa.Table, kind: Any, names: tuple[str, str], equal: tuple[str, ...]
+    dialect: str,
+    table: sa.Table,
+    kind: Any,
+    names: tuple[str, str],
+    *,
+    by: str | None,
+    equal: tuple[str, ...],
 ) -> sa.Select[Any]:
-    columns = (table.c[field.name] for field in fields(kind))
-    found = sa.select(*columns).where(*(table.c[name] == sa.bindparam(name) for name in equal))
+    found = sa.select(*(table.c[field.name] for field in fields(kind)))
+
+    def same(rows: Any) -> list[sa.ColumnElement[bool]]:
+        return [rows.c[name] == sa.bindparam(name) for name in equal]
+
     if dialect == "sqlite":
         listed = (table.c[name].in_(sa.bindparam(f"{name}s", expanding=True)) for name in names)
-        return found.where(*listed)
+        return found.where(*same(table), *listed)
     # By statistics of yesterday, PostgreSQL takes a long history for a short one: it then reads all
     # of it and drops what is not in a list. So each pair is looked up for itself, and OFFSET keeps
-    # these questions apart.
+    # these questions apart. A statement that was planned while the table was empty is also kept for
+    # long, with whatever index was as good as any then: `by` leaves it one only.
     lists = (sa.bindparam(f"{name}s", type_=ARRAY(table.c[name].type)) for name in names)
     pairs = sa.func.unnest(*lists).table_valued(*(sa.column(n, table.c[n].type) for n in names))
     wanted = pairs.render_derived(name="wanted")
-    each = found.where(*(table.c[name] == wanted.c[name] for name in names)).offset(0).lateral()
-    return sa.select(*each.c).select_from(wanted.join(each, sa.true()))
+    inside = names if by is None else (by,)
+    looked_up = found.where(*(table.c[name] == wanted.c[name] for name in inside))
+    if by is None:
+        each = looked_up.where(*same(table)).offset(0).lateral()
+        return sa.select(*each.c).select_from(wanted.join(each, sa.true()))
+    each = looked_up.offset(0).lateral()
+    fitting = (each.c[name] == wanted.c[name] for name in names if name != by)
+    return sa.select(*each.c).select_from(wanted.join(each, sa.and_(*fitting, *same(each))))
 
 
 def columns_of(value: Any) -> dict[str, Any]:
