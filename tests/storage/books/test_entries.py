@@ -100,6 +100,10 @@ def test_entries_are_found_by_an_index_whenever_that_was_planned(store: Store, b
         books.entries.add(entries[before:])
     with store.reading() as books:
         assert len(books.entries.of_submissions(meter, 1, wanted)) == 8
+        if store.dialect == "sqlite":
+            text, values = asked[-1]
+            (step,) = books.connection.exec_driver_sql(f"EXPLAIN QUERY PLAN {text}", values)
+            assert step.detail.endswith("USING INDEX entries_by_submission (submission=?)")
     if store.dialect == "postgresql":
         conditions = [line for line in lines if "Index Cond" in line and "wanted" in line]
         assert "((submission)::text = (wanted.submission)::text)" in conditions[0]

@@ -207,7 +207,9 @@ def answer_all(
     digests = [_same_bytes(each) for each in submissions]
     with space.asking() as books:
         given = [each.keyed.request for each in submissions if each.keyed is not None]
-        books.read_ahead(space.meter or "", state=True, requests=given)
+        # Most are known by this digest; others are asked for again once the meter is known.
+        likely = {(each.tenant, d) for each, d in zip(submissions, digests, strict=True) if d}
+        books.read_ahead(space.meter or "", state=True, requests=given, submissions=likely)
         keys = Keys.read(books, (each.keyed for each in submissions))
         before = [_each(keys.before, each.keyed) for each in submissions]
         state = space.state(books)

@@ -188,9 +188,9 @@ class Books:
     ) -> None:
         """Read what will be asked next all at once, where each question is a round trip.
 
-        The meter's `state`, the keys of `requests`, the accounts and `submissions` of a test set,
-        and where the audit `chain` ends. All of it is of one moment, and is read again if anything
-        is written, or a lock is taken, before it is asked for.
+        The meter's `state`, the keys of `requests`, the accounts of a test set, the answers to
+        `submissions`, and where the audit `chain` ends. All of it is of one moment, and is read
+        again if anything is written, or a lock is taken, before it is asked for.
         """
         asked: list[Query] = []
         if state:
@@ -199,8 +199,8 @@ class Books:
             asked.append(self.idempotency.question({each.place for each in requests}))
         if generation is not None:
             asked.append(self.accounts.question(meter, generation))
-            if submissions:
-                asked.append(self.entries.question(meter, generation, submissions))
+        if submissions:
+            asked.append(self.entries.question(meter, submissions))
         if chain:
             asked.append(self.audit.question(meter))
         if len(asked) > 1:

@@ -38,14 +38,15 @@ class Entries(Repository):
         """
         if not submissions:
             return []
-        rows = self._connection.ask(self.question(meter, generation, submissions))
-        found = (Entry(*row) for row in rows)
-        return [each for each in found if (each.tenant, each.submission) in submissions]
+        found = (Entry(*row) for row in self._connection.ask(self.question(meter, submissions)))
+        return [
+            each
+            for each in found
+            if each.generation == generation and (each.tenant, each.submission) in submissions
+        ]
 
-    def question(
-        self, meter: str, generation: int, submissions: Collection[tuple[int, str]]
-    ) -> Query:
-        """Return what `of_submissions` asks."""
+    def question(self, meter: str, submissions: Collection[tuple[int, str]]) -> Query:
+        """Return what `of_submissions` asks, whichever test set is then in use."""
         return of_pairs(
             self._connection.dialect,
             schema.entries,
@@ -54,7 +55,6 @@ class Entries(Repository):
             submissions,
             by="submission",
             meter=meter,
-            generation=generation,
         )
 
     def of_models(

@@ -55,9 +55,10 @@ def of_pairs(
 ) -> Query:
     """Ask for the rows in which two columns have one of these pairs of values, of any number.
 
-    An index on them finds the rows, however many there are; `equal` as in `_values`. PostgreSQL has
-    no choice of an index where `by` names one of the two: the one on that column alone is used.
-    SQLite also gives rows with the one value of one pair and the other of another.
+    An index on them finds the rows, however many there are; `equal` as in `_values`. Where `by`
+    names one of the two, it is the index on that column alone: where a database has a choice, it
+    may keep the worse one for long, because it chose while the table was small. SQLite also gives
+    rows with the one value of one pair and the other of another.
     """
     lists: Iterable[Collection[object]] = zip(*sorted(pairs), strict=True) if pairs else ((), ())
     if dialect == "sqlite":
@@ -118,29 +119,28 @@ def _lookup(
     by: str | None,
     equal: tuple[str, ...],
 ) -> sa.Select[Any]:
-    found = sa.select(*(table.c[field.name] for field in fields(kind)))
+    def column(name: str) -> sa.ColumnElement[Any]:
+        return table.c[name] if by in {None, name} else _without_index(table.c[name])
 
-    def same(rows: Any) -> list[sa.ColumnElement[bool]]:
-        return [rows.c[name] == sa.bindparam(name) for name in equal]
-
+    columns = (table.c[field.name] for field in fields(kind))
+    found = sa.select(*columns).where(*(column(name) == sa.bindparam(name) for name in equal))
     if dialect == "sqlite":
-        listed = (table.c[name].in_(sa.bindparam(f"{name}s", expanding=True)) for name in names)
-        return found.where(*same(table), *listed)
+        listed = (column(name).in_(sa.bindparam(f"{name}s", expanding=True)) for name in names)
+        return found.where(*listed)
     # By statistics of yesterday, PostgreSQL takes a long history for a short one: it then reads all
     # of it and drops what is not in a list. So each pair is looked up for itself, and OFFSET keeps
-    # these questions apart. A statement that was planned while the table was empty is also kept for
-    # long, with whatever index was as good as any then: `by` leaves it one only.
+    # these questions apart.
     lists = (sa.bindparam(f"{name}s", type_=ARRAY(table.c[name].type)) for name in names)
     pairs = sa.func.unnest(*lists).table_valued(*(sa.column(n, table.c[n].type) for n in names))
     wanted = pairs.render_derived(name="wanted")
-    inside = names if by is None else (by,)
-    looked_up = found.where(*(table.c[name] == wanted.c[name] for name in inside))
-    if by is None:
-        each = looked_up.where(*same(table)).offset(0).lateral()
-        return sa.select(*each.c).select_from(wanted.join(each, sa.true()))
-    each = looked_up.offset(0).lateral()
-    fitting = (each.c[name] == wanted.c[name] for name in names if name != by)
-    return sa.select(*each.c).select_from(wanted.join(each, sa.and_(*fitting, *same(each))))
+    each = found.where(*(column(name) == wanted.c[name] for name in names)).offset(0).lateral()
+    return sa.select(*each.c).select_from(wanted.join(each, sa.true()))
+
+
+def _without_index(column: sa.Column[Any]) -> sa.ColumnElement[Any]:
+    """Return a column as an expression of the same value, for which no index is looked for."""
+    nothing = "''" if isinstance(column.type, sa.String) else "0"
+    return column + sa.literal_column(nothing, column.type)
 
 
 def columns_of(value: Any) -> dict[str, Any]:
