@@ -159,75 +159,78 @@ class _Reader:
     """
 
     def __init__(self, content: bytes) -> None:
-        self._content, self._left, self._depth = content, MOST_PARTS, 0
+        self._content, self._left = content, MOST_PARTS
 
-    def struct(self, at: int) -> tuple[Struct, int]:
+    def struct(self, at: int, depth: int = 1) -> tuple[Struct, int]:
         """Read fields until the end of a struct; return them, and where it ends."""
         content = self._content
         found: Struct = {}
         number = count = 0
-        self._depth += 1
         while head := content[at]:
             at += 1
-            kind = head & 15
-            if head >> 4:
+            count += 1
+            if head > 15:
                 number += head >> 4
+                head &= 15
             else:
                 number, at = self._whole(at)
-            if 4 <= kind <= 6:
-                value, at = content[at], at + 1
-                if value > 127:
-                    value, at = self._varint(at - 1)
+            if 4 <= head <= 6:
+                value = content[at]
+                if value < 128:
+                    at += 1
+                else:
+                    value, at = self._varint(at)
                 found[number] = value >> 1 ^ -(value & 1)
-            elif kind == 8 and (size := content[at]) < 128:
-                found[number], at = content[at + 1 : at + 1 + size], at + 1 + size
-            elif kind == 12:
-                found[number], at = self.struct(at)
-            elif kind <= 2:
-                found[number] = kind == 1
-            elif kind in (9, 10):
-                found[number], at = self._list(at)
+            elif head == 8 and (size := content[at]) < 128:
+                start = at + 1
+                at = start + size
+                found[number] = content[start:at]
+            elif head == 12:
+                found[number], at = self.struct(at, depth + 1)
+            elif head < 3:
+                found[number] = head == 1
             else:
-                found[number], at = self._value(kind, at)
-            count += 1
+                found[number], at = self._value(head, at, depth)
         self._left -= count + 1
         if self._left < 0:
             raise _too_many()
-        if len(found) != count or self._depth > _DEEPEST:
+        if len(found) != count or depth > _DEEPEST:
             raise DamagedParquet("a field twice, or too deep")
-        self._depth -= 1
         return found, at + 1
 
-    def _value(self, kind: int, at: int) -> tuple[Any, int]:
+    def _value(self, kind: int, at: int, depth: int) -> tuple[Any, int]:
+        if 9 <= kind <= 10:
+            return self._list(at, depth)
         if kind == 8:
             size, at = self._varint(at)
             if at + size > len(self._content):
                 raise DamagedParquet("cut short")
             return self._content[at : at + size], at + size
         if kind == 12:
-            return self.struct(at)
+            return self.struct(at, depth + 1)
         if 4 <= kind <= 6:
             return self._whole(at)
-        if kind in (9, 10):
-            return self._list(at)
         if kind == 7:
             return None, at + 8
         if kind <= 3:
             return self._content[at], at + 1
         raise DamagedParquet("a type that Parquet does not have")
 
-    def _list(self, at: int) -> tuple[list[Any], int]:
+    def _list(self, at: int, depth: int) -> tuple[list[Any], int]:
         head, at = self._content[at], at + 1
-        size, at = (head >> 4, at) if head >> 4 < 15 else self._varint(at)
+        size, kind = head >> 4, head & 15
+        if size == 15:
+            size, at = self._varint(at)
         self._left -= size
         if self._left < 0:
             raise _too_many()
-        found, kind = [], head & 15
-        numbers = self._content[at : at + size] if 4 <= kind <= 6 else b""
-        if len(numbers) == size and max(numbers, default=0) < 128:  # a byte each
-            return [value >> 1 ^ -(value & 1) for value in numbers], at + size
+        if 4 <= kind <= 6:
+            numbers = self._content[at : at + size]
+            if len(numbers) == size and numbers.isascii():  # a byte each
+                return [value >> 1 ^ -(value & 1) for value in numbers], at + size
+        found = []
         for _ in range(size):
-            value, at = self.struct(at) if kind == 12 else self._value(kind, at)
+            value, at = self.struct(at, depth + 1) if kind == 12 else self._value(kind, at, depth)
             found.append(value)
         return found, at
 
