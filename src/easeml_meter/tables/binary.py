@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from itertools import pairwise
@@ -52,34 +52,35 @@ class ParquetTable(FileTable):
         """Read the footer; raw text stays in its dictionary, fast and small."""
         import pyarrow.parquet as pq
 
-        layout = None
+        layout, held = None, isinstance(path, Held)
         if isinstance(path, Held) and path.limits:
             layout = parquet_layout(path.content, path.limits)
-        file = pq.ParquetFile(for_arrow(path), **_manner(path))
-        with nullcontext() if isinstance(path, Held) else file:
+        with pq.ParquetFile(for_arrow(path), **_manner(path)) as file:  # memory stays open
             # Only what is asked here is safe to ask: a broken footer makes pyarrow end the process
             # when it is asked about a column of a row group.
             schema, metadata = without_views(file.schema_arrow), file.metadata
+            rows = metadata.num_rows
             groups = [metadata.row_group(index) for index in range(metadata.num_row_groups)]
             size = layout.decoded if layout else sum(group.total_byte_size for group in groups)
             # Ids do not repeat: a dictionary of them would cost time, and spare nothing.
-            words = (f.name for f in schema if is_text(f.type) and f.name not in manner.texts)
-            encoded = tuple(words) if manner.raw else ()
+            words = [f.name for f in schema if is_text(f.type) and f.name not in manner.texts]
             return cls(
                 name=named(path),
                 schema=schema,
-                rows=metadata.num_rows,
+                rows=rows,
                 path=path,
                 stamp=stamp,
-                groups=tuple(group.num_rows for group in groups),
-                encoded=encoded,
+                groups=tuple([group.num_rows for group in groups]),
+                encoded=tuple(words) if manner.raw else (),
                 repeating=layout.repeating if layout else frozenset(),
-                row_bytes=size / max(1, metadata.num_rows),
-                opened=file if isinstance(path, Held) else None,
+                row_bytes=size / max(1, rows),
+                opened=file if held else None,
             )
 
     def parts(self, columns: Sequence[str], at_most: int) -> list[RowRange]:
         """Split between row groups, into parts of about the same number of rows."""
+        if at_most == 1:
+            return [RowRange(1, sum(self.groups), partial(self.batches, columns))]
         names = self._names(columns)
         bounds, done = [0], 0
         for index, rows in enumerate(self.groups, 1):
@@ -108,19 +109,18 @@ class ParquetTable(FileTable):
 
     def _reader(self, *, whole: bool) -> AbstractContextManager[Any]:
         """Return what reads the file: its own reader, unless several read at the same time."""
-        import pyarrow.parquet as pq
-
         dictionaries = [*self.encoded, *self.repeating]
-        if self.opened is not None and whole and not dictionaries:
-            return nullcontext(self.opened)
-        footer = None if self.opened is None else self.opened.metadata
-        opened: AbstractContextManager[Any] = pq.ParquetFile(
-            for_arrow(self.path),
-            metadata=footer,
-            read_dictionary=dictionaries,
-            **_manner(self.path),
-        )
-        return opened
+        file: AbstractContextManager[Any] = self.opened  # leaving it does not close memory
+        if self.opened is None or not whole or dictionaries:
+            import pyarrow.parquet as pq
+
+            file = pq.ParquetFile(
+                for_arrow(self.path),
+                metadata=None if self.opened is None else self.opened.metadata,
+                read_dictionary=dictionaries,
+                **_manner(self.path),
+            )
+        return file
 
     def _written_out(self, batch: pa.RecordBatch) -> pa.RecordBatch:
         batch = super()._written_out(batch)

@@ -91,20 +91,20 @@ def check_whole(source: Source) -> None:
 
 
 def _open(path: Given, manner: Manner) -> FileTable:
-    name = named(path)
-    path = source_of(path)
-    ending = path.suffix.lower()
+    source = source_of(path)
+    ending = source.suffix.lower()
     if ending not in FORMATS:
         given = f"ending {excerpt(ending, 20)}" if ending else "no ending"
-        raise InvalidInput(f"{name}: {given} given, one of {' '.join(FORMATS)} needed")
-    stamp = stamp_of(path)
+        raise InvalidInput(f"{named(path)}: {given} given, one of {' '.join(FORMATS)} needed")
+    stamp = stamp_of(source)
     if not stamp[2]:
-        raise InvalidInput(f"{name}: an empty file given, one row per example needed")
-    with reading(path, FORMATS[ending].kind):
-        table = FORMATS[ending].open(path, stamp, manner)
-        if table.limits:
-            table.limits.check("most_columns", len(table.columns))
-            table.limits.check("most_rows", table.rows or 0)
+        raise InvalidInput(f"{named(path)}: an empty file given, one row per example needed")
+    kind = FORMATS[ending]
+    with reading(source, kind.kind):
+        table = kind.open(source, stamp, manner)
+        if limits := table.limits:
+            limits.check("most_columns", len(table.columns))
+            limits.check("most_rows", table.rows or 0)
         _check(table)
     return table
 

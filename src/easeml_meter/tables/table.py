@@ -160,7 +160,8 @@ class FileTable(Table):
             yield from super()._stream(names, read)
 
     def _check(self) -> Callable[[pa.RecordBatch], None]:
-        tally = TableTally(self.limits) if self.limits else None
+        limits = self.limits
+        tally = TableTally(limits) if limits else None
 
         def check(batch: pa.RecordBatch) -> None:
             # Arrow trusts offsets and text to be in order; a stranger's may lead out of memory.
@@ -185,6 +186,8 @@ def rows_at_once(types: Sequence[pa.DataType]) -> int:
 
 def check_columns(names: Sequence[str]) -> None:
     """Refuse columns that cannot be told apart."""
+    if len(set(names)) == len(names):
+        return
     seen: set[str] = set()
     for name in names:
         if name in seen:
