@@ -461,6 +461,15 @@ def test_functions_are_told_apart_by_their_identity() -> None:
 # --- Silence ---
 
 
+def test_what_is_printed_in_silence_goes_to_the_null_device_and_is_let_go_of() -> None:
+    with silence():
+        print("once")
+        nowhere = sys.stdout.fileno()
+        assert os.path.samestat(os.fstat(nowhere), os.stat(os.devnull))
+    with pytest.raises(OSError, match="Bad file descriptor"):
+        os.fstat(nowhere)
+
+
 def test_silence_lasts_until_the_last_thread_is_out(capsys: pytest.CaptureFixture[str]) -> None:
     inside, leave = threading.Event(), threading.Event()
 

@@ -8,7 +8,7 @@ import threading
 import warnings
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager, redirect_stderr, redirect_stdout
-from typing import Any
+from typing import IO, Any
 from weakref import WeakSet
 
 _lock = threading.Lock()
@@ -27,7 +27,7 @@ def silence() -> Iterator[None]:
     with _lock:
         _heard.discard(threading.current_thread())
         if not _inside:
-            nowhere = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+            nowhere = _Nowhere()
             _undo.callback(nowhere.close)
             _undo.enter_context(redirect_stdout(_muted(sys.stdout, nowhere)))
             _undo.enter_context(redirect_stderr(_muted(sys.stderr, nowhere)))
@@ -50,6 +50,22 @@ def be_heard() -> None:
     """
     with _lock:
         _heard.add(threading.current_thread())
+
+
+class _Nowhere:
+    """The null device, opened only when something is printed: hardly any loss prints."""
+
+    def __init__(self) -> None:
+        self._opened: IO[str] | None = None
+
+    def __getattr__(self, name: str) -> Any:
+        if self._opened is None:
+            self._opened = open(os.devnull, "w", encoding="utf-8")  # noqa: SIM115
+        return getattr(self._opened, name)
+
+    def close(self) -> None:
+        if self._opened is not None:
+            self._opened.close()
 
 
 def _muted(stream: Any, nowhere: Any) -> Any:
