@@ -14,7 +14,6 @@ import os
 import re
 import tarfile
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import IO, Any, NamedTuple
 
 from easeml_meter.errors import invalid
@@ -36,8 +35,7 @@ class File(NamedTuple):
     executable: bool = False
 
 
-@dataclass(frozen=True)
-class Member:
+class Member(NamedTuple):
     """Where a file lies in an archive."""
 
     name: str
@@ -118,25 +116,37 @@ def members(stream: IO[bytes]) -> Iterator[Member]:
         raise DamagedArchive("no tar file")
     known: set[str] = set()
     long_name: str | None = None
-    while any(block := _read(stream, at, _BLOCK)):
-        try:
-            info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
-        except tarfile.HeaderError:
-            raise DamagedArchive("no tar file") from None
+    while (block := _read(stream, at, _BLOCK)).strip(b"\0"):
+        head = _parsed(block)
         start = at + _BLOCK
-        at = start + info.size + -info.size % _BLOCK
-        if not start <= start + info.size <= end:
+        at = start + head.size + -head.size % _BLOCK
+        if not start <= start + head.size <= end:
             raise DamagedArchive("a tar that ends too early")
-        if info.type in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE):
-            if long_name is not None or info.size > _LONGEST:
+        if head.type in (tarfile.GNUTYPE_LONGNAME, tarfile.XHDTYPE):
+            if long_name is not None or head.size > _LONGEST:
                 raise DamagedArchive("a tar with long headers")
-            long_name = _long_name(info.type, _read(stream, start, info.size))
+            long_name = _long_name(head.type, _read(stream, start, head.size))
             continue
-        name, long_name = long_name or info.name, None
-        if info.type not in _PLAIN or not is_proper(name) or name in known:
+        name, long_name = long_name or head.name, None
+        if head.type not in _PLAIN or not is_proper(name) or name in known:
             raise DamagedArchive("a tar of other things than plain files")
         known.add(name)
-        yield Member(name, start, info.size, bool(info.mode & 0o100))
+        yield Member(name, start, head.size, head.executable)
+
+
+class _Head(NamedTuple):
+    name: str
+    type: bytes
+    size: int
+    executable: bool
+
+
+def _parsed(block: bytes) -> _Head:
+    try:
+        info = tarfile.TarInfo.frombuf(block, "utf-8", "surrogateescape")
+    except tarfile.HeaderError:
+        raise DamagedArchive("no tar file") from None
+    return _Head(info.name, info.type, info.size, bool(info.mode & 0o100))
 
 
 class Archive:

@@ -137,24 +137,23 @@ class PredictionFiles(Submitted):
         }
         return {name: value for name, value in given.items() if value is not None}
 
-    def titled(self, titles: Mapping[str, str]) -> PredictionFiles:
-        """Return these with the names that their sender knows them by, for refusals."""
-        test, validation = (
-            replace(source, title=titles.get(role, "")) if isinstance(source, Held) else source
-            for role, source in (("test", self.test), ("validation", self.validation))
-        )
-        return replace(self, test=test, validation=validation)
-
     @classmethod
     def unpack(
-        cls, _body: bytes, files: Mapping[str, File], limits: TableLimits | None
+        cls,
+        _body: bytes,
+        files: Mapping[str, File],
+        matching: RowMatching,
+        limits: TableLimits | None,
+        titles: Mapping[str, str],
     ) -> PredictionFiles | None:
         """Return the predictions in a body, or None if it holds something else."""
-        found = (Held(name, files[name].content, limits=limits) for name in files)
-        held = {file.name.partition(".")[0]: file for file in found}
-        if set(held) != {"test", "validation"} or len(files) != 2 or "/" in "".join(files):
+        held = {
+            (role := name.partition(".")[0]): Held(name, content, titles.get(role, ""), limits)
+            for name, (content, _) in files.items()
+        }
+        if held.keys() != {"test", "validation"} or len(files) != 2 or "/" in "".join(files):
             return None
-        return cls(held["test"], held["validation"])
+        return cls(held["test"], held["validation"], matching)
 
 
 @dataclass(frozen=True)
@@ -252,7 +251,7 @@ class OnnxFile(Submitted):
         return {"model.onnx": self.path}
 
     @classmethod
-    def unpack(cls, _body: bytes, files: Mapping[str, File], _: object) -> OnnxFile | None:
+    def unpack(cls, _body: bytes, files: Mapping[str, File], *_: object) -> OnnxFile | None:
         """Return the model in a body, or None if it holds something else."""
         return cls.read(files["model.onnx"].content) if list(files) == ["model.onnx"] else None
 
@@ -300,7 +299,7 @@ class Command(Submitted):
         return self.content()
 
     @classmethod
-    def unpack(cls, body: bytes, files: Mapping[str, File], _: object) -> Command | None:
+    def unpack(cls, body: bytes, files: Mapping[str, File], *_: object) -> Command | None:
         """Return the command in a body, or None if it holds something else."""
         if list(files) == ["command.bundle"]:  # from a client of version 0.1.0
             return cls.read(files["command.bundle"].content)
@@ -376,11 +375,9 @@ def unpack(
     except archive.DamagedArchive as error:
         raise invalid("body", str(error), _WANTED) from None
     for kind in KINDS:
-        if (found := kind.unpack(body, files, limits)) is None:
+        if (found := kind.unpack(body, files, matching, limits, titles)) is None:
             continue
-        if isinstance(found, PredictionFiles):
-            return replace(found.titled(titles), matching=matching)
-        if matching != BY_IDS:
+        if not isinstance(found, PredictionFiles) and matching != BY_IDS:
             needed = "ids and missing rows are a matter of predictions"
             raise invalid("submission", "a model", needed)
         return found
