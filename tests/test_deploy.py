@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 import subprocess
+import tomllib
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,25 @@ def test_the_image_runs_unprivileged_and_starts_a_server() -> None:
     installed = next(line for line in reversed(last) if "apt-get install" in line)
     for package in ("bubblewrap", "util-linux", "ca-certificates", "python3"):
         assert package in installed.split()
+
+
+NOT_FOR_SERVERS = {"charts", "client", "lab", "mcp", "onnx", "test"}
+"""Extras for people's own machines, and those that `server` brings along."""
+
+
+def extras_for_servers() -> set[str]:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
+    return {*project["optional-dependencies"]} - NOT_FOR_SERVERS
+
+
+def test_the_image_can_do_all_that_a_server_and_a_worker_can() -> None:
+    (extras,) = re.findall(r"'/source\[(.*)\]'", "\n".join(instructions()))
+    assert {*extras.split(",")} == extras_for_servers()
+
+
+def test_the_page_names_every_extra_that_a_server_may_need() -> None:
+    table = PAGE.partition("| extra | for |")[2].partition("\n\n")[0]
+    assert {*re.findall(r"^\| `(\w+)` \|", table, re.MULTILINE)} == extras_for_servers()
 
 
 def test_the_image_is_built_from_what_it_needs_and_nothing_else() -> None:
