@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import importlib.util
 import re
 import subprocess
 import tomllib
 from pathlib import Path
+from types import ModuleType
 from typing import Any
 
 import pytest
@@ -263,9 +265,36 @@ def test_probes_ask_what_the_server_answers() -> None:
     assert paths == {"startup": "/healthz", "liveness": "/healthz", "readiness": "/readyz"}
 
 
-def test_commands_that_were_run_on_a_fresh_debian_are_marked_for_every_way() -> None:
-    assert set(re.findall(r"<!-- fresh: (\w+) -->\n```sh", PAGE)) == {
-        "command",
-        "systemd",
-        "container",
-    }
+@pytest.fixture(scope="module")
+def fresh_debian() -> ModuleType:
+    path = ROOT / "scripts" / "fresh_debian.py"
+    spec = importlib.util.spec_from_file_location(path.stem, path)
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_commands_that_were_run_on_a_fresh_debian_are_marked_for_every_way(
+    fresh_debian: ModuleType,
+) -> None:
+    marked = re.findall(r"<!-- fresh: ([\w ]+) -->\n```sh", PAGE)
+    assert {way for ways in marked for way in ways.split()} == {"command", "systemd", "container"}
+    assert fresh_debian.WAYS.keys() == {"command", "systemd", "container"}
+
+
+@pytest.mark.parametrize("way", ["command", "systemd"])
+def test_the_page_itself_tells_pip_where_the_wheel_is(fresh_debian: ModuleType, way: str) -> None:
+    """The package is not published: without this line, the first install of a reader fails."""
+    page = "".join(text for ways, text in fresh_debian.BLOCK.findall(PAGE) if way in ways.split())
+    told, install, _ = page.partition("pip install 'easeml-meter[")
+    assert install
+    assert f"export PIP_FIND_LINKS={fresh_debian.WHEELS}\n" in told
+    # The script itself says nothing of it: it only copies the wheel, as the page tells people to.
+    script = fresh_debian.commands(way)
+    assert script.endswith(page)
+    assert "FIND_LINKS" not in script.removesuffix(page)
+    before = PAGE.partition("export PIP_FIND_LINKS=")[0]
+    assert "make wheel\n" in before
+    assert f":{fresh_debian.WHEELS}/\n" in before
