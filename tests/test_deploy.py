@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import importlib.util
+import json
+import os
 import re
 import subprocess
+import sys
 import tomllib
 from pathlib import Path
 from types import ModuleType
@@ -84,7 +87,7 @@ def test_the_image_is_built_from_what_it_needs_and_nothing_else() -> None:
 def test_compose_starts_two_apis_behind_a_proxy_and_two_workers() -> None:
     services = compose()["services"]
     assert set(services) == {
-        *("postgres", "store", "first", "proxy"),
+        *("postgres", "store", "first", "bucket", "proxy"),
         *("api1", "api2", "worker1", "worker2", "backup"),
     }
     proxy = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
@@ -95,6 +98,65 @@ def test_compose_starts_two_apis_behind_a_proxy_and_two_workers() -> None:
         assert "no-new-privileges:true" in services[name]["security_opt"]
         assert "key:/srv/key:ro" in services[name]["volumes"]
     assert [name for name, each in services.items() if "ports" in each] == ["proxy"]
+
+
+def mounted(service: dict[str, Any], place: str) -> str:
+    """Return the volume that a path of a service lies on."""
+    pairs = [re.findall(r"(\$\{.*?\}|[^:]+)", each) for each in service["volumes"]]
+    (found,) = [each[0] for each in pairs if each[1:] and place.startswith(f"{each[1]}/")]
+    return str(found)
+
+
+def test_the_store_of_compose_lets_in_only_who_has_the_secret(tmp_path: Path) -> None:
+    """SeaweedFS lets everyone in without identities, which this release takes from a file alone."""
+    services = compose()["services"]
+    store, first = services["store"], services["first"]
+    (config,) = [word for word in store["command"] if word.startswith("-s3.config=")]
+    place = config.partition("=")[2]
+    # /etc/seaweedfs has a file of the image, and a volume would hide it.
+    assert not place.startswith("/etc/seaweedfs/")
+    assert mounted(store, place) == mounted(first, place)
+    assert f"{mounted(store, place)}:{Path(place).parent}:ro" in store["volumes"]
+    # It does not start without the file, so what makes the file cannot wait for it.
+    assert store["depends_on"] == {"first": {"condition": "service_completed_successfully"}}
+    assert not first["depends_on"]
+
+    for folder in ("key", "backups", "identities"):
+        (tmp_path / folder).mkdir()
+    tools = tmp_path / "bin"
+    tools.mkdir()
+    (tools / "chown").write_text("#!/bin/sh\n")  # the account of the image need not exist here
+    (tools / "chown").chmod(0o755)
+    given = 'with "quotes" and \\'
+    environment = {
+        "PATH": f"{tools}:{Path(sys.executable).parent}:/usr/bin:/bin",
+        "PYTHONPATH": os.environ.get("PYTHONPATH", ""),
+        "AWS_ACCESS_KEY_ID": first["environment"]["AWS_ACCESS_KEY_ID"],
+        "AWS_SECRET_ACCESS_KEY": given,
+    }
+    (script,) = first["command"]
+    assert "$" not in script  # compose would take it for a variable of its own
+    for _ in range(2):  # at every start
+        subprocess.run(
+            [*first["entrypoint"], script.replace("/srv/", f"{tmp_path}/")],
+            env=environment,
+            check=True,
+        )
+    made = tmp_path / Path(place).relative_to("/srv")
+    assert made.stat().st_mode & 0o777 == 0o600
+    (identity,) = json.loads(made.read_text())["identities"]
+    assert identity["credentials"] == [{"accessKey": "meter", "secretKey": given}]
+    assert {*identity["actions"]} == {"Admin", "Read", "Write", "List"}
+
+
+def test_only_who_has_the_secret_reaches_the_store_of_compose() -> None:
+    """Its S3 asks for the secret; its other ports, such as that of its filer, ask for nothing."""
+    services = compose()["services"]
+    (network,) = services["store"]["networks"]
+    beside = {name for name, each in services.items() if network in each["networks"]} - {"store"}
+    assert beside == {"bucket", "api1", "api2", "worker1", "worker2", "backup"}
+    for name in beside:
+        assert "S3_SECRET" in services[name]["environment"]["AWS_SECRET_ACCESS_KEY"]
 
 
 class Strict(yaml.SafeLoader):  # type: ignore[misc]
