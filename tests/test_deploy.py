@@ -100,6 +100,13 @@ def test_compose_starts_two_apis_behind_a_proxy_and_two_workers() -> None:
     assert [name for name, each in services.items() if "ports" in each] == ["proxy"]
 
 
+def test_compose_restores_a_backup_to_disk_and_not_to_memory() -> None:
+    """A backup is verified by restoring all of it, which may be more than the memory."""
+    backup = compose()["services"]["backup"]
+    assert backup["tmpfs"] == []
+    assert "/tmp" in backup["volumes"]  # noqa: S108 - a path in the container
+
+
 def mounted(service: dict[str, Any], place: str) -> str:
     """Return the volume that a path of a service lies on."""
     pairs = [re.findall(r"(\$\{.*?\}|[^:]+)", each) for each in service["volumes"]]
