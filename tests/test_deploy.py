@@ -28,6 +28,7 @@ from tests.nodes import ROOT
 
 from easeml_meter.cli import meter
 from easeml_meter.server.settings import ENVIRONMENT, read_settings
+from easeml_meter.version import __version__
 
 DEPLOY = ROOT / "deploy"
 PAGE = (ROOT / "docs" / "deploy.md").read_text(encoding="utf-8")
@@ -402,6 +403,18 @@ def pods() -> dict[str, Any]:
     made = {name: each["spec"] for name, each in objects("Deployment").items()}
     made |= {name: each["spec"]["jobTemplate"]["spec"] for name, each in objects("CronJob").items()}
     return {name: each["template"]["spec"] for name, each in made.items()}
+
+
+def test_kubernetes_pulls_this_version_from_a_registry_that_the_page_tells_to_change() -> None:
+    """A bare name would be pulled from Docker Hub, where anybody could take it."""
+    image = f"registry.example.org/easeml-meter:{__version__}"
+    for pod in pods().values():
+        for container in (*pod["initContainers"], *pod["containers"]):
+            assert container["image"] == image
+    registry, _, name = image.partition("/")
+    assert f"podman push easeml-meter $registry/{name}\n" in PAGE
+    assert f'sed -i "s#{registry}/#$registry/#" deploy/kubernetes/*.yaml\n' in PAGE
+    assert image in (DEPLOY / "kubernetes" / "meter.yaml").read_text(encoding="utf-8")
 
 
 def test_there_are_two_of_each_that_may_fail() -> None:
