@@ -97,7 +97,7 @@ def test_the_image_is_built_from_what_it_needs_and_nothing_else() -> None:
 def test_compose_starts_two_apis_behind_a_proxy_and_two_workers() -> None:
     services = compose()["services"]
     assert set(services) == {
-        *("postgres", "store", "first", "bucket", "proxy"),
+        *("postgres", "store", "first", "bucket", "proxy", "rotate"),
         *("api1", "api2", "worker1", "worker2", "backup"),
     }
     proxy = (DEPLOY / "nginx.conf").read_text(encoding="utf-8")
@@ -179,7 +179,7 @@ def test_only_who_has_the_secret_reaches_the_store_of_compose() -> None:
     services = compose()["services"]
     (network,) = services["store"]["networks"]
     beside = {name for name, each in services.items() if network in each["networks"]} - {"store"}
-    assert beside == {"bucket", "api1", "api2", "worker1", "worker2", "backup"}
+    assert beside == {"bucket", "api1", "api2", "worker1", "worker2", "backup", "rotate"}
     for name in beside:
         assert "S3_SECRET" in services[name]["environment"]["AWS_SECRET_ACCESS_KEY"]
 
@@ -197,7 +197,7 @@ class Strict(yaml.SafeLoader):  # type: ignore[misc]
 SERVICE = {
     *("image", "build", "command", "entrypoint", "environment", "user", "init", "read_only"),
     *("tmpfs", "volumes", "ports", "networks", "depends_on", "healthcheck", "restart"),
-    *("cap_add", "cap_drop", "security_opt"),
+    *("cap_add", "cap_drop", "security_opt", "profiles"),
 }
 """What compose knows of a service, as far as it is used here."""
 
@@ -471,6 +471,58 @@ def test_pods_are_locked_and_share_nothing_but_the_key(name: str, command: str) 
     assert command in meter.list_commands(meter.make_context("meter", ["plan"]))
     kinds = {each["name"]: next(key for key in each if key != "name") for each in pod["volumes"]}
     assert kinds == {"secret": "secret", "key": "emptyDir", "folder": "emptyDir", "tmp": "emptyDir"}
+
+
+@pytest.mark.parametrize("name", ["meter-api", "meter-worker", "meter-backup"])
+def test_no_pod_can_write_the_key_that_it_runs_with(name: str) -> None:
+    """A new key of `meter key rotate` would seal everything, and be lost with the pod."""
+    pod = pods()[name]
+    for container in pod["containers"]:
+        (key,) = [each for each in container["volumeMounts"] if each["name"] == "key"]
+        assert key.get("readOnly") is True
+    (first,) = pod["initContainers"]
+    assert {"name": "key", "mountPath": "/srv/key"} in first["volumeMounts"]  # it copies the key
+
+
+def test_compose_has_one_service_that_changes_the_key_and_it_never_starts_by_itself() -> None:
+    services = compose()["services"]
+    rotate = services["rotate"]
+    assert (rotate["command"], rotate["restart"]) == (["key", "rotate"], "no")
+    assert rotate["profiles"] == ["rotate"]
+    writing = {name for name, each in services.items() if "key:/srv/key" in each.get("volumes", ())}
+    assert writing == {"first", "rotate"}
+
+
+def test_the_page_says_how_to_change_the_key_with_names_that_are_there() -> None:
+    after = PAGE.partition("## Rotating the key on Kubernetes and compose\n")[2]
+    text = after.partition("\n## ")[0]
+    for_kubernetes, for_compose = re.findall(r"```sh\n(.*?)```", text, re.DOTALL)
+    deployments = " ".join(objects("Deployment"))
+    (replicas,) = {each["spec"]["replicas"] for each in objects("Deployment").values()}
+    for count in (0, replicas):
+        assert f"scale deployment {deployments} --replicas={count}\n" in for_kubernetes
+    for suspended in ("true", "false"):
+        patch = f"""patch cronjob meter-backup --patch '{{"spec": {{"suspend": {suspended}}}}}'"""
+        assert patch in for_kubernetes
+    assert "meter-backup" in objects("CronJob")
+    (secret,) = {
+        each["secret"]["secretName"]
+        for pod in pods().values()
+        for each in pod["volumes"]
+        if "secret" in each
+    }
+    assert f"get secret {secret} " in for_kubernetes
+    assert f"create secret generic {secret} --from-file=server.key " in for_kubernetes
+    # All is stopped before the key changes, and starts after the secret has it.
+    order = ["--replicas=0", "wait --for=delete", "meter key rotate", "replace", "--replicas=2"]
+    assert [for_kubernetes.index(each) for each in order] == sorted(
+        for_kubernetes.index(each) for each in order
+    )
+    (stopped,) = re.findall(r"docker compose stop (.*)\n", for_compose)
+    using = {name for name, each in compose()["services"].items() if "worker" in name}
+    assert {*stopped.split()} == using | {"proxy", "api1", "api2", "backup"}
+    assert for_compose.index(" stop ") < for_compose.index("run --rm rotate\n")
+    assert for_compose.index("run --rm rotate\n") < for_compose.index(" up ")
 
 
 def test_only_workers_get_what_the_sandbox_needs() -> None:
