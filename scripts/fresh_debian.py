@@ -3,8 +3,8 @@
 python scripts/fresh_debian.py [--base debian.tar] WAY...      (as root; see WAYS)
 
 Needs Debian's mmdebstrap and, for systemd, systemd-container; for container, buildah, podman and
-runc. The fresh Debian lies in out/fresh and is removed at the end. There, pip finds the wheel of
-this tree.
+runc. The fresh Debian lies in out/fresh and is removed at the end. The wheel of this tree is copied
+to where the page tells people to copy it.
 """
 
 from __future__ import annotations
@@ -19,7 +19,10 @@ from pathlib import Path
 ROOT = Path(__file__).parents[1]
 OUT = ROOT / "out" / "fresh"
 PAGE = ROOT / "docs" / "deploy.md"
-BLOCK = re.compile(r"<!-- fresh: (\w+) -->\n```sh\n(.*?)```", re.DOTALL)
+BLOCK = re.compile(r"<!-- fresh: ([\w ]+) -->\n```sh\n(.*?)```", re.DOTALL)
+"""Commands of the page, and the ways that they belong to."""
+WHEELS = Path("/opt")
+"""Where the page tells people to copy the wheel."""
 AUTHORITIES = "/etc/ssl/certs/ca-certificates.crt"
 """All that Debian trusts; its ca-certificates adds those of this machine, which are copied."""
 MACHINE = (
@@ -56,10 +59,11 @@ WantedBy=multi-user.target
 
 def commands(way: str) -> str:
     """Return the commands of the page for one way, as one script that stops where one fails."""
-    found = [text for name, text in BLOCK.findall(PAGE.read_text(encoding="utf-8")) if name == way]
+    blocks = BLOCK.findall(PAGE.read_text(encoding="utf-8"))
+    found = [text for ways, text in blocks if way in ways.split()]
     if not found:
         raise SystemExit(f"{way}: docs/deploy.md has no commands for it")
-    told = "PIP_FIND_LINKS=/wheels DEBIAN_FRONTEND=noninteractive"
+    told = "DEBIAN_FRONTEND=noninteractive"
     # Debian's pip prefers the variable of requests, which this machine may have set, to its own.
     told += f" PIP_CERT={AUTHORITIES} REQUESTS_CA_BUNDLE={AUTHORITIES}"
     return f"set -ex\nexport {told}\n" + "".join(found)
@@ -72,10 +76,13 @@ def fresh(base: Path, way: str) -> Path:
     folder.mkdir(parents=True)
     _run("tar", "-C", str(folder), "-xf", str(base))
     tell(folder)
-    (folder / "wheels").mkdir()
-    for wheel in (ROOT / "dist").glob("*.whl"):
-        shutil.copy(wheel, folder / "wheels")
     return folder
+
+
+def bring(folder: Path) -> None:
+    """Copy the wheel of this tree, which people copy from where they made it."""
+    for wheel in (ROOT / "dist").glob("easeml_meter-*.whl"):
+        shutil.copy(wheel, folder / WHEELS.relative_to("/"))
 
 
 def tell(folder: Path) -> None:
@@ -104,6 +111,7 @@ exec chroot . sh -c 'umount -l /old; exec sh /fresh.sh'
 def by_command(base: Path) -> None:
     """Run the commands with a root and processes of their own, which end with them."""
     folder = fresh(base, "command")
+    bring(folder)
     (folder / "fresh.sh").write_text(commands("command"))
     words = ("unshare", "--mount", "--pid", "--fork", "--kill-child", "sh", "-ec", ENTER)
     _run(*words, str(folder))
@@ -112,6 +120,7 @@ def by_command(base: Path) -> None:
 def by_systemd(base: Path) -> None:
     """Boot the Debian with systemd, run the commands as its last unit, and power it off."""
     folder = fresh(base, "systemd")
+    bring(folder)
     packages = (
         "apt-get update && apt-get install -y --no-install-recommends systemd systemd-sysv dbus"
     )
@@ -135,7 +144,6 @@ def by_container(base: Path) -> None:
         if subprocess.run(asked, check=False).returncode == 0:  # noqa: S603  our own words
             raise SystemExit(f"container: podman has a {kind} meter: remove it first, or keep it")
     folder = fresh(base, "container")
-    shutil.rmtree(folder / "wheels")
     _run("tar", "-C", str(folder), "-cf", str(ROOT / "debian.tar"), ".")
     script = commands("container").replace("mmdebstrap --variant=minbase bookworm debian.tar\n", "")
     (OUT / "containers.conf").write_text(PODMAN)

@@ -37,9 +37,9 @@ promtool=$(tool promtool prometheus usr/bin/promtool)
 "$promtool" check rules deploy/alerts.yml
 "$promtool" test rules deploy/alerts-test.yml
 
-# nginx looks up its servers and opens its certificate: here they stand for those of compose.
+# nginx opens its certificate: here is one that stands for that of compose.
 nginx=$(tool nginx nginx usr/sbin/nginx)
 openssl req -x509 -newkey rsa:2048 -nodes -subj /CN=meter -keyout "$tmp/tls.key" -out "$tmp/tls.pem" 2>/dev/null
-sed -e 's/api[12]:8080/127.0.0.1:8080/' -e "s#/tmp/#$tmp/#" -e "s#/run/secrets/#$tmp/#" deploy/nginx.conf >"$tmp/nginx.conf"
+sed -e "s#/tmp/#$tmp/#" -e "s#/run/secrets/#$tmp/#" deploy/nginx.conf >"$tmp/nginx.conf"
 "$nginx" -t -q -e stderr -c "$tmp/nginx.conf"
 printf 'deploy/nginx.conf: nginx takes it\n'

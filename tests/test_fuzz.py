@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import io
+import re
 import secrets
 import subprocess
 import sys
+from pathlib import Path
 from random import Random
 
 import pyarrow as pa
@@ -18,6 +20,19 @@ from fuzz.running import fuzz as run_for
 from fuzz.thrift import change_footer, read_struct, write_struct
 
 TARGETS = all_targets()
+ROOT = Path(__file__).parents[1]
+
+
+def test_the_page_on_security_says_what_runs_schemathesis_and_what_does_not() -> None:
+    page = (ROOT / "docs" / "security.md").read_text(encoding="utf-8")
+    (said,) = [each for each in page.split("\n\n") if "`make fuzz SECONDS=60`" in each]
+    (path,) = re.findall(r"`(tests/\S+\.py)`", said)
+    source = (ROOT / path).read_text(encoding="utf-8")
+    assert "import schemathesis" in source
+    few, many = re.findall(r"examples=(\d+)", source)
+    assert f"{few} for each operation in `make test`, {many} in `make verify`" in said
+    assert "`make fuzz` does not run it" in said
+    assert not any("schemathesis" in each.read_text() for each in (ROOT / "fuzz").glob("*.py"))
 
 
 @pytest.mark.slow

@@ -110,6 +110,14 @@ def test_no_secret_is_in_the_unit_and_all_that_is_written_may_be() -> None:
     assert said(text, "ReadWritePaths") == ["/srv/meter /etc/m /mnt/files"]
 
 
+@pytest.mark.parametrize("kind", Kind)
+def test_every_unit_takes_variables_from_a_file_that_need_not_exist(kind: Kind) -> None:
+    """Those of S3 (AWS_...) and of traces (OTEL_...) are no settings of the program."""
+    text = unit(kind, POSTGRESQL, FILE)
+    assert said(text, "EnvironmentFile") == ["-/etc/meter.env"]
+    assert text.index("EnvironmentFile=") < text.index("ExecStart")
+
+
 def test_a_service_needs_a_file_of_settings_and_absolute_paths() -> None:
     with pytest.raises(InvalidInput, match="--settings FILE"):
         unit(Kind.SERVER, SQLITE, None)

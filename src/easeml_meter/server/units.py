@@ -13,6 +13,8 @@ from easeml_meter.server.settings import Settings
 
 ACCOUNT = "meter"
 """The account that the units run as."""
+ENVIRONMENT_FILE = Path("/etc/meter.env")
+"""Where a machine keeps the variables that are no settings; it need not exist."""
 _PATIENCE = 30
 """Seconds after shutdown_seconds before systemd kills what is left."""
 
@@ -26,6 +28,8 @@ After=network-online.target postgresql.service
 Type={type}
 User={account}
 Group={account}
+# Variables of S3 (AWS_...) and of traces (OTEL_...). systemd reads it, so it may be root's alone.
+EnvironmentFile=-{environment}
 """
 
 _LASTING = """\
@@ -159,6 +163,7 @@ def unit(
         kind=kind,
         type="oneshot" if once else "exec",
         account=ACCOUNT,
+        environment=ENVIRONMENT_FILE,
         program=program,
         settings=file.absolute(),
         words=" ".join(map(_quoted, words)).replace("$", "$$"),
