@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from easeml_meter.conditions import Comparison
 from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.scoring.predictions import Predictions
-from easeml_meter.scoring.score import labels_in, unscorable
+from easeml_meter.scoring.score import unscorable
 from easeml_meter.scoring.silence import silence
 
 
@@ -92,7 +92,15 @@ def _compared(
 ) -> Iterator[Comparison]:
     expected, first = new.expected, 1
     for group, ours, theirs in zip(groups, new.batches(sizes), old.batches(sizes), strict=True):
-        labels = labels_in(group, expected, first, revealed=False)
+        labels = read_labels(
+            group,
+            expected.loss,
+            expected.classes,
+            form=expected.form,
+            first_row=first,
+            known_only=False,
+            secret=True,
+        )
         wrong, before = (np.asarray(expected.loss(each, labels), bool) for each in (ours, theirs))
         unlike = ours != theirs
         yield Comparison(

@@ -6,10 +6,8 @@ content is nobody's business but the labeler's.
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
@@ -59,7 +57,7 @@ class Expected:
             raise ValueError(f"{self.loss.name} has no classes")
         return self.classes
 
-    @cached_property
+    @property
     def shape(self) -> tuple[int, ...] | None:
         """The shape of one prediction; None if it may be anything."""
         match self.loss.output:
@@ -72,18 +70,12 @@ class Expected:
             case _:
                 return None
 
-    @cached_property
+    @property
     def dtype(self) -> np.dtype[Any]:
         """The type of one prediction."""
         if self.loss.output in (Output.CLASS, Output.RANKED):
             return self.class_list.dtype
         return np.dtype(np.float64)
-
-    @cached_property
-    def described(self) -> bytes:
-        """What digests of predictions begin with: the same codes may be of other classes."""
-        classes = self.classes.values if self.classes else None
-        return json.dumps([self.loss.name, self.rows, classes]).encode()
 
 
 def read_predictions(

@@ -18,7 +18,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from easeml_meter.errors import MeterError
-from easeml_meter.scoring.losses import MOST_ROWS, UNIT, Custom, Loss, Sums
+from easeml_meter.scoring.classes import Classes
+from easeml_meter.scoring.forms import ColumnForm
+from easeml_meter.scoring.losses import MOST_ROWS, UNIT, Loss, Sums
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.silence import silence
 from easeml_meter.tables.clusters import Clusters
@@ -149,53 +151,17 @@ def _exact_sum(units: NDArray[np.int64]) -> int:
     return sum(int(units[at : at + MOST_ROWS].sum()) for at in starts)
 
 
-class HeldLabels:
-    """Labels of a row group in memory: for submissions that are measured together read once."""
-
-    def __init__(self, column: Any) -> None:
-        self._column = column
-        self._read: tuple[Expected, int, bool, NDArray[Any]] | None = None
-
-    def __len__(self) -> int:
-        return len(self._column)
-
-    def read_for(self, expected: Expected, first_row: int, *, revealed: bool) -> NDArray[Any]:
-        """Return what `labels_in` does; what fails is tried again for each submission."""
-        if self._read is not None:
-            known, *of, labels = self._read
-            if known is expected and of == [first_row, revealed]:
-                return labels
-        labels = labels_in(self._column, expected, first_row, revealed=revealed)
-        if not isinstance(expected.loss, Custom):  # which may write into what it is given
-            labels.flags.writeable = False
-            self._read = expected, first_row, revealed, labels
-        return labels
-
-
-def labels_in(group: Any, expected: Expected, first_row: int, *, revealed: bool) -> NDArray[Any]:
-    """Turn the labels of a row group into what the loss takes; those not `revealed` are secret."""
-    if isinstance(group, HeldLabels):
-        return group.read_for(expected, first_row, revealed=revealed)
-    return read_labels(
-        group,
-        expected.loss,
-        expected.classes,
-        form=expected.form,
-        first_row=first_row,
-        known_only=revealed,
-        secret=not revealed,
-    )
-
-
 @dataclass(frozen=True)
 class Task:
     """One row group; everything in it can be sent to another process."""
 
-    expected: Expected
+    loss: Loss
+    classes: Classes | None
     predictions: NDArray[Any] = field(repr=False)
     labels: Any = field(repr=False)
     first_row: int
     revealed: bool
+    form: ColumnForm | None
     clusters: Clusters | None = field(default=None, repr=False)
     """The clusters of these rows, numbered as in the whole set."""
 
@@ -205,8 +171,7 @@ class Task:
         if len(group) != len(self.predictions):
             raise ValueError(f"{len(group)} labels for {len(self.predictions)} predictions")
         if not len(group):
-            nothing = self.expected.loss.nothing
-            return nothing if self.clusters is None else LossTotals.of(self.clusters, [])
+            return self.loss.nothing if self.clusters is None else LossTotals.of(self.clusters, [])
         try:
             with nullcontext() if self.revealed else silence():
                 return self._total_on(group)
@@ -216,13 +181,20 @@ class Task:
         raise unscorable() from None
 
     def _total_on(self, group: Any) -> Any:
-        loss = self.expected.loss
-        labels = labels_in(group, self.expected, self.first_row, revealed=self.revealed)
+        labels = read_labels(
+            group,
+            self.loss,
+            self.classes,
+            form=self.form,
+            first_row=self.first_row,
+            known_only=self.revealed,
+            secret=not self.revealed,
+        )
         if self.clusters is not None:
             slices = _slices(self.predictions, len(labels))
-            units = (loss.units(self.predictions[each], labels[each]) for each in slices)
+            units = (self.loss.units(self.predictions[each], labels[each]) for each in slices)
             return LossTotals.of(self.clusters, units)
-        return total_loss(loss, self.predictions, labels)
+        return total_loss(self.loss, self.predictions, labels)
 
 
 def total_loss(loss: Loss, predictions: NDArray[Any], labels: NDArray[Any]) -> Any:
@@ -266,8 +238,9 @@ def score(
         nonlocal count
         for batch in predictions.batches(sizes()):
             group = groups.pop()
+            loss, classes, form = expected.loss, expected.classes, expected.form
             here = None if clusters is None else clusters.part(count, count + len(batch))
-            yield Task(expected, batch, group, count + 1, revealed, here)
+            yield Task(loss, classes, batch, group, count + 1, revealed, form, here)
             count += len(batch)
 
     totals = map_function(Task.total, tasks())

@@ -10,8 +10,6 @@ import pytest
 from tests.service.helpers import Session, make_session, small_spec
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.scoring import score
-from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.service.submissions import measuring
 from easeml_meter.service.submissions.kinds import PredictionFiles
 from easeml_meter.service.submissions.measuring import Conditions, Losses, Measured
@@ -83,44 +81,6 @@ def fails_on_many(predictions: Any, labels: Any) -> Any:
     if len(labels) > 20:  # more than the validation set has
         raise ValueError(labels)
     return (predictions != labels).astype(float)
-
-
-def test_labels_are_read_once_for_submissions_that_are_measured_together(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    session = make_session(tmp_path)
-    read = 0
-
-    def reading(*arguments: Any, **options: Any) -> Any:
-        nonlocal read
-        read += 1
-        return read_labels(*arguments, **options)
-
-    monkeypatch.setattr(score, "read_labels", reading)
-    with measured_on(session) as on:
-        found = [losses(session, on, errors, errors).test for errors in range(3)]
-        assert read == on.sealed.row_groups + len(on.visible_labels or ())
-    rows = len(session.test_labels)
-    assert [each and each.mean for each in found] == [Fraction(n, rows) for n in range(3)]
-
-
-def test_a_loss_that_writes_into_labels_changes_them_for_no_other_submission(
-    tmp_path: Path,
-) -> None:
-    loss = "tests.service.submissions.test_measuring:writes[class]"
-    session = make_session(tmp_path, small_spec(loss=loss))
-    with measured_on(session) as on:
-        found = [losses(session, on, 3, 5) for _ in range(2)]
-    for each in found:
-        assert each.validation == Fraction(5, 20)
-        assert each.test is not None
-        assert each.test.mean == Fraction(3, len(session.test_labels))
-
-
-def writes(predictions: Any, labels: Any) -> Any:
-    wrong = (predictions != labels).astype(float)
-    labels[:] = 0
-    return wrong
 
 
 @pytest.mark.parametrize("seconds", [0.01, 10**6])

@@ -100,13 +100,13 @@ class PredictionFiles(Submitted):
             raise invalid("id", self.matching.id_column, needed)
         visible = Predictions.open(
             self.validation,
-            expected=on.visible_expected,
+            expected=on.expected(on.validation.rows),
             ids=visible_ids,
             matching=self.matching,
         )
         hidden = Predictions.open(
             self.test,
-            expected=on.hidden_expected,
+            expected=on.expected(on.generation.table_rows, hidden=True),
             ids=hidden_ids,
             matching=self.matching,
         )
@@ -243,7 +243,7 @@ class OnnxFile(Submitted):
         """Read the file, and check it statically."""
         from easeml_meter.scoring.onnx_model import OnnxModel
 
-        model = OnnxModel.open(self.path, on.visible_expected)
+        model = OnnxModel.open(self.path, on.expected(on.validation.rows))
         return checked(ModelAttempt(model, model.content, ".onnx"), on)
 
     def files(self) -> dict[str, Source]:
@@ -413,7 +413,7 @@ def accepted_predictions(on: Measured, entry: Entry) -> Predictions:
 
 def kept_predictions(kept: Held, on: Measured) -> Predictions:
     """Open what was kept of predictions, as they were accepted."""
-    expected = on.hidden_expected
+    expected = on.expected(on.generation.table_rows, hidden=True)
     matching = replace(IN_ORDER, missing_wrong=may_miss(expected))
     try:
         return Predictions.open(kept, expected=expected, matching=matching)

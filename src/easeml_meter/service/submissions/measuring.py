@@ -30,7 +30,7 @@ from easeml_meter.scoring.losses import Custom, Loss, Output
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.running import SHARD_ROWS, shards
-from easeml_meter.scoring.score import HeldLabels, MapFunction, Score, Unscorable, score
+from easeml_meter.scoring.score import MapFunction, Score, Unscorable, score
 from easeml_meter.scoring.validation import Validation, open_labels, strata_of
 from easeml_meter.service.place import Workspace
 from easeml_meter.spec import MeterSpec
@@ -159,12 +159,11 @@ class Measured(Closing):
         return open_sealed(self.space, self.generation)
 
     @cached_property
-    def few_labels(self) -> list[HeldLabels] | None:
+    def few_labels(self) -> list[Any] | None:
         """The labels of a small test set by row group: for several submissions decrypted once."""
         if self.sealed.rows > _FEW:
             return None
-        groups = range(self.sealed.row_groups)
-        return [HeldLabels(self.sealed.labels(index)) for index in groups]
+        return [self.sealed.labels(index) for index in range(self.sealed.row_groups)]
 
     @contextmanager
     def open_validation(self) -> Iterator[Validation]:
@@ -200,12 +199,12 @@ class Measured(Closing):
         return self.sealed.clusters() if self.spec.clusters else None
 
     @cached_property
-    def visible_labels(self) -> list[HeldLabels] | None:
+    def visible_labels(self) -> list[Any] | None:
         """The labels of a small validation set: for several submissions read once."""
         if self.validation.rows > _FEW:
             return None
         with self.open_validation() as table:
-            labels = [HeldLabels(column) for column in table.labels()]
+            labels = list(table.labels())
             table.table.check_unchanged()
         return labels
 
@@ -246,16 +245,10 @@ class Measured(Closing):
         """The loss on the test set: with a judge, an estimate."""
         return hidden_loss(self.loss, self.spec)
 
-    @cached_property
-    def visible_expected(self) -> Expected:
-        """What predictions on the validation set must look like."""
-        return Expected(self.validation.rows, self.loss, self.classes, self.form)
-
-    @cached_property
-    def hidden_expected(self) -> Expected:
-        """What predictions on the test set must look like."""
-        rows = self.generation.table_rows
-        return Expected(rows, self.hidden_loss, self.classes, self.form)
+    def expected(self, rows: int, *, hidden: bool = False) -> Expected:
+        """What predictions on so many rows must look like."""
+        loss = self.hidden_loss if hidden else self.loss
+        return Expected(rows, loss, self.classes, self.form)
 
     def hidden_ids(self, *, told: bool) -> CommittedIds | None:
         """The ids of the test set, if it was sealed with any; `told`: the sender may know them."""
@@ -341,7 +334,7 @@ def hidden_score(
     sealed: SealedTestSet,
     predictions: Predictions,
     *,
-    labels: list[HeldLabels] | None = None,
+    labels: list[Any] | None = None,
     clusters: Clusters | None = None,
     map_function: MapFunction = map,
     progress: Callable[[int, int], None] | None = None,
