@@ -72,7 +72,7 @@ INSIDE = {
     "testsets.tries.check_enough",
     "testsets.windows.free_oldest",
     "testsets.windows.joined",
-    "testsets.windows.note_top_up",
+    "testsets.windows.note_joined",
     "tokens.holder_of",
     "tokens.issue",
     "users.check_password",

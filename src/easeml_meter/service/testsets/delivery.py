@@ -288,8 +288,8 @@ def _begin(
     # delivery that is refused under the lock leaves some that the books do not name.
     claim(space, wanted.meter, fingerprint)
     rolling = state.spec.window is not None
-    if earlier is not None and not rolling:
-        windows.note_top_up(space, earlier, fingerprint)
+    if earlier is not None:
+        windows.note_joined(space, state, earlier, fingerprint)
     # Named by its digest, it replaces no other one.
     blob = copy_into(space.files, f"{TEST_SETS}/{wanted.number}-{manifest.sha256}.sealed", path)
     kept = keep_notices(space, delivery_notices(wanted.number, manifest.sha256), notices)
