@@ -67,6 +67,7 @@ INSIDE = {
     "testsets.reuse.keep_notices",
     "testsets.reuse.kept_notices",
     "testsets.reuse.overlaps",
+    "testsets.reuse.same_rows",
     "testsets.reuse.sealed_rows",
     "testsets.reuse.with_validation",
     "testsets.tries.check_enough",

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from easeml_meter.core.model import Event, LabelRequest, Part, TestSet
-from easeml_meter.errors import MeterError, NotFound, VaultError
+from easeml_meter.errors import InvalidInput, MeterError, NotFound, VaultError
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
@@ -23,14 +23,17 @@ from easeml_meter.service.testsets.reuse import (
     UNDECIDED,
     LabelerDecisions,
     refuse_rows,
+    same_rows,
     sealed_rows,
 )
 from easeml_meter.service.testsets.tries import withdraw
 from easeml_meter.service.testsets.windows import SealedRows, check_alike
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.source import Held
+from easeml_meter.vault.comparison import Rows
 from easeml_meter.vault.digests import shared_rows
 from easeml_meter.vault.keys import unwrap
+from easeml_meter.vault.likeness import LARGEST_SHARE, repeated
 from easeml_meter.vault.manifest import Manifest
 from easeml_meter.vault.sealing import SealedTestSet, seal
 
@@ -84,9 +87,10 @@ def add_labels(
         delivery.check_alone(space, state, sealed)
         with ExitStack() as stack:
             others = [stack.enter_context(_open(space, wanted, each)) for each in earlier]
+            rows = sealed_rows(space, sealed)
             for each, other in zip(earlier, others, strict=True):
                 check_alike(other, sealed)
-                _check_ids(space, each, other, sealed)
+                _check_new(space, each, other, sealed, rows, accepted=decisions.accept_shared)
             if here < wanted.labels_needed:
                 delivery.check_reuse(actor, space, state, sealed, decisions)
                 _keep(actor, space, wanted, path, sealed.manifest, before=len(earlier))
@@ -204,12 +208,38 @@ def _open(space: Workspace, test_set: TestSet, part: Part) -> SealedTestSet:
     return open_sealed(space, test_set, space.files.location(part.blob))
 
 
-def _check_ids(space: Workspace, part: Part, earlier: SealedTestSet, sealed: SealedTestSet) -> None:
-    """Refuse ids of an earlier part; equal inputs under other ids are other examples."""
-    rows, others = (sealed_rows(space, each).ids for each in (sealed, earlier))
-    if rows is not None and others is not None:
+def _check_new(
+    space: Workspace,
+    part: Part,
+    earlier: SealedTestSet,
+    sealed: SealedTestSet,
+    rows: Rows,
+    *,
+    accepted: bool,
+) -> None:
+    """Refuse rows of an earlier part: counted twice, they would be fewer than planned.
+
+    Ids tell which rows are the same: equal inputs under other ids are other examples. Without ids,
+    some equal inputs belong to a random sample, but a part that is or mostly repeats another one
+    was sent twice.
+    """
+    others = sealed_rows(space, earlier)
+    if rows.ids is not None and others.ids is not None:
         problem = f"have ids that stand in part {part.number}"
-        refuse_rows(shared_rows(rows, others), problem, "give each example once")
+        refuse_rows(shared_rows(rows.ids, others.ids), problem, "give each example once")
+        return
+    if sealed.manifest.sha256 == part.digest or same_rows(space, sealed, earlier):
+        raise InvalidInput(
+            f"this part was added already, as part {part.number}: give each example once; if "
+            "these are other examples, give them together with more"
+        )
+    share = repeated(rows, others)
+    if share > LARGEST_SHARE and not accepted:
+        raise InvalidInput(
+            f"inputs that stand in part {part.number}: {100 * share:.3g} % of the smaller of the "
+            "two parts: if these rows were drawn independently, keep them with --accept-shared; "
+            "if they were added already, leave them out"
+        )
 
 
 def _merge(

@@ -227,3 +227,9 @@ def own_notice(rows: Rows, generation: int, at: str) -> Notice:
 def sealed_rows(space: Workspace, sealed: SealedTestSet) -> Rows:
     """Return the rows of a sealed test set, ready to be compared under the meter's key."""
     return Rows.of_sealed(sealed, fingerprint_key(space.identity))
+
+
+def same_rows(space: Workspace, sealed: SealedTestSet, other: SealedTestSet) -> bool:
+    """Whether two sealed files have the same inputs and labels."""
+    key = fingerprint_key(space.identity)
+    return sealed.rows == other.rows and sealed.fingerprint(key) == other.fingerprint(key)
