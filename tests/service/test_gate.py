@@ -72,6 +72,7 @@ INSIDE = {
     "testsets.reuse.with_validation",
     "testsets.tries.check_enough",
     "testsets.windows.free_oldest",
+    "testsets.windows.fresh_batch",
     "testsets.windows.joined",
     "testsets.windows.note_joined",
     "tokens.holder_of",

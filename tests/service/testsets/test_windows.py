@@ -246,6 +246,40 @@ def test_rows_of_any_earlier_batch_are_refused(rolled: Rolled) -> None:
         rolled.meter.add_test_set(rolled.sealed(newest, part=True))
 
 
+def test_labels_alone_join_no_window_again(rolled: Rolled) -> None:
+    """Nothing but the labels themselves tells that these rows were used before."""
+    path = rolled.folder / "alone.sealed"
+    first = rolled.random.integers(0, 2, WINDOW * rolled.batch).tolist()
+    batches = [first[at : at + rolled.batch] for at in range(0, len(first), rolled.batch)]
+
+    def deliver(labels: list[int]) -> None:
+        path.unlink(missing_ok=True)
+        rolled.meter.seal(pa.table({"label": labels}), path, label="label")
+        rolled.meter.add_test_set(path)
+
+    deliver(first)
+    for number in range(2, 2 * WINDOW + 1):
+        rolled.meter.retire()
+        with pytest.raises(InvalidInput, match="the same rows were test set 1"):
+            deliver(first)
+        for used in batches:
+            with pytest.raises(InvalidInput, match="the same rows were rows of test set"):
+                deliver(used)
+        batches.append(rolled.random.integers(0, 2, rolled.batch).tolist())
+        deliver(batches[-1])
+        assert rolled.meter.generations[-1].number == number
+
+
+def test_a_batch_whose_file_is_gone_keeps_nobody_from_the_next(rolled: Rolled) -> None:
+    for _ in range(WINDOW + 1):
+        rolled.deliver()
+        rolled.submit()
+    (gone,) = (rolled.folder / "meter").rglob("testsets/1-*.sealed")
+    gone.unlink()
+    rolled.deliver()
+    assert rolled.submit().generation == WINDOW + 2
+
+
 def test_a_batch_has_the_columns_of_the_window(rolled: Rolled) -> None:
     rolled.deliver()
     rolled.submit()

@@ -263,10 +263,14 @@ def take_in(
     if windows.before(state) is None:
         fingerprint = fresh_rows(space, state, sealed, path)
         notices = check_reuse(actor, space, state, sealed, decisions)
+        windows.fresh_batch(space, state, sealed, path)
         # The last check: if it fails, that is entered as a try, and tries are few.
         check_enough(space, state, sealed, fingerprint, parts)
         return _begin(space, state, sealed, path, fingerprint=fingerprint, notices=notices)
     notices = check_reuse(actor, space, state, sealed, decisions)
+    # Those that join, by themselves: beside others they have another fingerprint.
+    fresh_rows(space, state, sealed, path)
+    windows.fresh_batch(space, state, sealed, path)
     with windows.joined(space, state, sealed) as (window, whole):
         fingerprint = fresh_rows(space, state, window, path)
         return _begin(space, state, window, whole, fingerprint=fingerprint, notices=notices)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,12 +18,14 @@ import pyarrow as pa
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Batch, TestSet
-from easeml_meter.errors import NotFound, WrongPhase, invalid
+from easeml_meter.errors import MeterError, NotFound, WrongPhase, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import RELEASED, Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.service.testsets.reuse import covering
 from easeml_meter.tables.table import Batches, Table
 from easeml_meter.tables.table_file import write_table
+from easeml_meter.vault.keys import fingerprint_key
 from easeml_meter.vault.sealing import SealedTestSet, seal
 
 
@@ -130,6 +132,29 @@ def batch_rows(state: MeterState, test_set: TestSet) -> tuple[int, ...]:
         return tuple(manifest["batch_rows"])
     window = state.spec.window or 1
     return tuple(rows * (each + 1) // window - rows * each // window for each in range(window))
+
+
+def fresh_batch(space: Workspace, state: MeterState, sealed: SealedTestSet, path: Path) -> None:
+    """Refuse rows that are a batch of an earlier test set of this meter, or have topped it up.
+
+    Without ids and inputs, nothing else tells. The fingerprint of a test set is that of all its
+    batches, so those of each are made from its rows.
+
+    Raises:
+        InvalidInput: they are.
+    """
+    key = fingerprint_key(space.identity)
+    for other in covering(state):
+        sizes = batch_rows(state, other)
+        if len(sizes) == 1 or sealed.rows not in sizes:
+            continue
+        found: list[str] = []
+        # A file that is gone or damaged must not keep its meter from fresh rows.
+        with suppress(MeterError), open_sealed(space, other) as before:
+            found = before.fingerprints(key, sizes)
+        if found and sealed.fingerprint(key) in found:
+            needed = f"the same rows were rows of test set {other.number}: give other rows"
+            raise invalid("test set", path.name, f"{needed}, or if they are others, more of them")
 
 
 def note_joined(space: Workspace, state: MeterState, earlier: TestSet, fingerprint: str) -> None:
