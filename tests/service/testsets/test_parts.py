@@ -91,6 +91,60 @@ def test_a_part_is_refused_if_another_came_meanwhile(
     assert request.labels_here == 5
 
 
+def test_a_part_is_refused_if_one_took_the_place_of_another_meanwhile(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many parts as before are not the same parts."""
+    paths = [sealed(space, tmp_path, start, 5) for start in (0, 5, 8)]
+    parts.add_labels(LABELER, space, paths[0])
+
+    def replaced() -> None:
+        parts.withdraw_part(LABELER, space, 1, 1)
+        parts.add_labels(LABELER, space, paths[1])
+
+    before(monkeypatch, parts, "copy_into", replaced)
+    with pytest.raises(MeterError, match="meanwhile: try again"):
+        parts.add_labels(LABELER, space, paths[2])
+    (request,) = requests.list_requests(LABELER, space)
+    assert request.labels_here == 5
+
+
+def test_a_part_that_was_withdrawn_meanwhile_is_in_no_test_set(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts.add_labels(LABELER, space, sealed(space, tmp_path, 0, 5))
+    last = sealed(space, tmp_path, 5, 35)
+    before(monkeypatch, delivery, "add_test_set", lambda: parts.withdraw_part(LABELER, space, 1, 1))
+    with pytest.raises(
+        MeterError, match="another part was added or withdrawn meanwhile: try again"
+    ):
+        parts.add_labels(LABELER, space, last)
+    (request,) = requests.list_requests(LABELER, space)
+    assert (request.test_set.phase, request.labels_here) == (Phase.REQUESTED, 0)
+    assert parts.add_labels(LABELER, space, last).labels_here == 35
+
+
+@pytest.mark.parametrize(("first", "entry"), [(5, "add_test_set"), (0, "take_in")])
+def test_no_part_is_dropped_that_was_added_meanwhile(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, entry: str
+) -> None:
+    """While the others became a test set, or a whole one came."""
+    table = rows(np.random.default_rng(6).integers(0, 2, 60), seed=6)
+    monkeypatch.setitem(globals(), "TABLE", table)
+    if first:
+        parts.add_labels(LABELER, space, sealed(space, tmp_path, 0, first))
+    last, late = (sealed(space, tmp_path, *at) for at in ((first, 45 - first), (45, 5)))
+    before(monkeypatch, delivery, entry, lambda: parts.add_labels(LABELER, space, late))
+    with pytest.raises(
+        MeterError, match="another part was added or withdrawn meanwhile: try again"
+    ):
+        parts.add_labels(LABELER, space, last)
+    (request,) = requests.list_requests(LABELER, space)
+    assert request.labels_here == first + 5
+    assert len(space.files.names("parts")) == len(request.parts)
+    assert parts.add_labels(LABELER, space, last).test_set.rows == 50
+
+
 def test_a_part_whose_ids_are_not_named_is_told_apart(space: Workspace) -> None:
     """The same columns, once with ids: the refusal has to say what differs."""
 

@@ -12,13 +12,13 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from easeml_meter.core.model import Event, LabelRequest, Part, TestSet
-from easeml_meter.errors import InvalidInput, MeterError, NotFound, VaultError
+from easeml_meter.errors import InvalidInput, NotFound, VaultError
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
 from easeml_meter.service.testsets.delivery import Choices
-from easeml_meter.service.testsets.requests import as_request, open_request
+from easeml_meter.service.testsets.requests import as_request, open_request, refuse_other_parts
 from easeml_meter.service.testsets.reuse import (
     UNDECIDED,
     LabelerDecisions,
@@ -68,6 +68,7 @@ def add_labels(
     Raises:
         InvalidInput: rows that may not be used or came before, other columns than before, or
             something that the labeler has to decide.
+        MeterError: another part was added or withdrawn meanwhile.
         TooLarge: the file decodes to more than the server takes.
         VaultError: the file does not open, or was sealed for another test set.
         WrongPhase: no test set is requested.
@@ -82,7 +83,9 @@ def add_labels(
         if part:
             asked.refuse_part()
         if asked.whole or (not earlier and not part and here >= wanted.labels_needed):
-            whole = delivery.take_in(actor, space, state, sealed, path, decisions=decisions)
+            whole = delivery.take_in(
+                actor, space, state, sealed, path, decisions=decisions, parts=earlier
+            )
             return _as_it_stands(space, whole)
         delivery.check_alone(space, state, sealed)
         with ExitStack() as stack:
@@ -93,7 +96,7 @@ def add_labels(
                 _check_new(space, each, other, sealed, rows, accepted=decisions.accept_shared)
             if here < wanted.labels_needed:
                 delivery.check_reuse(actor, space, state, sealed, decisions)
-                _keep(actor, space, wanted, path, sealed.manifest, before=len(earlier))
+                _keep(actor, space, wanted, path, sealed.manifest, before=earlier)
                 return _as_it_stands(space, wanted)
             added = _merge(actor, space, [*others, sealed], decisions, earlier)
     # Once all is entered: until then, nothing else holds the rows of these parts.
@@ -185,18 +188,16 @@ def _keep(
     path: Path,
     manifest: Manifest,
     *,
-    before: int,
+    before: Sequence[Part],
 ) -> None:
     rows, digest = manifest.rows, manifest.sha256
     blob = copy_into(space.files, f"parts/{wanted.number}-{digest}.sealed", path)
     with space.writing() as books:
         now = space.now()
         open_request(space, books, wanted.number)
-        parts = books.parts.all(wanted)
         # The rows were compared with those parts, and with no other.
-        if len(parts) != before:
-            raise MeterError("another part was added or withdrawn meanwhile: try again")
-        number = 1 + max((part.number for part in parts), default=0)
+        refuse_other_parts(books, wanted, before)
+        number = 1 + max((part.number for part in before), default=0)
         books.parts.add(
             Part(wanted.meter, wanted.number, number, rows, digest, blob, actor.user, now)
         )
