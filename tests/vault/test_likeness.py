@@ -10,7 +10,7 @@ import pytest
 
 from easeml_meter.tables.opening import open_table
 from easeml_meter.vault.comparison import Rows
-from easeml_meter.vault.likeness import LARGEST_SHARE, likeness
+from easeml_meter.vault.likeness import LARGEST_SHARE, likeness, repeated
 
 KEY = bytes(range(32))
 COUNT = 300
@@ -97,3 +97,13 @@ def test_the_same_customers_are_not_the_same_rows() -> None:
 def test_rows_without_inputs_are_not_compared() -> None:
     bare = pa.table({"id": np.arange(COUNT), "label": np.zeros(COUNT)})
     assert likeness(rows_of(bare), rows_of(bare)) == 0
+
+
+def test_a_part_is_found_in_another_by_inputs_that_occur_once() -> None:
+    part = rows_of(TABLE.slice(0, 10))
+    assert repeated(part, rows_of(TABLE)) == repeated(rows_of(TABLE), part) == 1
+    assert repeated(part, rows_of(TABLE.slice(4, 100))) == 0.6
+    assert repeated(part, rows_of(drawn(2))) == 0
+    few, alone = TABLE.select(["id", "kind", "label"]), TABLE.select(["id", "label"])
+    for table in (few, alone):  # equal by chance, and nothing to compare
+        assert repeated(rows_of(table), rows_of(table)) == 0

@@ -391,3 +391,23 @@ PUBLIC = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"
 def test_vault_errors_are_one_line_of_the_base_kind() -> None:
     assert issubclass(VaultError, MeterError)
     assert VaultError.exit_code == 1
+
+
+@pytest.mark.parametrize("columns", [["name", "size", "kind"], ["name", "kind"], ["kind"]])
+def test_a_batch_has_the_fingerprint_it_had_by_itself(
+    tmp_path: Path, table: pa.Table, seal_it: Seal, meter_key: Identity, columns: list[str]
+) -> None:
+    sizes = (1, 5, 4)
+    chosen = table.select(columns)
+    whole, *alone = (tmp_path / f"{number}.sealed" for number in range(len(sizes) + 1))
+    names = "name" if "name" in columns else None
+    seal_it(chosen, whole, id_column=names, row_group_size=4)
+    found = []
+    for at, (path, size) in enumerate(zip(alone, sizes, strict=True)):
+        seal_it(chosen.slice(sum(sizes[:at]), size), path, id_column=names, row_group_size=2)
+        with opened(path, meter_key) as sealed:
+            found.append(sealed.fingerprint(KEY))
+    with opened(whole, meter_key) as sealed:
+        assert sealed.fingerprints(KEY, sizes) == found
+        assert sealed.fingerprints(KEY, [10]) == [sealed.fingerprint(KEY)]
+    assert len({*found}) == len(sizes)

@@ -32,6 +32,9 @@ STATE = ".meter"
 TEST_SETS = "testsets"
 """Sealed test sets, their journals, and notes to the labelers."""
 
+RELEASED = "released"
+"""What is public: test sets by their numbers, and batches that have left a rolling one."""
+
 ORDERS = "orders"
 """What waits for labels on demand, and the labels that have come."""
 

@@ -43,6 +43,19 @@ def likeness(rows: Rows, others: Rows) -> float:
     return max((_share_on(rows, others, pairs) for pairs in enough), default=0.0)
 
 
+def repeated(rows: Rows, others: Rows) -> float:
+    """Return how much of the smaller of two parts stands in the other, told by equal inputs.
+
+    They have the same columns. Inputs that repeat within a part may be equal by chance: they count
+    as rows that are not found.
+    """
+    if not rows.inputs:
+        return 0.0
+    mine, theirs = (each.digests(rows.inputs) for each in (rows, others))
+    common = len(np.intersect1d(_once(mine), _once(theirs), assume_unique=True))
+    return common / max(1, min(len(mine), len(theirs)))
+
+
 def _namesakes(mine: Sketches, theirs: Sketches) -> Pairs:
     return tuple((name, name) for name in sorted(mine) if name in theirs)
 

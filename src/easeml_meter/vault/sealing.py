@@ -333,13 +333,18 @@ class SealedTestSet(Closing):
 
         Without inputs the ids stand for them, and without ids the row numbers.
         """
+        (whole,) = self.fingerprints(key, [self.rows])
+        return whole
+
+    def fingerprints(self, key: bytes, sizes: Sequence[int]) -> list[str]:
+        """Return the fingerprints that batches of these sizes have, each sealed by itself."""
         label = self.manifest.label.name
         columns = self.inputs or tuple(filter(None, [self.manifest.id_column]))
-        batches = self.batches((*columns, label))
+        runs = _runs(self.batches((*columns, label)), sizes)
         if not columns:
             columns = (f"number of {label}",)
-            batches = _numbered(batches, *columns)
-        return content_digest(row_digests(batches, (*columns, label), key), key)
+            runs = (_numbered(run, *columns) for run in runs)
+        return [content_digest(row_digests(run, (*columns, label), key), key) for run in runs]
 
     def export(self, destination: Path) -> None:
         """Write the test set in the clear, for its release, in the format that the name says.
@@ -353,6 +358,22 @@ class SealedTestSet(Closing):
     def close(self) -> None:
         """Let go of the file."""
         self._container.close()
+
+
+def _runs(
+    batches: Iterator[pa.RecordBatch], sizes: Sequence[int]
+) -> Iterator[Iterator[pa.RecordBatch]]:
+    """Cut rows into runs of these sizes; each is read to its end before the next."""
+    rest: pa.RecordBatch | None = None
+
+    def run(rows: int) -> Iterator[pa.RecordBatch]:
+        nonlocal rest
+        while rows > 0 and (batch := next(batches, None) if rest is None else rest) is not None:
+            rest = batch.slice(rows) if batch.num_rows > rows else None
+            yield batch.slice(0, rows)
+            rows -= batch.num_rows
+
+    return map(run, sizes)
 
 
 def _numbered(batches: Iterator[pa.RecordBatch], name: str) -> Iterator[pa.RecordBatch]:

@@ -21,6 +21,7 @@ from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery, parts, requests
+from easeml_meter.service.testsets.reuse import LabelerDecisions
 from easeml_meter.vault.keys import Identity, wrap
 
 LABELER = Actor(((Role.LABELER, 0),), user="labeler")
@@ -90,6 +91,60 @@ def test_a_part_is_refused_if_another_came_meanwhile(
     assert request.labels_here == 5
 
 
+def test_a_part_is_refused_if_one_took_the_place_of_another_meanwhile(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As many parts as before are not the same parts."""
+    paths = [sealed(space, tmp_path, start, 5) for start in (0, 5, 8)]
+    parts.add_labels(LABELER, space, paths[0])
+
+    def replaced() -> None:
+        parts.withdraw_part(LABELER, space, 1, 1)
+        parts.add_labels(LABELER, space, paths[1])
+
+    before(monkeypatch, parts, "copy_into", replaced)
+    with pytest.raises(MeterError, match="meanwhile: try again"):
+        parts.add_labels(LABELER, space, paths[2])
+    (request,) = requests.list_requests(LABELER, space)
+    assert request.labels_here == 5
+
+
+def test_a_part_that_was_withdrawn_meanwhile_is_in_no_test_set(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    parts.add_labels(LABELER, space, sealed(space, tmp_path, 0, 5))
+    last = sealed(space, tmp_path, 5, 35)
+    before(monkeypatch, delivery, "add_test_set", lambda: parts.withdraw_part(LABELER, space, 1, 1))
+    with pytest.raises(
+        MeterError, match="another part was added or withdrawn meanwhile: try again"
+    ):
+        parts.add_labels(LABELER, space, last)
+    (request,) = requests.list_requests(LABELER, space)
+    assert (request.test_set.phase, request.labels_here) == (Phase.REQUESTED, 0)
+    assert parts.add_labels(LABELER, space, last).labels_here == 35
+
+
+@pytest.mark.parametrize(("first", "entry"), [(5, "add_test_set"), (0, "take_in")])
+def test_no_part_is_dropped_that_was_added_meanwhile(
+    space: Workspace, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, first: int, entry: str
+) -> None:
+    """While the others became a test set, or a whole one came."""
+    table = rows(np.random.default_rng(6).integers(0, 2, 60), seed=6)
+    monkeypatch.setitem(globals(), "TABLE", table)
+    if first:
+        parts.add_labels(LABELER, space, sealed(space, tmp_path, 0, first))
+    last, late = (sealed(space, tmp_path, *at) for at in ((first, 45 - first), (45, 5)))
+    before(monkeypatch, delivery, entry, lambda: parts.add_labels(LABELER, space, late))
+    with pytest.raises(
+        MeterError, match="another part was added or withdrawn meanwhile: try again"
+    ):
+        parts.add_labels(LABELER, space, last)
+    (request,) = requests.list_requests(LABELER, space)
+    assert request.labels_here == first + 5
+    assert len(space.files.names("parts")) == len(request.parts)
+    assert parts.add_labels(LABELER, space, last).test_set.rows == 50
+
+
 def test_a_part_whose_ids_are_not_named_is_told_apart(space: Workspace) -> None:
     """The same columns, once with ids: the refusal has to say what differs."""
 
@@ -143,3 +198,67 @@ def test_ids_are_unique_across_parts_and_inputs_are_not(space: Workspace, tmp_pa
     path = tmp_path / "again.sealed"
     delivery.seal_labels(LABELER, space, tmp_path / "again.parquet", path, choices)
     assert parts.add_labels(LABELER, space, path).test_set.rows == 40
+
+
+# --- Without ids: a part that is sent twice ---
+
+
+def unnamed(
+    space: Workspace, folder: Path, table: pa.Table, *, columns: list[str] | None = None
+) -> Path:
+    """Seal rows without ids, in a file of its own each time."""
+    number = len(list(folder.glob("unnamed*.sealed")))
+    plain, path = folder / f"unnamed{number}.parquet", folder / f"unnamed{number}.sealed"
+    pq.write_table(table.drop_columns(["id"]), plain)
+    choices = delivery.Choices(label="label", columns=columns, part=True)
+    delivery.seal_labels(LABELER, space, plain, path, choices)
+    return path
+
+
+@pytest.mark.parametrize("size", [5, 20], ids=["some", "the rest"])
+def test_the_same_file_is_no_further_part(space: Workspace, tmp_path: Path, size: int) -> None:
+    """As when a labeler's connection broke before the answer came."""
+    path = unnamed(space, tmp_path, TABLE.slice(0, size))
+    parts.add_labels(LABELER, space, path, part=True)
+    with pytest.raises(InvalidInput, match="this part was added already, as part 1:"):
+        parts.add_labels(LABELER, space, path, part=True)
+    (request,) = requests.list_requests(LABELER, space)
+    assert request.labels_here == size
+    assert len(space.files.names("parts")) == 1
+    rest = parts.add_labels(LABELER, space, unnamed(space, tmp_path, TABLE.slice(size)))
+    assert rest.test_set.rows == TABLE.num_rows
+
+
+@pytest.mark.parametrize("columns", [None, []], ids=["inputs", "labels alone"])
+def test_the_same_rows_sealed_again_are_no_further_part(
+    space: Workspace, tmp_path: Path, columns: list[str] | None
+) -> None:
+    for start in (0, 12):
+        sent = unnamed(space, tmp_path, TABLE.slice(start, 12), columns=columns)
+        parts.add_labels(LABELER, space, sent)
+    again = unnamed(space, tmp_path, TABLE.slice(12, 12), columns=columns)
+    accepted = LabelerDecisions(accept_shared=True)
+    with pytest.raises(InvalidInput, match="this part was added already, as part 2:"):
+        parts.add_labels(LABELER, space, again, accepted)
+    (request,) = requests.list_requests(LABELER, space)
+    assert request.labels_here == 24
+
+
+def test_a_part_that_mostly_repeats_another_is_for_the_labeler_to_decide(
+    space: Workspace, tmp_path: Path
+) -> None:
+    parts.add_labels(LABELER, space, unnamed(space, tmp_path, TABLE.slice(0, 12)))
+    mostly = unnamed(space, tmp_path, TABLE.slice(5, 12))
+    with pytest.raises(InvalidInput, match=r"in part 1: 58\.3 % of the smaller .* --accept-shared"):
+        parts.add_labels(LABELER, space, mostly)
+    accepted = LabelerDecisions(accept_shared=True)
+    assert parts.add_labels(LABELER, space, mostly, accepted).labels_here == 24
+
+
+def test_inputs_that_repeat_by_chance_are_taken(space: Workspace, tmp_path: Path) -> None:
+    """Repeated inputs are part of a random sample."""
+    labels = np.random.default_rng(7).integers(0, 2, 40)
+    few = pa.table({"id": np.arange(40), "x": np.arange(40) % 3, "label": labels})
+    for start, here in ((0, 12), (12, 26)):
+        sent = unnamed(space, tmp_path, few.slice(start, here - start))
+        assert parts.add_labels(LABELER, space, sent).labels_here == here

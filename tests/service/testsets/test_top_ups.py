@@ -162,6 +162,34 @@ def test_a_top_up_has_new_rows_and_the_same_columns(topped: Topped) -> None:
             topped.meter.add_test_set(topped.sealed(pa.concat_tables([fresh, used.slice(0, 10)])))
 
 
+def labels_alone(meter: Meter, path: Path, labels: list[int]) -> None:
+    """Deliver rows that have neither ids nor inputs."""
+    path.unlink(missing_ok=True)
+    meter.seal(pa.table({"label": labels}), path, label="label")
+    meter.add_test_set(path)
+
+
+def test_labels_alone_do_not_join_or_begin_a_test_set_again(tmp_path: Path) -> None:
+    """Nothing but the labels themselves tells that these rows were used before."""
+    topped = Topped(tmp_path)
+    random, path = topped.random, tmp_path / "alone.sealed"
+    first = random.integers(0, 2, topped.meter.plan.labels).tolist()
+    more = random.integers(0, 2, len(first)).tolist()
+    labels_alone(topped.meter, path, first)
+    topped.meter.retire()
+    with pytest.raises(InvalidInput, match="the same rows were test set 1"):
+        labels_alone(topped.meter, path, first)
+    labels_alone(topped.meter, path, more)
+    topped.meter.retire()
+    for used, what in ((first, "test set 1"), (more, "rows of test set 2")):
+        with pytest.raises(InvalidInput, match=f"the same rows were {what}"):
+            labels_alone(topped.meter, path, used)
+    labels_alone(topped.meter, path, random.integers(0, 2, len(first)).tolist())
+    topped.meter.retire()
+    with pytest.raises(InvalidInput, match="the same rows were rows of test set 2"):
+        labels_alone(topped.meter, path, more)
+
+
 def test_no_row_is_released_while_it_can_still_answer(topped: Topped) -> None:
     first = topped.deliver().num_rows
     topped.spend()

@@ -246,6 +246,40 @@ def test_rows_of_any_earlier_batch_are_refused(rolled: Rolled) -> None:
         rolled.meter.add_test_set(rolled.sealed(newest, part=True))
 
 
+def test_labels_alone_join_no_window_again(rolled: Rolled) -> None:
+    """Nothing but the labels themselves tells that these rows were used before."""
+    path = rolled.folder / "alone.sealed"
+    first = rolled.random.integers(0, 2, WINDOW * rolled.batch).tolist()
+    batches = [first[at : at + rolled.batch] for at in range(0, len(first), rolled.batch)]
+
+    def deliver(labels: list[int]) -> None:
+        path.unlink(missing_ok=True)
+        rolled.meter.seal(pa.table({"label": labels}), path, label="label")
+        rolled.meter.add_test_set(path)
+
+    deliver(first)
+    for number in range(2, 2 * WINDOW + 1):
+        rolled.meter.retire()
+        with pytest.raises(InvalidInput, match="the same rows were test set 1"):
+            deliver(first)
+        for used in batches:
+            with pytest.raises(InvalidInput, match="the same rows were rows of test set"):
+                deliver(used)
+        batches.append(rolled.random.integers(0, 2, rolled.batch).tolist())
+        deliver(batches[-1])
+        assert rolled.meter.generations[-1].number == number
+
+
+def test_a_batch_whose_file_is_gone_keeps_nobody_from_the_next(rolled: Rolled) -> None:
+    for _ in range(WINDOW + 1):
+        rolled.deliver()
+        rolled.submit()
+    (gone,) = (rolled.folder / "meter").rglob("testsets/1-*.sealed")
+    gone.unlink()
+    rolled.deliver()
+    assert rolled.submit().generation == WINDOW + 2
+
+
 def test_a_batch_has_the_columns_of_the_window(rolled: Rolled) -> None:
     rolled.deliver()
     rolled.submit()
@@ -283,24 +317,90 @@ def test_no_window_shares_its_secret_with_another(tmp_path: Path) -> None:
     assert len(set(edges)) == 4
 
 
-def test_older_books_do_not_measure_on_what_was_released(rolled: Rolled, tmp_path: Path) -> None:
+@dataclass
+class Books:
+    """A copy of the books of a meter, to be put back later."""
+
+    rolled: Rolled
+
+    def __post_init__(self) -> None:
+        self.rolled.meter.close()
+        self.copy = self.rolled.folder / "copy"
+        shutil.copytree(self.rolled.folder / "meter" / ".meter", self.copy)
+        self._open()
+
+    def put_back(self) -> None:
+        self.rolled.meter.close()
+        kept = self.rolled.folder / "meter" / ".meter"
+        for name in ("meter.db", "meter.db-wal", "meter.db-shm"):
+            (kept / name).unlink(missing_ok=True)
+        shutil.copy(self.copy / "meter.db", kept / "meter.db")
+        self._open()
+
+    def _open(self) -> None:
+        self.rolled.meter = Meter.open(self.rolled.folder / "meter", clock=Clock())
+
+
+def test_older_books_do_not_measure_on_what_was_released(rolled: Rolled) -> None:
     rolled.deliver()
     rolled.submit()
-    rolled.meter.close()
-    shutil.copytree(tmp_path / "meter" / ".meter", tmp_path / "copy")
-    rolled.meter = Meter.open(tmp_path / "meter", clock=Clock())
+    older = Books(rolled)
     for _ in range(2):
         rolled.deliver()
         rolled.submit()
     rolled.deliver()  # batch 2 leaves
-    rolled.meter.close()
-    for name in ("meter.db", "meter.db-wal", "meter.db-shm"):
-        (tmp_path / "meter" / ".meter" / name).unlink(missing_ok=True)
-    shutil.copy(tmp_path / "copy" / "meter.db", tmp_path / "meter" / ".meter" / "meter.db")
-    rolled.meter = Meter.open(tmp_path / "meter", clock=Clock())
+    older.put_back()
     assert rolled.meter.generations[-1].number == 2
     with pytest.raises(WrongPhase, match="batch 2 was released before"):
         rolled.deliver()
+
+
+def test_older_books_do_not_measure_on_a_window_that_was_released(rolled: Rolled) -> None:
+    """A window is released with all of its batches, some of which have left no window yet."""
+    rolled.deliver()
+    for _ in range(WINDOW - 2):
+        rolled.submit()
+        rolled.deliver()
+    rolled.submit()
+    older = Books(rolled)
+    rolled.deliver()
+    rolled.submit()
+    rolled.meter.release()
+    older.put_back()
+    assert rolled.meter.generations[-1].number == WINDOW
+    batch = rolled.sealed(rolled.table(rolled.batch))
+    with pytest.raises(WrongPhase, match="window 1 was released before, with batches of window 3"):
+        rolled.meter.add_test_set(batch)
+
+
+def test_older_books_give_no_window_a_second_answer(rolled: Rolled) -> None:
+    """The batches that stay answer with the one that joined them then, or not at all."""
+    first = rolled.deliver().num_rows
+    rolled.submit()
+    older = Books(rolled)
+    joined = rolled.deliver()
+    told = rolled.submit(slice(None, None, 2)).answer
+    older.put_back()
+    with pytest.raises(WrongPhase, match="window 1 was followed by one with other rows before"):
+        rolled.meter.add_test_set(rolled.sealed(rolled.table(rolled.batch)))
+    del rolled.labels[first + rolled.batch :]
+    rolled.meter.add_test_set(rolled.sealed(joined))
+    view = rolled.meter.history()[1]
+    assert (view.phase, [signal.answer for signal in view.signals]) == (Phase.SPENT, [told])
+    rolled.deliver()
+    assert rolled.submit().generation == 3
+
+
+def test_windows_of_one_batch_share_no_rows_that_older_books_could_use(tmp_path: Path) -> None:
+    rolled = Rolled(tmp_path, rolling_spec(window=1))
+    rolled.deliver()
+    rolled.submit()
+    older = Books(rolled)
+    rolled.deliver()
+    rolled.submit()
+    older.put_back()
+    rolled.deliver()
+    assert rolled.submit().generation == 2
 
 
 def test_a_delivery_that_was_cut_short_is_repeated(rolled: Rolled) -> None:

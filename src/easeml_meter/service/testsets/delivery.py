@@ -22,7 +22,12 @@ from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import windows
 from easeml_meter.service.testsets.checking import Asked
 from easeml_meter.service.testsets.elsewhere import claim, refuse_elsewhere
-from easeml_meter.service.testsets.requests import as_request, retire, strata_needed
+from easeml_meter.service.testsets.requests import (
+    as_request,
+    refuse_other_parts,
+    retire,
+    strata_needed,
+)
 from easeml_meter.service.testsets.reuse import (
     UNDECIDED,
     LabelerDecisions,
@@ -218,11 +223,12 @@ def add_test_set(
     path: Path,
     decisions: LabelerDecisions = UNDECIDED,
     *,
-    parts: Sequence[Part] = (),
+    parts: Sequence[Part] | None = None,
 ) -> TestSet:
     """Take in a whole sealed test set; from then on submissions are answered.
 
-    `parts` are those that it was made of.
+    `parts` are those that it was made of, and must still be all that there are. None: it is
+    complete by itself, whatever parts have come.
 
     A refusal names rows by number. It tells something about hidden rows, so only those who may
     add test sets ever receive one. Answers given from the same rows before still count: their
@@ -233,6 +239,7 @@ def add_test_set(
             something that the labeler has to decide.
         TooLarge: the file decodes to more than the server takes.
         VaultError: the file does not open, or was sealed for another test set.
+        MeterError: another part was added or withdrawn meanwhile.
         WrongPhase: no test set is requested.
     """
     state = space.read_state()
@@ -248,7 +255,7 @@ def take_in(
     path: Path,
     *,
     decisions: LabelerDecisions,
-    parts: Sequence[Part] = (),
+    parts: Sequence[Part] | None = None,
 ) -> TestSet:
     """Take in a file that was opened with `open_delivered`, as `add_test_set` says."""
     wanted = state.requested()
@@ -263,13 +270,21 @@ def take_in(
     if windows.before(state) is None:
         fingerprint = fresh_rows(space, state, sealed, path)
         notices = check_reuse(actor, space, state, sealed, decisions)
+        windows.fresh_batch(space, state, sealed, path)
         # The last check: if it fails, that is entered as a try, and tries are few.
-        check_enough(space, state, sealed, fingerprint, parts)
-        return _begin(space, state, sealed, path, fingerprint=fingerprint, notices=notices)
+        check_enough(space, state, sealed, fingerprint, parts or ())
+        return _begin(
+            space, state, sealed, path, fingerprint=fingerprint, notices=notices, parts=parts
+        )
     notices = check_reuse(actor, space, state, sealed, decisions)
+    # Those that join, by themselves: beside others they have another fingerprint.
+    fresh_rows(space, state, sealed, path)
+    windows.fresh_batch(space, state, sealed, path)
     with windows.joined(space, state, sealed) as (window, whole):
         fingerprint = fresh_rows(space, state, window, path)
-        return _begin(space, state, window, whole, fingerprint=fingerprint, notices=notices)
+        return _begin(
+            space, state, window, whole, fingerprint=fingerprint, notices=notices, parts=parts
+        )
 
 
 def _begin(
@@ -280,6 +295,7 @@ def _begin(
     *,
     fingerprint: str,
     notices: Sequence[Notice],
+    parts: Sequence[Part] | None,
 ) -> TestSet:
     """Enter a test set whose rows were checked; the oldest batch of the window before is free."""
     wanted, manifest, earlier = state.requested(), sealed.manifest, windows.before(state)
@@ -288,8 +304,8 @@ def _begin(
     # delivery that is refused under the lock leaves some that the books do not name.
     claim(space, wanted.meter, fingerprint)
     rolling = state.spec.window is not None
-    if earlier is not None and not rolling:
-        windows.note_top_up(space, earlier, fingerprint)
+    if earlier is not None:
+        windows.note_joined(space, state, earlier, fingerprint)
     # Named by its digest, it replaces no other one.
     blob = copy_into(space.files, f"{TEST_SETS}/{wanted.number}-{manifest.sha256}.sealed", path)
     kept = keep_notices(space, delivery_notices(wanted.number, manifest.sha256), notices)
@@ -298,6 +314,8 @@ def _begin(
         number, wanted = wanted.number, space.state(books).requested()
         if wanted.number != number:  # somebody was faster, and that set is spent already
             raise WrongPhase(f"test set {number} was delivered meanwhile: seal these rows again")
+        if parts is not None:
+            refuse_other_parts(books, wanted, parts)
         tried = this_try(space, books, state.spec, wanted)
         now = space.now()
         added = replace(

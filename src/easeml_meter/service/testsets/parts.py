@@ -12,25 +12,28 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 
 from easeml_meter.core.model import Event, LabelRequest, Part, TestSet
-from easeml_meter.errors import MeterError, NotFound, VaultError
+from easeml_meter.errors import InvalidInput, NotFound, VaultError
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import delivery
 from easeml_meter.service.testsets.delivery import Choices
-from easeml_meter.service.testsets.requests import as_request, open_request
+from easeml_meter.service.testsets.requests import as_request, open_request, refuse_other_parts
 from easeml_meter.service.testsets.reuse import (
     UNDECIDED,
     LabelerDecisions,
     refuse_rows,
+    same_rows,
     sealed_rows,
 )
 from easeml_meter.service.testsets.tries import withdraw
 from easeml_meter.service.testsets.windows import SealedRows, check_alike
 from easeml_meter.storage.files import copy_into
 from easeml_meter.tables.source import Held
+from easeml_meter.vault.comparison import Rows
 from easeml_meter.vault.digests import shared_rows
 from easeml_meter.vault.keys import unwrap
+from easeml_meter.vault.likeness import LARGEST_SHARE, repeated
 from easeml_meter.vault.manifest import Manifest
 from easeml_meter.vault.sealing import SealedTestSet, seal
 
@@ -65,6 +68,7 @@ def add_labels(
     Raises:
         InvalidInput: rows that may not be used or came before, other columns than before, or
             something that the labeler has to decide.
+        MeterError: another part was added or withdrawn meanwhile.
         TooLarge: the file decodes to more than the server takes.
         VaultError: the file does not open, or was sealed for another test set.
         WrongPhase: no test set is requested.
@@ -79,17 +83,20 @@ def add_labels(
         if part:
             asked.refuse_part()
         if asked.whole or (not earlier and not part and here >= wanted.labels_needed):
-            whole = delivery.take_in(actor, space, state, sealed, path, decisions=decisions)
+            whole = delivery.take_in(
+                actor, space, state, sealed, path, decisions=decisions, parts=earlier
+            )
             return _as_it_stands(space, whole)
         delivery.check_alone(space, state, sealed)
         with ExitStack() as stack:
             others = [stack.enter_context(_open(space, wanted, each)) for each in earlier]
+            rows = sealed_rows(space, sealed)
             for each, other in zip(earlier, others, strict=True):
                 check_alike(other, sealed)
-                _check_ids(space, each, other, sealed)
+                _check_new(space, each, other, sealed, rows, accepted=decisions.accept_shared)
             if here < wanted.labels_needed:
                 delivery.check_reuse(actor, space, state, sealed, decisions)
-                _keep(actor, space, wanted, path, sealed.manifest, before=len(earlier))
+                _keep(actor, space, wanted, path, sealed.manifest, before=earlier)
                 return _as_it_stands(space, wanted)
             added = _merge(actor, space, [*others, sealed], decisions, earlier)
     # Once all is entered: until then, nothing else holds the rows of these parts.
@@ -181,18 +188,16 @@ def _keep(
     path: Path,
     manifest: Manifest,
     *,
-    before: int,
+    before: Sequence[Part],
 ) -> None:
     rows, digest = manifest.rows, manifest.sha256
     blob = copy_into(space.files, f"parts/{wanted.number}-{digest}.sealed", path)
     with space.writing() as books:
         now = space.now()
         open_request(space, books, wanted.number)
-        parts = books.parts.all(wanted)
         # The rows were compared with those parts, and with no other.
-        if len(parts) != before:
-            raise MeterError("another part was added or withdrawn meanwhile: try again")
-        number = 1 + max((part.number for part in parts), default=0)
+        refuse_other_parts(books, wanted, before)
+        number = 1 + max((part.number for part in before), default=0)
         books.parts.add(
             Part(wanted.meter, wanted.number, number, rows, digest, blob, actor.user, now)
         )
@@ -204,12 +209,38 @@ def _open(space: Workspace, test_set: TestSet, part: Part) -> SealedTestSet:
     return open_sealed(space, test_set, space.files.location(part.blob))
 
 
-def _check_ids(space: Workspace, part: Part, earlier: SealedTestSet, sealed: SealedTestSet) -> None:
-    """Refuse ids of an earlier part; equal inputs under other ids are other examples."""
-    rows, others = (sealed_rows(space, each).ids for each in (sealed, earlier))
-    if rows is not None and others is not None:
+def _check_new(
+    space: Workspace,
+    part: Part,
+    earlier: SealedTestSet,
+    sealed: SealedTestSet,
+    rows: Rows,
+    *,
+    accepted: bool,
+) -> None:
+    """Refuse rows of an earlier part: counted twice, they would be fewer than planned.
+
+    Ids tell which rows are the same: equal inputs under other ids are other examples. Without ids,
+    some equal inputs belong to a random sample, but a part that is or mostly repeats another one
+    was sent twice.
+    """
+    others = sealed_rows(space, earlier)
+    if rows.ids is not None and others.ids is not None:
         problem = f"have ids that stand in part {part.number}"
-        refuse_rows(shared_rows(rows, others), problem, "give each example once")
+        refuse_rows(shared_rows(rows.ids, others.ids), problem, "give each example once")
+        return
+    if sealed.manifest.sha256 == part.digest or same_rows(space, sealed, earlier):
+        raise InvalidInput(
+            f"this part was added already, as part {part.number}: give each example once; if "
+            "these are other examples, give them together with more"
+        )
+    share = repeated(rows, others)
+    if share > LARGEST_SHARE and not accepted:
+        raise InvalidInput(
+            f"inputs that stand in part {part.number}: {100 * share:.3g} % of the smaller of the "
+            "two parts: if these rows were drawn independently, keep them with --accept-shared; "
+            "if they were added already, leave them out"
+        )
 
 
 def _merge(

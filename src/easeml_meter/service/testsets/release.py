@@ -20,7 +20,7 @@ from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import NotFound, WrongPhase
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import reconcile, session_of
-from easeml_meter.service.place import Workspace
+from easeml_meter.service.place import RELEASED, Workspace
 from easeml_meter.service.submissions.deciding import too_few
 from easeml_meter.service.submissions.keeping import read_kept, split_curve
 from easeml_meter.service.submissions.kinds import (
@@ -329,7 +329,7 @@ def _released(state: MeterState, number: int) -> TestSet:
 
 def released_folder(number: int) -> str:
     """Return where the files of a released test set lie."""
-    return f"released/{number}"
+    return f"{RELEASED}/{number}"
 
 
 def truths_of(space: Workspace, test_set: TestSet, tenant: int) -> tuple[Truth | None, ...]:

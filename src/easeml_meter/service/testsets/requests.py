@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from datetime import UTC, datetime
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase, advance
-from easeml_meter.core.model import Event, LabelRequest, TestSet, stamp
+from easeml_meter.core.model import Event, LabelRequest, Part, TestSet, stamp
 from easeml_meter.core.questions.planning import labels_needed
-from easeml_meter.errors import WrongPhase, invalid
+from easeml_meter.errors import MeterError, WrongPhase, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import histories_of
 from easeml_meter.service.place import Workspace
@@ -101,6 +102,16 @@ def open_request(space: Workspace, books: Books, number: int) -> TestSet:
     if not found.needs_labels:
         raise WrongPhase(f"test set {number} is {found.phase}: its labels have already arrived")
     return found
+
+
+def refuse_other_parts(books: Books, test_set: TestSet, known: Sequence[Part]) -> None:
+    """Refuse what was made of, or compared with, other parts than there are now.
+
+    Raises:
+        MeterError: one was added or withdrawn.
+    """
+    if books.parts.all(test_set) != list(known):
+        raise MeterError("another part was added or withdrawn meanwhile: try again")
 
 
 @needs(Permission.RETIRE)

@@ -94,8 +94,7 @@ def overlaps(
 ) -> list[Overlap]:
     """Compare a test set with every earlier test set and validation set of its meter."""
     tests = [
-        Overlap(None, other.number, _with_test_set(space, rows, other))
-        for other in _covering(state)
+        Overlap(None, other.number, _with_test_set(space, rows, other)) for other in covering(state)
     ]
     seen = [
         Overlap(each.number, None, with_validation(space, sealed, rows, each))
@@ -104,7 +103,7 @@ def overlaps(
     return [*tests, *seen]
 
 
-def _covering(state: MeterState) -> list[TestSet]:
+def covering(state: MeterState) -> list[TestSet]:
     """Return delivered test sets with all rows that ever were in one.
 
     Of a rolling test set, windows that follow each other without a shared batch, and the first; one
@@ -227,3 +226,9 @@ def own_notice(rows: Rows, generation: int, at: str) -> Notice:
 def sealed_rows(space: Workspace, sealed: SealedTestSet) -> Rows:
     """Return the rows of a sealed test set, ready to be compared under the meter's key."""
     return Rows.of_sealed(sealed, fingerprint_key(space.identity))
+
+
+def same_rows(space: Workspace, sealed: SealedTestSet, other: SealedTestSet) -> bool:
+    """Whether two sealed files have the same inputs and labels."""
+    key = fingerprint_key(space.identity)
+    return sealed.rows == other.rows and sealed.fingerprint(key) == other.fingerprint(key)

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import tempfile
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 
@@ -18,12 +18,14 @@ import pyarrow as pa
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Batch, TestSet
-from easeml_meter.errors import NotFound, WrongPhase, invalid
+from easeml_meter.errors import MeterError, NotFound, WrongPhase, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.place import Workspace
+from easeml_meter.service.place import RELEASED, Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.service.testsets.reuse import covering
 from easeml_meter.tables.table import Batches, Table
 from easeml_meter.tables.table_file import write_table
+from easeml_meter.vault.keys import fingerprint_key
 from easeml_meter.vault.sealing import SealedTestSet, seal
 
 
@@ -86,12 +88,8 @@ def joined(
     kept = list(batch_rows(state, earlier))
     if state.spec.window is not None:
         del kept[0]
-    # Labels that are known must not be measured on: an older database was put back.
-    if state.spec.window is not None and space.files.exists(_file(wanted.number)):
-        raise WrongPhase(
-            f"batch {wanted.number} was released before: these books are older than that, put back "
-            "a newer copy of them"
-        )
+    if state.spec.window is not None:
+        _refuse_released(space, wanted.number, state.spec.window)
     with open_sealed(space, earlier) as old, tempfile.TemporaryDirectory() as folder:
         check_alike(old, batch)
         rows = sum(kept) + batch.rows
@@ -111,6 +109,19 @@ def joined(
             yield replace(window, manifest=manifest), whole
 
 
+def _refuse_released(space: Workspace, number: int, window: int) -> None:
+    """Refuse to measure a window on labels that are known: an older database was put back."""
+    older = "these books are older than that, put back a newer copy of them"
+    if space.files.exists(_file(number)):
+        raise WrongPhase(f"batch {number} was released before: {older}")
+    # Window k has batches k to k + window - 1, and all but the last of this one are kept.
+    for other in range(max(1, number - window + 1), number + window - 1):
+        if space.files.names(f"{RELEASED}/{other}"):
+            raise WrongPhase(
+                f"window {other} was released before, with batches of window {number}: {older}"
+            )
+
+
 def batch_rows(state: MeterState, test_set: TestSet) -> tuple[int, ...]:
     """Return the rows of each batch of a delivered window, the oldest first.
 
@@ -123,20 +134,50 @@ def batch_rows(state: MeterState, test_set: TestSet) -> tuple[int, ...]:
     return tuple(rows * (each + 1) // window - rows * each // window for each in range(window))
 
 
-def note_top_up(space: Workspace, earlier: TestSet, fingerprint: str) -> None:
-    """Note beside the first rows which test set they become a part of, before it answers.
+def fresh_batch(space: Workspace, state: MeterState, sealed: SealedTestSet, path: Path) -> None:
+    """Refuse rows that are a batch of an earlier test set of this meter, or have topped it up.
+
+    Without ids and inputs, nothing else tells. The fingerprint of a test set is that of all its
+    batches, so those of each are made from its rows.
+
+    Raises:
+        InvalidInput: they are.
+    """
+    key = fingerprint_key(space.identity)
+    for other in covering(state):
+        sizes = batch_rows(state, other)
+        if len(sizes) == 1 or sealed.rows not in sizes:
+            continue
+        found: list[str] = []
+        # A file that is gone or damaged must not keep its meter from fresh rows.
+        with suppress(MeterError), open_sealed(space, other) as before:
+            found = before.fingerprints(key, sizes)
+        if found and sealed.fingerprint(key) in found:
+            needed = f"the same rows were rows of test set {other.number}: give other rows"
+            raise invalid("test set", path.name, f"{needed}, or if they are others, more of them")
+
+
+def note_joined(space: Workspace, state: MeterState, earlier: TestSet, fingerprint: str) -> None:
+    """Note beside earlier rows which test set they become a part of, before it answers.
 
     Raises:
         WrongPhase: with other rows, they have answered before: an older database was put back, and
-            its first rows would answer once more than planned.
+            its rows would answer once more than planned.
     """
+    if state.spec.window == 1:  # the batch that leaves is all of the window before
+        return
     journal = space.journal(earlier)
     noted = journal.top_ups()
-    others = (replace(earlier, fingerprint=each) for each in noted if each != fingerprint)
+    # What these books know was delivered just now, and is refused under the lock.
+    known = {fingerprint, *(each.fingerprint for each in space.read_state().generations)}
+    others = (replace(earlier, fingerprint=each) for each in noted if each not in known)
     if any(space.journal(each).answers() != 0 for each in others):
+        before = f"test set {earlier.number} was topped up with other rows"
+        if state.spec.window is not None:
+            before = f"window {earlier.number} was followed by one with other rows"
         raise WrongPhase(
-            f"test set {earlier.number} was topped up with other rows before: these books are "
-            "older than that, deliver those rows or put back a newer copy of the books"
+            f"{before} before: these books are older than that, deliver those rows or put back a "
+            "newer copy of the books"
         )
     if fingerprint not in noted:
         journal.append_top_up(fingerprint)
@@ -165,7 +206,7 @@ def _first(batches: Iterator[pa.RecordBatch], rows: int) -> Iterator[pa.RecordBa
 
 
 def _file(number: int) -> str:
-    return f"released/batches/{number}.parquet"
+    return f"{RELEASED}/batches/{number}.parquet"
 
 
 @needs(Permission.SEE_METER)
