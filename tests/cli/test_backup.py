@@ -182,6 +182,37 @@ def test_backups_of_a_server_are_kept_checked_and_restored(
     assert (code, out.endswith("3 now\n")) == (0, True)
 
 
+def test_a_server_that_lost_its_files_is_told_and_keeps_its_backup(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """It was "sound", with exit code 0, and the only good backup was gone."""
+    site, shelf = tmp_path / "site", tmp_path / "shelf"
+    opened = make_site(site, f"sqlite:///{site}/meter.db")
+    make_room(opened, tmp_path / "room").submit(1, model="m1")
+    opened.close()
+    words = ("backup", "--to", str(shelf), "--keep", "1", "--folder", str(site))
+    assert run(capsys, *words)[0] == 0
+    before = sorted(path.name for path in shelf.glob("*/*"))
+    noted = (site / "files" / "server.backup").read_text()
+    (site / "files" / "meters").rename(tmp_path / "away")
+    code, out, err = run(capsys, *words)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert ".sealed is missing, and 2 more files: mount the files" in err
+    assert set(before) <= {path.name for path in shelf.glob("*/*")}
+    assert len(list(shelf.glob("backups/*"))) == 1
+    assert (site / "files" / "server.backup").read_text() == noted
+    # What is left can still be put into a file, which says itself that it is not whole.
+    file = str(tmp_path / "left.tar")
+    code, _, err = run(capsys, "backup", file, "--folder", str(site))
+    assert (code, err.count(" is missing\n")) == (0, 3)
+    code, _, err = run(capsys, "restore", file, "--check", "--folder", str(site))
+    assert (code, err.count("\n")) == (1, 1)
+    assert "is not whole" in err
+    code, _, err = run(capsys, "restore", str(shelf), "--folder", str(site))
+    assert (code, err) == (0, "")
+    assert run(capsys, *words)[0] == 0
+
+
 def test_a_server_without_meters_is_backed_up_and_restored(
     tmp_path: Path, capsys: Captured
 ) -> None:

@@ -262,6 +262,7 @@ def test_it_may_be_in_use_meanwhile(site: Site, room: Room, fresh: Fresh, tmp_pa
     restored = brought(there, tmp_path / "busy.tar")
     assert (restored.answers_then, restored.answers_now) == (1, 2)
     assert as_there(room, there).submit(1, model="meanwhile").repeated
+    assert check_backup(SYSTEM, site.identity, tmp_path / "busy.tar")  # and what was kept of it
 
 
 class TestNoAnswerIsForgotten:

@@ -67,8 +67,9 @@ def backup(
     """Back up a meter's folder, or a server, to the file OUT, even while it is in use.
 
     With --to instead of OUT, the backup joins earlier ones, and is verified at once: it is
-    restored into a folder of its own, audited there, and removed. Run that on a schedule: the
-    server then shows the time of the newest one among its metrics.
+    restored into a folder of its own, audited there, and removed. If a file is missing or damaged
+    that the books name, it is taken back, and no earlier one is dropped. Run that on a schedule:
+    the server then shows the time of the newest one among its metrics.
 
     Test sets and stored submissions stay encrypted; validation sets and released test sets are
     plain. The key that opens everything is not included, unless you say --with-key.

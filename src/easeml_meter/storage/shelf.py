@@ -75,6 +75,10 @@ class Shelf:
             raise InvalidInput(f"there is no backup {(chosen or '')[:80]!r}: {there}")
         return self._files.read(f"{_MANIFESTS}/{chosen}")
 
+    def take_back(self, name: str) -> None:
+        """Remove the manifest of a backup; what only it needs goes when others are dropped."""
+        self._files.remove(f"{_MANIFESTS}/{name}")
+
     def drop(self, names: Iterable[str], kept: Collection[str]) -> None:
         """Remove backups, then all contents but those that are `kept`."""
         # Manifests first: whatever is listed as a backup has all its contents.
