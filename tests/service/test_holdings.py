@@ -2,18 +2,25 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from pathlib import Path
 
+import pytest
+
+from easeml_meter.errors import MeterError
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import SYSTEM
-from easeml_meter.service.holdings import faults
-from easeml_meter.service.meters import archive_meter
-from easeml_meter.service.place import Home, Workspace
+from easeml_meter.service.backup import Place
+from easeml_meter.service.holdings import check_mounted, faults
+from easeml_meter.service.keys import rotate_key
+from easeml_meter.service.meters import archive_meter, create_meter
+from easeml_meter.service.place import RECIPIENT, Home, Workspace
 from easeml_meter.service.testsets.delivery import Choices, seal_labels
 from easeml_meter.service.testsets.parts import add_labels
 
 from .demand import begin
 from .helpers import Clock, make_session, small_spec
+from .sites import make_room, make_site
 
 
 def spoil(path: Path) -> None:
@@ -100,3 +107,30 @@ def test_kept_submissions_are_needed_until_the_release(tmp_path: Path) -> None:
     session.meter.release()
     kept.unlink()
     assert faults(SYSTEM, home.workspace()) == []
+
+
+def test_a_site_whose_files_are_all_away_is_refused(tmp_path: Path) -> None:
+    """A share that is not mounted looks like this: an empty folder."""
+    with closing(make_site(tmp_path / "site", f"sqlite:///{tmp_path}/meter.db")) as site:
+        check_mounted(SYSTEM, site)
+        create_meter(SYSTEM, site, small_spec(), "empty")
+        check_mounted(SYSTEM, site)  # it has no file yet
+        room = make_room(site, tmp_path / "room")
+        room.submit(1, model="a")
+        files = tmp_path / "site" / "files"
+        files.rename(tmp_path / "away")
+        files.mkdir()
+        # As an earlier version left it there, which started all the same.
+        (files / RECIPIENT).write_text(str(site.identity.recipient))
+        for _ in range(2):
+            with pytest.raises(MeterError, match="none of the files is there") as refused:
+                check_mounted(SYSTEM, site)
+            assert "\n" not in str(refused.value)
+        with pytest.raises(MeterError, match="none of the files is there"):
+            rotate_key(SYSTEM, Place.of_site(site), tmp_path / "site" / "server.key", site)
+        # One of them is enough: some may be lost, and all others still answer.
+        (validation,) = (tmp_path / "away").glob("meters/*/validation/*")
+        there = files / validation.relative_to(tmp_path / "away")
+        there.parent.mkdir(parents=True)
+        validation.rename(there)
+        check_mounted(SYSTEM, site)

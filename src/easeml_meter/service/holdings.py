@@ -7,13 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
+from itertools import chain
 
 from easeml_meter.core.history import MeterState
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event, TestSet
-from easeml_meter.errors import VaultError
+from easeml_meter.errors import MeterError, VaultError
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.place import ORDERS, TEST_SETS, Workspace
+from easeml_meter.service.place import ORDERS, TEST_SETS, Site, Workspace
 from easeml_meter.service.submissions.keeping import file_of
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.submissions.waiting import order_files
@@ -126,3 +127,35 @@ def _check_plain(space: Workspace, digest: str, name: str) -> str | None:
     with space.files.local(name) as path:
         found = file_digest(path)
     return None if found == digest else f"{name} is damaged: it has another SHA-256"
+
+
+@needs(Permission.OPERATE)
+def check_mounted(_: Actor, site: Site) -> None:
+    """Refuse to work beside a folder that has nothing of what the books name.
+
+    All versions wrote test sets and validation sets before the books named them. One that is there
+    is enough: if some are lost, the other meters go on.
+
+    Raises:
+        MeterError: none is there; a share is not mounted, or the setting names another place.
+    """
+    with site.reading() as books:
+        named = (
+            f"meters/{row.id}/{name}"
+            for row in books.meters.all()
+            for name in _handed_in(site.space(row.id).state(books))
+        )
+        first = next(named, None)
+        if first is None or any(map(site.files.exists, chain([first], named))):
+            return
+    raise MeterError(
+        f"{site.files.location('').rstrip('/')}: none of the files is there that the books name "
+        f"(such as {first}): mount their folder, correct the setting files, or bring them back "
+        "with meter restore"
+    )
+
+
+def _handed_in(state: MeterState) -> list[str]:
+    """Return the files of test sets, and of the validation set in use."""
+    sets = [row.blob for row in state.generations if row.blob and row.phase is not Phase.ARCHIVED]
+    return [*sets, *([state.validation.blob] if state.validation else [])]
