@@ -28,7 +28,8 @@ class Shelf:
     @classmethod
     def at(cls, place: str | Path) -> Shelf:
         """Open the shelf in a folder, or under a URL such as s3://."""
-        return cls(open_files(place))
+        # Backups hold validation sets and hashes of passwords, and some the secret key.
+        return cls(open_files(place, private=True))
 
     def put(self, content: Iterable[bytes]) -> str:
         """Keep a content; return its SHA-256."""
