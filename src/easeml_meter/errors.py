@@ -107,14 +107,14 @@ class FilesUnusable(MeterError):
 class DamagedBackup(MeterError):
     """A backup, or what it was made of, is not whole; `found` says what is wrong.
 
-    `members` are those of its members whose bytes are not what they were when it was made.
+    `digests` are those of members whose bytes are not what they were when it was made.
     """
 
     def __init__(
-        self, place: object, found: str, to_do: str, members: Collection[str] = ()
+        self, place: object, found: str, to_do: str, digests: Collection[str] = ()
     ) -> None:
         super().__init__(f"{place}: {found}: {to_do}")
-        self.found, self.members = found, frozenset(members)
+        self.found, self.digests = found, frozenset(digests)
 
 
 class VaultError(MeterError):

@@ -688,10 +688,10 @@ def test_a_check_finds_a_content_that_is_lost_or_changed(
     path = folder / "contents" / digest
     whole = path.read_bytes()
     path.write_bytes(whole[:-1] + bytes([whole[-1] ^ 1]))
-    with pytest.raises(MeterError, match="damaged"):
+    with pytest.raises(MeterError, match=r"\.sealed is damaged"):
         check_backup(SYSTEM, site.identity, folder)
     path.unlink()
-    with pytest.raises(MeterError, match="damaged"):
+    with pytest.raises(MeterError, match=r"\.sealed is damaged"):
         check_backup(SYSTEM, site.identity, folder)
     path.write_bytes(whole)
     assert check_backup(SYSTEM, site.identity, folder)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterable, Iterator
 from dataclasses import replace
 from datetime import datetime
 from pathlib import Path
@@ -183,3 +183,35 @@ def test_a_key_that_was_changed_leaves_backups_sound(
     rotate_key(SYSTEM, place, key, room.site)
     again = replace(place, identity=Identity.read(key))
     assert shelve_verified(SYSTEM, again, tmp_path / "shelf", keep=1).missing == ()
+
+
+def test_good_bytes_take_the_place_of_bad_ones(room: Room, place: Place, tmp_path: Path) -> None:
+    """A content that went bad on the shelf was never written again: every night failed."""
+    folder = tmp_path / "shelf"
+    kept_backup(room, place, folder)
+    for path in (folder / "contents").iterdir():
+        path.write_bytes(path.read_bytes() + b"x")
+    second = shelve_verified(SYSTEM, place, folder, keep=2)
+    assert check_backup(SYSTEM, room.site.identity, folder)
+    assert Shelf.at(folder).names()[-1] == second.name
+    assert verified_at(room.site.files) == datetime.fromisoformat(second.at)
+
+
+def test_a_place_that_keeps_nothing_right_is_named(
+    room: Room, place: Place, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    folder = tmp_path / "shelf"
+    first = kept_backup(room, place, folder)
+    put = Shelf.put
+
+    def spoiled(self: Shelf, content: Iterable[bytes], afresh: Collection[str] = ()) -> str:
+        digest = put(self, content, afresh)
+        (folder / "contents" / digest).write_bytes(b"bad")
+        return digest
+
+    with monkeypatch.context() as patched:
+        patched.setattr(Shelf, "put", spoiled)
+        with pytest.raises(MeterError, match=r"audit\.jsonl is damaged.*another place") as refused:
+            shelve_verified(SYSTEM, place, folder, keep=1)
+    assert "restored" not in str(refused.value)
+    assert Shelf.at(folder).names() == [first.name]

@@ -73,3 +73,11 @@ def test_a_folder_that_somebody_made_keeps_its_mode(tmp_path: Path) -> None:
     Shelf.at(tmp_path / "shelf").put([b"content"])
     assert (tmp_path / "shelf").stat().st_mode & 0o777 == 0o755
     assert (tmp_path / "shelf" / "contents").stat().st_mode & 0o777 == 0o700
+
+
+def test_a_content_that_went_bad_is_written_afresh(shelf: Shelf, tmp_path: Path) -> None:
+    digest = shelf.put([b"content"])
+    shelf._files.put(f"contents/{digest}", b"content, and a byte more")
+    assert shelf.put([b"content"], afresh={digest}) == digest
+    with shelf.open(digest) as stream:
+        assert stream.read() == b"content"

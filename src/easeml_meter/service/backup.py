@@ -13,7 +13,7 @@ import hmac
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -131,14 +131,18 @@ def shelve(
     *,
     meter: str | None = None,
     key: Path | None = None,
+    afresh: Collection[str] = (),
 ) -> Contents:
-    """Add a backup to a shelf, where only what changed is new.
+    """Add a backup to a shelf, where only what changed is new, and contents that went bad there.
+
+    Those are written `afresh`, by their SHA-256.
 
     Raises:
         NotFound: there is no such meter, or none at all in a folder.
         StorageError: the books or a file cannot be read.
     """
-    contents = _fill(_Writer(lambda _, content: shelf.put(content)), place, meter, key)
+    writer = _Writer(lambda _, content: shelf.put(content, afresh))
+    contents = _fill(writer, place, meter, key)
     # The manifest last: a backup that breaks off has none, and does not count.
     shelf.add(contents.name, _manifest(contents, place.identity))
     return contents
@@ -358,13 +362,23 @@ class Backup:
         # They become names of folders, and no name may lead elsewhere.
         if not all(is_id(each.id) for each in self.contents.meters):
             raise _damaged(self._path)
-        for name, expected in members.items():
-            digest = hashlib.sha256()
+        if bad := [name for name, digest in members.items() if self._digest(name) != digest]:
+            # All are looked at: whoever mends one wants to know of the others.
+            more = f", and {len(bad) - 1} more" if bad[1:] else ""
+            said = f"{bad[0]} is damaged, or changed since it was made{more}"
+            digests = {members[name] for name in bad}
+            raise DamagedBackup(self._path, said, "nothing was restored", digests)
+
+    def _digest(self, name: str) -> str | None:
+        """Return the SHA-256 of a member; None: it is not there any more."""
+        digest = hashlib.sha256()
+        try:
             with self.member(name) as source:
                 while piece := source.read(_CHUNK):
                     digest.update(piece)
-            if digest.hexdigest() != expected:
-                raise _damaged(self._path)
+        except archive.DamagedArchive:
+            return None
+        return digest.hexdigest()
 
     def key(self) -> bytes | None:
         """Return the secret key, if it is in the backup."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from datetime import datetime
 from pathlib import Path
 
@@ -36,8 +37,8 @@ def shelve_verified(
     """
     shelf = Shelf.at(source)
 
-    def verified() -> Contents:
-        made = shelve(actor, place, shelf, meter=meter, key=key)
+    def verified(afresh: Collection[str] = ()) -> Contents:
+        made = shelve(actor, place, shelf, meter=meter, key=key, afresh=afresh)
         try:
             check_backup(actor, place.identity, source, name=made.name)
         except BaseException:
@@ -49,10 +50,11 @@ def shelve_verified(
     # Before anything is dropped: the older ones may be all that can be restored.
     try:
         contents = verified()
-    except DamagedBackup:
+    except DamagedBackup as first:
         try:
-            # Labels that were handed in meanwhile may have moved from one file to another.
-            contents = verified()
+            # Labels that were handed in meanwhile may have moved from one file to another. And what
+            # an earlier backup left there may have gone bad: good bytes take its place.
+            contents = verified(first.digests)
         except DamagedBackup as error:
             raise _refused(source, error) from error
     if keep is not None:
@@ -63,9 +65,11 @@ def shelve_verified(
 
 
 def _refused(source: Path | str, error: DamagedBackup) -> MeterError:
+    to_do = "mount the files, or remove damaged ones and bring them back with meter restore"
+    if error.digests:
+        to_do = "what is written there does not come back the same: back up to another place"
     return MeterError(
-        f"{source}: none was added, and no earlier one was dropped: {error.found}: mount the "
-        "files, or remove damaged ones and bring them back with meter restore"
+        f"{source}: none was added, and no earlier one was dropped: {error.found}: {to_do}"
     )
 
 

@@ -1,7 +1,8 @@
 """A shelf of backups: contents named by their digest, each kept once, and a manifest per backup.
 
 What did not change since an earlier backup is on the shelf already. Nothing on it is ever changed,
-so a backup that breaks off leaves the earlier ones whole.
+but for good bytes in the place of bad ones, so a backup that breaks off leaves the earlier ones
+whole.
 """
 
 from __future__ import annotations
@@ -31,8 +32,11 @@ class Shelf:
         # Backups hold validation sets and hashes of passwords, and some the secret key.
         return cls(open_files(place, private=True))
 
-    def put(self, content: Iterable[bytes]) -> str:
-        """Keep a content; return its SHA-256."""
+    def put(self, content: Iterable[bytes], afresh: Collection[str] = ()) -> str:
+        """Keep a content; return its SHA-256.
+
+        One that is here already is left alone, unless it is to be written `afresh`.
+        """
         # Written elsewhere first: its name is its digest, which is known at the end only.
         digest = hashlib.sha256()
         with TemporaryDirectory(prefix="easeml-meter-") as folder:
@@ -42,7 +46,7 @@ class Shelf:
                     digest.update(piece)
                     stream.write(piece)
             name = f"{_CONTENTS}/{digest.hexdigest()}"
-            if not self._files.exists(name):
+            if digest.hexdigest() in afresh or not self._files.exists(name):
                 copy_into(self._files, name, path)
         return digest.hexdigest()
 
