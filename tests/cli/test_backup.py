@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -237,3 +239,37 @@ def test_a_server_without_meters_is_backed_up_and_restored(
     reopened.close()
     missing = ("restore", shelf, "--meter", "0" * 32, "--folder", str(there))
     assert "holds no such meter" in run(capsys, *missing)[2]
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    assert os.umask(before) == 0o022  # commands leave it as it was
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """List what other accounts may read or enter."""
+    found = (path for path in folder.rglob("*") if path.stat().st_mode & 0o077)
+    return sorted(str(path.relative_to(folder)) for path in found)
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_what_commands_write_into_a_site_is_for_its_owner_alone(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """In a folder that somebody had made, everybody could read hashes of passwords and answers."""
+    site, there, file = tmp_path / "site", tmp_path / "there", str(tmp_path / "b.tar")
+    opened = make_site(site, f"sqlite:///{site}/meter.db")
+    make_room(opened, tmp_path / "room").submit(1, model="m1")
+    opened.close()
+    run(capsys, "backup", file, "--with-key", "--folder", str(site))
+    there.mkdir()
+    there.chmod(0o755)
+    assert run(capsys, "restore", file, "--folder", str(there))[0] == 0
+    assert open_to_others(there) == []
+    assert (there / "meter.db").is_file()
+    assert run(capsys, "key", "rotate", "--folder", str(there))[0] == 0
+    assert run(capsys, "backup", "--to", str(tmp_path / "s"), "--folder", str(there))[0] == 0
+    assert open_to_others(there) == []
+    assert there.stat().st_mode & 0o777 == 0o755  # whoever made it knows why

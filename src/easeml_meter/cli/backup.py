@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from easeml_meter.cli.common import PATH, echo_json, json_option
+from easeml_meter.cli.common import PATH, echo_json, json_option, write_privately
 from easeml_meter.cli.places import (
     embedded_meter,
     opened_home,
@@ -103,6 +103,7 @@ def backup(
         opened, key = opened_home(home), home.key
     else:
         settings = used_server(folder, settings_file, flags)
+        write_privately()
         opened, key = opened_site(settings), settings.key_file
     secret = key if with_key else None
     with opened as place:
@@ -157,6 +158,7 @@ def restore(
             database, key, opened = f"sqlite:///{home.database}", home.key, opened_home(home)
         else:
             settings = server_settings(folder, settings_file, flags)
+            write_privately()
             database, key, opened = settings.database_url, settings.key_file, opened_site(settings)
         # A backup that is only checked must not bring its key here.
         if check:
