@@ -273,3 +273,30 @@ def test_what_commands_write_into_a_site_is_for_its_owner_alone(
     assert run(capsys, "backup", "--to", str(tmp_path / "s"), "--folder", str(there))[0] == 0
     assert open_to_others(there) == []
     assert there.stat().st_mode & 0o777 == 0o755  # whoever made it knows why
+
+
+def test_a_check_speaks_json_and_is_of_the_whole_backup(
+    folder: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    shelf = str(tmp_path / "shelf")
+    run(capsys, "backup", "--to", shelf, "-C", str(folder))
+    words = ("restore", shelf, "--check", "-C", str(folder))
+    code, out, err = run(capsys, *words, "--json")
+    (found,) = json.loads(out)
+    assert (code, err, found["name"], found["answers"], found["sound"]) == (0, "", "small", 1, True)
+    code, out, err = run(capsys, *words, "--meter", found["id"])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--check looks at the whole backup" in err
+
+
+@pytest.mark.parametrize("place", ["s3://no-such-bucket-anywhere/x", "{tmp}/empty"])
+@pytest.mark.parametrize("check", [(), ("--check",)])
+def test_a_place_without_backups(
+    tmp_path: Path, capsys: Captured, s3_url: str, place: str, check: tuple[str, ...]
+) -> None:
+    assert s3_url
+    (tmp_path / "empty").mkdir()
+    named = place.format(tmp=tmp_path)
+    code, out, err = run(capsys, "restore", named, *check, "--folder", str(tmp_path / "site"))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"meter: {named}: no backup there")

@@ -31,7 +31,7 @@ def test_a_content_is_kept_once_and_comes_back(shelf: Shelf) -> None:
 
 
 def test_the_newest_manifest_is_found_unless_another_is_named(shelf: Shelf) -> None:
-    with pytest.raises(InvalidInput, match="none is here"):
+    with pytest.raises(InvalidInput, match="no backup there"):
         shelf.manifest()
     shelf.add("2.json", b"new")
     shelf.add("1.json", b"old")

@@ -148,6 +148,8 @@ def restore(
     from easeml_meter.storage.store import alone
     from easeml_meter.vault.keys import Identity
 
+    if check and identifier is not None:
+        raise invalid("meter", identifier, "--check looks at the whole backup: leave out --meter")
     folder = typed_folder(folder)
     if "://" not in source and not Path(source).exists():
         raise InvalidInput(f"{source}: there is no such file")
@@ -163,10 +165,7 @@ def restore(
         # A backup that is only checked must not bring its key here.
         if check:
             checked = check_backup(SYSTEM, Identity.read(key), source, name=name)
-            for each in checked:
-                click.echo(f"meter {each.name} ({each.id}): {each.answers_then} answers, sound")
-            if not checked:
-                click.echo("no meter in it; all else can be restored")
+            _echo_checked(checked, as_json=as_json)
             return
         _place_key(found, key)
         if home is not None:
@@ -178,6 +177,26 @@ def restore(
             with place.store.reading() as books:
                 MeterSpec.from_mapping(books.meters.get().settings).write(home.settings)
     _echo_restored(meters, as_json=as_json)
+
+
+def _echo_checked(meters: list[Restored], *, as_json: bool) -> None:
+    if as_json:
+        shown = [
+            {
+                "id": each.id,
+                "name": each.name,
+                "backup_at": each.backup_at,
+                "answers": each.answers_then,
+                "sound": True,  # a backup with any that is not is an error
+            }
+            for each in meters
+        ]
+        echo_json(shown)
+        return
+    for each in meters:
+        click.echo(f"meter {each.name} ({each.id}): {each.answers_then} answers, sound")
+    if not meters:
+        click.echo("no meter in it; all else can be restored")
 
 
 def _echo_restored(meters: list[Restored], *, as_json: bool) -> None:

@@ -73,11 +73,12 @@ class Shelf:
         Raises:
             InvalidInput: there is no such backup.
         """
-        names = self.names()
-        chosen = name if name is not None else names[-1] if names else None
+        names, place = self.names(), self._files.location("").rstrip("/")
+        if not names:
+            raise InvalidInput(f"{place}: no backup there: name the place of meter backup --to")
+        chosen = names[-1] if name is None else name
         if chosen not in names:
-            there = f"the newest is {names[-1]}" if names else "none is here"
-            raise InvalidInput(f"there is no backup {(chosen or '')[:80]!r}: {there}")
+            raise InvalidInput(f"{place}: no backup {chosen[:80]!r}: the newest is {names[-1]}")
         return self._files.read(f"{_MANIFESTS}/{chosen}")
 
     def take_back(self, name: str) -> None:
