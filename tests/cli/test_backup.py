@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from datetime import datetime
 from pathlib import Path
 
@@ -182,6 +184,37 @@ def test_backups_of_a_server_are_kept_checked_and_restored(
     assert (code, out.endswith("3 now\n")) == (0, True)
 
 
+def test_a_server_that_lost_its_files_is_told_and_keeps_its_backup(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """It was "sound", with exit code 0, and the only good backup was gone."""
+    site, shelf = tmp_path / "site", tmp_path / "shelf"
+    opened = make_site(site, f"sqlite:///{site}/meter.db")
+    make_room(opened, tmp_path / "room").submit(1, model="m1")
+    opened.close()
+    words = ("backup", "--to", str(shelf), "--keep", "1", "--folder", str(site))
+    assert run(capsys, *words)[0] == 0
+    before = sorted(path.name for path in shelf.glob("*/*"))
+    noted = (site / "files" / "server.backup").read_text()
+    (site / "files" / "meters").rename(tmp_path / "away")
+    code, out, err = run(capsys, *words)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert ".sealed is missing, and 2 more files: mount the files" in err
+    assert set(before) <= {path.name for path in shelf.glob("*/*")}
+    assert len(list(shelf.glob("backups/*"))) == 1
+    assert (site / "files" / "server.backup").read_text() == noted
+    # What is left can still be put into a file, which says itself that it is not whole.
+    file = str(tmp_path / "left.tar")
+    code, _, err = run(capsys, "backup", file, "--folder", str(site))
+    assert (code, err.count(" is missing\n")) == (0, 3)
+    code, _, err = run(capsys, "restore", file, "--check", "--folder", str(site))
+    assert (code, err.count("\n")) == (1, 1)
+    assert "is not whole" in err
+    code, _, err = run(capsys, "restore", str(shelf), "--folder", str(site))
+    assert (code, err) == (0, "")
+    assert run(capsys, *words)[0] == 0
+
+
 def test_a_server_without_meters_is_backed_up_and_restored(
     tmp_path: Path, capsys: Captured
 ) -> None:
@@ -206,3 +239,64 @@ def test_a_server_without_meters_is_backed_up_and_restored(
     reopened.close()
     missing = ("restore", shelf, "--meter", "0" * 32, "--folder", str(there))
     assert "holds no such meter" in run(capsys, *missing)[2]
+
+
+@pytest.fixture
+def usual_umask() -> Iterator[None]:
+    before = os.umask(0o022)
+    yield
+    assert os.umask(before) == 0o022  # commands leave it as it was
+
+
+def open_to_others(folder: Path) -> list[str]:
+    """List what other accounts may read or enter."""
+    found = (path for path in folder.rglob("*") if path.stat().st_mode & 0o077)
+    return sorted(str(path.relative_to(folder)) for path in found)
+
+
+@pytest.mark.usefixtures("usual_umask")
+def test_what_commands_write_into_a_site_is_for_its_owner_alone(
+    tmp_path: Path, capsys: Captured
+) -> None:
+    """In a folder that somebody had made, everybody could read hashes of passwords and answers."""
+    site, there, file = tmp_path / "site", tmp_path / "there", str(tmp_path / "b.tar")
+    opened = make_site(site, f"sqlite:///{site}/meter.db")
+    make_room(opened, tmp_path / "room").submit(1, model="m1")
+    opened.close()
+    run(capsys, "backup", file, "--with-key", "--folder", str(site))
+    there.mkdir()
+    there.chmod(0o755)
+    assert run(capsys, "restore", file, "--folder", str(there))[0] == 0
+    assert open_to_others(there) == []
+    assert (there / "meter.db").is_file()
+    assert run(capsys, "key", "rotate", "--folder", str(there))[0] == 0
+    assert run(capsys, "backup", "--to", str(tmp_path / "s"), "--folder", str(there))[0] == 0
+    assert open_to_others(there) == []
+    assert there.stat().st_mode & 0o777 == 0o755  # whoever made it knows why
+
+
+def test_a_check_speaks_json_and_is_of_the_whole_backup(
+    folder: Path, tmp_path: Path, capsys: Captured
+) -> None:
+    shelf = str(tmp_path / "shelf")
+    run(capsys, "backup", "--to", shelf, "-C", str(folder))
+    words = ("restore", shelf, "--check", "-C", str(folder))
+    code, out, err = run(capsys, *words, "--json")
+    (found,) = json.loads(out)
+    assert (code, err, found["name"], found["answers"], found["sound"]) == (0, "", "small", 1, True)
+    code, out, err = run(capsys, *words, "--meter", found["id"])
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert "--check looks at the whole backup" in err
+
+
+@pytest.mark.parametrize("place", ["s3://no-such-bucket-anywhere/x", "{tmp}/empty"])
+@pytest.mark.parametrize("check", [(), ("--check",)])
+def test_a_place_without_backups(
+    tmp_path: Path, capsys: Captured, s3_url: str, place: str, check: tuple[str, ...]
+) -> None:
+    assert s3_url
+    (tmp_path / "empty").mkdir()
+    named = place.format(tmp=tmp_path)
+    code, out, err = run(capsys, "restore", named, *check, "--folder", str(tmp_path / "site"))
+    assert (code, out, err.count("\n")) == (2, "", 1)
+    assert err.startswith(f"meter: {named}: no backup there")

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import socket
+from contextlib import closing
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 from tests.cli.running import Captured, run
+from tests.service.sites import make_room, make_site
 
 from easeml_meter.cli.server import serve
 from easeml_meter.server.settings import Settings
@@ -53,6 +55,20 @@ def test_a_port_in_use_is_one_line(tmp_path: Path, capsys: Captured) -> None:
     assert (code, out) == (1, "")
     assert err.startswith(f"meter: 127.0.0.1:{port}: cannot listen there")
     assert err.count("\n") == 1
+
+
+def test_files_that_are_away_are_one_line(tmp_path: Path, capsys: Captured) -> None:
+    """A share that was not mounted got a note of its own, and the server answered errors."""
+    site = tmp_path / "site"
+    with closing(make_site(site, f"sqlite:///{site}/meter.db")) as opened:
+        make_room(opened, tmp_path / "room")
+    (site / "files").rename(tmp_path / "away")
+    with socket.create_server(("127.0.0.1", 0)) as taken:  # should it start all the same
+        port = str(taken.getsockname()[1])
+        code, out, err = run(capsys, "serve", "--folder", str(site), "--port", port)
+    assert (code, out, err.count("\n")) == (1, "", 1)
+    assert f"{site}/files: none of the files is there that the books name" in err
+    assert not (site / "files").exists()
 
 
 def test_missing_certificate_is_one_line(tmp_path: Path, capsys: Captured) -> None:

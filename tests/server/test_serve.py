@@ -50,6 +50,21 @@ def test_first_start_prints_address_and_admin_token_and_stops_cleanly(tmp_path: 
     assert server.token not in "".join(server.log)
 
 
+def test_what_it_writes_into_a_folder_that_was_there_is_for_its_owner_alone(tmp_path: Path) -> None:
+    """Everybody on the machine could read hashes of passwords, answers and validation sets."""
+    site = tmp_path / "site"
+    site.mkdir()
+    site.chmod(0o755)
+    with started(site) as server:
+        with server.client() as client:
+            assert client.post("/users", json={"name": "anna"}).status_code == 201
+        written = {str(path.relative_to(site)): path.stat().st_mode for path in site.rglob("*")}
+        assert server.stop() == 0
+    assert {"meter.db", "meter.db-wal", "files", "files/server.recipient"} <= {*written}
+    assert [name for name, mode in written.items() if mode & 0o077] == []
+    assert site.stat().st_mode & 0o777 == 0o755  # whoever made it knows why
+
+
 def test_readyz_tells_strangers_how_it_went_and_not_what_was_found(tmp_path: Path) -> None:
     too_much = str(1 << 60)
     with started(tmp_path / "site", "--free-disk-bytes", too_much) as server:

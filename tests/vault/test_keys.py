@@ -9,7 +9,14 @@ import pyrage
 import pytest
 
 from easeml_meter.errors import InvalidInput, VaultError
-from easeml_meter.vault.keys import Identity, fingerprint_key, read_recipient, unwrap, wrap
+from easeml_meter.vault.keys import (
+    Identity,
+    check_wrapped,
+    fingerprint_key,
+    read_recipient,
+    unwrap,
+    wrap,
+)
 
 SECRET = "AGE-SECRET-KEY-1GFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPYYSJZGFPQ4EGAEX"  # noqa: S105
 PUBLIC = "age1zvkyg2lqzraa2lnjvqej32nkuu0ues2s82hzrye869xeexvn73equnujwj"
@@ -153,3 +160,19 @@ def test_what_was_wrapped_for_as_many_as_allowed_opens(meter_key: Identity) -> N
     assert unwrap(wrap(b"data key", recipients), meter_key) == b"data key"
     with pytest.raises(InvalidInput, match="at most 100"):
         wrap(b"data key", [*recipients, PUBLIC])
+
+
+def test_a_file_is_checked_without_keeping_what_is_in_it(tmp_path: Path) -> None:
+    identity, path = Identity.new(), tmp_path / "wrapped.age"
+    whole = wrap(bytes(200_000), [identity.recipient])
+    path.write_bytes(whole)
+    check_wrapped(path, identity)
+    changed = bytearray(whole)
+    changed[150_000] ^= 1
+    for bad in (bytes(changed), whole[:-1], whole + b"x", whole[:100_000], b""):
+        path.write_bytes(bad)
+        with pytest.raises(VaultError, match="cannot be opened"):
+            check_wrapped(path, identity)
+    path.write_bytes(whole)
+    with pytest.raises(VaultError):
+        check_wrapped(path, Identity.new())

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import click
 
-from easeml_meter.cli.common import PATH, echo_json, json_option
+from easeml_meter.cli.common import PATH, echo_json, json_option, write_privately
 from easeml_meter.cli.places import (
     embedded_meter,
     opened_home,
@@ -67,8 +67,9 @@ def backup(
     """Back up a meter's folder, or a server, to the file OUT, even while it is in use.
 
     With --to instead of OUT, the backup joins earlier ones, and is verified at once: it is
-    restored into a folder of its own, audited there, and removed. Run that on a schedule: the
-    server then shows the time of the newest one among its metrics.
+    restored into a folder of its own, audited there, and removed. If a file is missing or damaged
+    that the books name, it is taken back, and no earlier one is dropped. Run that on a schedule:
+    the server then shows the time of the newest one among its metrics.
 
     Test sets and stored submissions stay encrypted; validation sets and released test sets are
     plain. The key that opens everything is not included, unless you say --with-key.
@@ -102,6 +103,7 @@ def backup(
         opened, key = opened_home(home), home.key
     else:
         settings = used_server(folder, settings_file, flags)
+        write_privately()
         opened, key = opened_site(settings), settings.key_file
     secret = key if with_key else None
     with opened as place:
@@ -146,6 +148,8 @@ def restore(
     from easeml_meter.storage.store import alone
     from easeml_meter.vault.keys import Identity
 
+    if check and identifier is not None:
+        raise invalid("meter", identifier, "--check looks at the whole backup: leave out --meter")
     folder = typed_folder(folder)
     if "://" not in source and not Path(source).exists():
         raise InvalidInput(f"{source}: there is no such file")
@@ -156,14 +160,12 @@ def restore(
             database, key, opened = f"sqlite:///{home.database}", home.key, opened_home(home)
         else:
             settings = server_settings(folder, settings_file, flags)
+            write_privately()
             database, key, opened = settings.database_url, settings.key_file, opened_site(settings)
         # A backup that is only checked must not bring its key here.
         if check:
             checked = check_backup(SYSTEM, Identity.read(key), source, name=name)
-            for each in checked:
-                click.echo(f"meter {each.name} ({each.id}): {each.answers_then} answers, sound")
-            if not checked:
-                click.echo("no meter in it; all else can be restored")
+            _echo_checked(checked, as_json=as_json)
             return
         _place_key(found, key)
         if home is not None:
@@ -175,6 +177,26 @@ def restore(
             with place.store.reading() as books:
                 MeterSpec.from_mapping(books.meters.get().settings).write(home.settings)
     _echo_restored(meters, as_json=as_json)
+
+
+def _echo_checked(meters: list[Restored], *, as_json: bool) -> None:
+    if as_json:
+        shown = [
+            {
+                "id": each.id,
+                "name": each.name,
+                "backup_at": each.backup_at,
+                "answers": each.answers_then,
+                "sound": True,  # a backup with any that is not is an error
+            }
+            for each in meters
+        ]
+        echo_json(shown)
+        return
+    for each in meters:
+        click.echo(f"meter {each.name} ({each.id}): {each.answers_then} answers, sound")
+    if not meters:
+        click.echo("no meter in it; all else can be restored")
 
 
 def _echo_restored(meters: list[Restored], *, as_json: bool) -> None:

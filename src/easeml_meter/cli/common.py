@@ -319,3 +319,12 @@ def connected(place: MeterPlace) -> closing[Connection]:
     from easeml_meter.client.connection import Connection
 
     return closing(Connection.open(server_of(place), ca=place.ca))
+
+
+def write_privately() -> None:
+    """Let what this command makes in a site be for its account alone.
+
+    Its folder may have been there, open to everybody: the mode of a new one would not help then.
+    """
+    before = os.umask(0o077)
+    click.get_current_context().call_on_close(lambda: os.umask(before))

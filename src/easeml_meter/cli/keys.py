@@ -8,7 +8,13 @@ from typing import Any
 
 import click
 
-from easeml_meter.cli.common import echo_either, echo_json, file_argument, json_option
+from easeml_meter.cli.common import (
+    echo_either,
+    echo_json,
+    file_argument,
+    json_option,
+    write_privately,
+)
 from easeml_meter.cli.places import (
     embedded_meter,
     opened_home,
@@ -61,6 +67,7 @@ def rotate(
             done = rotate_key(SYSTEM, place, home.key)
     else:
         settings = used_server(folder, settings_file, flags)
+        write_privately()
         with alone(settings.database_url), server_site(settings) as site:
             done = rotate_key(SYSTEM, Place.of_site(site), settings.key_file, site)
     if as_json:

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from easeml_meter.cli.common import PATH, Command
+from easeml_meter.cli.common import PATH, Command, write_privately
 from easeml_meter.errors import InvalidInput, invalid, not_installed
 
 try:
@@ -120,6 +120,7 @@ def serve(
     if print_systemd:
         echo_unit("serve", settings, settings_file, flags)
         return
+    write_privately()
     try:
         from easeml_meter.server.serve import open_site, run
     except ModuleNotFoundError as error:

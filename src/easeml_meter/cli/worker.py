@@ -7,6 +7,7 @@ from typing import Any
 
 import click
 
+from easeml_meter.cli.common import write_privately
 from easeml_meter.cli.server import echo_unit, given_settings, settings_options, systemd_option
 from easeml_meter.errors import not_installed
 
@@ -38,6 +39,7 @@ def worker(settings_file: Path | None, heartbeat: float, print_systemd: bool, **
     if print_systemd:
         echo_unit("worker", settings, settings_file, flags)
         return
+    write_privately()
     try:
         from easeml_meter.server.worker import run
     except ImportError as error:

@@ -18,6 +18,8 @@ from easeml_meter.scoring.command import clear_runs
 from easeml_meter.server import logs
 from easeml_meter.server.settings import Settings
 from easeml_meter.server.traces import Traces, traces_of
+from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.holdings import check_mounted
 from easeml_meter.service.jobs import QueueRunner, Runner, Work
 from easeml_meter.service.place import RECIPIENT, Site
 from easeml_meter.service.submissions.measuring import Conditions
@@ -33,7 +35,12 @@ _NEEDED = (
 
 
 def prepare(site: Site) -> None:
-    """Leave a note of the server's key beside its files, for workers to compare theirs with."""
+    """Leave a note of the server's key beside its files, for workers to compare theirs with.
+
+    Raises:
+        MeterError: the key is another one, or the files are away: nothing is noted then.
+    """
+    check_mounted(SYSTEM, site)
     if not site.files.exists(RECIPIENT):
         site.files.put(RECIPIENT, f"{site.identity.recipient}\n".encode())
     check_key(site)

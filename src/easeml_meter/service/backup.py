@@ -13,7 +13,7 @@ import hmac
 import json
 import re
 import zipfile
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import partial
@@ -22,20 +22,16 @@ from pathlib import Path
 from typing import IO, Any
 
 from easeml_meter.checks import is_id
-from easeml_meter.core.history import MeterState
-from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import stamp
-from easeml_meter.errors import InvalidInput, MeterError, NotFound, invalid
+from easeml_meter.errors import DamagedBackup, InvalidInput, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.place import ORDERS, TEST_SETS, Clock, Home, Site, Workspace
+from easeml_meter.service.holdings import named_files
+from easeml_meter.service.place import Clock, Home, Site, Workspace
 from easeml_meter.service.submissions.keeping import file_of
-from easeml_meter.service.testsets.release import released_folder
-from easeml_meter.service.testsets.windows import batch_files
 from easeml_meter.storage import older
-from easeml_meter.storage.books import Books
 from easeml_meter.storage.books.copies import METER_TABLES, SCHEMA, SITE_TABLES
 from easeml_meter.storage.files import Files
-from easeml_meter.storage.journal import LINES
+from easeml_meter.storage.journal import LINES, SUFFIX, entries_in
 from easeml_meter.storage.shelf import Shelf
 from easeml_meter.storage.store import Store
 from easeml_meter.tables import archive
@@ -135,14 +131,18 @@ def shelve(
     *,
     meter: str | None = None,
     key: Path | None = None,
+    afresh: Collection[str] = (),
 ) -> Contents:
-    """Add a backup to a shelf, where only what changed is new.
+    """Add a backup to a shelf, where only what changed is new, and contents that went bad there.
+
+    Those are written `afresh`, by their SHA-256.
 
     Raises:
         NotFound: there is no such meter, or none at all in a folder.
         StorageError: the books or a file cannot be read.
     """
-    contents = _fill(_Writer(lambda _, content: shelf.put(content)), place, meter, key)
+    writer = _Writer(lambda _, content: shelf.put(content, afresh))
+    contents = _fill(writer, place, meter, key)
     # The manifest last: a backup that breaks off has none, and does not count.
     shelf.add(contents.name, _manifest(contents, place.identity))
     return contents
@@ -176,7 +176,7 @@ def _fill(writer: _Writer, place: Place, meter: str | None, key: Path | None) ->
         if meter is None:
             for table in SITE_TABLES:
                 writer.lines(f"site/{table}.jsonl", _lines(books.copies.rows(table)))
-        named = {row.id: _named_files(books, place.space(row.id).state(books)) for row in rows}
+        named = {row.id: named_files(books, place.space(row.id).state(books)) for row in rows}
         counted = tuple(Counted(row.id, row.name, books.copies.answers(row.id)) for row in rows)
     # After the rows: what they name is there, and journals may hold more but never less.
     for row in rows:
@@ -199,29 +199,20 @@ def _lines(rows: Iterable[dict[str, Any]]) -> Iterator[str]:
     return (json.dumps(row, sort_keys=True) for row in rows)
 
 
-def _named_files(books: Books, state: MeterState) -> set[str]:
-    """Return the files that the books name; folders, which end in a slash, go as a whole."""
-    meter, rows = state.meter.id, state.generations
-    named = {f"{TEST_SETS}/", f"{ORDERS}/"} | {file_of(name) for name in books.copies.files(meter)}
-    named |= set(batch_files(state))
-    # Parts that were merged into a test set are gone.
-    waiting = [row.number for row in rows if row.rows is None]
-    parts = books.copies.rows("parts", meter)
-    named |= {part["blob"] for part in parts if part["generation"] in waiting}
-    released = [row.number for row in rows if row.phase is Phase.RELEASED]
-    return named | {f"{released_folder(number)}/" for number in released}
-
-
 def _copy_files(writer: _Writer, prefix: str, files: Files, named: set[str]) -> None:
     """Copy files by name, and all that lie in folders."""
     single = {name for name in named if not name.endswith("/")}
     for folder in named - single:
         single |= {folder + name for name in files.names(folder.rstrip("/"))}
-    for name in sorted(single):
+    # Journals first: a submission is kept before its answer is in one, and they may know of more
+    # answers than the rows that were read before.
+    for name in sorted(name for name in single if name.endswith(LINES)):
         # A journal may grow while it is copied: by lines, so that none is cut in half.
-        if name.endswith(LINES):
-            writer.lines(f"{prefix}/{name}", files.lines(name))
-            continue
+        lines = files.lines(name)
+        writer.lines(f"{prefix}/{name}", lines)
+        if name.endswith(SUFFIX):
+            single |= {file_of(entry.blob) for entry in entries_in(lines) if entry.blob}
+    for name in sorted(name for name in single if not name.endswith(LINES)):
         try:
             with files.local(name) as path, path.open("rb") as source:
                 writer.write(f"{prefix}/{name}", iter(partial(source.read, _CHUNK), b""))
@@ -371,13 +362,23 @@ class Backup:
         # They become names of folders, and no name may lead elsewhere.
         if not all(is_id(each.id) for each in self.contents.meters):
             raise _damaged(self._path)
-        for name, expected in members.items():
-            digest = hashlib.sha256()
+        if bad := [name for name, digest in members.items() if self._digest(name) != digest]:
+            # All are looked at: whoever mends one wants to know of the others.
+            more = f", and {len(bad) - 1} more" if bad[1:] else ""
+            said = f"{bad[0]} is damaged, or changed since it was made{more}"
+            digests = {members[name] for name in bad}
+            raise DamagedBackup(self._path, said, "nothing was restored", digests)
+
+    def _digest(self, name: str) -> str | None:
+        """Return the SHA-256 of a member; None: it is not there any more."""
+        digest = hashlib.sha256()
+        try:
             with self.member(name) as source:
                 while piece := source.read(_CHUNK):
                     digest.update(piece)
-            if digest.hexdigest() != expected:
-                raise _damaged(self._path)
+        except archive.DamagedArchive:
+            return None
+        return digest.hexdigest()
 
     def key(self) -> bytes | None:
         """Return the secret key, if it is in the backup."""
@@ -414,5 +415,5 @@ class Backup:
         return self.member(f"meters/{meter}/files/{name}")
 
 
-def _damaged(path: Path | str) -> MeterError:
-    return MeterError(f"{path}: damaged, or changed since it was made: nothing was restored")
+def _damaged(path: Path | str) -> DamagedBackup:
+    return DamagedBackup(path, "damaged, or changed since it was made", "nothing was restored")

@@ -18,6 +18,7 @@ from easeml_meter.core.model import Event
 from easeml_meter.errors import InvalidInput, VaultError
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.backup import Place
+from easeml_meter.service.holdings import check_mounted
 from easeml_meter.service.place import ORDERS, RECIPIENT, TEST_SETS, Site, Workspace
 from easeml_meter.storage.books import Books
 from easeml_meter.vault.containers import rewrap, secret_of
@@ -46,7 +47,7 @@ class Rotated:
 
 
 @needs(Permission.OPERATE)
-def rotate_key(_: Actor, place: Place, key: Path, site: Site | None = None) -> Rotated:
+def rotate_key(actor: Actor, place: Place, key: Path, site: Site | None = None) -> Rotated:
     """Let a new key take the place of the one in a file, for all that is sealed to it.
 
     No server may use the place meanwhile. `site` is the server's, where there is one. Done again
@@ -54,8 +55,11 @@ def rotate_key(_: Actor, place: Place, key: Path, site: Site | None = None) -> R
 
     Raises:
         InvalidInput: the key file cannot be read, or does not belong to this place.
-        MeterError: something could not be written; do it again.
+        MeterError: the files of the site are away, or something could not be written; do it again.
     """
+    if site is not None:
+        # What is away would stay sealed to the former key, and nobody would know.
+        check_mounted(actor, site)
     identity = Identity.read(key)
     if place.identity.recipient != identity.recipient:
         raise InvalidInput(f"{key}: it was changed meanwhile: try again")

@@ -11,10 +11,11 @@ from typing import Any
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import AuditLink, Entry, Event, TestSet, stamp
-from easeml_meter.errors import MeterError, NotFound, invalid
+from easeml_meter.errors import DamagedBackup, MeterError, NotFound, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.audit import restorations, verify
 from easeml_meter.service.backup import Backup, Counted, Place
+from easeml_meter.service.holdings import faults
 from easeml_meter.service.journal import reconcile
 from easeml_meter.service.place import TEST_SETS, Site, Workspace
 from easeml_meter.service.testsets.elsewhere import claim
@@ -93,8 +94,10 @@ def check_backup(
 ) -> list[Restored]:
     """Restore a backup into a folder of its own, audit every meter there, and remove it all.
 
+    All files that the books name must be there, and open.
+
     Raises:
-        MeterError: it is damaged, or a meter in it is not sound.
+        MeterError: it is damaged, or a meter in it is not sound, or lacks a file.
     """
     with TemporaryDirectory(prefix="easeml-meter-") as folder:
         files = FolderFiles(Path(folder) / "files")
@@ -107,6 +110,10 @@ def check_backup(
                 expected = set(restorations(found.links))
                 if problems := [text for text in found.problems if text not in expected]:
                     raise MeterError(f"{source}: meter {each.name!r} is not sound: {problems[0]}")
+                if wrong := faults(actor, site.space(each.id)):
+                    more = f", and {len(wrong) - 1} more files" if wrong[1:] else ""
+                    said = f"meter {each.name!r} is not whole: {wrong[0]}{more}"
+                    raise DamagedBackup(source, said, "use another backup (--backup NAME)")
         finally:
             site.close()
     return restored

@@ -1,7 +1,8 @@
 """A shelf of backups: contents named by their digest, each kept once, and a manifest per backup.
 
 What did not change since an earlier backup is on the shelf already. Nothing on it is ever changed,
-so a backup that breaks off leaves the earlier ones whole.
+but for good bytes in the place of bad ones, so a backup that breaks off leaves the earlier ones
+whole.
 """
 
 from __future__ import annotations
@@ -28,10 +29,14 @@ class Shelf:
     @classmethod
     def at(cls, place: str | Path) -> Shelf:
         """Open the shelf in a folder, or under a URL such as s3://."""
-        return cls(open_files(place))
+        # Backups hold validation sets and hashes of passwords, and some the secret key.
+        return cls(open_files(place, private=True))
 
-    def put(self, content: Iterable[bytes]) -> str:
-        """Keep a content; return its SHA-256."""
+    def put(self, content: Iterable[bytes], afresh: Collection[str] = ()) -> str:
+        """Keep a content; return its SHA-256.
+
+        One that is here already is left alone, unless it is to be written `afresh`.
+        """
         # Written elsewhere first: its name is its digest, which is known at the end only.
         digest = hashlib.sha256()
         with TemporaryDirectory(prefix="easeml-meter-") as folder:
@@ -41,7 +46,7 @@ class Shelf:
                     digest.update(piece)
                     stream.write(piece)
             name = f"{_CONTENTS}/{digest.hexdigest()}"
-            if not self._files.exists(name):
+            if digest.hexdigest() in afresh or not self._files.exists(name):
                 copy_into(self._files, name, path)
         return digest.hexdigest()
 
@@ -68,12 +73,17 @@ class Shelf:
         Raises:
             InvalidInput: there is no such backup.
         """
-        names = self.names()
-        chosen = name if name is not None else names[-1] if names else None
+        names, place = self.names(), self._files.location("").rstrip("/")
+        if not names:
+            raise InvalidInput(f"{place}: no backup there: name the place of meter backup --to")
+        chosen = names[-1] if name is None else name
         if chosen not in names:
-            there = f"the newest is {names[-1]}" if names else "none is here"
-            raise InvalidInput(f"there is no backup {(chosen or '')[:80]!r}: {there}")
+            raise InvalidInput(f"{place}: no backup {chosen[:80]!r}: the newest is {names[-1]}")
         return self._files.read(f"{_MANIFESTS}/{chosen}")
+
+    def take_back(self, name: str) -> None:
+        """Remove the manifest of a backup; what only it needs goes when others are dropped."""
+        self._files.remove(f"{_MANIFESTS}/{name}")
 
     def drop(self, names: Iterable[str], kept: Collection[str]) -> None:
         """Remove backups, then all contents but those that are `kept`."""

@@ -198,8 +198,20 @@ def wrap(payload: bytes, recipients: Sequence[str]) -> bytes:
 def unwrap(blob: bytes, identity: Identity, what: str = "the encrypted content") -> bytes:
     """Decrypt what `wrap` made, or raise the one opaque `VaultError`."""
     with opaque(what):
-        # Trying the stanzas of a header takes quadratic time, and holds the interpreter: 95 KB of
-        # them stop a server for ten seconds. So a header must end early, or it is not parsed.
-        if _END_OF_HEADER not in blob[:_LONGEST_HEADER]:
-            raise ValueError("the header is too long")
+        _check_header(blob[:_LONGEST_HEADER])
         return bytes(pyrage.decrypt(blob, identity._keys))
+
+
+def check_wrapped(path: Path, identity: Identity, what: str = "the encrypted content") -> None:
+    """Raise the one `VaultError` unless every byte of a file opens; little of it is in memory."""
+    with opaque(what), path.open("rb") as source, open(os.devnull, "wb") as nowhere:
+        _check_header(source.read(_LONGEST_HEADER))
+        source.seek(0)
+        pyrage.decrypt_io(source, nowhere, identity._keys)
+
+
+def _check_header(beginning: bytes) -> None:
+    # Trying the stanzas of a header takes quadratic time, and holds the interpreter: 95 KB of
+    # them stop a server for ten seconds. So a header must end early, or it is not parsed.
+    if _END_OF_HEADER not in beginning:
+        raise ValueError("the header is too long")

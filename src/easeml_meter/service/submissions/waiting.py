@@ -66,6 +66,13 @@ def orders_of(books: Books, test_set: TestSet) -> list[LabelOrder]:
     ]
 
 
+def order_files(books: Books, test_set: TestSet) -> list[str]:
+    """Return the names of the files of all orders: what waits, and the labels that have come."""
+    orders = orders_of(books, test_set)
+    given = [_labels_name(order) for order in orders if order.given_at]
+    return [_name(order) for order in orders] + given
+
+
 def _links(books: Books, test_set: TestSet, *, given: bool) -> list[AuditLink]:
     event = Event.LABELS_GIVEN if given else Event.LABELS_ASKED
     links = books.audit.of(test_set.meter, event)
