@@ -30,7 +30,7 @@ from easeml_meter.service.submissions.kinds import (
 )
 from easeml_meter.service.submissions.measuring import Measured, open_sealed
 from easeml_meter.service.submissions.waiting import KnownLabels, orders_of
-from easeml_meter.service.testsets.elsewhere import refuse_elsewhere
+from easeml_meter.service.testsets.elsewhere import refuse_active
 from easeml_meter.service.testsets.requests import settled
 from easeml_meter.service.testsets.reuse import sealed_rows
 from easeml_meter.spec import MeterSpec
@@ -171,7 +171,7 @@ def _refuse_active_rows(
                         f"rows of test set {test_set.number} stand in test set {other.number}, "
                         "which is active: release it when that one is spent"
                     )
-        refuse_elsewhere(actor, space, test_set.number, rows, WrongPhase, active_only=True)
+        refuse_active(actor, space, test_set.number, rows)
 
 
 def _next_to_release(state: MeterState, number: int | None) -> TestSet:
