@@ -238,8 +238,9 @@ def test_a_line_that_does_not_fit_on_the_disk_is_not_taken_for_written(
 ) -> None:
     files, real = FolderFiles(tmp_path), os.write
     monkeypatch.setattr(os, "write", lambda handle, data: real(handle, data[:3]))
-    with pytest.raises(OSError, match="No space"):
+    with pytest.raises(FilesUnusable, match=r"j\.journal: No space left.*: fix that") as refused:
         files.append("j.journal", ["one"], 1)
+    assert "\n" not in str(refused.value)
     assert files.total("j.journal") is None
 
 
@@ -281,3 +282,5 @@ def test_a_folder_that_cannot_be_made(tmp_path: Path) -> None:
     (tmp_path / "file").write_bytes(b"")
     with pytest.raises(FilesUnusable, match="and check what was already done before you try again"):
         FolderFiles(tmp_path / "file").put("a", b"")
+    with pytest.raises(FilesUnusable, match="and check what was already done before you try again"):
+        FolderFiles(tmp_path / "file").append("a", [""])

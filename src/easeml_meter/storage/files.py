@@ -174,10 +174,18 @@ class FolderFiles:
     def append(self, name: str, lines: list[str], total: int | None = None) -> None:
         """Add lines, and wait until they are on disk."""
         path = self._path(name)
-        new = not path.exists()
-        if new:  # a restore may bring lines before any other file
-            path.parent.mkdir(parents=True, exist_ok=True)
-        handle = os.open(path, os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            new = not path.exists()
+            if new:  # a restore may bring lines before any other file
+                path.parent.mkdir(parents=True, exist_ok=True)
+            self._append(name, lines, total)
+            if new:
+                sync(path.parent)
+        except OSError as error:
+            raise unusable(path, error) from error
+
+    def _append(self, name: str, lines: list[str], total: int | None) -> None:
+        handle = os.open(self._path(name), os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
         try:
             with _locked(handle):
                 # What another server has written first stays counted, if these lines are late.
@@ -186,13 +194,11 @@ class FolderFiles:
                 text = "\n".join(["", *lines, *most, ""]).encode()
                 # One write to a file opened for appending: lines of two processes do not mix.
                 if os.write(handle, text) < len(text):
-                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             # An answer leaves only after this: the journal is what survives a lost database.
             os.fsync(handle)
         finally:
             os.close(handle)
-        if new:
-            sync(path.parent)
 
     def _largest(self, name: str) -> int:
         """Return the largest total noted: the last, unless a line cut short hides it."""
