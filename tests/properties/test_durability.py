@@ -12,6 +12,7 @@ import subprocess
 import sys
 import time
 from pathlib import Path
+from typing import Any
 
 import pytest
 from tests.service.helpers import Clock, deliver, make_session, small_spec
@@ -264,6 +265,32 @@ def test_answers_that_another_server_is_about_to_journal_are_added_without_readi
     text = journal.read_text(encoding="utf-8")
     assert [text.count(f'"model": "{model}"') for model in "abcd"] == [1, 1, 1, 1]
     assert session.meter.audit().problems == ()
+
+
+def test_a_late_line_of_another_server_hides_no_answer(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It noted fewer answers than the journal held, as many as an older database had."""
+    session = make_session(tmp_path)
+    late: list[tuple[Any, ...]] = []
+    with monkeypatch.context() as patched:
+        patched.setattr(Journal, "append", lambda *given: late.append(given))
+        session.submit(0, 0, model="a")
+    session.meter.close()
+    database = tmp_path / "meter" / ".meter" / "meter.db"
+    before = database.read_bytes()
+    session.meter = Meter.open(tmp_path / "meter", clock=Clock())
+    session.submit(1, 0, model="b")  # a faster server writes down both
+    for given in late:
+        Journal.append(*given)
+    session.meter.close()
+    for name in ("meter.db-wal", "meter.db-shm"):
+        database.with_name(name).unlink(missing_ok=True)
+    database.write_bytes(before)
+    session.meter = Meter.open(tmp_path / "meter", clock=Clock())
+    assert session.submit(2, 0, model="c").step == 3
+    (problem,) = session.meter.audit().problems
+    assert "1 answers were missing and came from the journal" in problem
 
 
 @pytest.mark.skipif(os.geteuid() != 0, reason="mounting a small disk needs root")

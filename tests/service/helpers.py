@@ -6,10 +6,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
+import pytest
 from numpy.typing import NDArray
 
 from easeml_meter.core.people import Role
@@ -17,6 +19,7 @@ from easeml_meter.core.views import Signal
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import Actor
 from easeml_meter.spec import MeterSpec
+from easeml_meter.storage.journal import Journal
 
 Labels = NDArray[np.int64]
 
@@ -150,6 +153,13 @@ def deliver(meter: Meter, folder: Path, labels: Labels, *, seed: int) -> None:
     plain.unlink()
     # Every set of these small meters is numbered from 0.
     meter.add_test_set(sealed, ids_renumbered=True)
+
+
+def retire_cut_short(meter: Meter) -> None:
+    """Retire the active test set with a power cut before the journal says so."""
+    cut = mock.patch.object(Journal, "retire", side_effect=KeyboardInterrupt)
+    with cut, pytest.raises(KeyboardInterrupt):
+        meter.retire()
 
 
 def actor_of(user: str) -> Actor:

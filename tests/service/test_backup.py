@@ -10,6 +10,7 @@ from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import IO, Any
+from unittest import mock
 
 import pytest
 
@@ -31,7 +32,7 @@ from easeml_meter.service.backup import Backup, Place, back_up, shelve, thin
 from easeml_meter.service.meters import create_meter
 from easeml_meter.service.notifications import webhooks
 from easeml_meter.service.place import TEST_SETS, Home, Site
-from easeml_meter.service.restore import Restored, check_backup, restore
+from easeml_meter.service.restore import Restored, _Case, check_backup, restore
 from easeml_meter.storage import schema
 from easeml_meter.storage.books.copies import LEFT_OUT, METER_TABLES, SITE_TABLES
 from easeml_meter.storage.journal import SUFFIX, entries_in
@@ -337,6 +338,27 @@ class TestNoAnswerIsForgotten:
         copy.submit(1, model="c")
         (problem,) = copy.meter.audit().problems
         assert "answers given in between are unknown" in problem
+
+    @pytest.mark.parametrize("known", [False, True])
+    def test_one_that_was_cut_short_is_no_witness_of_itself(
+        self, site: Site, room: Room, fresh: Fresh, tmp_path: Path, known: bool
+    ) -> None:
+        """The journals that it had brought told the next one that no answer was missing."""
+        room.submit(0, model="a")
+        path = saved(site, tmp_path / "old.tar")
+        room.submit(1, model="b")
+        there = site if known else fresh("there")
+        cut = mock.patch.object(_Case, "bring_books", side_effect=KeyboardInterrupt)
+        for _ in range(2):
+            with cut, pytest.raises(KeyboardInterrupt):
+                brought(there, path)
+        assert brought(there, path).witnessed is known
+        problems = as_there(room, there).meter.audit().problems
+        assert ["answers given in between are unknown" in each for each in problems] == (
+            [] if known else [True]
+        )
+        # Once it is done, the books here tell what was answered since the backup.
+        assert brought(there, path).witnessed
 
     def test_a_newer_backup_completes_what_an_older_one_restored(
         self, site: Site, room: Room, fresh: Fresh, tmp_path: Path

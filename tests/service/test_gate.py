@@ -59,7 +59,7 @@ INSIDE = {
     "testsets.delivery.open_delivered",
     "testsets.delivery.take_in",
     "testsets.elsewhere.claim",
-    "testsets.elsewhere.refuse_elsewhere",
+    "testsets.elsewhere.refuse_active",
     "testsets.release.choose",
     "testsets.release.hand_out",
     "testsets.release.truths_of",

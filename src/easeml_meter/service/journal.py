@@ -127,6 +127,8 @@ def reconcile(
     if state.spec.promotes:
         _complete_promotions(space, books, test_set)
     histories = histories_of(books, state, test_set, store=True)
+    if test_set.phase is not Phase.ACTIVE:
+        complete_retirement(space, books, state, test_set)
     journal = space.journal(test_set)
     # The usual case, in which neither side has to be read: both hold as many answers.
     told_there = journal.answers()
@@ -200,6 +202,20 @@ def _complete_handovers(space: Workspace, books: Books, test_set: TestSet) -> No
                 "receiver": row.receiver,
             }
             books.audit.append(test_set.meter, space.now(), Event.HAND_OVER_MISSING, details)
+
+
+def complete_retirement(
+    space: Workspace, books: Books, state: MeterState, test_set: TestSet
+) -> None:
+    """Add to the journal that a test set was retired early, if a crash has kept that from it.
+
+    Before any of its labels are public: an older database put back would answer from them.
+    """
+    links = books.audit.of(test_set.meter, Event.RETIRED)
+    retired = [link for link in links if link.details["generation"] == test_set.number]
+    if retired and not space.journal(test_set).retired():
+        answers = histories_of(books, state, test_set).answers
+        space.journal(test_set).retire(retired[-1].at, answers)
 
 
 def catch_up(space: Workspace, state: MeterState, test_set: TestSet) -> None:

@@ -27,6 +27,9 @@ from easeml_meter.storage.journal import LINES, SUFFIX, Journal, entries_in
 from easeml_meter.storage.store import Store
 from easeml_meter.vault.keys import Identity
 
+_RESTORING = "restoring"
+"""Lies with the files of a meter while a restore brings some to where nobody knew its answers."""
+
 Step = tuple[str, int, int]
 """Fingerprint, tenant and step: what can have been answered only once."""
 
@@ -85,7 +88,10 @@ def restore(
                 books.tokens.revoke(stamp(place.clock()))
             for case in cases:
                 books.lock(case.meter.id)
-            return [case.bring_books(books) for case in cases]
+            restored = [case.bring_books(books) for case in cases]
+        for case in cases:
+            case.space.files.remove(_RESTORING)
+    return restored
 
 
 @needs(Permission.OPERATE)
@@ -159,6 +165,8 @@ class _Case:
             if name.endswith(SUFFIX):
                 here |= _by_step(name, Journal(space.files, f"{TEST_SETS}/{name}").read())
         witnessed = bool(chain or files) and told.keys() <= here.keys()
+        # What a restore that was cut short has brought is the backup's own word.
+        witnessed = witnessed and not space.files.exists(_RESTORING)
         return cls(backup, meter, space, delivered, told, here, chain, witnessed)
 
     def check(self) -> None:
@@ -180,6 +188,8 @@ class _Case:
     def bring_files(self) -> None:
         """Add the files and the lines of journals that are missing here."""
         files = self.space.files
+        if not self.witnessed:
+            files.put(_RESTORING, b"A restore was begun here and not ended: run it again.\n")
         for name in self.backup.files(self.meter.id):
             if name.endswith(LINES):
                 if not name.endswith(SUFFIX):

@@ -7,6 +7,7 @@ or read never meet half of one.
 from __future__ import annotations
 
 import errno
+import fcntl
 import os
 import re
 import secrets
@@ -70,7 +71,7 @@ class Files(Protocol):
         """Read a journal; a last line cut short by a crash may be among them."""
 
     def total(self, name: str) -> int | None:
-        """Return the total noted with the lines added last, without reading them.
+        """Return the largest total noted, without reading the lines: late ones may note less.
 
         It is 0 for a journal that is not there, and None where no total is known.
         """
@@ -180,23 +181,39 @@ class FolderFiles:
     def append(self, name: str, lines: list[str], total: int | None = None) -> None:
         """Add lines, and wait until they are on disk."""
         path = self._path(name)
-        noted = [] if total is None else [f"{_TOTAL}{total}"]
-        # It starts on a fresh line even if a crash has cut the last one short.
-        text = "\n".join(["", *lines, *noted, ""])
-        new = not path.exists()
-        if new:  # a restore may bring lines before any other file
-            path.parent.mkdir(parents=True, exist_ok=True)
-        # One write to a file opened for appending: lines of two processes do not mix.
-        handle = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o600)
         try:
-            if os.write(handle, text.encode()) < len(text.encode()):
-                raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC), str(path))
+            new = not path.exists()
+            if new:  # a restore may bring lines before any other file
+                path.parent.mkdir(parents=True, exist_ok=True)
+            self._append(name, lines, total)
+            if new:
+                sync(path.parent)
+        except OSError as error:
+            raise unusable(path, error) from error
+
+    def _append(self, name: str, lines: list[str], total: int | None) -> None:
+        handle = os.open(self._path(name), os.O_RDWR | os.O_APPEND | os.O_CREAT, 0o600)
+        try:
+            with _locked(handle):
+                # What another server has written first stays counted, if these lines are late.
+                most = [] if total is None else [f"{_TOTAL}{max(total, self._largest(name))}"]
+                # It starts on a fresh line even if a crash has cut the last one short.
+                text = "\n".join(["", *lines, *most, ""]).encode()
+                # One write to a file opened for appending: lines of two processes do not mix.
+                if os.write(handle, text) < len(text):
+                    raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
             # An answer leaves only after this: the journal is what survives a lost database.
             os.fsync(handle)
         finally:
             os.close(handle)
-        if new:
-            sync(path.parent)
+
+    def _largest(self, name: str) -> int:
+        """Return the largest total noted: the last, unless a line cut short hides it."""
+        last = self.total(name)
+        if last is not None:
+            return last
+        found = re.findall(rb"^%s(\d{1,12})$" % _TOTAL.encode(), self.read(name), re.MULTILINE)
+        return max(map(int, found), default=0)
 
     def lines(self, name: str) -> list[str]:
         """Read a journal."""
@@ -231,6 +248,28 @@ def _make_private(folder: Path) -> None:
     if not folder.is_dir():
         _make_private(folder.parent)  # `parents` of mkdir would make those for everybody
         folder.mkdir(mode=0o700, exist_ok=True)
+
+
+@contextmanager
+def _locked(handle: int) -> Iterator[None]:
+    """Hold the lock of an open file against all processes that append to it, if it can have one.
+
+    Some network file systems have no locks; journals were kept there before this one was taken.
+    """
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        locked = True
+    except OSError as error:
+        if error.errno not in (errno.ENOSYS, errno.ENOTSUP, errno.ENOLCK):
+            raise
+        locked = False
+    try:
+        yield
+    finally:
+        if (
+            locked
+        ):  # not left to closing: a process that was forked meanwhile would go on to hold it
+            fcntl.flock(handle, fcntl.LOCK_UN)
 
 
 def _check_regular(path: Path) -> None:

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import threading
+from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pyarrow as pa
@@ -17,7 +20,9 @@ from easeml_meter.errors import InvalidInput, WrongPhase
 from easeml_meter.meter import Meter
 from easeml_meter.service import seats
 from easeml_meter.service.actor import SYSTEM
+from easeml_meter.service.journal import reconcile
 from easeml_meter.service.meters import create_meter
+from easeml_meter.service.testsets import delivery
 from easeml_meter.service.users import add_user
 from easeml_meter.vault import likeness
 
@@ -93,3 +98,47 @@ def test_rows_that_another_meter_still_uses_are_not_released(
         room.meter.release()
     assert likeness.LARGEST_SHARE < 1
     assert room.meter.generations[0].phase is Phase.SPENT
+
+
+@pytest.mark.parametrize("same", [True, False])
+def test_two_meters_that_are_given_the_same_rows_at_once(
+    tmp_path: Path, database: str, monkeypatch: pytest.MonkeyPatch, same: bool
+) -> None:
+    """Each was compared with what had arrived, and neither had: both were taken."""
+    with (
+        closing(make_site(tmp_path / "site", database)) as here,
+        closing(make_site(tmp_path / "site", database)) as there,
+    ):
+        made = [create_meter(SYSTEM, here, small_spec(), name).id for name in ("first", "second")]
+        first, second = Meter(here.space(made[0])), Meter(there.space(made[1]))
+        labels = np.random.default_rng(0).integers(0, 2, first.plan.labels + 1)
+        for start, meter in enumerate((first, second)):
+            table = rows(labels, seed=1000 + (0 if same else start))
+            pq.write_table(table.slice(start, first.plan.labels), tmp_path / "plain.parquet")
+            meter.seal(tmp_path / "plain.parquet", tmp_path / f"{start}.sealed", label="label")
+        refused: list[Exception] = []
+
+        def deliver_second() -> None:
+            try:
+                second.add_test_set(tmp_path / "1.sealed")
+            except InvalidInput as error:
+                refused.append(error)
+
+        rival = threading.Thread(target=deliver_second)
+
+        def entering(*arguments: Any) -> Any:
+            """Let the second one come while the first is entered, and not yet committed."""
+            monkeypatch.setattr(delivery, "reconcile", reconcile)
+            rival.start()
+            rival.join(timeout=2)
+            return reconcile(*arguments)
+
+        monkeypatch.setattr(delivery, "reconcile", entering)
+        first.add_test_set(tmp_path / "0.sealed")
+        rival.join()
+        phases = [each.generations[-1].phase for each in (first, second)]
+        assert phases == [Phase.ACTIVE, Phase.REQUESTED if same else Phase.ACTIVE]
+        events = [[link.event for link in each.audit().links] for each in (first, second)]
+        assert [each.count("reuse refused") for each in events] == ([1, 1] if same else [0, 0])
+    lines = ["rows of the test set of another meter on this server" in str(e) for e in refused]
+    assert lines == ([True] if same else [])

@@ -5,10 +5,18 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from unittest import mock
 
 import numpy as np
 import pytest
-from tests.service.helpers import Clock, Session, deliver, make_session, small_spec
+from tests.service.helpers import (
+    Clock,
+    Session,
+    deliver,
+    make_session,
+    retire_cut_short,
+    small_spec,
+)
 
 from easeml_meter.core.history import ledger_of
 from easeml_meter.core.ledger import Ledger
@@ -17,7 +25,15 @@ from easeml_meter.core.model import LabelRequest, TestSet
 from easeml_meter.core.people import Role
 from easeml_meter.core.questions.planning import required_labels
 from easeml_meter.core.views import Signal, signal_from_json
-from easeml_meter.errors import Denied, InvalidInput, MeterError, NotFound, Spent, WrongPhase
+from easeml_meter.errors import (
+    Denied,
+    FilesUnusable,
+    InvalidInput,
+    MeterError,
+    NotFound,
+    Spent,
+    WrongPhase,
+)
 from easeml_meter.meter import Meter
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Workspace
@@ -26,6 +42,7 @@ from easeml_meter.service.submissions.measuring import Conditions
 from easeml_meter.service.testsets import requests
 from easeml_meter.service.testsets.release import retrospective
 from easeml_meter.spec import Count
+from easeml_meter.storage.journal import Journal
 
 LABELER = Actor.embedded(Role.LABELER)
 
@@ -191,7 +208,8 @@ def test_a_released_set_answers_nothing_that_was_still_being_measured(tmp_path: 
     assert session.meter.status(generation=1).signals == ()
 
 
-def test_an_older_database_put_back_knows_that_it_was_retired(tmp_path: Path) -> None:
+@pytest.mark.parametrize("cut", [False, True])
+def test_an_older_database_put_back_knows_that_it_was_retired(tmp_path: Path, cut: bool) -> None:
     """Its labels may be released by then, so it must not answer again."""
     session = make_session(tmp_path)
     session.submit(0, 0, model="a")
@@ -199,7 +217,10 @@ def test_an_older_database_put_back_knows_that_it_was_retired(tmp_path: Path) ->
     database = tmp_path / "meter" / ".meter" / "meter.db"
     before = database.read_bytes()
     with Meter.open(tmp_path / "meter") as meter:
-        meter.retire()
+        if cut:
+            retire_cut_short(meter)
+        else:
+            meter.retire()
         meter.release()
     for name in ("meter.db-wal", "meter.db-shm"):
         database.with_name(name).unlink(missing_ok=True)
@@ -209,6 +230,22 @@ def test_an_older_database_put_back_knows_that_it_was_retired(tmp_path: Path) ->
         with pytest.raises(Spent):
             session.submit(0, 0, model="b")
         assert [row.phase for row in meter.generations] == [Phase.SPENT, Phase.REQUESTED]
+
+
+def test_nothing_is_released_while_the_journal_does_not_say_that_it_was_retired(
+    tmp_path: Path,
+) -> None:
+    session = make_session(tmp_path)
+    session.submit(0, 0, model="a")
+    retire_cut_short(session.meter)
+    away = FilesUnusable("the disk is full")
+    with mock.patch.object(Journal, "retire", side_effect=away), pytest.raises(FilesUnusable):
+        session.meter.release()
+    assert session.meter.generations[0].phase is Phase.SPENT
+    assert not list((tmp_path / "meter").rglob("testset.parquet"))
+    session.meter.release()
+    (journal,) = (tmp_path / "meter").rglob("*.journal")
+    assert journal.read_text(encoding="utf-8").count('"retired"') == 1
 
 
 def test_a_test_set_keeps_its_count_and_the_next_one_says_what_changed(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from unittest import mock
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.service.helpers import Clock, small_spec
+from tests.service.helpers import Clock, retire_cut_short, small_spec
 from tests.service.testsets.test_windows import Rolled
 
 from easeml_meter.core.history import ledger_of
@@ -330,6 +330,29 @@ def test_older_books_complete_a_stage_that_was_begun(topped: Topped, tmp_path: P
     old_books(tmp_path)
     topped.reopen()
     assert len(topped.spend()) == MORE - 1
+
+
+def test_older_books_know_that_a_top_up_was_retired_whose_first_rows_are_public(
+    topped: Topped, tmp_path: Path
+) -> None:
+    """A power cut kept the retirement from the journal; then the first rows were released."""
+    topped.deliver()
+    topped.spend()
+    topped.deliver()
+    topped.meter.close()
+    database = tmp_path / "meter" / ".meter" / "meter.db"
+    before = database.read_bytes()
+    topped.reopen()
+    retire_cut_short(topped.meter)
+    topped.meter.release()
+    assert topped.meter.generations[0].phase is Phase.RELEASED
+    topped.meter.close()
+    for name in ("meter.db-wal", "meter.db-shm"):
+        database.with_name(name).unlink(missing_ok=True)
+    database.write_bytes(before)
+    topped.reopen()
+    with pytest.raises(Spent):
+        topped.submit()
 
 
 def test_a_deleted_database_resets_neither_stage(topped: Topped, tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
-from tests.service.helpers import Clock, small_spec
+from tests.service.helpers import Clock, retire_cut_short, small_spec
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event
@@ -477,6 +477,27 @@ def test_a_retired_window_makes_room_for_the_next(rolled: Rolled) -> None:
     rolled.meter.retire()
     rolled.deliver()
     assert rolled.submit().generation == 2
+
+
+def test_older_books_know_of_a_retirement_before_a_batch_was_released(
+    rolled: Rolled, tmp_path: Path
+) -> None:
+    """A power cut kept the retirement from the journal, and the labels of a batch are public."""
+    rolled.deliver()
+    rolled.meter.close()
+    database = tmp_path / "meter" / ".meter" / "meter.db"
+    before = database.read_bytes()
+    rolled.meter = Meter.open(tmp_path / "meter", clock=Clock())
+    retire_cut_short(rolled.meter)
+    labels = list(rolled.labels)
+    rolled.deliver()  # batch 1 leaves
+    rolled.meter.close()
+    for name in ("meter.db-wal", "meter.db-shm"):
+        database.with_name(name).unlink(missing_ok=True)
+    database.write_bytes(before)
+    rolled.meter, rolled.labels = Meter.open(tmp_path / "meter", clock=Clock()), labels
+    with pytest.raises(Spent):
+        rolled.submit()
 
 
 def test_batches_are_for_those_who_may_see_what_is_released(rolled: Rolled) -> None:

@@ -21,7 +21,7 @@ from easeml_meter.service.place import TEST_SETS, Clock, Workspace, utc_now
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import windows
 from easeml_meter.service.testsets.checking import Asked
-from easeml_meter.service.testsets.elsewhere import claim, refuse_elsewhere
+from easeml_meter.service.testsets.elsewhere import Elsewhere, claim
 from easeml_meter.service.testsets.requests import (
     as_request,
     refuse_other_parts,
@@ -269,26 +269,26 @@ def take_in(
     check_alone(space, state, sealed)
     if windows.before(state) is None:
         fingerprint = fresh_rows(space, state, sealed, path)
-        notices = check_reuse(actor, space, state, sealed, decisions)
+        elsewhere, notices = check_reuse(actor, space, state, sealed, decisions)
         windows.fresh_batch(space, state, sealed, path)
         # The last check: if it fails, that is entered as a try, and tries are few.
         check_enough(space, state, sealed, fingerprint, parts or ())
         return _begin(
-            space, state, sealed, path, fingerprint=fingerprint, notices=notices, parts=parts
+            elsewhere, state, sealed, path, fingerprint=fingerprint, notices=notices, parts=parts
         )
-    notices = check_reuse(actor, space, state, sealed, decisions)
+    elsewhere, notices = check_reuse(actor, space, state, sealed, decisions)
     # Those that join, by themselves: beside others they have another fingerprint.
     fresh_rows(space, state, sealed, path)
     windows.fresh_batch(space, state, sealed, path)
     with windows.joined(space, state, sealed) as (window, whole):
         fingerprint = fresh_rows(space, state, window, path)
         return _begin(
-            space, state, window, whole, fingerprint=fingerprint, notices=notices, parts=parts
+            elsewhere, state, window, whole, fingerprint=fingerprint, notices=notices, parts=parts
         )
 
 
 def _begin(
-    space: Workspace,
+    elsewhere: Elsewhere,
     state: MeterState,
     sealed: SealedTestSet,
     path: Path,
@@ -298,6 +298,7 @@ def _begin(
     parts: Sequence[Part] | None,
 ) -> TestSet:
     """Enter a test set whose rows were checked; the oldest batch of the window before is free."""
+    space = elsewhere.space
     wanted, manifest, earlier = state.requested(), sealed.manifest, windows.before(state)
     committed = None if state.spec.drawn is None else sealed.draws.commitment
     # Files and notes come before the transaction, so that what the books name is always there. A
@@ -310,7 +311,7 @@ def _begin(
     blob = copy_into(space.files, f"{TEST_SETS}/{wanted.number}-{manifest.sha256}.sealed", path)
     kept = keep_notices(space, delivery_notices(wanted.number, manifest.sha256), notices)
     freed = windows.free_oldest(space, state, earlier) if earlier is not None and rolling else None
-    with space.writing() as books:
+    with elsewhere.writing() as books:
         number, wanted = wanted.number, space.state(books).requested()
         if wanted.number != number:  # somebody was faster, and that set is spent already
             raise WrongPhase(f"test set {number} was delivered meanwhile: seal these rows again")
@@ -414,8 +415,11 @@ def check_reuse(
     state: MeterState,
     sealed: SealedTestSet,
     decisions: LabelerDecisions,
-) -> list[Notice]:
-    """Refuse ids that repeat and rows that were used before; return what labelers are told."""
+) -> tuple[Elsewhere, list[Notice]]:
+    """Refuse ids that repeat and rows that were used before; return what labelers are told.
+
+    What other meters get meanwhile is compared when the rows are entered: so that comes along.
+    """
     rows = sealed_rows(space, sealed)
     if rows.ids is not None:
         refuse_repeated_ids("", rows.ids, rows.named)
@@ -423,9 +427,11 @@ def check_reuse(
         validations = books.validation.all(state.meter.id)
     found = overlaps(space, state, validations, sealed, rows)
     decide(found, sealed.rows, decisions)
-    refuse_elsewhere(actor, space, sealed.manifest.generation, rows, InvalidInput)
     number, now = sealed.manifest.generation, space.now()
-    return [own_notice(rows, number, now), *(each.notice(number, now) for each in found)]
+    elsewhere = Elsewhere(actor, space, number, rows)
+    elsewhere.refuse()
+    notices = [own_notice(rows, number, now), *(each.notice(number, now) for each in found)]
+    return elsewhere, notices
 
 
 def _check_schema(state: MeterState, manifest: Manifest) -> None:

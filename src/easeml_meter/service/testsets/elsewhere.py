@@ -7,45 +7,102 @@ both; and each attempt is a link in both audit chains.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from contextlib import suppress
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
 
 from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event, TestSet
 from easeml_meter.core.people import Role
-from easeml_meter.errors import InvalidInput, MeterError
+from easeml_meter.errors import InvalidInput, MeterError, WrongPhase
 from easeml_meter.service.actor import Actor
 from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
+from easeml_meter.storage.books import Books
 from easeml_meter.vault.comparison import Rows
 from easeml_meter.vault.likeness import LARGEST_SHARE, likeness
 
+_DELIVERIES = "deliveries"
+"""The lock that the deliveries of all meters take, after that of their own meter."""
 
-def refuse_elsewhere(
-    actor: Actor,
-    space: Workspace,
-    number: int,
-    rows: Rows,
-    problem: type[MeterError],
-    *,
-    active_only: bool = False,
-) -> None:
-    """Refuse the rows of test set `number` if they stand in a test set of another meter.
+
+@dataclass
+class Elsewhere:
+    """Rows that are being delivered, and what they were compared with at other meters."""
+
+    actor: Actor
+    space: Workspace
+    number: int
+    rows: Rows
+    _compared: set[tuple[str, int]] = field(default_factory=set)
+
+    def refuse(self) -> None:
+        """Refuse the rows if they stand in a test set of another meter, whatever its phase.
+
+        Raises:
+            InvalidInput: they do.
+        """
+        with self.space.reading() as books:
+            others = self._left(books)
+        for other, share in _found(self.space, self.rows, others):
+            which = _noted(self.actor, self.space, self.number, other, share)
+            raise InvalidInput(f"{which}: give other rows")
+        self._compared |= {(each.meter, each.number) for each in others}
+
+    @contextmanager
+    def writing(self) -> Iterator[Books]:
+        """Hold the meter's write lock while no test set has arrived that was not compared.
+
+        Comparing may take minutes, so it is done without a lock: whatever was entered meanwhile is
+        compared then, until there is nothing left.
+
+        Raises:
+            InvalidInput: the rows were given to another meter meanwhile.
+        """
+        while True:
+            with suppress(_Behind), self.space.writing() as books:
+                if self.space.beside is not None:
+                    books.lock(_DELIVERIES)
+                if self._left(books):
+                    raise _Behind
+                yield books
+                return
+            self.refuse()
+
+    def _left(self, books: Books) -> list[TestSet]:
+        """Return the test sets of other meters that were not compared yet."""
+        return [
+            each
+            for each in _others(self.space, books)
+            if (each.meter, each.number) not in self._compared
+        ]
+
+
+class _Behind(Exception):
+    """A test set has arrived at another meter since the rows were compared."""
+
+
+def refuse_active(actor: Actor, space: Workspace, number: int, rows: Rows) -> None:
+    """Refuse to release the rows of test set `number` if another meter still uses them.
 
     Raises:
-        problem: they do, in one that is or was delivered, or with `active_only` is active.
+        WrongPhase: they stand in an active test set.
     """
-    for other, share in _found(space, rows, active_only=active_only):
-        there = _beside(space, other)
-        _note(space, number)
-        name = _note(there, other.number)
-        which = "the test set of another meter on this server"
-        if _labels_both(actor, space, other):
-            which = f"test set {other.number} of the meter {name!r} ({100 * share:.3g} % of them)"
-        raise problem(
-            f"the rows of test set {number} are rows of {which}, and their answers count there: "
-            + ("release it when that one is spent" if active_only else "give other rows")
-        )
+    with space.reading() as books:
+        active = [each for each in _others(space, books) if each.phase is Phase.ACTIVE]
+    for other, share in _found(space, rows, active):
+        which = _noted(actor, space, number, other, share)
+        raise WrongPhase(f"{which}: release it when that one is spent")
+
+
+def _noted(actor: Actor, space: Workspace, number: int, other: TestSet, share: float) -> str:
+    """Enter an attempt in both chains; return what the actor may know of it."""
+    _note(space, number)
+    name = _note(_beside(space, other), other.number)
+    which = "the test set of another meter on this server"
+    if _labels_both(actor, space, other):
+        which = f"test set {other.number} of the meter {name!r} ({100 * share:.3g} % of them)"
+    return f"the rows of test set {number} are rows of {which}, and their answers count there"
 
 
 def claim(space: Workspace, meter: str, fingerprint: str) -> None:
@@ -82,15 +139,18 @@ def _note(space: Workspace, number: int) -> str:
     return meter.name
 
 
-def _found(space: Workspace, rows: Rows, *, active_only: bool) -> Iterator[tuple[TestSet, float]]:
-    """Yield the test sets of other meters that share too many rows, and the share."""
+def _others(space: Workspace, books: Books) -> list[TestSet]:
+    """Return the test sets that have arrived at other meters of the server."""
     if space.beside is None:
-        return
-    with space.reading() as books:
-        delivered = books.testsets.delivered()
-    for other in delivered:
-        if other.meter == space.meter or (active_only and other.phase is not Phase.ACTIVE):
-            continue
+        return []
+    return [each for each in books.testsets.delivered() if each.meter != space.meter]
+
+
+def _found(
+    space: Workspace, rows: Rows, others: Sequence[TestSet]
+) -> Iterator[tuple[TestSet, float]]:
+    """Yield those of other test sets that share too many rows, and the share."""
+    for other in others:
         share = 0.0
         # What another meter has lost or damaged must not keep this one from its test set.
         with suppress(MeterError), open_sealed(_beside(space, other), other) as sealed:

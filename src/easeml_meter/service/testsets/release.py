@@ -19,7 +19,7 @@ from easeml_meter.core.signals import Rules, answer_named
 from easeml_meter.core.views import SessionView, Truth
 from easeml_meter.errors import NotFound, WrongPhase
 from easeml_meter.service.actor import Actor, Permission, needs
-from easeml_meter.service.journal import reconcile, session_of
+from easeml_meter.service.journal import complete_retirement, reconcile, session_of
 from easeml_meter.service.place import RELEASED, Workspace
 from easeml_meter.service.submissions.deciding import too_few
 from easeml_meter.service.submissions.keeping import read_kept, split_curve
@@ -30,7 +30,7 @@ from easeml_meter.service.submissions.kinds import (
 )
 from easeml_meter.service.submissions.measuring import Measured, open_sealed
 from easeml_meter.service.submissions.waiting import KnownLabels, orders_of
-from easeml_meter.service.testsets.elsewhere import refuse_elsewhere
+from easeml_meter.service.testsets.elsewhere import refuse_active
 from easeml_meter.service.testsets.requests import settled
 from easeml_meter.service.testsets.reuse import sealed_rows
 from easeml_meter.spec import MeterSpec
@@ -84,6 +84,10 @@ def choose(actor: Actor, space: Workspace, number: int | None = None) -> Chosen:
         state = settled(space, books, space.state(books))
         test_set = _next_to_release(state, number)
         histories, unjournaled = reconcile(space, books, state, test_set)
+        # Later ones that share its rows are spent, too, and must not answer from them either.
+        for later in state.generations:
+            if test_set.number < later.number <= state.last_sharing(test_set):
+                complete_retirement(space, books, state, later)
         entries = books.entries.all(test_set.meter, test_set.number)
     space.journal(test_set).append(unjournaled, histories.answers)
     # After the lock: sealed files are compared row by row, which may take minutes.
@@ -171,7 +175,7 @@ def _refuse_active_rows(
                         f"rows of test set {test_set.number} stand in test set {other.number}, "
                         "which is active: release it when that one is spent"
                     )
-        refuse_elsewhere(actor, space, test_set.number, rows, WrongPhase, active_only=True)
+        refuse_active(actor, space, test_set.number, rows)
 
 
 def _next_to_release(state: MeterState, number: int | None) -> TestSet:

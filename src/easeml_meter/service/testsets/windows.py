@@ -20,6 +20,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Batch, TestSet
 from easeml_meter.errors import MeterError, NotFound, WrongPhase, invalid
 from easeml_meter.service.actor import Actor, Permission, needs
+from easeml_meter.service.journal import complete_retirement
 from easeml_meter.service.place import RELEASED, Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets.reuse import covering
@@ -191,6 +192,8 @@ def free_oldest(space: Workspace, state: MeterState, window: TestSet) -> Batch:
     # Its labels are about to be public: no answer may be measured on them after this.
     if window.phase not in (Phase.SPENT, Phase.RELEASED):
         raise WrongPhase(f"window {window.number} is {window.phase}: its batches are in use")
+    with space.reading() as books:
+        complete_retirement(space, books, state, window)
     rows = batch_rows(state, window)[0]
     with open_sealed(space, window) as sealed, space.files.writing(_file(window.number)) as path:
         write_table(path, sealed.schema, _first(sealed.batches(), rows))

@@ -171,7 +171,10 @@ class Books:
         return Deliveries(self._exchange)
 
     def lock(self, meter: str | None) -> None:
-        """Wait for the lock of a meter, unless beginning to write has taken it already."""
+        """Wait for the lock of a meter, or of any other name, until the transaction ends.
+
+        SQLite has one lock, which beginning to write has taken already.
+        """
         if self.connection.dialect.name != "sqlite":
             self._exchange.forget()  # whoever held the lock may have written what was read
             self.connection.exec_driver_sql(taking_lock(meter))
