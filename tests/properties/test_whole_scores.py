@@ -244,6 +244,24 @@ def test_a_threshold_may_be_chosen_after_a_curve_was_read(tmp_path: Path) -> Non
     assert meter.audit().sound
 
 
+def test_the_same_files_have_a_curve_for_each_validation_set(tmp_path: Path) -> None:
+    """Corrected labels change the curve: the one that was answered before must stay."""
+    session = Sealed(tmp_path, spec_of("roc[1]", rows=600))
+    meter, own = session.meter, np.where(session.own == 1, 0.8, 0.3)
+    level = np.where(session.labels == 1, 0.8, 0.3)
+    first = session.submit(level, own, model="before")
+    corrected = pa.table({"x": np.arange(20.0), "label": 1 - session.own})
+    pq.write_table(corrected, tmp_path / "corrected.parquet")
+    meter.replace_validation(tmp_path / "corrected.parquet", label="label")
+    again = session.submit(level, own, model="after")
+    assert [first.name, again.name] == ["1", "2"]
+    meter.retire()
+    meter.release()
+    view = meter.status(generation=1)
+    assert [truth and truth.test_loss for truth in view.retrospective] == [0.0, 1.0]
+    assert [check.right for check in checks(view)] == [True, True]
+
+
 def test_a_validation_set_without_one_of_the_classes_has_no_curve(tmp_path: Path) -> None:
     session = Sealed(tmp_path, spec_of("roc[1]", rows=600))
     ones = pa.table({"x": np.arange(4.0), "label": np.ones(4, np.int64)})

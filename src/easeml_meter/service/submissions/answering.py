@@ -424,7 +424,7 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
         measured.space.check_room(len(content) + room_of_curve(measured.spec, measured.validation))
     entry = draft.entry
     old = decisions.olds.get((entry.tenant, entry.asked))
-    kept = Kept(draft.entry.submission, attempt.suffix, content) if content else None
+    kept = Kept.of(entry, attempt.suffix, content) if content else None
     if on_demand and old is not None:
         return _on_demand(replace(draft, kept=kept, old=old.step), attempt, measured, old)
     losses = _losses(measured.spec.each[entry.asked], attempt, measured, old)

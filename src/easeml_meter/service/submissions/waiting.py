@@ -82,10 +82,11 @@ def read_pending(space: Workspace, order: LabelOrder) -> Pending:
     content = unwrap(space.files.read(_name(order)), space.identity, "the waiting submission")
     head, _, kept = content.partition(b"\n")
     found = json.loads(head)
+    entry = Entry(**found["entry"])
     draft = Draft(
-        Entry(**found["entry"]),
+        entry,
         same_bytes=found["same_bytes"],
-        kept=Kept(found["identity"], found["suffix"], kept),
+        kept=Kept.of(entry, found["suffix"], kept),
         old=found["old"],
     )
     return Pending(draft, tuple(found["rows"]), tuple(found["ids"]))
@@ -252,7 +253,6 @@ def _packed(draft: Draft, rows: list[int], ids: list[str]) -> bytes:
     head = {
         "entry": asdict(draft.entry),
         "same_bytes": draft.same_bytes,
-        "identity": draft.kept.identity,
         "suffix": draft.kept.suffix,
         "old": draft.old,
         "rows": rows,
