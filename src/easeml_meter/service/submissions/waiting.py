@@ -29,7 +29,7 @@ from easeml_meter.scoring.comparing import compare_known, differing
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import Unscorable
 from easeml_meter.service.place import ORDERS, Workspace
-from easeml_meter.service.submissions.deciding import Draft
+from easeml_meter.service.submissions.deciding import Draft, Known
 from easeml_meter.service.submissions.keeping import Kept
 from easeml_meter.service.submissions.measuring import Measured
 from easeml_meter.service.submissions.promoting import old_model
@@ -90,6 +90,12 @@ def read_pending(space: Workspace, order: LabelOrder) -> Pending:
         old=found["old"],
     )
     return Pending(draft, tuple(found["rows"]), tuple(found["ids"]))
+
+
+def unanswered(books: Books, test_set: TestSet, waited: Sequence[Draft]) -> Draft | None:
+    """Return the oldest of those whose labels have come that has no answer yet."""
+    known = Known.read(books, test_set, waited)
+    return next((draft for draft in waited if known.same(draft) is None), None)
 
 
 def _name(order: LabelOrder) -> str:
@@ -225,9 +231,8 @@ def compared_on_demand(
     _refuse_waiting(space, before, draft)  # one may have come since we looked last
     known = KnownLabels.read(space, before)
     rows = needed(new, old, known.places, on.spec.quota(new.rows))
-    if not rows:
-        return known.compared(new, old)
-    ids = _ids(on, rows)
+    packed = _packed(draft, rows, _ids(on, rows)) if rows else b""
+    waited = [read_pending(space, each).draft for each in before]
     with space.writing() as books:
         state = space.state(books)
         entry = draft.entry
@@ -236,14 +241,20 @@ def compared_on_demand(
         if (
             state.active().number != test_set.number
             or orders_of(books, test_set) != before
+            # Labels come before the answer that they are for; ours may follow from that answer.
+            or unanswered(books, test_set, waited) is not None
             or (0 if same is None else same.step) != draft.old
         ):
             raise MeterError("another submission came meanwhile: submit this one again")
         order = LabelOrder(test_set.number, len(before) + 1, len(rows), space.now())
-        # The file before its link: whoever finds an order in the chain finds what waits for it.
-        space.files.put(_name(order), wrap(_packed(draft, rows, ids), [space.identity.recipient]))
-        details = {"generation": order.generation, "order": order.number, "labels": order.labels}
-        books.audit.append(test_set.meter, order.at, Event.LABELS_ASKED, details)
+        if rows:
+            # The file before its link: whoever finds an order in the chain finds what waits for it.
+            space.files.put(_name(order), wrap(packed, [space.identity.recipient]))
+            details = {"generation": order.generation, "order": order.number}
+            details["labels"] = order.labels
+            books.audit.append(test_set.meter, order.at, Event.LABELS_ASKED, details)
+    if not rows:
+        return known.compared(new, old)
     raise _waiting(order, draft.entry.model, same=True)
 
 
