@@ -25,7 +25,7 @@ from easeml_meter.core.model import Event, Wanted
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import Denied, InvalidInput, MeterError, Spent, Waiting, WrongPhase
 from easeml_meter.meter import Meter
-from easeml_meter.service.place import Workspace
+from easeml_meter.service.place import ORDERS, Workspace
 from easeml_meter.service.submissions import answering, waiting
 from easeml_meter.service.testsets import orders
 from easeml_meter.vault.keys import unwrap
@@ -291,6 +291,32 @@ def test_all_that_have_waited_are_answered_the_oldest_first(demand: Demand) -> N
     assert told == ["deployed", "better", "next"]
     assert demand.submit(range(5), "better").repeated
     assert demand.meter.audit().sound
+
+
+def test_older_books_neither_replace_labels_nor_make_up_a_change(demand: Demand) -> None:
+    """The answer comes back from the journal, but nobody knows any more what was labelled."""
+    state = demand.folder / "meter" / ".meter"
+    demand.submit(range(16), "deployed")
+    demand.meter.close()
+    books = {path: path.read_bytes() for path in state.glob("meter.db*")}
+    demand.meter = Meter.open(demand.folder / "meter")
+    assert demand.answered(range(2), "better").name == "pass"
+    bought = {path: path.read_bytes() for path in (state / ORDERS).iterdir()}
+    demand.meter.close()
+    for path in state.glob("meter.db*"):
+        path.unlink()
+    for path, content in books.items():
+        path.write_bytes(content)
+    demand.meter = Meter.open(demand.folder / "meter")
+    demand.answered(range(15), "other")
+    assert all(path.read_bytes() == content for path, content in bought.items())
+    demand.meter.retire()
+    records = json.loads((demand.meter.release() / "retrospective.json").read_text("utf-8"))
+    assert [(each["model"], each["change"]) for each in records] == [
+        ("deployed", None),
+        ("better", None),
+        ("other", pytest.approx(1 / len(demand.labels))),
+    ]
 
 
 def test_what_waits_is_in_a_backup_and_follows_a_new_key(

@@ -102,6 +102,16 @@ def _name(order: LabelOrder) -> str:
     return f"{ORDERS}/{order.generation}-{order.number}.age"
 
 
+def _next_number(space: Workspace, test_set: TestSet, orders: Sequence[LabelOrder]) -> int:
+    """Return the number of the next order, which no file has.
+
+    Older books do not know of the newest orders: their labels were paid for, and stay.
+    """
+    stems = (name.removesuffix(".age").split("-") for name in space.files.names(ORDERS))
+    taken = [int(stem[1]) for stem in stems if stem[0] == str(test_set.number)]
+    return max([0, *taken, *(each.number for each in orders)]) + 1
+
+
 def _labels_name(order: LabelOrder) -> str:
     return f"{ORDERS}/{order.generation}-{order.number}-labels.age"
 
@@ -156,6 +166,12 @@ class KnownLabels:
         found = np.full(rows, -1)
         found[self.places] = np.arange(len(self.places))
         return self.labels.take(pa.array(found, pa.int64(), mask=found < 0))
+
+    def cover(self, new: Predictions, old: Predictions) -> bool:
+        """Whether every row on which two models differ has a label."""
+        unlike = differing(new, old)
+        unlike[self.places] = False
+        return not unlike.any()
 
     def compared(self, new: Predictions, old: Predictions) -> Comparison | None:
         """Compare two models; None if a label does not fit the loss."""
@@ -246,7 +262,8 @@ def compared_on_demand(
             or (0 if same is None else same.step) != draft.old
         ):
             raise MeterError("another submission came meanwhile: submit this one again")
-        order = LabelOrder(test_set.number, len(before) + 1, len(rows), space.now())
+        number = _next_number(space, test_set, before)
+        order = LabelOrder(test_set.number, number, len(rows), space.now())
         if rows:
             # The file before its link: whoever finds an order in the chain finds what waits for it.
             space.files.put(_name(order), wrap(packed, [space.identity.recipient]))

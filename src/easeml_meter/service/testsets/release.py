@@ -354,7 +354,10 @@ def _change(on: Measured, entry: Entry, old: Entry | None, known: KnownLabels) -
     if old is None or not entry.blob:
         return None
     both = _both_kept(on, entry, old)
-    against = None if both is None else known.compared(*both)
+    # Older books have lost orders, and with them which rows have labels.
+    if both is None or not known.cover(*both):
+        return None
+    against = known.compared(*both)
     if against is None or against.apart(predictions=True) > as_written(on.spec.disagreement or 1):
         return None
     return float(against.value(Variable.CHANGE))
