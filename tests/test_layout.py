@@ -26,7 +26,7 @@ ELSEWHERE = {
         "service/testsets/orders",
     ),
     # From meter.toml to the answer.
-    "properties/test_strata.py": ("spec/strata", "tables/strata"),
+    "properties/test_strata.py": ("spec/strata",),
     # What is refused is refused of a whole meter.
     "spec/test_meter.py": (
         *("spec/bands", "spec/budgets", "spec/gaps", "spec/names", "spec/questions"),

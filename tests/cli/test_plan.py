@@ -7,10 +7,13 @@ import re
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
+from unittest import mock
 
 import pytest
 from tests.cli.running import plan_json, run
 
+from easeml_meter.meter import Meter
 from easeml_meter.spec import MeterSpec
 
 RESETS = ["--protocol", "incremental", "--resets"]
@@ -100,6 +103,24 @@ def test_a_loss_that_does_not_exist_is_refused_as_init_does(
     for asked in ([*HEADLINE, "--loss", "f2"], ["--spec", str(path)]):
         assert run(capsys, "plan", *asked) == (2, "", at_init)
     assert "f2" in at_init
+
+
+def test_strata_are_not_topped_up_and_older_meters_of_both_are_read(
+    capsys: pytest.CaptureFixture[str], tmp_path: Path
+) -> None:
+    """It was planned, and ended in a request for rows of no stratum."""
+    path = tmp_path / "both.toml"
+    strata: dict[str, Any] = {"stratum": "r", "strata": ("a", "b"), "weights": (0.7, 0.3)}
+    spec = MeterSpec.uniform(tolerance=0.1, steps=2, delta=0.1, top_up=2, **strata)
+    spec.write(path)
+    refused = "meter: top up: 2 given, not with strata: no proof covers it\n"
+    folder = tmp_path / "meter"
+    assert run(capsys, "init", "--spec", str(path), "-C", str(folder)) == (2, "", refused)
+    assert run(capsys, "plan", "--spec", str(path)) == (2, "", refused)
+    with mock.patch("easeml_meter.service.meters.check_new_strata"):
+        Meter.create(folder, spec)
+    assert Meter.open(folder).spec == spec
+    assert run(capsys, "status", "-C", str(folder))[0] == 0
 
 
 def test_a_spec_file_and_options_on_top(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:

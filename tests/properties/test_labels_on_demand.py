@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,11 +21,13 @@ from tests.properties.test_noninterference_in_a_folder import Side
 from tests.service.demand import OWN, QUESTION, Demand, begin, spec_of
 from tests.service.helpers import Labels, make_session, rows, write_predictions
 
-from easeml_meter.core.model import Event
+from easeml_meter.core.model import Event, Wanted
 from easeml_meter.core.questions.planning import plan_of
 from easeml_meter.errors import Denied, InvalidInput, MeterError, Spent, Waiting, WrongPhase
 from easeml_meter.meter import Meter
-from easeml_meter.service.place import Workspace
+from easeml_meter.service.place import ORDERS, Workspace
+from easeml_meter.service.submissions import answering, waiting
+from easeml_meter.service.testsets import orders
 from easeml_meter.vault.keys import unwrap
 
 NAMES = ("no", "certainly")
@@ -206,8 +209,6 @@ def test_release_gives_the_labels_that_were_bought(demand: Demand) -> None:
 def test_a_crash_after_the_labels_came_loses_no_answer(
     demand: Demand, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    from easeml_meter.service.testsets import orders
-
     def crash(_: object) -> bool:
         raise KeyboardInterrupt
 
@@ -223,6 +224,99 @@ def test_a_crash_after_the_labels_came_loses_no_answer(
     with pytest.raises(Waiting, match="next waits"):
         reopened.submit(*demand.files(range(4), "next"), model="next")
     assert [each.name for each in reopened.status().signals] == ["baseline", "pass"]
+
+
+def between(demand: Demand, asked: Wanted) -> Callable[[Workspace], bool]:
+    """Return a `settle` after which the labels come, whose answer is not entered yet."""
+    looked: list[bool] = []
+
+    def settle(space: Workspace) -> bool:
+        looked.append(answering_settle(space))
+        if len(looked) == 1:
+            with mock.patch.object(orders, "settle", return_value=False):
+                demand.label(asked)
+        return looked[-1]
+
+    answering_settle = answering.settle
+    return settle
+
+
+def asked_for(demand: Demand) -> int:
+    links = demand.meter.audit().links
+    return sum(link.details["labels"] for link in links if link.event == Event.LABELS_ASKED)
+
+
+def test_what_comes_between_labels_and_their_answer_goes_after_it(demand: Demand) -> None:
+    """It placed an order of its own; the one whose labels were here was never answered."""
+    demand.submit(range(demand.quota), "deployed")
+    asked = demand.wait(range(5), "better")
+    with (
+        mock.patch.object(answering, "settle", between(demand, asked)),
+        pytest.raises(MeterError, match="another submission came meanwhile: submit this one again"),
+    ):
+        demand.submit(range(4), "next")
+    assert asked_for(demand) == demand.quota
+    demand.wait(range(4), "next")
+    assert [each.model for each in demand.meter.status().signals] == ["deployed", "better"]
+
+
+def test_also_where_all_labels_are_here(demand: Demand) -> None:
+    """It was answered first, with a step that the one that waited had been asked for."""
+    demand.submit(range(demand.quota), "deployed")
+    for number in range(1, 4):
+        demand.answered(range(number), f"m{number}")
+    asked = demand.wait(range(5), "last of the labels")
+    assert asked_for(demand) == len(demand.labels)
+    with (
+        mock.patch.object(answering, "settle", between(demand, asked)),
+        pytest.raises(MeterError, match="another submission came meanwhile"),
+    ):
+        demand.submit(range(6), "next")
+    models = [each.model for each in demand.meter.status().signals]
+    assert models == ["deployed", "m1", "m2", "m3"]
+
+
+def test_all_that_have_waited_are_answered_the_oldest_first(demand: Demand) -> None:
+    """Books that were written by a version which let one pass the other have two of them."""
+    demand.submit(range(demand.quota), "deployed")
+    asked = demand.wait(range(5), "better")
+    with (
+        mock.patch.object(answering, "settle", between(demand, asked)),
+        mock.patch.object(waiting, "unanswered", return_value=None),
+        pytest.raises(Waiting, match="next waits"),
+    ):
+        demand.submit(range(4), "next")
+    demand.label(demand.meter.wanted())
+    told = [each.model for each in demand.meter.status().signals]
+    assert told == ["deployed", "better", "next"]
+    assert demand.submit(range(5), "better").repeated
+    assert demand.meter.audit().sound
+
+
+def test_older_books_neither_replace_labels_nor_make_up_a_change(demand: Demand) -> None:
+    """The answer comes back from the journal, but nobody knows any more what was labelled."""
+    state = demand.folder / "meter" / ".meter"
+    demand.submit(range(16), "deployed")
+    demand.meter.close()
+    books = {path: path.read_bytes() for path in state.glob("meter.db*")}
+    demand.meter = Meter.open(demand.folder / "meter")
+    assert demand.answered(range(2), "better").name == "pass"
+    bought = {path: path.read_bytes() for path in (state / ORDERS).iterdir()}
+    demand.meter.close()
+    for path in state.glob("meter.db*"):
+        path.unlink()
+    for path, content in books.items():
+        path.write_bytes(content)
+    demand.meter = Meter.open(demand.folder / "meter")
+    demand.answered(range(15), "other")
+    assert all(path.read_bytes() == content for path, content in bought.items())
+    demand.meter.retire()
+    records = json.loads((demand.meter.release() / "retrospective.json").read_text("utf-8"))
+    assert [(each["model"], each["change"]) for each in records] == [
+        ("deployed", None),
+        ("better", None),
+        ("other", pytest.approx(1 / len(demand.labels))),
+    ]
 
 
 def test_what_waits_is_in_a_backup_and_follows_a_new_key(

@@ -244,6 +244,56 @@ def test_a_threshold_may_be_chosen_after_a_curve_was_read(tmp_path: Path) -> Non
     assert meter.audit().sound
 
 
+def test_the_same_files_have_a_curve_for_each_validation_set(tmp_path: Path) -> None:
+    """Corrected labels change the curve: the one that was answered before must stay."""
+    session = Sealed(tmp_path, spec_of("roc[1]", rows=600))
+    meter, own = session.meter, np.where(session.own == 1, 0.8, 0.3)
+    level = np.where(session.labels == 1, 0.8, 0.3)
+    first = session.submit(level, own, model="before")
+    corrected = pa.table({"x": np.arange(20.0), "label": 1 - session.own})
+    pq.write_table(corrected, tmp_path / "corrected.parquet")
+    meter.replace_validation(tmp_path / "corrected.parquet", label="label")
+    again = session.submit(level, own, model="after")
+    assert [first.name, again.name] == ["1", "2"]
+    meter.retire()
+    meter.release()
+    view = meter.status(generation=1)
+    assert [truth and truth.test_loss for truth in view.retrospective] == [0.0, 1.0]
+    assert [check.right for check in checks(view)] == [True, True]
+
+
+@pytest.mark.parametrize("listed", [False, True])
+def test_numbers_of_another_precision_are_refused_and_not_answered(
+    tmp_path: Path, listed: bool
+) -> None:
+    """0.8 in 32 bits is above 0.8 in 64: the same model was told the farthest band."""
+    session = Sealed(tmp_path, spec_of("roc[1]", rows=600))
+
+    def table(labels: Any, kind: pa.DataType) -> pa.Table:
+        given = np.where(labels == 1, 0.8, 0.3)
+        if listed:
+            both = pa.array(np.stack([1 - given, given], axis=1).tolist())
+            return pa.table({"prediction": both.cast(pa.list_(kind))})
+        columns = {"probability_0": pa.array(1 - given), "probability_1": pa.array(given)}
+        return pa.table({name: column.cast(kind) for name, column in columns.items()})
+
+    def submit(test: pa.DataType, own: pa.DataType) -> Any:
+        tables = table(session.labels, test), table(session.own, own)
+        return session.meter.submit(*tables, model=f"{test} and {own}")
+
+    for test, own in ((pa.float32(), pa.float64()), (pa.float64(), pa.float32())):
+        bits = f"{test.bit_width} bits given, of {own.bit_width} in "
+        with pytest.raises(InvalidInput, match=f"numbers of {bits}.*: write both files with the"):
+            submit(test, own)
+    assert session.meter.status().steps_left == 3
+    for kind in (pa.float32(), pa.float64()):
+        assert submit(kind, kind).name == "1"
+    # Whole numbers are the same in all types.
+    zeros = pa.table({"probability_0": 1 - session.labels, "probability_1": session.labels})
+    ones = pa.table({"probability_0": 1.0 - session.own, "probability_1": session.own * 1.0})
+    assert session.meter.submit(zeros, ones, model="whole").name == "1"
+
+
 def test_a_validation_set_without_one_of_the_classes_has_no_curve(tmp_path: Path) -> None:
     session = Sealed(tmp_path, spec_of("roc[1]", rows=600))
     ones = pa.table({"x": np.arange(4.0), "label": np.ones(4, np.int64)})

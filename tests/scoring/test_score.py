@@ -28,6 +28,7 @@ from easeml_meter.scoring.outputs import read_labels
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import LossTotals, Score, Unscorable, score
 from easeml_meter.tables.clusters import Clusters
+from easeml_meter.tables.strata import Strata
 
 MINE = "tests.scoring.examples"
 WIDE = 150
@@ -294,3 +295,19 @@ def test_the_totals_of_a_row_group_take_room_for_its_own_clusters_only() -> None
     assert LossTotals.score(parts, clusters) == LossTotals.score([whole], clusters)
     sums = np.add.reduceat(units, np.arange(0, 1_000, 2))
     assert [int(each) for each in whole.values] == sums.tolist()
+
+
+def test_strata_of_any_size_are_added_up_exactly(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of 2^23 losses of 1, the sum has no place in 63 bits; plans ask for strata that large."""
+    codes = np.zeros((1 << 23) + 2, np.int64)
+    codes[:2] = 1
+    strata = Strata(codes, 2, (Fraction(3, 4), Fraction(1, 4)))
+    # Row groups that add up to a loss of 1 for every row of the first, and half of the second.
+    many = LossTotals(np.array([0]), np.array([(1 << 20) * UNIT]))
+    last = LossTotals(np.array([0, 1]), np.array([(1 << 20) * UNIT, UNIT]))
+    assert LossTotals.score([many] * 7 + [last], strata).mean == Fraction(7, 8)
+    # One row group with more rows than fit.
+    monkeypatch.setattr(module, "LARGEST", 3)
+    few = Strata(np.array([0, 0, 0, 1]), 2, strata.weights)
+    units = np.array([1 << 62, 1 << 62, 1 << 62, 0])
+    assert LossTotals.of(few, [units]).values.tolist() == [3 << 62, 0]

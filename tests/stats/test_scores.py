@@ -14,9 +14,11 @@ import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from mpmath import mp, mpf
 from scipy.stats import binom, norm
 from tests.stats import oracle
 
+from easeml_meter.spec import MeterSpec
 from easeml_meter.stats import scores
 from easeml_meter.stats.counting import log_geometric
 from easeml_meter.stats.planning import smallest
@@ -191,3 +193,29 @@ def test_equal_weights_are_summed_at_once(classes: int, size: int, tolerance: fl
     one_by_one = scores.log_average_tail(size, tolerance, [Fraction(1, classes)] * classes)
     at_once = scores.log_class_average_tail(size, tolerance, classes)
     assert at_once == pytest.approx(one_by_one, rel=1e-12)  # the order of sums is another
+
+
+@pytest.mark.parametrize("h", [0.5, 40.0, 699.0, 701.0, 709.7, 710.0, 1e4, 1e9, 1e15])
+def test_the_largest_moment_is_found_however_steep(h: float) -> None:
+    with mp.workdps(60):
+        grown = mp.expm1(mpf(h))
+        p = 1 / mpf(h) - 1 / grown
+        exact = mp.log1p(p * grown) - mpf(h) * p
+        # By less than the margin with which every tail is raised.
+        assert abs(scores._log_moment(h) - exact) <= scores._MARGIN / 10 * exact
+
+
+def test_a_stratum_with_next_to_no_rows_has_a_tail() -> None:
+    """Its weight is a thousand times its share of the rows: e to the slope was no number."""
+    strata = {"stratum": "r", "strata": ("a", "b"), "weights": (1e-6, 1 - 1e-6)}
+    spec = MeterSpec.uniform(
+        tolerance=0.2,
+        steps=4,
+        delta=0.05,
+        **strata,  # type: ignore[arg-type]
+        sizes=(1, 10**9),
+    )
+    tails = [scores.log_strata_tail(spec, labels, 0.2) for labels in (1, 10**3, 10**9 + 1)]
+    assert tails == sorted(tails, reverse=True)
+    hoeffding = math.log(2) - 2 * 0.2**2 / (scores.strata_cost(spec) / (10**9 + 1))
+    assert tails[-1] <= hoeffding * (1 - 1e-6)

@@ -148,7 +148,9 @@ def _planned(
         supported_steps,
     )
     from easeml_meter.scoring.losses import parse_loss
+    from easeml_meter.spec.strata import check_new_strata
 
+    check_new_strata(spec)
     parse_loss(spec.loss)
     if labels is None:
         return required_labels(spec), "size"

@@ -17,6 +17,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
+from easeml_meter.scoring.columns import is_list
 from easeml_meter.scoring.ids import BY_IDS, CommittedIds, Joined, Order, RowMatching
 from easeml_meter.scoring.losses import Output
 from easeml_meter.scoring.missing import Wrong, read_or_wrong, wrong_prediction
@@ -143,6 +144,32 @@ class Predictions:
         for batch in batches:
             yield self.layout.read(batch.columns, self.expected, row)
             row += batch.num_rows
+
+
+def check_same_width(test: Predictions, validation: Predictions) -> None:
+    """Refuse numbers of different precision, where those of both files are compared.
+
+    0.8 in 32 bits is more than 0.8 in 64: of one model, all rows would lie on one side of it.
+    """
+    here, there = _widths(test), _widths(validation)
+    if here and there and here != there:
+        ours, theirs = (" and ".join(map(str, sorted(each))) for each in (here, there))
+        raise InvalidInput(
+            f"{test.table.name}: numbers of {ours} bits given, of {theirs} in "
+            f"{validation.table.name}: write both files with the same type"
+        )
+
+
+def _widths(given: Predictions) -> set[int]:
+    """Return how many bits the numbers of a file have; text is read with 64, and 0 and 1 fit."""
+    found = set()
+    for name in given.layout.columns:
+        kind = given.table.schema.field(name).type
+        while is_list(kind) or pa.types.is_dictionary(kind):
+            kind = kind.value_type
+        if not (pa.types.is_integer(kind) or pa.types.is_boolean(kind)):
+            found.add(kind.bit_width if pa.types.is_floating(kind) else 64)
+    return found
 
 
 def checked_answers(

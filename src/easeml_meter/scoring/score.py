@@ -23,7 +23,7 @@ from easeml_meter.scoring.forms import ColumnForm
 from easeml_meter.scoring.losses import MOST_ROWS, UNIT, Loss, Sums
 from easeml_meter.scoring.outputs import Expected, read_labels
 from easeml_meter.scoring.silence import silence
-from easeml_meter.tables.clusters import Clusters
+from easeml_meter.tables.clusters import LARGEST, Clusters
 from easeml_meter.tables.strata import Strata
 
 _SLICE_ROWS = min(1 << 17, MOST_ROWS)
@@ -102,13 +102,15 @@ class LossTotals:
     """
 
     codes: NDArray[np.int64] = field(repr=False)
-    values: NDArray[np.int64] = field(repr=False)
+    values: NDArray[Any] = field(repr=False)
 
     @classmethod
     def of(cls, clusters: Clusters, units: Iterable[NDArray[np.int64]]) -> LossTotals:
         """Add up the losses of rows, given in slices, by the clusters of these rows."""
         codes, places = np.unique(clusters.codes, return_inverse=True)
-        totals, row = np.zeros(len(codes), np.int64), 0
+        # So many losses fit into 63 bits; of a stratum there may be more.
+        kind = np.int64 if len(clusters.codes) <= LARGEST else object
+        totals, row = np.zeros(len(codes), kind), 0
         for each in units:
             np.add.at(totals, places[row : row + len(each)], each)
             row += len(each)
@@ -120,7 +122,7 @@ class LossTotals:
 
         Strata are no examples: their means are added up by their weights.
         """
-        values = np.zeros(clusters.count, np.int64)
+        values = np.zeros(clusters.count, object if isinstance(clusters, Strata) else np.int64)
         for each in totals:
             values[each.codes] += each.values
         if isinstance(clusters, Strata):

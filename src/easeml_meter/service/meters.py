@@ -18,6 +18,7 @@ from easeml_meter.service.place import Clock, Home, Site, Workspace, allowed_los
 from easeml_meter.service.testsets import requests
 from easeml_meter.service.tokens import Caller
 from easeml_meter.spec import METERS, MeterSpec
+from easeml_meter.spec.strata import check_new_strata
 from easeml_meter.storage.books import Books
 from easeml_meter.storage.files import unusable
 
@@ -31,6 +32,7 @@ def check_meter(
     check_name("name", name)
     if spec.topped_up:
         raise invalid("topped up", spec.topped_up, "no setting: say top_up, the steps after it")
+    check_new_strata(spec)
     allowed_loss(spec, allowed_losses)
     plan = plan_of(spec)
     if spec.sized and spec.rows is None:

@@ -56,6 +56,15 @@ def check_strata(spec: MeterSpec) -> None:
         raise invalid("models", spec.models, "not with strata: submit predictions")
 
 
+def check_new_strata(spec: MeterSpec) -> None:
+    """Refuse what no proof covers, either, but meters may have that were made before.
+
+    Their settings are still read, so new meters and plans are checked for it, and not the values.
+    """
+    if spec.stratified and spec.top_up is not None:
+        raise invalid("top up", spec.top_up, "not with strata: no proof covers it")
+
+
 def _check_weights(spec: MeterSpec) -> None:
     for weight in spec.weights:
         finite("weights", weight)

@@ -204,10 +204,16 @@ def _log_average(tolerance: float, parts: Sequence[tuple[Fraction, Fraction | in
     return _raised(math.log(2) + min(hoeffding, math.fsum(terms) - slope * tolerance))
 
 
+_MOST_EXPONENT = 700.0
+"""Beyond 709, e^h is no number any more."""
+
+
 def _log_moment(h: float) -> float:
     """Return the largest ln(1 - p + p e^h) - h p over p."""
     if h < 0.01:
         return h * h / 8
+    if h > _MOST_EXPONENT:  # ln(e^h - 1) = h, to more digits than a number has
+        return h - 1 - math.log(h)
     grown = math.expm1(h)
     p = 1 / h - 1 / grown
     return math.log1p(p * grown) - h * p

@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 from numpy.typing import NDArray
 
 from easeml_meter.errors import InvalidInput
-from easeml_meter.tables.clusters import LARGEST, Clusters
+from easeml_meter.tables.clusters import Clusters
 from easeml_meter.tables.spelling import as_texts
 from easeml_meter.tables.wording import excerpt
 
@@ -46,7 +46,7 @@ class StrataNamed:
         """Read batches of that column.
 
         Raises:
-            InvalidInput: a row is in none of the strata, a stratum has no row, or too many.
+            InvalidInput: a row is in none of the strata, or a stratum has no row.
         """
         texts = [as_texts(each.column(self.column), "strata") for each in batches]
         named = pa.chunked_array(texts, pa.large_string()).combine_chunks()
@@ -59,7 +59,6 @@ class StrataNamed:
         codes = places.to_numpy(zero_copy_only=False).astype(np.int64)
         found = Strata(codes, len(self.names), self.weights)
         for name, size in zip(self.names, found.sizes.tolist(), strict=True):
-            if not 0 < size <= LARGEST:
-                needed = f"1 to {LARGEST:,} needed"
-                raise InvalidInput(f"stratum {excerpt(name, 40)}: {size:,} rows given, {needed}")
+            if not size:
+                raise InvalidInput(f"stratum {excerpt(name, 40)}: 0 rows given, 1 or more needed")
         return found

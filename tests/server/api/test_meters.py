@@ -55,6 +55,23 @@ def test_anybody_may_plan(served: Served) -> None:
         assert asked["enough"] is enough
 
 
+def test_a_plan_of_very_unequal_strata_is_no_error_of_the_server(served: Served) -> None:
+    strata = {"stratum": "r", "strata": ["a", "b"], "weights": [0.000001, 0.999999]}
+    settings = small_spec(tolerance=0.2).to_mapping()
+    settings["meter"] |= strata | {"sizes": [1, 10**9]}
+    plan = served.client().post("/plans", json={"settings": settings})
+    assert (plan.status_code, plan.json()["labels"]) == (200, 10**9 + 1)
+
+
+def test_strata_that_are_topped_up_are_refused(served: Served) -> None:
+    settings = small_spec(top_up=2).to_mapping()
+    settings["meter"] |= {"stratum": "r", "strata": ["a", "b"], "weights": [0.7, 0.3]}
+    for path, body in (("/meters", {"name": "m"}), ("/plans", {})):
+        refused = served.client("admin").post(path, json=body | {"settings": settings})
+        assert refused.status_code == 422
+        assert "not with strata: no proof covers it" in refused.json()["message"]
+
+
 def test_anybody_may_plan_a_question(served: Served) -> None:
     nobody = served.client()
     asked = {"question": "n > 0.95 +/- 0.01", "delta": 0.0001}

@@ -17,6 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.service.helpers import Labels, Session, make_session, small_spec, with_errors
 from tests.service.sites import make_room, make_site, same_key
+from tests.storage.examples import ENTRY
 
 from easeml_meter.core.model import Entry
 from easeml_meter.core.views import Signal
@@ -44,8 +45,8 @@ def space(session: Session) -> Workspace:
     return session.meter.workspace
 
 
-def kept(content: bytes, suffix: str = ".parquet", identity: str = "a") -> Kept:
-    return Kept(identity * 64, suffix, content)
+def kept(content: bytes, suffix: str = ".parquet", stem: str = "a") -> Kept:
+    return Kept(stem * 64, suffix, content)
 
 
 def keep(space: Workspace, together: list[Kept]) -> list[str]:
@@ -77,17 +78,32 @@ def test_several_lie_in_one_file_and_each_is_found(space: Workspace) -> None:
 def test_what_is_alone_has_a_file_of_its_own(space: Workspace) -> None:
     (name,) = keep(space, [kept(b"alone", ".csv")])
     assert file_of(name) == name
-    assert name == f"predictions/{'a' * 32}.csv.age"
+    assert name == f"predictions/{'a' * 64}.csv.age"
     assert read_kept(space, name) == (b"alone", ".csv")
     # After a crash it is written again, and does not lie there twice.
     assert keep(space, [kept(b"alone", ".csv")]) == [name]
     assert len(list(space.files.names("predictions"))) == 1
 
 
+def test_what_is_kept_for_other_sets_replaces_nothing(space: Workspace) -> None:
+    """Its rows are in the order of the test set, and its curve is that of the validation set."""
+    entry = replace(ENTRY, validation_set="b" * 64)
+    others = [replace(entry, generation=2), replace(entry, validation_set="c" * 64)]
+    entries = [entry, *others, replace(entry, submission="d" * 64)]
+    named = [
+        keep(space, [Kept.of(each, ".arrow", str(number).encode())])[0]
+        for number, each in enumerate(entries)
+    ]
+    found = [(str(number).encode(), ".arrow") for number in range(4)]
+    assert [read_kept(space, name) for name in named] == found
+    # The same again is the same file: a crash leaves nothing behind.
+    assert keep(space, [Kept.of(entry, ".arrow", b"0")]) == named[:1]
+
+
 def test_batches_do_not_overwrite_each_other(space: Workspace) -> None:
     """Also where they begin with the same submission."""
-    first = keep(space, [kept(b"one"), kept(b"two", identity="b")])
-    second = keep(space, [kept(b"one"), kept(b"three", identity="c")])
+    first = keep(space, [kept(b"one"), kept(b"two", stem="b")])
+    second = keep(space, [kept(b"one"), kept(b"three", stem="c")])
     assert {file_of(name) for name in first}.isdisjoint(file_of(name) for name in second)
     contents = [read_kept(space, name)[0] for name in (*first, *second)]
     assert contents == [b"one", b"two", b"one", b"three"]
@@ -99,7 +115,7 @@ def test_nothing_to_keep_writes_nothing(space: Workspace) -> None:
 
 
 def test_it_lies_encrypted_under_the_key_of_the_meter(space: Workspace) -> None:
-    names = keep(space, [kept(b"the first secret"), kept(b"the second secret", identity="b")])
+    names = keep(space, [kept(b"the first secret"), kept(b"the second secret", stem="b")])
     assert b"secret" not in space.files.read(file_of(names[0]))
     stranger = replace(space, open_identity=Identity.new)
     with pytest.raises(VaultError):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 from fractions import Fraction
 from pathlib import Path
@@ -25,6 +26,7 @@ from easeml_meter.service.place import Workspace
 from easeml_meter.service.submissions.measuring import open_sealed
 from easeml_meter.service.testsets import release, requests
 from easeml_meter.vault.draws import Draws
+from easeml_meter.vault.keys import wrap
 
 LABELER = Actor.embedded(Role.LABELER)
 
@@ -147,6 +149,32 @@ def test_the_retrospective_names_models_answers_and_tolerances(tmp_path: Path) -
     assert (record["tenant"], record["step"], record["answer"]) == (1, 1, told.name)
     assert record["tolerance"] == told.tolerance
     assert record["truth"]["band"] == 2
+
+
+@pytest.mark.parametrize("how", ["lost", "damaged", "of other rows"])
+def test_a_kept_file_that_cannot_be_read_costs_the_truth_of_its_step_alone(
+    tmp_path: Path, how: str
+) -> None:
+    session = make_session(tmp_path)
+    for errors in (1, 2, 3):
+        session.submit(errors, 0, model=f"m{errors}")
+    space = session.meter.workspace
+    with space.reading() as books:
+        blob = books.entries.all(session.meter.generations[0].meter, 1)[1].blob
+    if how == "lost":
+        space.files.remove(blob)
+    else:
+        short = io.BytesIO()
+        pq.write_table(pa.table({"prediction": [0, 1]}), short)
+        other = wrap(short.getvalue(), [space.identity.recipient])
+        space.files.put(blob, other if how == "of other rows" else b"damaged")
+    session.meter.retire()
+    session.meter.release()
+    view = session.meter.status(generation=1)
+    n = len(session.test_labels)
+    truths = [truth and truth.test_loss for truth in view.retrospective]
+    assert truths == [pytest.approx(1 / n), None, pytest.approx(3 / n)]
+    assert [check.words for check in checks(view)] == ["yes", "nothing to check", "yes"]
 
 
 # --- Drawn edges: the secret is published, and every draw can be checked ---

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 from unittest import mock
 
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -20,6 +22,7 @@ from easeml_meter.core.lifecycle import Phase
 from easeml_meter.core.model import Event
 from easeml_meter.errors import InvalidInput, Spent, WrongPhase
 from easeml_meter.meter import Meter
+from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.backup import Place, back_up
 from easeml_meter.service.place import Home
@@ -206,6 +209,27 @@ def test_no_row_is_released_while_it_can_still_answer(topped: Topped) -> None:
     assert [len(each) for each in kept] == [STEPS, MORE]
     assert all(truth is not None for each in kept for truth in each)
     assert topped.meter.audit().sound
+
+
+def test_the_same_files_are_measured_again_on_each_of_the_two(tmp_path: Path) -> None:
+    """Those of the first were replaced by those of the second: nothing could be released."""
+    topped = Topped(tmp_path, topped_spec(inputs="hidden"))
+    topped.deliver()
+    known = np.arange(len(topped.labels))[::-1]
+    test = pa.table({"id": known, "prediction": np.array(topped.labels)[::-1]})
+    told = []
+    for _ in range(2):
+        matching = RowMatching(missing_wrong=True)
+        own = pa.table({"prediction": [0, 1] * 5})
+        told.append(topped.meter.submit(test, own, model="same", matching=matching))
+        topped.meter.retire()
+        if len(told) == 1:
+            topped.deliver()
+    assert [each.answer for each in told] == [1, 3]
+    missing = topped.more / (topped.more + len(known))
+    for wrong in (0, missing):
+        (record,) = json.loads((topped.meter.release() / "retrospective.json").read_text("utf-8"))
+        assert record["truth"]["test_loss"] == pytest.approx(wrong)
 
 
 def test_an_early_top_up_closes_the_steps_before_it(topped: Topped) -> None:

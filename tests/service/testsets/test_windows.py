@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import json
 import shutil
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -21,6 +22,7 @@ from easeml_meter.core.people import Role
 from easeml_meter.core.views import Signal
 from easeml_meter.errors import Denied, InvalidInput, NotFound, Spent, WrongPhase
 from easeml_meter.meter import Meter
+from easeml_meter.scoring.ids import RowMatching
 from easeml_meter.service.actor import SYSTEM, Actor
 from easeml_meter.service.backup import Place, back_up
 from easeml_meter.service.place import Home
@@ -470,6 +472,24 @@ def test_a_window_of_one_batch_is_a_fresh_set_for_each_step(tmp_path: Path) -> N
     assert [each.number for each in rolled.meter.batches()] == [1]
     rolled.meter.release()
     assert rolled.meter.audit().sound
+
+
+def test_the_same_files_are_measured_again_as_each_window_had_them(tmp_path: Path) -> None:
+    """What misses rows is kept with those of its window, and no later one may replace it."""
+    rolled = Rolled(tmp_path, rolling_spec(inputs="hidden"))
+    rolled.deliver()
+    stay = np.arange(rolled.batch, len(rolled.labels))
+    test = pa.table({"id": stay, "prediction": np.array(rolled.labels)[stay]})
+    for _ in range(2):
+        matching = RowMatching(missing_wrong=True)
+        told = rolled.meter.submit(
+            test, pa.table({"prediction": [0, 1] * 5}), model="same", matching=matching
+        )
+        assert told.gap == (0.3, 1.0)
+        rolled.deliver()
+    rolled.meter.retire()
+    (record,) = json.loads((rolled.meter.release() / "retrospective.json").read_text("utf-8"))
+    assert record["truth"]["test_loss"] == pytest.approx(1 / 3)
 
 
 def test_a_retired_window_makes_room_for_the_next(rolled: Rolled) -> None:

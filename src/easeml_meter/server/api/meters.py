@@ -20,6 +20,7 @@ from easeml_meter.server.limits import PlanCounted
 from easeml_meter.service import meters
 from easeml_meter.service.meters import MeterSummary
 from easeml_meter.spec import MeterSpec
+from easeml_meter.spec.strata import check_new_strata
 from easeml_meter.stats.planning import MAX_LABELS
 
 router = APIRouter(tags=["meters"], route_class=ApiRoute)
@@ -143,7 +144,9 @@ def plan(_: PlanCounted, given: PlanAsked) -> dict[str, Any]:
         raise invalid("plan", "settings and question", "give one of them")
     if given.question is not None:
         return plan_question(**{"labels": given.labels, **given.question}).to_dict()
-    found = plan_of(MeterSpec.from_mapping(given.settings or {})).to_dict()
+    spec = MeterSpec.from_mapping(given.settings or {})
+    check_new_strata(spec)
+    found = plan_of(spec).to_dict()
     if given.labels is not None:
         if not 1 <= given.labels <= MAX_LABELS:
             raise invalid("labels", given.labels, f"a number from 1 to {MAX_LABELS}")

@@ -59,6 +59,7 @@ from easeml_meter.service.submissions.waiting import (
     open_order,
     orders_of,
     read_pending,
+    unanswered,
 )
 from easeml_meter.service.testsets.inputs import inputs_told
 from easeml_meter.service.testsets.requests import retire
@@ -424,7 +425,7 @@ def _measure(decisions: Decisions, opened: Opened, measured: Measured) -> Draft:
         measured.space.check_room(len(content) + room_of_curve(measured.spec, measured.validation))
     entry = draft.entry
     old = decisions.olds.get((entry.tenant, entry.asked))
-    kept = Kept(draft.entry.submission, attempt.suffix, content) if content else None
+    kept = Kept.of(entry, attempt.suffix, content) if content else None
     if on_demand and old is not None:
         return _on_demand(replace(draft, kept=kept, old=old.step), attempt, measured, old)
     losses = _losses(measured.spec.each[entry.asked], attempt, measured, old)
@@ -471,7 +472,7 @@ def _on_demand(draft: Draft, attempt: Attempt, measured: Measured, old: Entry) -
 
 
 def settle(space: Workspace) -> bool:
-    """Answer the submission that has waited for labels, if they are here; return whether one was.
+    """Answer a submission that has waited for labels, if they are here; return whether one was.
 
     It is answered when they arrive. Should the machine stop just then, it is answered before
     anything else is.
@@ -484,10 +485,12 @@ def settle(space: Workspace) -> bool:
         orders = orders_of(books, test_set)
         if not orders or open_order(orders) is not None:
             return False
-        draft = read_pending(space, orders[-1]).draft
-        entry, kept = draft.entry, draft.kept
-        if Known.read(books, test_set, [draft]).same(draft) is not None or kept is None:
+        # The oldest first: each was compared with models that were answered before it.
+        waited = [read_pending(space, each).draft for each in orders]
+        draft = unanswered(books, test_set, waited)
+        if draft is None or draft.kept is None:
             return False
+        entry, kept = draft.entry, draft.kept
         given = books.validation.all(state.meter.id)
         old = books.entries.at(test_set.meter, test_set.number, entry.tenant, draft.old)
     if old is None:

@@ -14,7 +14,7 @@ from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, field, replace
 from pathlib import PurePosixPath
 
-from easeml_meter.core.model import ValidationSet
+from easeml_meter.core.model import Entry, ValidationSet
 from easeml_meter.corpus import Corpus
 from easeml_meter.scoring.corpora import RocCurve
 from easeml_meter.scoring.score import Score
@@ -34,9 +34,21 @@ _PART = re.compile(r"(?P<file>[^#]+)#(?P<start>\d+)\+(?P<length>\d+)(?P<suffix>\
 class Kept:
     """The bytes of a submission, and the ending that tells what they are."""
 
-    identity: str
+    stem: str
+    """What its file is called, if it has one of its own."""
     suffix: str
     content: bytes = field(repr=False)
+
+    @classmethod
+    def of(cls, entry: Entry, suffix: str, content: bytes) -> Kept:
+        """Take the bytes of the submission that an entry is about.
+
+        The same files are kept otherwise for other sets: in the order of the test set, with the
+        rows that are missing there, and with their curve on the validation set. So the name has
+        both sets, or the next test set would replace what this one was answered on.
+        """
+        sets = f"{entry.generation}-{entry.validation_set[:16]}"
+        return cls(f"{sets}-{entry.submission[:32]}", suffix, content)
 
 
 class Keeping:
@@ -53,7 +65,7 @@ class Keeping:
         first = together[0]
         alone = len(together) == 1
         # Alone, it may be written again after a crash; a file of several is written once.
-        stem = f"{first.identity[:32]}{first.suffix}" if alone else secrets.token_hex(16)
+        stem = f"{first.stem}{first.suffix}" if alone else secrets.token_hex(16)
         name = f"predictions/{stem}.age"
         self.names = [name] if alone else list(_parts(name, together))
         self._written = self._pool.submit(_write, space, name, together)

@@ -26,7 +26,7 @@ from easeml_meter.scoring.executors import open_executor
 from easeml_meter.scoring.function import FunctionModel
 from easeml_meter.scoring.ids import BY_IDS, IN_ORDER, RowMatching
 from easeml_meter.scoring.missing import may_miss
-from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.predictions import Predictions, check_same_width
 from easeml_meter.scoring.score import Score, Unscorable
 from easeml_meter.service.submissions.keeping import read_kept
 from easeml_meter.service.submissions.measuring import (
@@ -110,6 +110,8 @@ class PredictionFiles(Submitted):
             ids=hidden_ids,
             matching=self.matching,
         )
+        if on.spec.curve:
+            check_same_width(hidden, visible)
         return _PredictionAttempt(self, visible, hidden, on.spec.inputs == "public")
 
     def same_bytes(self) -> str:

@@ -29,7 +29,7 @@ from easeml_meter.scoring.comparing import compare_known, differing
 from easeml_meter.scoring.predictions import Predictions
 from easeml_meter.scoring.score import Unscorable
 from easeml_meter.service.place import ORDERS, Workspace
-from easeml_meter.service.submissions.deciding import Draft
+from easeml_meter.service.submissions.deciding import Draft, Known
 from easeml_meter.service.submissions.keeping import Kept
 from easeml_meter.service.submissions.measuring import Measured
 from easeml_meter.service.submissions.promoting import old_model
@@ -89,17 +89,34 @@ def read_pending(space: Workspace, order: LabelOrder) -> Pending:
     content = unwrap(space.files.read(_name(order)), space.identity, "the waiting submission")
     head, _, kept = content.partition(b"\n")
     found = json.loads(head)
+    entry = Entry(**found["entry"])
     draft = Draft(
-        Entry(**found["entry"]),
+        entry,
         same_bytes=found["same_bytes"],
-        kept=Kept(found["identity"], found["suffix"], kept),
+        kept=Kept.of(entry, found["suffix"], kept),
         old=found["old"],
     )
     return Pending(draft, tuple(found["rows"]), tuple(found["ids"]))
 
 
+def unanswered(books: Books, test_set: TestSet, waited: Sequence[Draft]) -> Draft | None:
+    """Return the oldest of those whose labels have come that has no answer yet."""
+    known = Known.read(books, test_set, waited)
+    return next((draft for draft in waited if known.same(draft) is None), None)
+
+
 def _name(order: LabelOrder) -> str:
     return f"{ORDERS}/{order.generation}-{order.number}.age"
+
+
+def _next_number(space: Workspace, test_set: TestSet, orders: Sequence[LabelOrder]) -> int:
+    """Return the number of the next order, which no file has.
+
+    Older books do not know of the newest orders: their labels were paid for, and stay.
+    """
+    stems = (name.removesuffix(".age").split("-") for name in space.files.names(ORDERS))
+    taken = [int(stem[1]) for stem in stems if stem[0] == str(test_set.number)]
+    return max([0, *taken, *(each.number for each in orders)]) + 1
 
 
 def _labels_name(order: LabelOrder) -> str:
@@ -156,6 +173,12 @@ class KnownLabels:
         found = np.full(rows, -1)
         found[self.places] = np.arange(len(self.places))
         return self.labels.take(pa.array(found, pa.int64(), mask=found < 0))
+
+    def cover(self, new: Predictions, old: Predictions) -> bool:
+        """Whether every row on which two models differ has a label."""
+        unlike = differing(new, old)
+        unlike[self.places] = False
+        return not unlike.any()
 
     def compared(self, new: Predictions, old: Predictions) -> Comparison | None:
         """Compare two models; None if a label does not fit the loss."""
@@ -231,9 +254,8 @@ def compared_on_demand(
     _refuse_waiting(space, before, draft)  # one may have come since we looked last
     known = KnownLabels.read(space, before)
     rows = needed(new, old, known.places, on.spec.quota(new.rows))
-    if not rows:
-        return known.compared(new, old)
-    ids = _ids(on, rows)
+    packed = _packed(draft, rows, _ids(on, rows)) if rows else b""
+    waited = [read_pending(space, each).draft for each in before]
     with space.writing() as books:
         state = space.state(books)
         entry = draft.entry
@@ -242,14 +264,21 @@ def compared_on_demand(
         if (
             state.active().number != test_set.number
             or orders_of(books, test_set) != before
+            # Labels come before the answer that they are for; ours may follow from that answer.
+            or unanswered(books, test_set, waited) is not None
             or (0 if same is None else same.step) != draft.old
         ):
             raise MeterError("another submission came meanwhile: submit this one again")
-        order = LabelOrder(test_set.number, len(before) + 1, len(rows), space.now())
-        # The file before its link: whoever finds an order in the chain finds what waits for it.
-        space.files.put(_name(order), wrap(_packed(draft, rows, ids), [space.identity.recipient]))
-        details = {"generation": order.generation, "order": order.number, "labels": order.labels}
-        books.audit.append(test_set.meter, order.at, Event.LABELS_ASKED, details)
+        number = _next_number(space, test_set, before)
+        order = LabelOrder(test_set.number, number, len(rows), space.now())
+        if rows:
+            # The file before its link: whoever finds an order in the chain finds what waits for it.
+            space.files.put(_name(order), wrap(packed, [space.identity.recipient]))
+            details = {"generation": order.generation, "order": order.number}
+            details["labels"] = order.labels
+            books.audit.append(test_set.meter, order.at, Event.LABELS_ASKED, details)
+    if not rows:
+        return known.compared(new, old)
     raise _waiting(order, draft.entry.model, same=True)
 
 
@@ -259,7 +288,6 @@ def _packed(draft: Draft, rows: list[int], ids: list[str]) -> bytes:
     head = {
         "entry": asdict(draft.entry),
         "same_bytes": draft.same_bytes,
-        "identity": draft.kept.identity,
         "suffix": draft.kept.suffix,
         "old": draft.old,
         "rows": rows,

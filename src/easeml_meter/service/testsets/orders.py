@@ -146,7 +146,8 @@ def give_labels(actor: Actor, space: Workspace, source: Source, columns: Columns
         details = {"generation": order.generation, "order": order.number, "labels": order.labels}
         books.audit.append(test_set.meter, now, Event.LABELS_GIVEN, details | actor.by_user)
     # A transaction of its own: if answering fails, the labels stay given, and it is done later.
-    settle(space)
+    while settle(space):
+        pass
     return replace(order, given_at=now)
 
 

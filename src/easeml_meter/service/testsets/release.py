@@ -17,7 +17,9 @@ from easeml_meter.core.model import DRAWS, Entry, Event, TestSet
 from easeml_meter.core.questions.kinds import rules_of
 from easeml_meter.core.signals import Rules, answer_named
 from easeml_meter.core.views import SessionView, Truth
-from easeml_meter.errors import NotFound, WrongPhase
+from easeml_meter.errors import InvalidInput, NotFound, VaultError, WrongPhase
+from easeml_meter.scoring.predictions import Predictions
+from easeml_meter.scoring.score import Score
 from easeml_meter.service.actor import Actor, Permission, needs
 from easeml_meter.service.journal import complete_retirement, reconcile, session_of
 from easeml_meter.service.place import RELEASED, Workspace
@@ -27,6 +29,7 @@ from easeml_meter.service.submissions.kinds import (
     accepted_predictions,
     compared,
     measure_again,
+    model_kept,
 )
 from easeml_meter.service.submissions.measuring import Measured, open_sealed
 from easeml_meter.service.submissions.waiting import KnownLabels, orders_of
@@ -36,6 +39,7 @@ from easeml_meter.service.testsets.reuse import sealed_rows
 from easeml_meter.spec import MeterSpec
 from easeml_meter.stats.rounding import as_written
 from easeml_meter.storage.books import Books
+from easeml_meter.tables.archive import DamagedArchive
 from easeml_meter.tables.judging import apart
 from easeml_meter.tables.source import Held
 from easeml_meter.tables.table_file import write_table
@@ -45,6 +49,9 @@ from easeml_meter.vault.sealing import SealedTestSet
 
 TEST_SET = "testset.parquet"
 RETROSPECTIVE = "retrospective.json"
+
+_UNREADABLE = (FileNotFoundError, VaultError, InvalidInput, DamagedArchive)
+"""What reading a kept submission raises that is lost, damaged, or does not fit its test set."""
 
 
 @needs(Permission.RELEASE)
@@ -350,7 +357,11 @@ def _change(on: Measured, entry: Entry, old: Entry | None, known: KnownLabels) -
     """Return n - o as the labels show it that were asked for; None where it cannot be known."""
     if old is None or not entry.blob:
         return None
-    against = known.compared(*(accepted_predictions(on, each) for each in (entry, old)))
+    both = _both_kept(on, entry, old)
+    # Older books have lost orders, and with them which rows have labels.
+    if both is None or not known.cover(*both):
+        return None
+    against = known.compared(*both)
     if against is None or against.apart(predictions=True) > as_written(on.spec.disagreement or 1):
         return None
     return float(against.value(Variable.CHANGE))
@@ -359,19 +370,14 @@ def _change(on: Measured, entry: Entry, old: Entry | None, known: KnownLabels) -
 def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
     """Measure again what was kept, beside the old model if it was compared with one.
 
-    Return None where a model could not be measured.
+    Return None where a model could not be measured, or what was kept of it cannot be read.
     """
     if not entry.blob or not entry.validation_loss:
         return None
-    content, suffix = read_kept(on.space, entry.blob)
-    corpus, visible = on.spec.corpus, None
-    if corpus is not None and corpus.curve:
-        content, visible = split_curve(corpus, content)
-    score = measure_again(Held(f"submission{suffix}", content), on)
-    if score is None:
+    score = _score_again(on, entry)
+    both = None if old is None else _both_kept(on, entry, old)
+    if score is None or (old is not None and both is None):
         return None
-    if visible is not None:
-        score = score.beside(visible)
     validation_loss = Fraction(entry.validation_loss)
     if too_few(ledger_of(on.spec, on.generation), score):
         # With none at all, there is no score.
@@ -380,8 +386,34 @@ def _truth(on: Measured, entry: Entry, old: Entry | None) -> Truth | None:
     rules = _told(on.spec, entry)
     if not entry.first_edge:  # an answer without a reading has edges that were not told
         rules = rules.drawing(on.first_edge(entry))
-    against = None
-    if old is not None:
-        against = compared(on, *(accepted_predictions(on, each) for each in (entry, old)))
+    against = None if both is None else compared(on, *both)
     found = rules.truth(validation_loss, score.mean, score.variance, against)
     return Truth(float(validation_loss), float(score.mean), **found)
+
+
+# One kept file that was lost or damaged costs the truth of its own step, not the release: all
+# others, and every later test set, would wait for it for ever.
+def _score_again(on: Measured, entry: Entry) -> Score | None:
+    """Measure what was kept of a submission; None if it cannot be read or measured."""
+    corpus, visible = on.spec.corpus, None
+    try:
+        content, suffix = read_kept(on.space, entry.blob)
+        if corpus is not None and corpus.curve:
+            content, visible = split_curve(corpus, content)
+    except _UNREADABLE:
+        return None
+    try:
+        score = measure_again(Held(f"submission{suffix}", content), on)
+    except InvalidInput:
+        if model_kept(suffix):  # another machine may be able to run it
+            raise
+        return None
+    return score if score is None or visible is None else score.beside(visible)
+
+
+def _both_kept(on: Measured, new: Entry, old: Entry) -> tuple[Predictions, Predictions] | None:
+    """Open what was kept of two submissions; None if one of them cannot be read."""
+    try:
+        return accepted_predictions(on, new), accepted_predictions(on, old)
+    except _UNREADABLE:
+        return None
