@@ -16,17 +16,20 @@ from easeml_meter.service.tokens import recognize
 # Not part of the API, nor of its document.
 router = APIRouter(include_in_schema=False, default_response_class=PlainTextResponse)
 
+# Some load balancers ask for the head only.
+_METHODS = ["GET", "HEAD"]
+
 # A proxy on this machine connects from here too, but asks for somebody elsewhere.
 _FORWARDED = ("forwarded", "x-forwarded-for", "x-real-ip", "via")
 
 
-@router.get("/healthz")
+@router.api_route("/healthz", methods=_METHODS)
 async def healthz() -> str:
     """Answer, to show that the process does."""
     return "ok\n"
 
 
-@router.get("/readyz")
+@router.api_route("/readyz", methods=_METHODS)
 def readyz(request: Request, site: SiteHere, settings: SettingsHere) -> PlainTextResponse:
     """Answer with the cheap checks of `meter doctor`: 200, or 503 if one failed.
 

@@ -62,7 +62,7 @@ class Settings(BaseSettings):
     trusted_proxy: tuple[str, ...] = Field(default=(), strict=False)
     """Address or network of a proxy whose forwarded headers are trusted; repeatable."""
     allowed_host: tuple[str, ...] = Field(default=(), strict=False)
-    """Host name that requests may use; repeatable; empty: any."""
+    """Host name that requests may use; repeatable; empty: any. Health and metrics: also by IP."""
     public_url: str = ""
     """Address of this server that its pages show in commands; empty: the one that was asked."""
     largest_body: int = Field(default=64 << 20, ge=1)
