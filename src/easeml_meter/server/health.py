@@ -59,8 +59,9 @@ def _proxy(request: Request) -> Finding:
 def metrics(request: Request, site: SiteHere) -> str:
     """Return counts and times for Prometheus.
 
-    How much all tenants submit is not for each of them to know: without an admin's token this
-    answers only to the machine itself, unless the setting `metrics_public` says otherwise.
+    How much all tenants submit is not for each of them to know: without a token of an admin's, or
+    one with the scope `metrics`, this answers only to the machine itself, unless the setting
+    `metrics_public` says otherwise.
     """
     here, public = _from_here(request), request.app.state.settings.metrics_public
     if here or public:
