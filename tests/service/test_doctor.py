@@ -11,12 +11,13 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
+from urllib.request import OpenerDirector
 
 import pytest
 from tests.postgresql import Cluster
 from tests.service.helpers import small_spec
 
-from easeml_meter.core.doctor import Finding, Verdict
+from easeml_meter.core.doctor import BELIEVED, Finding, Verdict
 from easeml_meter.scoring import sandbox
 from easeml_meter.service.actor import SYSTEM
 from easeml_meter.service.doctor import Installation, examine, readiness
@@ -193,12 +194,14 @@ def test_settings_of_a_proxy_are_judged(
 
 
 @contextmanager
-def answering(body: str) -> Iterator[str]:
-    """Serve one text at every path."""
+def answering(body: str, believed: str | None = None) -> Iterator[str]:
+    """Serve one text at every path, and name the headers that were believed."""
 
     class Handler(BaseHTTPRequestHandler):
         def do_GET(self) -> None:
             self.send_response(200)
+            if believed is not None:
+                self.send_header(BELIEVED, believed)
             self.end_headers()
             self.wfile.write(body.encode())
 
@@ -226,6 +229,40 @@ def test_the_running_server_is_asked_through_its_proxy(
     with answering(said) as address:
         assert found(replace(place, public_url=address), "proxy").verdict is verdict
     assert found(replace(place, public_url=address), "proxy").verdict is Verdict.WARN
+
+
+@pytest.mark.parametrize(
+    ("believed", "verdict"),
+    [
+        ("X-Forwarded-For", Verdict.OK),
+        ("", Verdict.FAIL),
+        ("X-Forwarded-Proto", Verdict.FAIL),
+        (None, Verdict.WARN),  # a server of an earlier version
+    ],
+)
+def test_a_trusted_proxy_must_say_whom_it_speaks_for(
+    place: Installation, believed: str | None, verdict: Verdict
+) -> None:
+    trusting = replace(place, trusted_proxy=("127.0.0.1",), allowed_host=("127.0.0.1",))
+    with answering("ok database\nok proxy\n", believed) as address:
+        assert found(replace(trusting, public_url=address), "proxy").verdict is verdict
+
+
+@pytest.mark.parametrize("kept", [True, False])
+def test_https_needs_the_scheme_from_the_proxy(
+    place: Installation, monkeypatch: pytest.MonkeyPatch, kept: bool
+) -> None:
+    """Without it the server takes requests for http, and its cookies are not for https alone."""
+    believed = "X-Forwarded-For, X-Forwarded-Proto" if kept else "X-Forwarded-For"
+    trusting = replace(place, trusted_proxy=("127.0.0.1",), allowed_host=("127.0.0.1",))
+    reached = OpenerDirector.open
+    with answering("ok proxy\n", believed) as address:
+        monkeypatch.setattr(
+            OpenerDirector, "open", lambda self, _, timeout: reached(self, address, None, timeout)
+        )
+        finding = found(replace(trusting, public_url="https://meter.example"), "proxy")
+    assert finding.verdict is (Verdict.OK if kept else Verdict.FAIL)
+    assert kept or "no X-Forwarded-Proto came" in finding.said
 
 
 def test_a_mail_server_that_is_not_there_is_a_warning(place: Installation) -> None:

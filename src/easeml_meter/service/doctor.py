@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
-from easeml_meter.core.doctor import Finding, Verdict, ok
+from easeml_meter.core.doctor import BELIEVED, Finding, Verdict, ok
 from easeml_meter.core.notifications import Undelivered
 from easeml_meter.errors import MeterError
 from easeml_meter.scoring import sandbox
@@ -243,29 +243,41 @@ def _proxy(installation: Installation) -> Finding:
         remedy = "set allowed_host to the names under which the server is reached"
         return Finding("proxy", Verdict.WARN, "requests may name any host", remedy)
     if installation.public_url:
-        return _through_proxy(installation.public_url)
+        return _through_proxy(installation.public_url, bool(installation.trusted_proxy))
     if not installation.trusted_proxy:
         return ok("proxy", "none is trusted")
     return ok("proxy", "its headers are checked once public_url is set, through that address")
 
 
-def _through_proxy(url: str) -> Finding:
+def _through_proxy(url: str, trusted: bool) -> Finding:
     """Ask the running server, the way everybody does, whether it believes its proxy."""
     try:
         # Straight to it: a proxy for the way out of this network would add headers of its own.
         straight = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         with straight.open(f"{url}/readyz", timeout=_SECONDS) as answer:
             lines = answer.read(1 << 16).decode(errors="replace").splitlines()
+            believed = answer.headers.get(BELIEVED)
     except OSError as error:
         remedy = "start the server and its proxy, then run this again"
         return Finding("proxy", Verdict.WARN, f"{url}: not reached ({error})", remedy)
     verdict = next((line.split()[0] for line in lines if line.split()[1:2] == ["proxy"]), "")
-    if verdict == Verdict.OK:
-        return ok("proxy", f"{url}: the server sees whom it talks to")
     remedy = (
         "have it set X-Forwarded-For and X-Forwarded-Proto, and name its address as trusted_proxy"
     )
-    return Finding("proxy", Verdict.FAIL, f"{url}: the server does not believe its proxy", remedy)
+    if verdict != Verdict.OK:
+        said = f"{url}: the server does not believe its proxy"
+        return Finding("proxy", Verdict.FAIL, said, remedy)
+    if trusted and believed is None:
+        again = "start the server of this version, then run this again"
+        said = f"{url}: the server does not say which headers of its proxy it believes"
+        return Finding("proxy", Verdict.WARN, said, again)
+    # Without them everybody has the proxy's address, and https is taken for http.
+    wanted = ["X-Forwarded-For", *(["X-Forwarded-Proto"] if url.startswith("https:") else [])]
+    lacking = [each for each in wanted if each not in (believed or "")]
+    if trusted and lacking:
+        said = f"{url}: no {' and no '.join(lacking)} came with it that the server believes"
+        return Finding("proxy", Verdict.FAIL, said, remedy)
+    return ok("proxy", f"{url}: the server sees whom it talks to")
 
 
 def _mail(server: MailServer | None) -> Finding:
