@@ -111,6 +111,12 @@ def test_a_database_that_does_not_answer_fails(place: Installation) -> None:
     assert "secret" not in finding.line
 
 
+def test_an_address_of_no_database_fails_once(place: Installation) -> None:
+    findings = examine(SYSTEM, replace(place, database="nonsense"))
+    failed = [each.check for each in findings if each.verdict is not Verdict.OK]
+    assert failed == ["database"]
+
+
 @pytest.mark.parametrize(("version", "verdict"), [("0001", Verdict.WARN), ("9999", Verdict.FAIL)])
 def test_tables_of_another_version_are_found_and_left_alone(
     place: Installation, version: str, verdict: Verdict

@@ -117,6 +117,13 @@ class Store:
             return None
         return cls(_engine(url))
 
+    @staticmethod
+    def file(url: str) -> Path | None:
+        """Return the file of a SQLite database; None for any other."""
+        address = _address(url)
+        sqlite = address.get_backend_name() == "sqlite"
+        return Path(address.database) if sqlite and address.database else None
+
     @property
     def dialect(self) -> str:
         """The kind of database: sqlite or postgresql."""
