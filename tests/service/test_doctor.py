@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import smtplib
 import socket
+import ssl
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -277,4 +279,29 @@ def test_a_mail_server_that_is_not_there_is_a_warning(place: Installation) -> No
     mail = MailServer("127.0.0.1", "meter@example.org", port, "meter", "secret")
     finding = found(replace(place, mail=mail), "mail")
     assert finding.verdict is Verdict.WARN
+    assert finding.said == (
+        f"127.0.0.1:{port}: the mail server cannot be reached (Connection refused)"
+    )
     assert "secret" not in finding.line
+
+
+@pytest.mark.parametrize(
+    ("error", "said"),
+    [
+        (smtplib.SMTPAuthenticationError(535, b"no"), "does not let us in"),
+        (smtplib.SMTPNotSupportedError("no STARTTLS"), "does not let us in"),
+        (ssl.SSLCertVerificationError("expired"), "does not let us in"),
+        (smtplib.SMTPConnectError(554, b"busy"), "cannot be reached"),
+        (smtplib.SMTPServerDisconnected("gone"), "cannot be reached"),
+        (TimeoutError("timed out"), "cannot be reached"),
+    ],
+)
+def test_a_mail_server_that_refuses_is_told_from_one_that_is_away(
+    place: Installation, monkeypatch: pytest.MonkeyPatch, error: Exception, said: str
+) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise error
+
+    monkeypatch.setattr(smtplib, "SMTP", refuse)
+    finding = found(replace(place, mail=MailServer("mail", "m@example.org", 25)), "mail")
+    assert f"the mail server {said} (" in finding.said
